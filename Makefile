@@ -1,0 +1,86 @@
+# The door to this tree: `make` alone lists what one can do here.
+#
+# Every target first sees to it that its tools are there (scripts/setup.sh installs them or says in
+# one line what to install) and prints the summary lines of the programs it runs unchanged.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+
+# Numbers to override: `make demo RANKS=8`, `make soak DURATION=60` (seconds).
+RANKS := 4
+DURATION := 3600
+
+# Version of the licence and source checker; one on PATH is taken as it is.
+DENY_VERSION := 0.20.2
+DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit loom soak bench lint fmt tidy clippy doc deny advisories clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the heat solver on 4 ranks, check it against the serial answer, write out/heat.html
+	@scripts/setup.sh rust cc
+	cargo build --locked --release -p hikyaku-cli -p heat
+	@mkdir -p out
+	$(RELEASE)/hikyaku run -n $(RANKS) -- \
+		$(RELEASE)/heat examples/heat/demo.toml --check --output out --report out/heat.html
+
+test: unit loom ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models
+
+unit:
+	@scripts/setup.sh rust cc python3
+	cargo test --locked --workspace --no-fail-fast
+
+# Another cfg for every crate: a target folder of its own keeps the others' builds. Models are
+# explored optimised, which is the difference between seconds and minutes.
+loom: ## check the loom models of the rings and queues
+	@scripts/setup.sh rust cc
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
+		cargo test --locked --release -p hikyaku-nic --test loom
+
+soak: ## run the soak test for DURATION seconds (default: an hour)
+	@scripts/setup.sh rust cc
+	HIKYAKU_SOAK_SECONDS=$(DURATION) \
+		cargo test --locked --release -p hikyaku-cli --test soak -- --nocapture
+
+bench: ## measure everything beside the bare hardware, write out/bench.html
+	@scripts/setup.sh rust cc
+	cargo build --locked --release -p hikyaku-cli
+	@mkdir -p out
+	$(RELEASE)/hikyaku bench all --report out/bench.html
+
+lint: fmt tidy clippy doc deny ## check format, tidiness, lints, documentation, licences
+
+fmt:
+	@scripts/setup.sh rust rustfmt
+	cargo fmt --all --check
+
+tidy: ## check the tree: layers, sizes, purity, unsafe code, links
+	@scripts/setup.sh rust cc
+	cargo xtask tidy
+
+clippy:
+	@scripts/setup.sh rust cc clippy
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+doc:
+	@scripts/setup.sh rust cc
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+
+deny: $(DENY)
+	$(DENY) check bans licenses sources
+
+# Needs a database from the network, which continuous integration may not have.
+advisories: $(DENY) ## check the dependencies against the advisory database
+	$(DENY) check advisories
+
+# About six minutes on two cores, once.
+$(TARGET)/tools/bin/cargo-deny:
+	@scripts/setup.sh rust cc
+	cargo install --quiet --locked --root $(TARGET)/tools cargo-deny@$(DENY_VERSION)
+
+clean: ## delete everything that was built or written by a run
+	cargo clean
+	rm -rf out

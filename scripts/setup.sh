@@ -1,0 +1,67 @@
+#!/bin/sh
+# Sees to it that tools are there: `scripts/setup.sh rust cc python3 rustfmt clippy`.
+#
+# It installs what can be installed without a question (components of a rustup toolchain; Debian
+# packages, if it runs as root) and otherwise says in one line what to install. It never replaces
+# a tool that is there. Without arguments it looks after everything.
+set -eu
+
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- rust cc python3 rustfmt clippy
+
+fail() {
+    echo "setup: $1" >&2
+    exit 1
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# debian COMMAND PACKAGES: installs the Debian packages unless the command is there.
+debian() {
+    wanted=$1
+    packages=$2
+    if has "$wanted"; then
+        return
+    fi
+    if [ "$(id -u)" != 0 ] || ! has apt-get; then
+        fail "$wanted is missing; install it: apt-get install $packages"
+    fi
+    echo "setup: installing $packages" >&2
+    # shellcheck disable=SC2086 # one word per package
+    {
+        apt-get update -qq &&
+            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages
+    } >/dev/null || fail "apt-get install $packages failed; install $wanted by hand"
+}
+
+# component COMMAND: adds the component of the toolchain that provides `cargo COMMAND`.
+component() {
+    if cargo "$1" --version >/dev/null 2>&1; then
+        return
+    fi
+    has rustup || fail "cargo $1 is missing; install it beside your Rust, or use https://rustup.rs"
+    rustup component add "$2" || fail "rustup component add $2 failed; run it by hand"
+}
+
+rust() {
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    if ! has rustc || ! has cargo; then
+        fail "Rust is missing; install $wanted or newer from https://rustup.rs"
+    fi
+    present=$(rustc --version | cut -d ' ' -f 2)
+    oldest=$(printf '%s\n%s\n' "$wanted" "$present" | sort -V | head -n 1)
+    [ "$oldest" = "$wanted" ] || fail "rustc $present is older than $wanted; run: rustup update stable"
+}
+
+for tool in "$@"; do
+    case $tool in
+    rust) rust ;;
+    cc) debian cc "gcc libc6-dev" ;;
+    python3) debian python3 python3 ;;
+    rustfmt) component fmt rustfmt ;;
+    clippy) component clippy clippy ;;
+    *) fail "unknown tool $tool; known: rust cc python3 rustfmt clippy" ;;
+    esac
+done

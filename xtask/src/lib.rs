@@ -1,0 +1,37 @@
+//! Checks of the source tree that neither the compiler nor clippy can make.
+//!
+//! `cargo xtask tidy` runs them from the command line and `xtask/tests/tidy.rs` runs them under
+//! `cargo test`, so that a change which breaks the architecture fails where every other mistake
+//! fails. A rule is one module of [`rules`]: a pure function from a [`Tree`] to the violations it
+//! found, with a good and a bad sample in its tests, so that no rule is one that cannot fail.
+//!
+//! ```text
+//!   git ls-files ────┐
+//!   file texts ──────┼──► Tree ──► rules::RULES ──► [Violation] ──► `path:line: what; what to do`
+//!   cargo metadata ──┘
+//! ```
+//!
+//! Only [`Tree::load`] touches files and processes; everything else is a function of the tree.
+
+#![forbid(unsafe_code)]
+
+pub mod rules;
+mod rust;
+mod tree;
+mod violation;
+mod workspace;
+
+pub use rust::{PathUse, RustFile};
+pub use tree::{LoadError, TextFile, Tree};
+pub use violation::Violation;
+pub use workspace::{Dependency, DependencyKind, Member};
+
+/// Everything the rules found in `tree`, sorted by path and line.
+pub fn tidy(tree: &Tree) -> Vec<Violation> {
+    let mut found: Vec<Violation> = tree.unparsed.clone();
+    for rule in rules::RULES {
+        found.extend((rule.check)(tree));
+    }
+    found.sort();
+    found
+}

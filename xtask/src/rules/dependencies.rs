@@ -1,0 +1,169 @@
+//! Which crate may use which: the layers of the architecture as a table.
+//!
+//! Arrows go downward only. `[dependencies]` and `[build-dependencies]` must be listed in the
+//! crate's row; `[dev-dependencies]` may add the conformance suite and anything on a lower level.
+//! A member without a row is a violation, so a new crate is a decision and not an accident.
+
+use crate::{DependencyKind, Member, Tree, Violation};
+
+/// A crate of the architecture.
+struct Row {
+    /// Name of the crate's folder, or of the folder of such crates.
+    name: &'static str,
+    /// Height in the picture of layers; dev-dependencies go to lower ones.
+    level: u32,
+    /// What it may depend on.
+    may_use: &'static [&'static str],
+}
+
+/// The table. Rows of crates that do not exist yet say where they will stand.
+const TABLE: &[Row] = &[
+    Row { name: "report", level: 0, may_use: &[] },
+    Row { name: "nic", level: 0, may_use: &[] },
+    Row { name: "shm", level: 1, may_use: &["nic"] },
+    Row { name: "ofi", level: 1, may_use: &["nic"] },
+    Row { name: "sim", level: 1, may_use: &["nic"] },
+    Row { name: "conformance", level: 1, may_use: &["nic"] },
+    Row { name: "msg", level: 2, may_use: &["nic"] },
+    Row { name: "coll", level: 3, may_use: &["nic", "msg"] },
+    Row { name: "dsm", level: 3, may_use: &["nic", "msg"] },
+    Row { name: "world", level: 4, may_use: &["nic", "shm", "ofi", "sim", "msg", "coll", "dsm"] },
+    Row { name: "mpi", level: 5, may_use: &["world"] },
+    Row { name: "python", level: 5, may_use: &["world", "report"] },
+    // nic for its types only: times and ranks in the tables that it prints.
+    Row { name: "cli", level: 5, may_use: &["world", "report", "nic"] },
+    Row { name: "examples", level: 6, may_use: &["world", "report"] },
+    Row { name: "xtask", level: 0, may_use: &[] },
+];
+
+/// Compares the members' dependencies on each other with the table.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for member in &tree.members {
+        match row_of(member) {
+            Some(row) => check_member(tree, member, row, &mut found),
+            None => found.push(Violation::new(
+                manifest(member),
+                1,
+                format!("workspace member `{}` is not in the dependency table", member.name),
+                "give it a row in xtask/src/rules/dependencies.rs",
+            )),
+        }
+    }
+    found
+}
+
+fn check_member(tree: &Tree, member: &Member, row: &Row, found: &mut Vec<Violation>) {
+    for dependency in &member.dependencies {
+        let used = tree.members.iter().find(|other| other.name == dependency.name);
+        // Other people's crates, and members that `check` reports, have no row.
+        let Some(used) = used.and_then(row_of) else { continue };
+        let development = dependency.kind == DependencyKind::Development
+            && (used.name == "conformance" || used.level < row.level);
+        if row.may_use.contains(&used.name) || development {
+            continue;
+        }
+        let allowed = match row.may_use {
+            [] => "none of our crates".to_string(),
+            names => names.join(", "),
+        };
+        found.push(Violation::new(
+            manifest(member),
+            line_of(tree, member, &dependency.name),
+            format!("`{}` depends on `{}`, the table allows {allowed}", row.name, used.name),
+            "move the code to the layer it belongs to",
+        ));
+    }
+}
+
+/// The row of a member, found by its folder: the package's name is free to differ.
+fn row_of(member: &Member) -> Option<&'static Row> {
+    let name = match member.folder.split('/').collect::<Vec<_>>()[..] {
+        ["crates" | "tests", name] => name,
+        ["examples", _] => "examples",
+        ["xtask"] => "xtask",
+        _ => return None,
+    };
+    TABLE.iter().find(|row| row.name == name)
+}
+
+fn manifest(member: &Member) -> String {
+    format!("{}/Cargo.toml", member.folder)
+}
+
+/// Where the manifest mentions the dependency; its first line if it is renamed beyond finding.
+fn line_of(tree: &Tree, member: &Member, dependency: &str) -> usize {
+    let text = tree.text(&manifest(member)).unwrap_or_default();
+    text.lines().position(|line| line.starts_with(dependency)).map_or(1, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dependency;
+    use DependencyKind::{Build, Development, Normal};
+
+    fn member(folder: &str, uses: &[(&str, DependencyKind)]) -> Member {
+        let name = folder.rsplit('/').next().unwrap_or(folder);
+        let dependencies = uses
+            .iter()
+            .map(|(name, kind)| Dependency { name: format!("hikyaku-{name}"), kind: *kind })
+            .collect();
+        Member {
+            name: format!("hikyaku-{name}"),
+            folder: folder.into(),
+            description: None,
+            dependencies,
+        }
+    }
+
+    fn check_members(members: Vec<Member>) -> Vec<String> {
+        let manifest = "[package]\n\n[dependencies]\nhikyaku-shm.workspace = true\n";
+        let tree = Tree::from_samples(&[("crates/msg/Cargo.toml", manifest)], members);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn arrows_downward_pass() {
+        let found = check_members(vec![
+            member("crates/nic", &[("conformance", Development)]),
+            member("crates/shm", &[("nic", Normal), ("conformance", Development)]),
+            member("crates/msg", &[("nic", Normal), ("shm", Development)]),
+            member("crates/world", &[("nic", Normal), ("shm", Normal), ("msg", Normal)]),
+            member("tests/conformance", &[("nic", Normal)]),
+            member("examples/heat", &[("world", Normal)]),
+            member("xtask", &[]),
+        ]);
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn a_forbidden_arrow_is_reported_at_its_line() {
+        let found = check_members(vec![
+            member("crates/nic", &[]),
+            member("crates/shm", &[("nic", Normal)]),
+            member("crates/msg", &[("nic", Normal), ("shm", Normal)]),
+        ]);
+        let what = "`msg` depends on `shm`, the table allows nic";
+        let remedy = "move the code to the layer it belongs to";
+        assert_eq!(found, [format!("crates/msg/Cargo.toml:4: {what}; {remedy}")]);
+    }
+
+    #[test]
+    fn development_and_build_dependencies_have_no_way_upward() {
+        let upward = |kind| {
+            let nic = member("crates/nic", &[("msg", kind)]);
+            check_members(vec![nic, member("crates/msg", &[])]).len()
+        };
+        assert_eq!([Normal, Development, Build].map(upward), [1, 1, 1]);
+        let report = member("crates/report", &[("nic", Development)]);
+        assert_eq!(check_members(vec![report, member("crates/nic", &[])]).len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_member_is_reported() {
+        let found = check_members(vec![member("crates/common", &[]), member("tools/x", &[])]);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].starts_with("crates/common/Cargo.toml:1: workspace member"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Unsafe code lives in named files, each block with its proof.
+//!
+//! Clippy asks for a `SAFETY` comment too; this rule adds *where* unsafe code may be at all, sees
+//! into macro bodies, and gives no proof to two blocks.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::rules::covers;
+use crate::{RustFile, Tree, Violation};
+
+/// Files, or folders with `/` at the end, that may hold unsafe code, and what for.
+const ALLOWED: &[(&str, &str)] = &[
+    ("crates/nic/src/ring/", "slots of rings are written by peers through shared memory"),
+    ("crates/nic/src/segment.rs", "views of a memory segment as atomics and bytes"),
+    ("crates/nic/src/region.rs", "buffers in memory that peers reach"),
+    ("crates/nic/src/sync.rs", "the processor's clock and prefetch"),
+    ("crates/nic/src/hosted/mod.rs", "a port keeps views of its host's memory"),
+    ("crates/nic/src/loopback.rs", "the memory of a job within one process"),
+    ("crates/shm/src/host.rs", "the promise that a job's mapping stays where it is"),
+    ("crates/shm/src/mapping.rs", "the job's memory as references"),
+    ("crates/shm/src/kernel_copy.rs", "reading and writing another process's memory"),
+    ("crates/shm/src/barrier.rs", "a system call that rustix does not have"),
+    ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),
+    ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
+    ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
+];
+
+/// Lines of code that may stand between a proof and its block: the statement it is part of.
+const REACH: usize = 6;
+
+/// Looks for the word `unsafe` in every Rust file.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    check_with(tree, ALLOWED)
+}
+
+fn check_with(tree: &Tree, allowed: &[(&str, &str)]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    for file in &tree.rust {
+        let mut uses = Vec::new();
+        collect(file.tokens.clone(), &mut uses);
+        if uses.is_empty() {
+            continue;
+        }
+        match allowed.iter().find(|(pattern, _)| covers(pattern, &file.path)) {
+            Some((pattern, _)) => {
+                used.insert(*pattern);
+            }
+            None => found.push(Violation::new(
+                &file.path,
+                uses[0].line,
+                "unsafe code in a file that is not named for it",
+                "use a safe interface, or name the file in xtask/src/rules/unsafety.rs and say why",
+            )),
+        }
+        check_proofs(file, &uses, &mut found);
+    }
+    for (pattern, _) in allowed.iter().filter(|(pattern, _)| !used.contains(pattern)) {
+        found.push(Violation::new(
+            "xtask/src/rules/unsafety.rs",
+            1,
+            format!("`{pattern}` is named for unsafe code and holds none"),
+            "delete the entry",
+        ));
+    }
+    found
+}
+
+/// One `unsafe` keyword.
+struct UnsafeUse {
+    line: usize,
+    /// Whether it claims something that has to be proven: a block or an `unsafe impl`. An unsafe
+    /// function or trait states an obligation instead (`# Safety`), an attribute links.
+    needs_proof: bool,
+}
+
+fn collect(stream: TokenStream, uses: &mut Vec<UnsafeUse>) {
+    let mut tokens = stream.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(word) if word == "unsafe" => {
+                let needs_proof = match tokens.peek() {
+                    Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Brace,
+                    Some(TokenTree::Ident(next)) => next == "impl",
+                    _ => false,
+                };
+                uses.push(UnsafeUse { line: word.span().start().line, needs_proof });
+            }
+            TokenTree::Group(group) => collect(group.stream(), uses),
+            _ => {}
+        }
+    }
+}
+
+fn check_proofs(file: &RustFile, uses: &[UnsafeUse], found: &mut Vec<Violation>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let used: BTreeSet<usize> = uses.iter().map(|use_| use_.line).collect();
+    for line in uses.iter().filter(|use_| use_.needs_proof).map(|use_| use_.line) {
+        if !is_proven(&lines, line, &used) {
+            found.push(Violation::new(
+                &file.path,
+                line,
+                "unsafe without a proof",
+                "write a `// SAFETY:` comment above it that says why it holds",
+            ));
+        }
+    }
+}
+
+/// Looks upward from the block for its proof. Comment lines cost nothing, so a long proof is
+/// found; another unsafe line ends the search, so a proof serves one block.
+fn is_proven(lines: &[&str], line: usize, used: &BTreeSet<usize>) -> bool {
+    let mut code_lines = 0;
+    for above in (1..line).rev() {
+        let text = lines[above - 1].trim_start();
+        if text.starts_with("// SAFETY:") {
+            return true;
+        }
+        if !text.starts_with("//") {
+            code_lines += 1;
+        }
+        if code_lines > REACH || used.contains(&above) {
+            return false;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[(&str, &str)] = &[("crates/nic/src/ring/", "a reason")];
+    const INSIDE: &str = "crates/nic/src/ring/slot.rs";
+
+    fn found(path: &str, text: &str) -> Vec<(usize, String)> {
+        let tree = Tree::from_samples(&[(path, text)], Vec::new());
+        check_with(&tree, TABLE).into_iter().map(|v| (v.line, v.what)).collect()
+    }
+
+    #[test]
+    fn a_proven_block_in_a_named_file_passes() {
+        let text = "fn f(p: *const u8) -> u8 {\n    // SAFETY: p is valid,\n    // see new.\n    \
+                    let x =\n        unsafe { *p };\n    x\n}\n// SAFETY: no state.\n\
+                    unsafe impl Send for S {}\n/// # Safety\nunsafe fn g() {}\n";
+        assert_eq!(found(INSIDE, text), []);
+    }
+
+    #[test]
+    fn a_block_without_a_proof_of_its_own_is_reported() {
+        let none = "fn f(p: *const u8) -> u8 {\n    unsafe { *p }\n}\n";
+        assert_eq!(found(INSIDE, none), [(2, "unsafe without a proof".into())]);
+        let shared = "// SAFETY: p is valid.\nfn f(p: *const u8) {\n    unsafe { *p };\n    \
+                      unsafe { *p };\n}\n";
+        assert_eq!(found(INSIDE, shared), [(4, "unsafe without a proof".into())]);
+        let far = format!(
+            "// SAFETY: no state.\n{}unsafe impl Send for S {{}}\n",
+            "fn f() {}\n".repeat(7)
+        );
+        assert_eq!(found(INSIDE, &far), [(9, "unsafe without a proof".into())]);
+    }
+
+    #[test]
+    fn unsafe_elsewhere_is_reported_even_in_a_macro() {
+        let text = "//! A.\nfn f() {\n    // SAFETY: a proof does not help.\n    \
+                    println!(\"{}\", unsafe { g() });\n}\n";
+        let found = found("crates/cli/src/main.rs", text);
+        assert_eq!(found[0], (4, "unsafe code in a file that is not named for it".into()));
+    }
+
+    #[test]
+    fn the_word_in_a_comment_a_string_or_a_lint_is_not_unsafe_code() {
+        let text = "#![forbid(unsafe_code)]\n// unsafe\nconst S: &str = \"unsafe { }\";\n";
+        assert_eq!(found("crates/cli/src/main.rs", text).len(), 1);
+        assert!(found("crates/cli/src/main.rs", text)[0].1.contains("holds none"));
+    }
+
+    #[test]
+    fn every_entry_of_the_table_has_a_reason() {
+        assert!(ALLOWED.iter().all(|(path, why)| path.starts_with("crates/") && why.len() > 10));
+    }
+}

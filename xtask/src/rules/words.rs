@@ -1,0 +1,98 @@
+//! Words that no tracked file may hold: unfinished work, skipped tests, paths of one machine.
+//!
+//! Open work belongs in the issue tracker, where it has an owner. The words are spelt in two
+//! halves below, so that this file needs no exception from its own rule.
+
+use crate::{TextFile, Tree, Violation};
+
+/// Which files a word is searched in.
+#[derive(PartialEq)]
+enum Scope {
+    Everywhere,
+    Rust,
+}
+
+struct Word {
+    text: &'static str,
+    scope: Scope,
+    remedy: &'static str,
+}
+
+const fn word(text: &'static str, scope: Scope, remedy: &'static str) -> Word {
+    Word { text, scope, remedy }
+}
+
+const WORDS: &[Word] = &[
+    word(concat!("TO", "DO"), Scope::Everywhere, "finish it or file an issue"),
+    word(concat!("FIX", "ME"), Scope::Everywhere, "mend it or file an issue"),
+    word(concat!("XX", "X"), Scope::Everywhere, "finish it or file an issue"),
+    word(concat!("to", "do!"), Scope::Rust, "write the code"),
+    word(concat!("unim", "plemented!"), Scope::Rust, "write the code or return an error"),
+    word(concat!("#[ig", "nore"), Scope::Rust, "mend the test or delete it"),
+    word(concat!("assert!(tr", "ue)"), Scope::Rust, "assert something that can fail"),
+    word(concat!("/ro", "ot/"), Scope::Everywhere, "use a path relative to the workspace"),
+    word(concat!("/ho", "me/"), Scope::Everywhere, "use a path relative to the workspace"),
+    word(concat!("/Use", "rs/"), Scope::Everywhere, "use a path relative to the workspace"),
+];
+
+/// Searches every line of every text file.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    // Written by cargo: checksums and names of other people's crates.
+    tree.texts.iter().filter(|file| file.path != "Cargo.lock").flat_map(check_file).collect()
+}
+
+fn check_file(file: &TextFile) -> Vec<Violation> {
+    let is_rust = file.path.ends_with(".rs");
+    let mut found = Vec::new();
+    for (at, line) in file.text.lines().enumerate() {
+        let searched = WORDS.iter().filter(|word| is_rust || word.scope == Scope::Everywhere);
+        for word in searched.filter(|word| holds(line, word.text)) {
+            let what = format!("`{}` in a tracked file", word.text);
+            found.push(Violation::new(&file.path, at + 1, what, word.remedy));
+        }
+    }
+    found
+}
+
+/// Whether `line` holds `word` as a word: the end of `net/root/x` is another folder's name.
+fn holds(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let joined_after = word.ends_with(char::is_alphanumeric) && after.is_some_and(is_part);
+        !before.is_some_and(is_part) && !joined_after
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(path: &str, text: &str) -> usize {
+        check(&Tree::from_samples(&[(path, text)], Vec::new())).len()
+    }
+
+    #[test]
+    fn every_word_is_found_in_the_files_it_is_searched_in() {
+        for word in WORDS {
+            let line = format!("// see {} x\n", word.text);
+            assert_eq!(count("a.rs", &line), 1, "{}", word.text);
+            let elsewhere = usize::from(word.scope == Scope::Everywhere);
+            assert_eq!(count("a.md", &line), elsewhere, "{}", word.text);
+        }
+    }
+
+    #[test]
+    fn a_word_inside_another_is_not_found() {
+        let longer = format!("x{} {}x net{}x", WORDS[0].text, WORDS[0].text, WORDS[7].text);
+        assert_eq!(count("a.md", &longer), 0);
+        assert_eq!(count("Cargo.lock", WORDS[0].text), 0);
+    }
+
+    #[test]
+    fn the_line_is_named() {
+        let tree = Tree::from_samples(&[("a.md", &format!("a\nb {}\n", WORDS[1].text))], vec![]);
+        assert_eq!(check(&tree)[0].line, 2);
+    }
+}
