@@ -1,0 +1,136 @@
+//! Commands: what a program asks its interface to do.
+
+use super::{Rank, RingId};
+
+/// What a command asks the interfaces to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Land the payload where the *receiving* interface decides (paper 000: IPUSH).
+    Send,
+    /// Write the payload to the address the sender names (paper 000: PUSH; 003: remote DMA).
+    Put(RemoteAddress),
+    /// Do nothing (paper 002: RDMA NOP).
+    Nop,
+}
+
+/// Whether a message of several packets leaves a status record for each or one for all
+/// (paper 000 §3.3, the one-bit flag of the packet header).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Granularity {
+    /// A record per packet: needed on shared rings, and lets the receiver start early.
+    #[default]
+    PerPacket,
+    /// One record when the whole message has landed. Refused on shared rings, where another
+    /// source's packets may lie between (IP-08).
+    PerMessage,
+}
+
+/// How a [`Operation::Send`] finds its landing ring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Route {
+    /// By the receiver's source table, indexed with the sender's rank (paper 000 Fig. 1).
+    #[default]
+    Table,
+    /// By the sender's word: the table-less variant (paper 000 Fig. 2, IP-14).
+    Ring(RingId),
+}
+
+/// What the target's interface does after the payload of a [`Operation::Put`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Notification {
+    /// Nothing: the receiver watches the data itself.
+    #[default]
+    None,
+    /// A record in the target's status ring, yielded by `poll` as [`Event::Notified`].
+    Status,
+    /// An 8-byte store of `value` at `address` (paper 003: the `ntf` word), payload before word.
+    Word {
+        /// Where the word lies; 8-byte aligned.
+        address: RemoteAddress,
+        /// What is stored there.
+        value: u64,
+    },
+}
+
+/// Memory of a rank, as another rank names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RemoteAddress {
+    /// Whose memory it is.
+    pub rank: Rank,
+    /// How `offset` is to be read.
+    pub space: Space,
+    /// Byte offset in a region, or virtual address in the process.
+    pub offset: u64,
+}
+
+/// The address space a [`RemoteAddress`] is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The rank's registered region: memory allocated through the fabric. Reached by one copy.
+    Region,
+    /// The process's own virtual memory. Reached with the kernel's help, where it gives it.
+    Process,
+}
+
+/// One request to the interface: what paper 003 calls a parcel header, paper 004 a TCW, verbs a
+/// work request.
+#[derive(Debug, Clone, Copy)]
+pub struct Command<'a> {
+    /// What to do.
+    pub operation: Operation,
+    /// To which rank.
+    pub destination: Rank,
+    /// Opaque to the interface; carried in the record. The layer above multiplexes by it.
+    pub protocol: u8,
+    /// Opaque to the interface; carried in the record. Match bits, or an id of the layer above.
+    pub header: u64,
+    /// The bytes of this post.
+    pub payload: &'a [u8],
+    /// Length of the whole message, bytes. Equal to `payload.len()` unless it is sent in parts.
+    pub total: u64,
+    /// Where in the message `payload` starts, bytes.
+    pub offset: u64,
+    /// One record for each packet or for the message.
+    pub granularity: Granularity,
+    /// By which table or ring it lands.
+    pub route: Route,
+    /// Whether this send uses up one of the messages the receiver granted ([`Port::grant`]).
+    pub credited: bool,
+    /// What follows the payload of a put.
+    pub notification: Notification,
+    /// How far the addressed command queue's scheduling pointer advances on arrival (paper 002's
+    /// sps). Zero advances nothing.
+    pub release: u32,
+}
+
+impl<'a> Command<'a> {
+    /// A message of one part, landed by the receiver's source table.
+    #[inline]
+    pub fn send(destination: Rank, protocol: u8, header: u64, payload: &'a [u8]) -> Command<'a> {
+        Command {
+            operation: Operation::Send,
+            destination,
+            protocol,
+            header,
+            payload,
+            total: payload.len() as u64,
+            offset: 0,
+            granularity: Granularity::PerPacket,
+            route: Route::Table,
+            credited: false,
+            notification: Notification::None,
+            release: 0,
+        }
+    }
+
+    /// A write to memory the sender names.
+    #[inline]
+    pub fn put(target: RemoteAddress, payload: &'a [u8]) -> Command<'a> {
+        Command { operation: Operation::Put(target), ..Command::send(target.rank, 0, 0, payload) }
+    }
+
+    /// A command that completes without effect.
+    pub fn nop(destination: Rank) -> Command<'a> {
+        Command { operation: Operation::Nop, ..Command::send(destination, 0, 0, &[]) }
+    }
+}

@@ -1,0 +1,170 @@
+//! Why something was not done, and whose fault that is.
+
+use thiserror::Error;
+
+use super::{Rank, RingId};
+
+/// Why a post took nothing. None of these leaves anything behind: the caller may post again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PostError {
+    /// No room at the moment: try again after `poll` or `park`.
+    #[error("no room at rank {destination} now ({cause:?}): try again after polling")]
+    Full {
+        /// Where there is no room.
+        destination: Rank,
+        /// What is full and what its policy did.
+        cause: FullCause,
+    },
+    /// The destination is not a rank of this job.
+    #[error("rank {rank} does not exist: this job has ranks 0 to {}", .size.saturating_sub(1))]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// The receiver has no ring for this source (IP-25): use put, or have it set its table.
+    #[error("rank {destination} has no landing ring for messages from rank {source_rank}")]
+    Unmapped {
+        /// The receiver.
+        destination: Rank,
+        /// The sender, whose source-table entry is unset.
+        source_rank: Rank,
+    },
+    /// The named ring does not exist at the receiver.
+    #[error("rank {destination} has no landing ring {ring}")]
+    NoSuchRing {
+        /// The receiver.
+        destination: Rank,
+        /// The ring asked for.
+        ring: RingId,
+    },
+    /// A message that needs one record could never fit its ring.
+    #[error(
+        "a message of {length} bytes does not fit a landing ring of {limit} bytes: \
+             send it with a record per packet"
+    )]
+    TooLarge {
+        /// Length of the message, bytes.
+        length: u64,
+        /// Size of the ring, bytes.
+        limit: u64,
+    },
+    /// One record for a message of several packets was asked for on a ring several sources share.
+    #[error(
+        "ring {ring} of rank {destination} is shared: a message of several packets needs a \
+             record per packet there"
+    )]
+    SharedRing {
+        /// The receiver.
+        destination: Rank,
+        /// The ring.
+        ring: RingId,
+    },
+    /// The address is outside the target's registered memory. Nothing was written.
+    #[error("bytes {offset}..{} are outside what rank {rank} has registered", .offset.saturating_add(*.length))]
+    OutOfBounds {
+        /// Whose memory.
+        rank: Rank,
+        /// First byte asked for.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// The destination is gone.
+    #[error("{0}")]
+    PeerFailed(PeerFailure),
+    /// This fabric cannot do that; see its [`Capabilities`].
+    #[error("this fabric cannot {0}")]
+    Unsupported(&'static str),
+    /// The operating system refused.
+    #[error("the operating system refused to copy from or to rank {rank} (error {code})")]
+    Refused {
+        /// The other rank.
+        rank: Rank,
+        /// The error number.
+        code: i32,
+    },
+}
+
+/// What was full, and what the receiver's policy for it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FullCause {
+    /// The landing ring has no room and stalls: the receiver was told, the message waits here.
+    RingStalled,
+    /// The landing ring has no room and refused (a NACK): send again later.
+    RingRefused,
+    /// The status ring has no room and stalls.
+    StatusStalled,
+    /// The status ring has no room and refused.
+    StatusRefused,
+    /// The receiver granted no further messages.
+    Credit,
+}
+
+/// How much of a chain was taken before one command was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("command {done} of the chain was not taken: {error}")]
+pub struct ChainError {
+    /// Commands taken whole, in order from the first.
+    pub done: usize,
+    /// Payload bytes of the next command that were taken as well.
+    pub bytes: usize,
+    /// Why that one was not.
+    pub error: PostError,
+}
+
+/// How a rank ended that did not leave in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+#[error("rank {rank} (pid {pid}) died: {cause}")]
+pub struct PeerFailure {
+    /// The rank that is gone.
+    pub rank: Rank,
+    /// Its process id; 0 where the fabric has none.
+    pub pid: u32,
+    /// What ended it.
+    pub cause: DeathCause,
+}
+
+/// What ended a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+pub enum DeathCause {
+    /// A signal, by number.
+    #[error("killed by signal {0}")]
+    Signal(i32),
+    /// It exited with this code without leaving the job first.
+    #[error("exited with code {0} before it left the job")]
+    Exit(i32),
+    /// It is gone and nobody knows how.
+    #[error("it is gone, the reason is not known")]
+    Unknown,
+}
+
+/// Why a table could not be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TableError {
+    /// The source is not a rank of this job.
+    #[error("source {source_rank} is not a rank of this job of {size}")]
+    NoSuchSource {
+        /// The source asked for.
+        source_rank: Rank,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// The ring does not exist.
+    #[error("there is no landing ring {ring}: this rank has {rings}")]
+    NoSuchRing {
+        /// The ring asked for.
+        ring: RingId,
+        /// How many rings there are.
+        rings: u32,
+    },
+    /// The ring is private and another source lands there already.
+    #[error("landing ring {ring} is private to source {owner}")]
+    Private {
+        /// The ring asked for.
+        ring: RingId,
+        /// The source that has it.
+        owner: Rank,
+    },
+}

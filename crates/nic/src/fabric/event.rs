@@ -1,0 +1,177 @@
+//! Events: what an interface tells its program.
+
+use super::{INLINE_BYTES, PeerFailure, Rank, RingId};
+
+/// What `poll` yields.
+#[derive(Debug)]
+pub enum Event {
+    /// A packet or message has landed.
+    Landed(Landed),
+    /// A put with [`Notification::Status`] has been written.
+    Notified(Notified),
+    /// A landing ring was full when a message came: read something out (IP-10).
+    RingFull(RingId),
+    /// The status ring was full when a message came.
+    StatusFull,
+    /// A peer died. Told once a peer.
+    PeerFailed(PeerFailure),
+    /// A record made no sense (a stray or hostile writer); it was dropped and counted.
+    Malformed {
+        /// The source it claims.
+        source: Rank,
+    },
+}
+
+/// One status record of a send, and where its payload is.
+#[derive(Debug)]
+pub struct Landed {
+    /// Who sent it.
+    pub source: Rank,
+    /// [`Command::protocol`] as posted.
+    pub protocol: u8,
+    /// [`Command::header`] as posted.
+    pub header: u64,
+    /// Length of the whole message, bytes.
+    pub total: u64,
+    /// Where in the message this payload starts, bytes.
+    pub offset: u64,
+    /// The payload.
+    pub data: Landing,
+}
+
+impl Landed {
+    /// Bytes of payload in this record.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.data {
+            Landing::Inline(inline) => inline.len(),
+            Landing::Ring(slice) => slice.length as usize,
+        }
+    }
+
+    /// Whether the record carries no payload.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where the payload of a record is.
+#[derive(Debug)]
+pub enum Landing {
+    /// In the record itself.
+    Inline(Inline),
+    /// In a landing ring, until it is released.
+    Ring(RingSlice),
+}
+
+/// Payload that rode in the status record.
+#[derive(Debug, Clone, Copy)]
+pub struct Inline {
+    /// The bytes, little end first, then zeros or leftovers.
+    pub(crate) words: [u64; INLINE_BYTES / 8],
+    /// How many of them count.
+    pub(crate) length: u8,
+}
+
+impl Inline {
+    /// An inline payload of up to [`INLINE_BYTES`] bytes; `None` if there are more.
+    pub fn new(bytes: &[u8]) -> Option<Inline> {
+        let length = u8::try_from(bytes.len()).ok().filter(|&n| usize::from(n) <= INLINE_BYTES)?;
+        Some(Inline { words: pack(bytes), length })
+    }
+
+    /// Bytes of payload.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Copies the payload to the front of `into` and says how many bytes that were: all of it, or
+    /// as many as fit.
+    #[inline]
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        let length = self.len().min(into.len());
+        let mut chunks = into[..length].chunks_exact_mut(8);
+        let mut words = self.words.iter();
+        for (chunk, word) in chunks.by_ref().zip(words.by_ref()) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        let rest = chunks.into_remainder();
+        if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+            rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+        }
+        length
+    }
+}
+
+/// Packs up to [`INLINE_BYTES`] bytes into words, little end first, the rest zero.
+#[inline]
+pub(crate) fn pack(bytes: &[u8]) -> [u64; INLINE_BYTES / 8] {
+    let mut words = [0; INLINE_BYTES / 8];
+    let mut chunks = bytes.chunks_exact(8);
+    let mut filled = 0;
+    for (word, chunk) in words.iter_mut().zip(chunks.by_ref()) {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(chunk);
+        *word = u64::from_le_bytes(raw);
+        filled += 1;
+    }
+    let rest = chunks.remainder();
+    if let (false, Some(word)) = (rest.is_empty(), words.get_mut(filled)) {
+        let mut raw = [0; 8];
+        raw[..rest.len()].copy_from_slice(rest);
+        *word = u64::from_le_bytes(raw);
+    }
+    words
+}
+
+/// A claim on bytes in one of this rank's landing rings. Not `Clone`: releasing it once is what
+/// moves the ring's head.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "bytes stay in the landing ring until the slice is released"]
+pub struct RingSlice {
+    /// Which ring.
+    pub(crate) ring: RingId,
+    /// Free-running position of the first byte.
+    pub(crate) position: u64,
+    /// Bytes of payload.
+    pub(crate) length: u32,
+}
+
+impl RingSlice {
+    /// Which of the rank's rings it lies in.
+    pub fn ring(&self) -> RingId {
+        self.ring
+    }
+
+    /// Bytes of payload.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+/// One status record of a put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notified {
+    /// Who wrote.
+    pub source: Rank,
+    /// [`Command::protocol`] as posted.
+    pub protocol: u8,
+    /// [`Command::header`] as posted.
+    pub header: u64,
+    /// Bytes written.
+    pub length: u64,
+    /// Where, as an offset in this rank's region.
+    pub offset: u64,
+}

@@ -1,0 +1,44 @@
+//! The boundary between a program's side of the interface and whatever carries its messages.
+//!
+//! A *fabric* is an implementation: loopback (one process), `shm` (one host), later `ofi` (a
+//! cluster) and `sim` (virtual time). Opening it gives each rank a [`Port`]. Everything above
+//! (`msg`, and through it the whole system) sees only what is in this folder.
+//!
+//! ```text
+//!   sender                                      receiver
+//!   ------                                      --------
+//!   post(Command::send) ──► source table ──► landing ring ──► status ring ──► poll() = Landed
+//!        "IPUSH": no remote address; the receiving interface chooses where it lands
+//!   post(Command::put)  ──► the address it names ─────────► (notification) ──► poll() = Notified
+//!        "PUSH": the sender names the address
+//! ```
+//!
+//! Rules that hold for every fabric, and that the conformance suite (`tests/conformance`) checks:
+//!
+//! - A payload is borrowed only for the call: when `post` returns, the buffer is the caller's.
+//! - Full is a normal answer. `post` never blocks and never buffers without bound.
+//! - Between one sender and one ring, records appear in the order of the posts; `poll` yields the
+//!   records of all sources in the order in which they arrived.
+//! - A record is visible only after its payload; a notification only after what it announces.
+//! - No call hangs: `park` returns, at the latest, at its deadline or when a peer dies.
+
+mod command;
+mod error;
+mod event;
+mod port;
+
+pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
+pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
+pub(crate) use event::pack;
+pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
+pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Wait, Wake};
+
+/// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").
+pub type Rank = u32;
+
+/// Index of a landing ring of one rank (paper 000: the address of an AMT entry).
+pub type RingId = u32;
+
+/// Payload bytes that ride in the status record itself: a 64-byte line less the stamp, the header
+/// and the arrival time (design decision 2).
+pub const INLINE_BYTES: usize = 40;

@@ -1,0 +1,222 @@
+//! The port: one rank's side of a fabric.
+
+use super::{
+    ChainError, Command, Event, PeerFailure, PostError, Rank, RemoteAddress, RingId, RingSlice,
+    TableError,
+};
+use crate::region::{RegionBuffer, RegionError};
+use crate::time::Time;
+
+/// What a landing ring or the status ring does with a message it has no room for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum FullPolicy {
+    /// It waits and the receiver is told (paper 000, DIMMnet-2).
+    #[default]
+    Stall,
+    /// It is refused and the sender sends again (Martini's NACK, paper 000 §3).
+    Refuse,
+}
+
+/// A landing ring as its owner sees it (IP-13: the host can read the AMT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingState {
+    /// Capacity, bytes.
+    pub size: u64,
+    /// Free-running count of bytes released.
+    pub head: u64,
+    /// Free-running count of bytes landed.
+    pub tail: u64,
+    /// How many posts found it full and waited.
+    pub stalls: u64,
+    /// How many posts it refused.
+    pub refusals: u64,
+    /// What it does when full.
+    pub policy: FullPolicy,
+    /// Whether several sources may land in it.
+    pub shared: bool,
+}
+
+/// What a fabric can do, so that the layers above choose without knowing its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The fabric's name, for messages to people.
+    pub name: &'static str,
+    /// Largest payload of one packet, bytes; larger posts become several.
+    pub packet_bytes: usize,
+    /// Messages that can wait in the status ring.
+    pub status_slots: usize,
+    /// Bytes of this rank's largest landing ring.
+    pub ring_bytes: usize,
+    /// Whether [`Port::read`] and put reach [`Space::Region`] of every rank of the same node.
+    pub region: bool,
+    /// Whether they reach [`Space::Process`] as well, and from how many bytes that pays.
+    pub process_from: Option<usize>,
+}
+
+/// How a peer is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerState {
+    /// It has not opened its port yet. Messages to it land all the same.
+    Starting,
+    /// It is there.
+    Running,
+    /// It left in order; nothing further will come from it.
+    Left,
+    /// It died.
+    Failed(PeerFailure),
+}
+
+/// What a rank is blocked in, for people who ask why a job stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// What it does.
+    pub activity: Activity,
+    /// The rank it waits for; `None` for any.
+    pub peer: Option<Rank>,
+    /// The message tag; `None` for any.
+    pub tag: Option<i32>,
+    /// Since when, on the fabric's clock.
+    pub since: Time,
+}
+
+/// The kinds of blocking call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Activity {
+    /// Sending: the receiver has no room, or has not posted the matching receive.
+    Send = 1,
+    /// Receiving.
+    Receive = 2,
+    /// Probing.
+    Probe = 3,
+    /// Waiting for one of several requests.
+    Requests = 4,
+    /// In a collective operation.
+    Collective = 5,
+}
+
+/// Why `park` returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// There may be something to poll, or it was only a short wait: look again.
+    Look,
+    /// The deadline has passed.
+    Deadline,
+}
+
+/// One rank's side of a fabric: its doorbell, its status ring, its tables, its clock.
+///
+/// A port belongs to one thread at a time. Not async: the layers above turn it into futures.
+pub trait Port {
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// How many ranks the job has.
+    fn size(&self) -> u32;
+
+    /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
+    /// only through landing and put with notification, never by [`Port::read`].
+    fn node_of(&self, rank: Rank) -> u32;
+
+    /// What this fabric can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Rings the doorbell for one command.
+    ///
+    /// Answers how many payload bytes were taken: all of them, or, for a send with a record per
+    /// packet, as many as found room (at least one); the caller posts the rest later with
+    /// `offset` moved on. With [`Granularity::PerMessage`] it is all or nothing.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was taken then.
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError>;
+
+    /// Rings the doorbell once for several commands, executed in order (paper 004's TCW chain).
+    ///
+    /// # Errors
+    /// Says how many commands (and bytes of the next) were taken.
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError>;
+
+    /// The next event, in order of arrival. `None`: nothing has arrived.
+    fn poll(&mut self) -> Option<Event>;
+
+    /// Takes the next record of `source` if it is an inline message with exactly this protocol
+    /// and header and no longer than `into`; copies it and says how long it is. `None`: nothing
+    /// was taken, look with [`Port::poll`].
+    ///
+    /// The short way for a receive that knows whom it waits for: 25 instructions where `poll` has
+    /// 110. It may overtake other sources' records, never the same source's.
+    fn receive_inline(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        let _ = (source, protocol, header, into);
+        None
+    }
+
+    /// Copies payload bytes out of a landing ring, from byte `offset` of the slice on, until
+    /// `into` is full or the slice ends; says how many.
+    fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;
+
+    /// Gives the bytes back to the ring (host advances the head, IP-12).
+    fn release(&mut self, slice: RingSlice);
+
+    /// Copies out and gives back in one request, the interface advancing the head on completion
+    /// (IP-12's second form); says how many bytes were copied.
+    fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
+        let copied = self.copy_out(&slice, 0, into);
+        self.release(slice);
+        copied
+    }
+
+    /// Allows `source` to have sent `messages` credited sends in all since the start. Never
+    /// lowers what was granted before. Every source starts with what the fabric's set-up says.
+    fn grant(&mut self, source: Rank, messages: u64);
+
+    /// Whether `source` has been held up (for credit or room) since this was last asked.
+    fn held_up(&mut self, source: Rank) -> bool;
+
+    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25).
+    ///
+    /// # Errors
+    /// The source or ring does not exist, or the ring is private to another source.
+    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError>;
+
+    /// Where messages of `source` land.
+    fn route_of(&self, source: Rank) -> Option<RingId>;
+
+    /// A landing ring of this rank.
+    fn ring(&self, ring: RingId) -> Option<RingState>;
+
+    /// Allocates `bytes` of this rank's region: memory that peers reach by one copy.
+    ///
+    /// # Errors
+    /// There is no region, or no room left in it.
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
+
+    /// How other ranks may name these bytes of this process, if at all.
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
+
+    /// Reads another rank's memory with no help from its program; complete on return.
+    ///
+    /// # Errors
+    /// The address is out of bounds, the peer is gone, or the fabric or kernel will not.
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+
+    /// How a peer is doing. Cheap, but not free: for waiting loops, not for every message.
+    fn peer(&self, rank: Rank) -> PeerState;
+
+    /// The fabric's clock.
+    fn now(&self) -> Time;
+
+    /// Says what this rank is blocked in, or that it no longer is. For waits that have become
+    /// long: it costs a cache line.
+    fn announce_wait(&self, wait: Option<Wait>);
+
+    /// Waits a little for something to happen: spins, yields or sleeps, as long waiting as the
+    /// caller has been idle. Call it when `poll` gave nothing, then look again.
+    fn park(&mut self, deadline: Option<Time>) -> Wake;
+}

@@ -1,0 +1,304 @@
+//! Arrival: records become events, released bytes become room.
+//!
+//! Everything read from a record is a peer's word and is checked before it is used: source, kind,
+//! ring, bytes. What makes no sense becomes [`Event::Malformed`].
+
+use super::{Host, HostedPort};
+use crate::fabric::{
+    Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Rank, RingId, RingSlice,
+    TableError,
+};
+use crate::ring::span_of;
+use crate::sync::Ordering;
+use crate::wire::{DATA, HEADER, Kind, Stamp, TIME};
+
+/// Heads are told to senders when this part of a ring has been freed since the last time.
+const PUBLISH_PARTS: u64 = 8;
+
+impl<H: Host> HostedPort<H> {
+    #[inline]
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        if !self.events.is_empty() {
+            return self.events.pop_front();
+        }
+        loop {
+            let Some((lane, stamp)) = self.oldest() else {
+                return self.nothing_arrived();
+            };
+            self.idle = 0;
+            self.received = true;
+            let event = self.decode(lane, stamp);
+            self.consume_record(lane);
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// See [`crate::fabric::Port::receive_inline`].
+    #[inline]
+    pub(super) fn take_inline(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        let id = source as usize % self.lanes.len();
+        let lane = &self.lanes[id];
+        let (ring, head) = (lane.ring, lane.head);
+        let stamp = ring.peek(head)?;
+        let length = usize::from(stamp.length());
+        let wanted = stamp.is(Kind::Inline, protocol, source) && ring.word(head, HEADER) == header;
+        if !wanted || length > into.len().min(INLINE_BYTES) {
+            return None;
+        }
+        let mut chunks = into[..length].chunks_exact_mut(8);
+        let mut at = DATA;
+        for chunk in chunks.by_ref() {
+            chunk.copy_from_slice(&ring.word(head, at).to_le_bytes());
+            at += 1;
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            rest.copy_from_slice(&ring.word(head, at).to_le_bytes()[..rest.len()]);
+        }
+        self.idle = 0;
+        self.received = true;
+        self.consume_record(id);
+        Some(length)
+    }
+
+    /// The ring whose next record arrived first, and that record's stamp.
+    ///
+    /// A record that was sent because of another (by whoever received it, or after it by the same
+    /// rank) has a later time, and when it is visible so is the other. But the other's ring may
+    /// have been looked at before it was: so after a find the rings are looked at once more, until
+    /// a look changes nothing.
+    #[inline]
+    fn oldest(&self) -> Option<(usize, Stamp)> {
+        let mut best = self.earlier_than(None)?;
+        if self.lanes.len() > 1 {
+            while let Some(earlier) = self.earlier_than(Some(best)) {
+                best = earlier;
+            }
+        }
+        Some((best.0, best.1))
+    }
+
+    #[inline]
+    fn earlier_than(&self, mut best: Option<(usize, Stamp, u64)>) -> Option<(usize, Stamp, u64)> {
+        let mut found = None;
+        for (id, lane) in self.lanes.iter().enumerate() {
+            if let Some(stamp) = lane.ring.peek(lane.head) {
+                let time = lane.ring.word(lane.head, TIME);
+                if best.is_none_or(|(_, _, earliest)| time < earliest) {
+                    found = Some((id, stamp, time));
+                    best = found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The event a record announces; `None` for a void one.
+    #[inline]
+    fn decode(&mut self, lane: usize, stamp: Stamp) -> Option<Event> {
+        let source = stamp.source();
+        if source >= self.size {
+            return Some(Event::Malformed { source });
+        }
+        let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
+        let protocol = stamp.protocol();
+        match stamp.kind() {
+            Some(Kind::Inline) => {
+                let length = stamp.length();
+                if usize::from(length) > INLINE_BYTES {
+                    return Some(Event::Malformed { source });
+                }
+                let mut words = [0; INLINE_BYTES / 8];
+                for (which, word) in words.iter_mut().enumerate() {
+                    *word = status.word(head, DATA + which);
+                }
+                Some(Event::Landed(Landed {
+                    source,
+                    protocol,
+                    header: status.word(head, HEADER),
+                    total: u64::from(length),
+                    offset: 0,
+                    data: Landing::Inline(Inline { words, length }),
+                }))
+            }
+            Some(Kind::Ring) => Some(self.decode_ring(lane, source, protocol)),
+            Some(Kind::Put) => Some(Event::Notified(Notified {
+                source,
+                protocol,
+                header: status.word(head, HEADER),
+                length: status.word(head, DATA),
+                offset: status.word(head, DATA + 1),
+            })),
+            Some(Kind::Void) => None,
+            None => Some(Event::Malformed { source }),
+        }
+    }
+
+    #[inline]
+    fn decode_ring(&mut self, lane: usize, source: Rank, protocol: u8) -> Event {
+        let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
+        let (total, offset) = (status.word(head, DATA), status.word(head, DATA + 1));
+        let (position, place) = (status.word(head, DATA + 2), status.word(head, DATA + 3));
+        let (ring, length) = ((place >> 32) as RingId, place as u32);
+        let inside = offset.checked_add(u64::from(length)).is_some_and(|end| end <= total);
+        let announced =
+            self.rings.get_mut(ring as usize).filter(|_| inside).and_then(|landing| {
+                landing.ledger.announce(position, span_of(u64::from(length))).ok()
+            });
+        if announced.is_none() {
+            return Event::Malformed { source };
+        }
+        Event::Landed(Landed {
+            source,
+            protocol,
+            header: status.word(head, HEADER),
+            total,
+            offset,
+            data: Landing::Ring(RingSlice { ring, position, length }),
+        })
+    }
+
+    /// Moves past the record at the head of a status ring.
+    #[inline]
+    pub(super) fn consume_record(&mut self, lane: usize) {
+        let lane = &mut self.lanes[lane];
+        lane.head += 1;
+        let part = lane.ring.capacity() as u64 / PUBLISH_PARTS;
+        if self.eager || lane.head - lane.published >= part {
+            lane.ring.free(lane.head);
+            lane.published = lane.head;
+            if self.eager {
+                self.wake_waiting();
+            }
+        }
+    }
+
+    pub(super) fn give_back(&mut self, slice: &RingSlice) {
+        let landing = &mut self.rings[slice.ring as usize];
+        if !landing.ledger.release(slice.position) {
+            return;
+        }
+        let ring = self.own.ring(slice.ring);
+        let head = landing.ledger.head();
+        if self.eager || head - landing.published >= ring.size() / PUBLISH_PARTS {
+            ring.free(head);
+            landing.published = head;
+            if self.eager {
+                self.wake_waiting();
+            }
+        }
+    }
+
+    /// The slow side of polling: senders held up, peers gone, holes of the dead.
+    fn nothing_arrived(&mut self) -> Option<Event> {
+        let own = self.own;
+        if own.doorbell().attention.load(Ordering::Relaxed) != 0 {
+            self.attend();
+        }
+        if self.host.registry().ends() != self.seen_ends {
+            self.note_departures();
+        }
+        if !self.repairs.is_empty() && self.repair() {
+            return self.next_event();
+        }
+        self.events.pop_front()
+    }
+
+    /// A sender found no room: say so upwards, and tell it at once about room there is.
+    fn attend(&mut self) {
+        let own = self.own;
+        own.doorbell().attention.swap(0, Ordering::AcqRel);
+        self.eager = true;
+        for lane in &mut self.lanes {
+            let full = lane.ring.full();
+            if std::mem::replace(&mut lane.seen_full, full) != full {
+                self.events.push_back(Event::StatusFull);
+            }
+            lane.ring.free(lane.head);
+            lane.published = lane.head;
+        }
+        for (id, landing) in self.rings.iter_mut().enumerate() {
+            let ring = own.ring(id as RingId);
+            let (stalls, refusals) = ring.full();
+            let full = stalls + refusals;
+            if std::mem::replace(&mut landing.seen_full, full) != full {
+                self.events.push_back(Event::RingFull(id as RingId));
+            }
+            landing.published = landing.ledger.head();
+            ring.free(landing.published);
+        }
+        self.wake_waiting();
+    }
+
+    /// Wakes every source that waits for room or credit; stops being eager when none does.
+    fn wake_waiting(&mut self) {
+        let own = self.own;
+        let mut any = false;
+        for source in 0..self.size {
+            if own.sender(source).waiting.load(Ordering::Acquire) != 0 {
+                any = true;
+                self.wake_if_asleep(source);
+            }
+        }
+        self.eager = any;
+    }
+
+    pub(super) fn wake_if_waiting(&self, source: Rank) {
+        let own = self.own;
+        if own.sender(source).waiting.load(Ordering::Acquire) != 0 {
+            self.wake_if_asleep(source);
+        }
+    }
+
+    fn wake_if_asleep(&self, rank: Rank) {
+        // Always, not only if it says that it sleeps: it may be about to, and what it waits for
+        // is not in its own segment, where it would look once more.
+        self.host.wake(rank);
+    }
+
+    fn note_departures(&mut self) {
+        let registry = self.host.registry();
+        self.seen_ends = registry.ends();
+        for rank in 0..self.size {
+            if let PeerState::Failed(failure) = registry.state(rank)
+                && self.peers[rank as usize].failed.is_none()
+            {
+                self.peers[rank as usize].failed = Some(failure);
+                let repair = self.begin_repair(failure);
+                self.repairs.push_back(repair);
+            }
+        }
+    }
+
+    pub(super) fn set_route(
+        &mut self,
+        source: Rank,
+        ring: Option<RingId>,
+    ) -> Result<(), TableError> {
+        if source >= self.size {
+            return Err(TableError::NoSuchSource { source_rank: source, size: self.size });
+        }
+        let own = self.own;
+        if let Some(ring) = ring {
+            let rings = own.layout().rings;
+            if ring >= rings {
+                return Err(TableError::NoSuchRing { ring, rings });
+            }
+            let owner = (0..self.size)
+                .find(|other| *other != source && own.source(*other).ring() == Some(ring));
+            if let (false, Some(owner)) = (own.ring(ring).is_shared(), owner) {
+                return Err(TableError::Private { ring, owner });
+            }
+        }
+        own.source(source).set_ring(ring);
+        Ok(())
+    }
+}

@@ -1,0 +1,400 @@
+//! A [`Port`] over segments that the sender can reach: the sending process plays the receive
+//! controller of the target's interface, so the target's processor does nothing (IP-23).
+//!
+//! ```text
+//!   send.rs     source table → room? → claim → store → commit → status record → wake
+//!   arrive.rs   status ring → event; ledgers and heads; full and credit
+//!   repair.rs   what a dead sender left half done
+//!   registry.rs who is there
+//! ```
+//!
+//! What differs between loopback and shared memory is small and is the [`Host`]: where segments
+//! lie, the clock, how to wake and how to wait, how to reach other memory.
+
+mod arrive;
+mod registry;
+mod repair;
+mod send;
+
+use std::collections::VecDeque;
+
+pub use registry::{RankLine, Registry};
+
+use crate::fabric::{
+    Capabilities, ChainError, Command, Event, Operation, PeerFailure, PeerState, Port, PostError,
+    Rank, RemoteAddress, RingId, RingSlice, RingState, TableError, Wait, Wake,
+};
+use crate::region::{RegionBuffer, RegionError};
+use crate::ring::{Ledger, StatusRing};
+use crate::segment::Segment;
+use crate::time::Time;
+use repair::Repair;
+
+/// What a hosted port needs of the machine it runs on.
+///
+/// # Safety
+/// [`Host::segment`] answers the same memory for a rank as long as the host exists, wherever the
+/// host is moved to: ports keep the views.
+pub unsafe trait Host {
+    /// The fabric's name, for people.
+    const NAME: &'static str;
+
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// The segment of a rank of this job. `rank` exists.
+    fn segment(&self, rank: Rank) -> Segment<'_>;
+
+    /// Who is there.
+    fn registry(&self) -> Registry<'_>;
+
+    /// The (virtual) node of a rank.
+    fn node_of(&self, rank: Rank) -> u32;
+
+    /// Wakes a rank that says it sleeps.
+    fn wake(&self, rank: Rank);
+
+    /// Waits a little: spins, yields or sleeps, by `idle`, the number of waits since something
+    /// last happened. Before it sleeps it says so in its doorbell and then asks `pending` once
+    /// more. Returns at the deadline at the latest.
+    fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake;
+
+    /// The clock.
+    fn now(&self) -> Time;
+
+    /// Allocates from this rank's region.
+    ///
+    /// # Errors
+    /// There is none, or it is exhausted.
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
+
+    /// How other ranks may name these bytes.
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
+
+    /// Copies another rank's bytes into `into`.
+    ///
+    /// # Errors
+    /// Out of bounds, refused by the system, or not possible on this host.
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+
+    /// Copies `payload` to another rank's memory.
+    ///
+    /// # Errors
+    /// Out of bounds, refused by the system, or not possible on this host.
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError>;
+
+    /// Stores one aligned word in another rank's region, after all earlier writes.
+    ///
+    /// # Errors
+    /// Out of bounds or not aligned.
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError>;
+
+    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
+    fn process_from(&self) -> Option<usize>;
+}
+
+/// What this port remembers about one peer, as sender to it and as receiver from it.
+#[derive(Debug)]
+struct Peer {
+    /// Its segment.
+    target: Segment<'static>,
+    /// The status ring of it that we post to, and its last seen head.
+    status: StatusRing<'static>,
+    status_head: u64,
+    /// The ring of it that we land in, and its last seen head.
+    ring: Option<RingId>,
+    ring_head: u64,
+    /// Credited messages sent to it, and how many it allows.
+    sent: u64,
+    credit: u64,
+    /// Our epoch at it; odd within a post.
+    epoch: u64,
+    /// Whether it knows that we are held up.
+    held_up: bool,
+    /// It died.
+    failed: Option<PeerFailure>,
+    /// How often it told us it was held up, as last asked.
+    seen_held_up: u64,
+}
+
+/// One of our status rings.
+#[derive(Debug)]
+struct Lane {
+    ring: StatusRing<'static>,
+    /// Next record to read.
+    head: u64,
+    /// The head that senders have been told.
+    published: u64,
+    /// Full posts seen so far.
+    seen_full: u64,
+}
+
+/// One of our landing rings.
+#[derive(Debug)]
+struct Landing {
+    ledger: Ledger,
+    /// The head that senders have been told.
+    published: u64,
+    /// Full posts seen so far.
+    seen_full: u64,
+}
+
+/// A port over memory that all ranks reach.
+#[derive(Debug)]
+pub struct HostedPort<H: Host> {
+    rank: Rank,
+    size: u32,
+    /// This rank's own segment.
+    own: Segment<'static>,
+    peers: Vec<Peer>,
+    lanes: Vec<Lane>,
+    /// Whether something was received since the last post.
+    received: bool,
+    rings: Vec<Landing>,
+    /// A sender waits for room: publish every release at once.
+    eager: bool,
+    /// Events that are not records.
+    events: VecDeque<Event>,
+    /// Departures seen so far.
+    seen_ends: u64,
+    repairs: VecDeque<Repair>,
+    /// Waits since something last happened.
+    idle: u32,
+    /// Doorbells rung: one a post, one a chain.
+    doorbells: u64,
+    /// Last, so that the views above are gone before the memory is.
+    host: H,
+}
+
+impl<H: Host> HostedPort<H> {
+    /// The port of the host's rank.
+    pub fn new(host: H) -> HostedPort<H> {
+        let this = host.rank();
+        let segment = |rank| {
+            // SAFETY: the memory stays where it is as long as the host exists, by `Host`'s
+            // contract, and the port drops its views with the host.
+            unsafe { host.segment(rank).detach() }
+        };
+        let own = segment(this);
+        let layout = own.layout();
+        let peers = (0..layout.ranks).map(|rank| Peer::new(segment(rank), this)).collect();
+        let rings = (0..layout.rings).map(|_| Landing::new(u64::from(layout.ring_bytes))).collect();
+        HostedPort {
+            rank: this,
+            size: layout.ranks,
+            own,
+            peers,
+            lanes: (0..layout.status_rings).map(|id| Lane::new(own.status(id))).collect(),
+            received: false,
+            rings,
+            eager: false,
+            events: VecDeque::new(),
+            seen_ends: 0,
+            repairs: VecDeque::new(),
+            idle: 0,
+            doorbells: 0,
+            host,
+        }
+    }
+
+    /// The host.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// How often the doorbell was rung (CP-06: once for a chain).
+    pub fn doorbells(&self) -> u64 {
+        self.doorbells
+    }
+}
+
+impl Peer {
+    fn new(target: Segment<'static>, rank: Rank) -> Peer {
+        let layout = target.layout();
+        let credit = u64::from(layout.credit);
+        Peer {
+            target,
+            status: target.status(rank % layout.status_rings),
+            status_head: 0,
+            ring: None,
+            ring_head: 0,
+            sent: 0,
+            credit,
+            epoch: 0,
+            held_up: false,
+            failed: None,
+            seen_held_up: 0,
+        }
+    }
+}
+
+impl Lane {
+    fn new(ring: StatusRing<'static>) -> Lane {
+        Lane { ring, head: 0, published: 0, seen_full: 0 }
+    }
+}
+
+impl Landing {
+    fn new(size: u64) -> Landing {
+        Landing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
+    }
+}
+
+impl<H: Host> Port for HostedPort<H> {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        self.host.node_of(rank)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let layout = self.own.layout();
+        Capabilities {
+            name: H::NAME,
+            packet_bytes: layout.packet_bytes as usize,
+            status_slots: layout.status_slots as usize,
+            ring_bytes: layout.ring_bytes as usize,
+            region: true,
+            process_from: self.host.process_from(),
+        }
+    }
+
+    #[inline]
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        self.doorbells += 1;
+        self.execute(command)
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        self.doorbells += 1;
+        for (done, command) in chain.iter().enumerate() {
+            let mut bytes = 0;
+            while bytes < command.payload.len() || bytes == 0 {
+                let rest = Command {
+                    payload: &command.payload[bytes..],
+                    offset: command.offset + bytes as u64,
+                    credited: command.credited && bytes == 0,
+                    ..*command
+                };
+                match self.execute(&rest) {
+                    Ok(taken) => bytes += taken,
+                    Err(error) => return Err(ChainError { done, bytes, error }),
+                }
+                if command.payload.is_empty() || command.operation == Operation::Nop {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Event> {
+        self.next_event()
+    }
+
+    #[inline]
+    fn receive_inline(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        self.take_inline(source, protocol, header, into)
+    }
+
+    #[inline]
+    fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize {
+        let length = into.len().min(slice.len().saturating_sub(offset));
+        let ring = self.own.ring(slice.ring);
+        ring.load(slice.position.wrapping_add(offset as u64), &mut into[..length]);
+        length
+    }
+
+    #[inline]
+    fn release(&mut self, slice: RingSlice) {
+        self.give_back(&slice);
+    }
+
+    fn grant(&mut self, source: Rank, messages: u64) {
+        let line = self.own.source(source);
+        if messages > line.credit() {
+            line.set_credit(messages);
+            self.wake_if_waiting(source);
+        }
+    }
+
+    fn held_up(&mut self, source: Rank) -> bool {
+        let now = self.own.sender(source).held_up.load(Relaxed);
+        let peer = &mut self.peers[source as usize];
+        std::mem::replace(&mut peer.seen_held_up, now) != now
+    }
+
+    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
+        self.set_route(source, ring)
+    }
+
+    fn route_of(&self, source: Rank) -> Option<RingId> {
+        (source < self.size).then(|| self.own.source(source).ring())?
+    }
+
+    fn ring(&self, ring: RingId) -> Option<RingState> {
+        let landing = self.rings.get(ring as usize)?;
+        let view = self.own.ring(ring);
+        let (stalls, refusals) = view.full();
+        Some(RingState {
+            size: view.size(),
+            head: landing.ledger.head(),
+            tail: view.tail(),
+            stalls,
+            refusals,
+            policy: view.policy(),
+            shared: view.is_shared(),
+        })
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.host.allocate(bytes)
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        self.host.expose(bytes)
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.reachable(from)?;
+        self.host.read(from, into)
+    }
+
+    fn peer(&self, rank: Rank) -> PeerState {
+        self.host.registry().state(rank)
+    }
+
+    fn now(&self) -> Time {
+        self.host.now()
+    }
+
+    fn announce_wait(&self, wait: Option<Wait>) {
+        self.host.registry().set_wait(self.rank, wait);
+    }
+
+    fn park(&mut self, deadline: Option<Time>) -> Wake {
+        let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
+        let idle = self.idle;
+        self.idle = self.idle.saturating_add(1);
+        self.host.wait(idle, deadline, |host| {
+            lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
+                || own.doorbell().attention.load(Relaxed) != 0
+                || host.registry().ends() != ends
+        })
+    }
+}
+
+use crate::sync::Ordering::Relaxed;

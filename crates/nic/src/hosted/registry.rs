@@ -1,0 +1,211 @@
+//! Who is there: one line a rank, in memory all ranks (and the launcher) reach.
+//!
+//! ```text
+//!   starting ──► running ──► left
+//!       └───────────┴──────► failed (cause)
+//! ```
+//!
+//! A rank moves itself to running and left; whoever watches the processes moves it to failed. The
+//! count of ends changes with every departure, so that an idle rank watches one word.
+
+use crate::fabric::{Activity, DeathCause, PeerFailure, PeerState, Rank, Wait};
+use crate::sync::{AtomicU64, Line, Ordering};
+use crate::time::Time;
+
+const STARTING: u64 = 0;
+const RUNNING: u64 = 1;
+const LEFT: u64 = 2;
+const FAILED: u64 = 3;
+
+const CAUSE_UNKNOWN: u64 = 0;
+const CAUSE_SIGNAL: u64 = 1 << 32;
+const CAUSE_EXIT: u64 = 2 << 32;
+
+/// One rank's line. All zero: starting.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct RankLine {
+    state: AtomicU64,
+    pid: AtomicU64,
+    cause: AtomicU64,
+    /// Activity and flags; peer and tag; since. Written by the rank, read by the launcher; a
+    /// reader may catch it half-written, which a diagnosis can live with.
+    wait: [AtomicU64; 3],
+}
+
+/// A view of all ranks' lines.
+#[derive(Debug, Clone, Copy)]
+pub struct Registry<'m> {
+    ends: &'m Line<AtomicU64>,
+    ranks: &'m [RankLine],
+}
+
+impl<'m> Registry<'m> {
+    /// The registry kept in `ends` and `ranks`.
+    #[inline]
+    pub fn new(ends: &'m Line<AtomicU64>, ranks: &'m [RankLine]) -> Registry<'m> {
+        Registry { ends, ranks }
+    }
+
+    /// Changes whenever a rank leaves or dies.
+    #[inline]
+    pub fn ends(&self) -> u64 {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    /// Notes the process of a rank. By whoever starts it.
+    pub fn set_pid(&self, rank: Rank, pid: u32) {
+        self.ranks[rank as usize].pid.store(u64::from(pid), Ordering::Release);
+    }
+
+    /// The process of a rank; 0 if not known.
+    pub fn pid(&self, rank: Rank) -> u32 {
+        self.ranks[rank as usize].pid.load(Ordering::Acquire) as u32
+    }
+
+    /// Takes the rank's place for this process: starting → running.
+    ///
+    /// # Errors
+    /// The state it is in, if that is not starting.
+    pub fn join(&self, rank: Rank, pid: u32) -> Result<(), PeerState> {
+        let line = &self.ranks[rank as usize];
+        line.state
+            .compare_exchange(STARTING, RUNNING, Ordering::AcqRel, Ordering::Acquire)
+            .map_err(|_| self.state(rank))?;
+        line.pid.store(u64::from(pid), Ordering::Release);
+        Ok(())
+    }
+
+    /// The rank leaves in order. Everything it sent is published before.
+    pub fn leave(&self, rank: Rank) {
+        let line = &self.ranks[rank as usize];
+        let left = line.state.compare_exchange(RUNNING, LEFT, Ordering::AcqRel, Ordering::Acquire);
+        if left.is_ok() {
+            self.ends.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The rank died. Answers whether that was news.
+    pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
+        let line = &self.ranks[rank as usize];
+        let state = line.state.load(Ordering::Acquire);
+        if state == LEFT || state == FAILED {
+            return false;
+        }
+        let bits = match cause {
+            DeathCause::Signal(number) => CAUSE_SIGNAL | u64::from(number as u32),
+            DeathCause::Exit(code) => CAUSE_EXIT | u64::from(code as u32),
+            DeathCause::Unknown => CAUSE_UNKNOWN,
+        };
+        line.cause.store(bits, Ordering::Release);
+        line.state.store(FAILED, Ordering::Release);
+        self.ends.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// How a rank is doing.
+    pub fn state(&self, rank: Rank) -> PeerState {
+        let line = &self.ranks[rank as usize];
+        match line.state.load(Ordering::Acquire) {
+            STARTING => PeerState::Starting,
+            RUNNING => PeerState::Running,
+            LEFT => PeerState::Left,
+            _ => PeerState::Failed(PeerFailure {
+                rank,
+                pid: self.pid(rank),
+                cause: cause(line.cause.load(Ordering::Acquire)),
+            }),
+        }
+    }
+
+    /// Notes what a rank is blocked in.
+    pub fn set_wait(&self, rank: Rank, wait: Option<Wait>) {
+        let words = &self.ranks[rank as usize].wait;
+        let Some(wait) = wait else {
+            words[0].store(0, Ordering::Release);
+            return;
+        };
+        let peer = wait.peer.map_or(0, |peer| u64::from(peer) + 1);
+        let tag = wait.tag.map_or(0, |tag| u64::from(tag as u32) | 1 << 32);
+        words[2].store(wait.since.picoseconds(), Ordering::Relaxed);
+        words[1].store(tag, Ordering::Relaxed);
+        words[0].store((wait.activity as u64) << 32 | peer, Ordering::Release);
+    }
+
+    /// What a rank is blocked in, if it said so.
+    pub fn wait(&self, rank: Rank) -> Option<Wait> {
+        let words = &self.ranks[rank as usize].wait;
+        let head = words[0].load(Ordering::Acquire);
+        let activity = match head >> 32 {
+            1 => Activity::Send,
+            2 => Activity::Receive,
+            3 => Activity::Probe,
+            4 => Activity::Requests,
+            5 => Activity::Collective,
+            _ => return None,
+        };
+        let tag = words[1].load(Ordering::Relaxed);
+        Some(Wait {
+            activity,
+            peer: (head as u32).checked_sub(1),
+            tag: (tag >> 32 != 0).then_some(tag as u32 as i32),
+            since: Time::from_picoseconds(words[2].load(Ordering::Relaxed)),
+        })
+    }
+}
+
+fn cause(bits: u64) -> DeathCause {
+    let number = bits as u32 as i32;
+    match bits & !0xffff_ffff {
+        CAUSE_SIGNAL => DeathCause::Signal(number),
+        CAUSE_EXIT => DeathCause::Exit(number),
+        _ => DeathCause::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_joined_once_and_its_end_is_told_once() {
+        let ends = Line::default();
+        let lines: Vec<RankLine> = (0..2).map(|_| RankLine::default()).collect();
+        let registry = Registry::new(&ends, &lines);
+        assert_eq!(registry.state(1), PeerState::Starting);
+        registry.join(1, 42).unwrap();
+        assert_eq!(registry.join(1, 43), Err(PeerState::Running));
+        assert!(registry.fail(1, DeathCause::Signal(9)));
+        assert!(!registry.fail(1, DeathCause::Exit(1)));
+        registry.leave(1);
+        let cause = DeathCause::Signal(9);
+        assert_eq!(registry.state(1), PeerState::Failed(PeerFailure { rank: 1, pid: 42, cause }));
+        assert_eq!(registry.ends(), 1);
+    }
+
+    #[test]
+    fn a_rank_that_left_cannot_die_any_more() {
+        let ends = Line::default();
+        let lines = [RankLine::default()];
+        let registry = Registry::new(&ends, &lines);
+        registry.join(0, 1).unwrap();
+        registry.leave(0);
+        assert!(!registry.fail(0, DeathCause::Unknown));
+        assert_eq!(registry.state(0), PeerState::Left);
+    }
+
+    #[test]
+    fn what_a_rank_waits_for_comes_back() {
+        let ends = Line::default();
+        let lines = [RankLine::default()];
+        let registry = Registry::new(&ends, &lines);
+        let since = Time::from_nanoseconds(7);
+        for (peer, tag) in [(None, None), (Some(0), Some(0)), (Some(9), Some(-1))] {
+            let wait = Wait { activity: Activity::Receive, peer, tag, since };
+            registry.set_wait(0, Some(wait));
+            assert_eq!(registry.wait(0), Some(wait));
+        }
+        registry.set_wait(0, None);
+        assert_eq!(registry.wait(0), None);
+    }
+}

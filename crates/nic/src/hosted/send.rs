@@ -1,0 +1,368 @@
+//! Posting: the steps of the receive controller, taken by the sender (paper 000 §3).
+
+use super::{Host, HostedPort, Peer};
+use crate::fabric::{
+    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Notification, Operation, PostError,
+    RemoteAddress, RingId, Route, pack,
+};
+use crate::ring::{Claim, LandingRing, StatusRing};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+use crate::sync::arrival_time;
+use crate::wire::{BODY_WORDS, Kind};
+
+impl<H: Host> HostedPort<H> {
+    /// Runs one command; answers how many payload bytes were taken.
+    #[inline]
+    pub(super) fn execute(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let destination = command.destination;
+        let Some(peer) = self.peers.get_mut(destination as usize) else {
+            return Err(PostError::NoSuchRank { rank: destination, size: self.size });
+        };
+        if let Some(failure) = peer.failed {
+            return Err(PostError::PeerFailed(failure));
+        }
+        let host = &self.host;
+        let received = std::mem::take(&mut self.received);
+        let mut post = Post { host, rank: self.rank, target: peer.target, peer, received };
+        match command.operation {
+            Operation::Send => post.send(command),
+            Operation::Put(target) => {
+                self.reachable(target)?;
+                self.put(command, target)
+            }
+            Operation::Nop => Ok(0),
+        }
+    }
+
+    /// Whether this rank may name memory of that one at all.
+    pub(super) fn reachable(&self, address: RemoteAddress) -> Result<(), PostError> {
+        if address.rank >= self.size {
+            return Err(PostError::NoSuchRank { rank: address.rank, size: self.size });
+        }
+        if self.host.node_of(address.rank) != self.host.node_of(self.rank) {
+            return Err(PostError::Unsupported("reach the memory of another node directly"));
+        }
+        match self.peers[address.rank as usize].failed {
+            Some(failure) => Err(PostError::PeerFailed(failure)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a word can be stored there: asked before the payload is written, so that a put that
+    /// cannot be done whole is not done at all.
+    fn check_word(&self, address: RemoteAddress) -> Result<(), PostError> {
+        self.reachable(address)?;
+        let RemoteAddress { rank, offset, .. } = address;
+        if !offset.is_multiple_of(8) {
+            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
+        }
+        let outside = PostError::OutOfBounds { rank, offset, length: 8 };
+        let end = offset.checked_add(8).ok_or(outside)?;
+        // An empty write behind the word is within bounds exactly if the word is.
+        let answer = self.host.write(RemoteAddress { offset: end, ..address }, &[]);
+        match answer {
+            Err(PostError::OutOfBounds { .. }) => Err(outside),
+            other => other,
+        }
+    }
+
+    /// PUSH: payload first, notification after it.
+    fn put(&mut self, command: &Command<'_>, target: RemoteAddress) -> Result<usize, PostError> {
+        if let Notification::Word { address, .. } = command.notification {
+            self.check_word(address)?;
+        }
+        let host = &self.host;
+        let peer = &mut self.peers[command.destination as usize];
+        let received = std::mem::take(&mut self.received);
+        let mut post = Post { host, rank: self.rank, target: peer.target, peer, received };
+        let status = post.peer.status;
+        if command.notification == Notification::Status
+            && !status.has_room(&mut post.peer.status_head)
+        {
+            return Err(post.status_full(command));
+        }
+        host.write(target, command.payload)?;
+        match command.notification {
+            Notification::None => {}
+            Notification::Word { address, value } => host.write_word(address, value)?,
+            Notification::Status => {
+                let length = command.payload.len() as u64;
+                post.begin();
+                let index = status.reserve();
+                let body = [command.header, post.arrival_time(), length, target.offset];
+                status.publish(index, Kind::Put, command.protocol, 0, self.rank, &body);
+                post.end();
+                post.admitted();
+                post.ring_doorbell(command.destination);
+            }
+        }
+        Ok(command.payload.len())
+    }
+}
+
+/// One post under way: the sender's interface talking to the target's.
+struct Post<'p, H: Host> {
+    host: &'p H,
+    rank: u32,
+    peer: &'p mut Peer,
+    target: Segment<'static>,
+    /// Whether this rank has received anything since its last post.
+    received: bool,
+}
+
+impl<H: Host> Post<'_, H> {
+    #[inline]
+    fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        if command.credited && self.peer.sent >= self.peer.credit {
+            self.peer.credit = self.target.source(self.rank).credit();
+            if self.peer.sent >= self.peer.credit {
+                return Err(self.hold_up(command, FullCause::Credit));
+            }
+        }
+        let status = self.peer.status;
+        if !status.has_room(&mut self.peer.status_head) {
+            return Err(self.status_full(command));
+        }
+        let length = command.payload.len();
+        let whole = command.offset == 0 && command.total == length as u64;
+        let taken = if whole && length <= INLINE_BYTES {
+            self.send_inline(command, status);
+            length
+        } else {
+            self.send_ring(command, status)?
+        };
+        if command.credited {
+            self.peer.sent += 1;
+        }
+        self.admitted();
+        self.ring_doorbell(command.destination);
+        Ok(taken)
+    }
+
+    /// There was room: whoever was told that this source waits may forget it.
+    #[inline]
+    fn admitted(&mut self) {
+        if self.peer.held_up {
+            self.peer.held_up = false;
+            self.target.sender(self.rank).waiting.store(0, Ordering::Release);
+        }
+    }
+
+    /// The whole message rides in its status record: one cache line moves.
+    #[inline]
+    fn send_inline(&mut self, command: &Command<'_>, status: StatusRing<'static>) {
+        let words = pack(command.payload);
+        let length = command.payload.len();
+        let mut body = [0; BODY_WORDS];
+        body[0] = command.header;
+        body[1] = self.arrival_time();
+        body[2..].copy_from_slice(&words);
+        self.begin();
+        let index = status.reserve();
+        let used = 2 + length.div_ceil(8);
+        status.publish(
+            index,
+            Kind::Inline,
+            command.protocol,
+            length as u8,
+            self.rank,
+            &body[..used],
+        );
+        self.end();
+        status.prefetch_after(index);
+    }
+
+    /// The payload lands in a ring: packet by packet, or the message as one.
+    fn send_ring(
+        &mut self,
+        command: &Command<'_>,
+        status: StatusRing<'static>,
+    ) -> Result<usize, PostError> {
+        let (id, ring) = self.landing_ring(command)?;
+        let length = command.payload.len();
+        let packet = self.target.layout().packet_bytes as usize;
+        if command.granularity == Granularity::PerMessage {
+            self.check_one_record(command, id, &ring, packet)?;
+            return match self.land(command, status, id, &ring, 0, length) {
+                true => Ok(length),
+                false => Err(self.ring_full(command, &ring)),
+            };
+        }
+        if length == 0 {
+            // A part without bytes says nothing that the whole does not.
+            return Ok(0);
+        }
+        let mut taken = 0;
+        while taken < length {
+            let room = taken == 0 || status.has_room(&mut self.peer.status_head);
+            let end = length.min(taken + packet);
+            if !room || !self.land(command, status, id, &ring, taken, end) {
+                break;
+            }
+            taken = end;
+            if taken < length {
+                self.ring_doorbell(command.destination);
+            }
+        }
+        if taken == 0 { Err(self.ring_full(command, &ring)) } else { Ok(taken) }
+    }
+
+    /// Claim, store, commit, record: one packet, in the only order in which it may be seen.
+    #[inline]
+    fn land(
+        &mut self,
+        command: &Command<'_>,
+        status: StatusRing<'static>,
+        id: RingId,
+        ring: &LandingRing<'_>,
+        from: usize,
+        to: usize,
+    ) -> bool {
+        let length = (to - from) as u32;
+        self.begin();
+        let Some(claim) = ring.claim(length, length, &mut self.peer.ring_head) else {
+            self.end();
+            return false;
+        };
+        ring.store(claim, &command.payload[from..to]);
+        ring.commit(claim);
+        let index = status.reserve();
+        let body = record(command, self.arrival_time(), claim, id, from as u64);
+        status.publish(index, Kind::Ring, command.protocol, 0, self.rank, &body);
+        self.end();
+        status.prefetch_after(index);
+        true
+    }
+
+    /// The ring this message lands in, by the receiver's table or by the sender's word.
+    #[inline]
+    fn landing_ring(
+        &mut self,
+        command: &Command<'_>,
+    ) -> Result<(RingId, LandingRing<'static>), PostError> {
+        let destination = command.destination;
+        let mapped = self.target.source(self.rank).ring();
+        let ring = match command.route {
+            Route::Table => mapped,
+            Route::Ring(ring) => Some(ring),
+        };
+        let Some(ring) = ring else {
+            return Err(PostError::Unmapped { destination, source_rank: self.rank });
+        };
+        if ring >= self.target.layout().rings {
+            return Err(PostError::NoSuchRing { destination, ring });
+        }
+        let view = self.target.ring(ring);
+        if !view.is_shared() && mapped != Some(ring) {
+            // A private ring has one writer: the source that the table names.
+            return Err(PostError::Unmapped { destination, source_rank: self.rank });
+        }
+        if self.peer.ring != Some(ring) {
+            self.peer.ring = Some(ring);
+            self.peer.ring_head = view.head();
+        }
+        Ok((ring, view))
+    }
+
+    /// Whether a message may have one record for all its packets.
+    fn check_one_record(
+        &self,
+        command: &Command<'_>,
+        id: RingId,
+        ring: &LandingRing<'_>,
+        packet: usize,
+    ) -> Result<(), PostError> {
+        let length = command.payload.len() as u64;
+        if command.offset != 0 || command.total != length {
+            return Err(PostError::Unsupported("send one record for a message in parts"));
+        }
+        if length > ring.size() {
+            return Err(PostError::TooLarge { length, limit: ring.size() });
+        }
+        if ring.is_shared() && length > packet as u64 {
+            return Err(PostError::SharedRing { destination: command.destination, ring: id });
+        }
+        Ok(())
+    }
+
+    fn status_full(&mut self, command: &Command<'_>) -> PostError {
+        let cause = match self.target.layout().status_policy {
+            FullPolicy::Stall => FullCause::StatusStalled,
+            FullPolicy::Refuse => FullCause::StatusRefused,
+        };
+        if !self.peer.held_up || cause == FullCause::StatusRefused {
+            self.peer.status.count_full();
+        }
+        self.hold_up(command, cause)
+    }
+
+    fn ring_full(&mut self, command: &Command<'_>, ring: &LandingRing<'_>) -> PostError {
+        let policy = ring.policy();
+        // A stalled message is one full post however often it is tried; a refused one is refused
+        // anew each time it is sent again.
+        if !self.peer.held_up || policy == FullPolicy::Refuse {
+            ring.count_full(policy);
+        }
+        let cause = match policy {
+            FullPolicy::Stall => FullCause::RingStalled,
+            FullPolicy::Refuse => FullCause::RingRefused,
+        };
+        self.hold_up(command, cause)
+    }
+
+    /// Tells the receiver that this source waits: the "full" indication of IP-10.
+    fn hold_up(&mut self, command: &Command<'_>, cause: FullCause) -> PostError {
+        if !self.peer.held_up {
+            self.peer.held_up = true;
+            let line = self.target.sender(self.rank);
+            line.held_up.store(line.held_up.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            line.waiting.store(1, Ordering::Release);
+            self.target.doorbell().attention.store(1, Ordering::Release);
+            self.ring_doorbell(command.destination);
+        }
+        PostError::Full { destination: command.destination, cause }
+    }
+
+    /// Wakes the target if it sleeps.
+    ///
+    /// No fence between the record's store and this load: a target that goes to sleep makes the
+    /// barrier on both sides itself (see `Host::wait`), since it has the time and we have not.
+    #[inline]
+    fn ring_doorbell(&self, destination: u32) {
+        if self.target.doorbell().sleeping.load(Ordering::Relaxed) != 0 {
+            self.host.wake(destination);
+        }
+    }
+
+    #[inline]
+    fn arrival_time(&self) -> u64 {
+        arrival_time(self.received, &self.target.doorbell().arrivals)
+    }
+
+    /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
+    #[inline]
+    fn begin(&mut self) {
+        self.peer.epoch += 1;
+        self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.peer.epoch += 1;
+        self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
+    }
+}
+
+/// The body of a record whose payload is in a landing ring.
+#[inline]
+fn record(command: &Command<'_>, time: u64, claim: Claim, ring: RingId, from: u64) -> [u64; 6] {
+    [
+        command.header,
+        time,
+        command.total,
+        command.offset + from,
+        claim.position,
+        u64::from(ring) << 32 | u64::from(claim.length),
+    ]
+}

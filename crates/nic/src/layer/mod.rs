@@ -1,0 +1,1 @@
+//! Fabrics that wrap a fabric.

@@ -1,0 +1,37 @@
+//! The network interface of hikyaku, as pure data structures over memory with atomics.
+//!
+//! What paper 000 calls the receive controller (source table → landing ring → tail → status
+//! record) and what papers 002 to 004 call command queues are written here once, without I/O,
+//! clock or thread, and are *hosted* elsewhere: by the sending process over shared memory, by the
+//! progress engine over libfabric, by a modelled interface in the simulator.
+//!
+//! ```text
+//!   fabric     the boundary: Port, Command, Event            (start reading here)
+//!   wire       the 64-byte status record and its stamp
+//!   ring       status ring, landing ring, ledger, command queue
+//!   segment    how one rank's rings and tables lie in memory that peers can reach
+//!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
+//!   region     memory of a rank that peers name by offset
+//!   loopback   the reference fabric: all ranks in one process
+//!   layer      fabrics that wrap a fabric: tracer, fault injector
+//! ```
+//!
+//! Under `--cfg loom` only the rings are built, on loom's atomics, for the models in
+//! `tests/loom.rs`.
+
+pub mod fabric;
+pub mod time;
+pub mod wire;
+
+pub mod ring;
+pub mod sync;
+
+#[cfg(not(loom))]
+pub mod hosted;
+#[cfg(not(loom))]
+pub mod layer;
+#[cfg(not(loom))]
+pub mod loopback;
+pub mod region;
+#[cfg(not(loom))]
+pub mod segment;

@@ -1,0 +1,271 @@
+//! The reference fabric: all ranks in one process, over ordinary memory.
+//!
+//! It has the rings, tables and policies of every other hosted fabric and nothing else, so that
+//! what a test sees on it is what `nic` does. Its clock is a count of waits: it has no use for
+//! real time. Ports may be stepped in one thread or given to one thread each.
+
+use std::alloc::{Layout as Allocation, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
+use crate::hosted::{Host, HostedPort, RankLine, Registry};
+use crate::region::{Arena, RegionBuffer, RegionError, RegionOwner};
+use crate::segment::{Layout, LayoutError, Segment};
+use crate::sync::{AtomicU64, Line, Ordering, yield_now};
+use crate::time::Time;
+
+/// A rank's port on the loopback fabric.
+pub type LoopbackPort = HostedPort<LoopbackHost>;
+
+/// Nanoseconds that a wait counts for.
+const WAIT_NANOSECONDS: u64 = 100;
+
+/// What a loopback job is made of.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
+    pub layout: Layout,
+    /// Ranks on each virtual node.
+    pub ranks_per_node: u32,
+    /// Bytes of each rank's region.
+    pub region_bytes: usize,
+}
+
+impl Config {
+    /// The default sizes for a job of `ranks` on one node.
+    pub fn for_ranks(ranks: u32) -> Config {
+        let layout = Layout::for_ranks(ranks);
+        Config { layout, ranks_per_node: ranks, region_bytes: 1 << 20 }
+    }
+}
+
+/// Opens the ports of all ranks.
+///
+/// # Errors
+/// The layout cannot be.
+pub fn open(config: &Config) -> Result<Vec<LoopbackPort>, LayoutError> {
+    config.layout.check()?;
+    let job = Arc::new(Job::new(config));
+    for rank in 0..config.layout.ranks {
+        job.segment(rank).set_up();
+    }
+    let port = |rank| {
+        let joined = job.registry().join(rank, 0);
+        joined.expect("the job is new, so every rank is free");
+        HostedPort::new(LoopbackHost { job: Arc::clone(&job), rank })
+    };
+    Ok((0..config.layout.ranks).map(port).collect())
+}
+
+/// The memory of a loopback job.
+#[derive(Debug)]
+struct Job {
+    config: Config,
+    memory: NonNull<u8>,
+    allocation: Allocation,
+    ends: Line<AtomicU64>,
+    ranks: Vec<RankLine>,
+    ticks: AtomicU64,
+    regions: Vec<Mutex<Arena>>,
+}
+
+// SAFETY: the memory is reached only through segments (atomics and the rings' protocol) and
+// through the bounds-checked region copies below.
+unsafe impl Send for Job {}
+
+// SAFETY: as for Send.
+unsafe impl Sync for Job {}
+
+impl Job {
+    fn new(config: &Config) -> Job {
+        let ranks = config.layout.ranks as usize;
+        let stride = config.layout.segment_bytes() + config.region_bytes;
+        let allocation = Allocation::from_size_align(stride * ranks, 4096)
+            .expect("a job's memory is far below the address space");
+        // SAFETY: the size is not zero: every layout has at least one rank and its segment.
+        let memory = unsafe { alloc_zeroed(allocation) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(allocation) };
+        let arena = || Mutex::new(Arena::new(config.region_bytes as u64, 64));
+        Job {
+            config: config.clone(),
+            memory,
+            allocation,
+            ends: Line::default(),
+            ranks: (0..ranks).map(|_| RankLine::default()).collect(),
+            ticks: AtomicU64::new(0),
+            regions: (0..ranks).map(|_| arena()).collect(),
+        }
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        assert!(rank < self.config.layout.ranks);
+        let at = rank as usize * self.config.layout.segment_bytes();
+        // SAFETY: segments come first in the allocation, one after the other.
+        let base = unsafe { self.memory.add(at) };
+        // SAFETY: the segment's bytes are allocated, zeroed, page-aligned and live as long as
+        // `self`; only segments touch them; the layout was checked by `open`.
+        unsafe { Segment::new(base, &self.config.layout) }
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        Registry::new(&self.ends, &self.ranks)
+    }
+
+    fn region(&self, rank: Rank) -> NonNull<u8> {
+        let layout = &self.config.layout;
+        let segments = layout.segment_bytes() * layout.ranks as usize;
+        let at = segments + rank as usize * self.config.region_bytes;
+        // SAFETY: regions follow the segments in the allocation.
+        unsafe { self.memory.add(at) }
+    }
+
+    /// The address of `length` bytes of a region, checked.
+    fn region_bytes(&self, address: RemoteAddress, length: usize) -> Result<*mut u8, PostError> {
+        let RemoteAddress { rank, space, offset } = address;
+        if space != Space::Region {
+            return Err(PostError::Unsupported("reach a process's own memory"));
+        }
+        let size = self.config.region_bytes as u64;
+        if offset.checked_add(length as u64).is_none_or(|end| end > size) {
+            return Err(PostError::OutOfBounds { rank, offset, length: length as u64 });
+        }
+        Ok(self.region(rank).as_ptr().wrapping_add(offset as usize))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, and nothing refers to it any more.
+        unsafe { dealloc(self.memory.as_ptr(), self.allocation) };
+    }
+}
+
+/// A rank's place in a loopback job.
+#[derive(Debug)]
+pub struct LoopbackHost {
+    job: Arc<Job>,
+    rank: Rank,
+}
+
+impl LoopbackHost {
+    /// Declares a rank dead, as a watcher of processes would. For tests of what follows.
+    pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
+        self.job.registry().fail(rank, cause)
+    }
+}
+
+impl Drop for LoopbackHost {
+    fn drop(&mut self) {
+        self.job.registry().leave(self.rank);
+    }
+}
+
+/// Gives a region buffer back to its rank's arena.
+#[derive(Debug)]
+struct Owner {
+    job: Arc<Job>,
+    rank: Rank,
+}
+
+impl RegionOwner for Owner {
+    fn give_back(&self, offset: u64, bytes: u64) {
+        let arena = &self.job.regions[self.rank as usize];
+        arena.lock().unwrap_or_else(PoisonError::into_inner).give(offset, bytes);
+    }
+}
+
+// SAFETY: a job's memory is allocated once and lives until the last host of the job is gone.
+unsafe impl Host for LoopbackHost {
+    const NAME: &'static str = "loopback";
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    #[inline]
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.job.segment(rank)
+    }
+
+    #[inline]
+    fn registry(&self) -> Registry<'_> {
+        self.job.registry()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        rank / self.job.config.ranks_per_node
+    }
+
+    fn wake(&self, _rank: Rank) {
+        // Nobody sleeps here.
+    }
+
+    fn wait(
+        &mut self,
+        _idle: u32,
+        deadline: Option<Time>,
+        _pending: impl Fn(&Self) -> bool,
+    ) -> Wake {
+        self.job.ticks.fetch_add(1, Ordering::Relaxed);
+        yield_now();
+        match deadline {
+            Some(deadline) if self.now() >= deadline => Wake::Deadline,
+            _ => Wake::Look,
+        }
+    }
+
+    fn now(&self) -> Time {
+        let ticks = self.job.ticks.load(Ordering::Relaxed);
+        Time::from_nanoseconds(ticks * WAIT_NANOSECONDS)
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        let arena = &self.job.regions[self.rank as usize];
+        let offset = arena.lock().unwrap_or_else(PoisonError::into_inner).take(bytes as u64)?;
+        let owner = Arc::new(Owner { job: Arc::clone(&self.job), rank: self.rank });
+        // SAFETY: the arena gave the offset, so it is inside the region.
+        let start = unsafe { self.job.region(self.rank).add(offset as usize) };
+        // SAFETY: the region is allocated and zeroed as long as the job, which `owner` holds;
+        // the arena gives these bytes to nobody else until they come back.
+        Ok(unsafe { RegionBuffer::new(start, bytes, offset, owner) })
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        let start = self.job.region(self.rank).as_ptr().addr();
+        let offset = bytes.as_ptr().addr().checked_sub(start)?;
+        let inside = offset + bytes.len() <= self.job.config.region_bytes;
+        let offset = offset as u64;
+        inside.then_some(RemoteAddress { rank: self.rank, space: Space::Region, offset })
+    }
+
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let origin = self.job.region_bytes(from, into.len())?;
+        // SAFETY: the range was checked to be inside the region. The two may only be the same
+        // memory if a rank reads its own buffer into itself, hence `copy_to`, which allows it.
+        unsafe { origin.copy_to(into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let target = self.job.region_bytes(to, payload.len())?;
+        // SAFETY: the range was checked to be inside the region.
+        unsafe { target.copy_from(payload.as_ptr(), payload.len()) };
+        Ok(())
+    }
+
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        if !to.offset.is_multiple_of(8) {
+            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
+        }
+        let target = self.job.region_bytes(to, 8)?;
+        // SAFETY: eight bytes inside the region, aligned since the region and the offset are.
+        let word = unsafe { AtomicU64::from_ptr(target.cast()) };
+        word.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    fn process_from(&self) -> Option<usize> {
+        None
+    }
+}

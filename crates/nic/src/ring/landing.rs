@@ -1,0 +1,255 @@
+//! The landing ring: receiver-owned bytes that senders' interfaces fill (paper 000 §3).
+//!
+//! ```text
+//!              head                 tail / reserved
+//!   ......freed|####landed, unread###|.........free.........|
+//!               ◄──────────── at most `size` ───────────────►
+//! ```
+//!
+//! One ring is what an AMT entry manages. A *private* ring takes the messages of one source, so
+//! reserving is a plain store by that source's interface; a *shared* ring takes those of several,
+//! which reserve by compare-and-swap. Either way the tail that the owner can read moves only
+//! after the payload is written (IP-05): the paper's interface is one engine and has one pointer,
+//! here several senders play it at once, so "claimed up to" and "landed" are two words. While
+//! several land at once the tail is a count of bytes landed; records carry their positions.
+//!
+//! A payload may wrap: it is stored in two pieces (IP-22).
+
+use crate::fabric::FullPolicy;
+use crate::ring::{Bytes, GRANULE};
+use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
+
+/// Set-up of a ring that senders may rely on; written before the job starts.
+#[derive(Debug, Default)]
+struct RingSetup {
+    /// Bit 0: shared. Bit 1: refuses when full.
+    flags: AtomicU64,
+}
+
+/// The pointers of one landing ring as they lie in shared memory: the AMT entry. All zero is an
+/// empty, private, stalling ring.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct RingControl {
+    setup: Line<RingSetup>,
+    sender: Line<SenderPointers>,
+    head: Line<AtomicU64>,
+    full: Line<FullCounters>,
+}
+
+/// Written by the interfaces that land messages.
+#[derive(Debug, Default)]
+struct SenderPointers {
+    /// Bytes ever claimed.
+    reserved: AtomicU64,
+    /// Bytes ever landed.
+    tail: AtomicU64,
+}
+
+/// Written by senders that found no room.
+#[derive(Debug, Default)]
+struct FullCounters {
+    stalls: AtomicU64,
+    refusals: AtomicU64,
+}
+
+const SHARED: u64 = 1;
+const REFUSES: u64 = 2;
+
+impl RingControl {
+    /// Sets what kind of ring it is. Before any sender can reach it.
+    pub fn set_up(&self, shared: bool, policy: FullPolicy) {
+        let refuses = if policy == FullPolicy::Refuse { REFUSES } else { 0 };
+        let flags = refuses | if shared { SHARED } else { 0 };
+        self.setup.flags.store(flags, Ordering::Release);
+    }
+}
+
+/// Bytes of a ring that are the claimant's to fill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Free-running position of the first byte.
+    pub position: u64,
+    /// Payload bytes to store there.
+    pub length: u32,
+}
+
+impl Claim {
+    /// Bytes it takes up, payload rounded up to whole granules.
+    #[inline]
+    pub fn span(&self) -> u64 {
+        span_of(u64::from(self.length))
+    }
+}
+
+/// Ring space that `length` payload bytes take.
+#[inline]
+pub fn span_of(length: u64) -> u64 {
+    length.next_multiple_of(GRANULE)
+}
+
+/// A landing ring over shared memory. A view: cheap to copy, owns nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct LandingRing<'m> {
+    control: &'m RingControl,
+    bytes: Bytes<'m>,
+}
+
+impl<'m> LandingRing<'m> {
+    /// The ring of `bytes` (a power of two of them, at least one granule).
+    #[inline]
+    pub fn new(control: &'m RingControl, bytes: Bytes<'m>) -> LandingRing<'m> {
+        debug_assert!(bytes.size().is_power_of_two() && bytes.size() as u64 >= GRANULE);
+        LandingRing { control, bytes }
+    }
+
+    /// Capacity, bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.bytes.size() as u64
+    }
+
+    /// Whether several sources may land here.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.control.setup.flags.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// What it does when full.
+    pub fn policy(&self) -> FullPolicy {
+        match self.control.setup.flags.load(Ordering::Relaxed) & REFUSES {
+            0 => FullPolicy::Stall,
+            _ => FullPolicy::Refuse,
+        }
+    }
+
+    /// Claims room for between `least` and `most` payload bytes, as many as there is room for.
+    /// `cached_head` is the caller's last view of the head. `None`: not even `least` fit now.
+    #[inline]
+    pub fn claim(&self, least: u32, most: u32, cached_head: &mut u64) -> Option<Claim> {
+        let pointers = &self.control.sender;
+        let mut reserved = pointers.reserved.load(Ordering::Relaxed);
+        loop {
+            let mut room = self.room(reserved, *cached_head);
+            if room < span_of(u64::from(most)) {
+                // Acquire: the receiver's reads of the bytes it gave back come before our stores.
+                *cached_head = self.control.head.load(Ordering::Acquire);
+                room = self.room(reserved, *cached_head);
+            }
+            if room < span_of(u64::from(least)) {
+                return None;
+            }
+            let length = u64::from(most).min(room) as u32;
+            let claim = Claim { position: reserved, length };
+            let end = reserved.wrapping_add(claim.span());
+            if !self.is_shared() {
+                // The only source of a private ring is its only writer.
+                pointers.reserved.store(end, Ordering::Relaxed);
+                return Some(claim);
+            }
+            match pointers.reserved.compare_exchange_weak(
+                reserved,
+                end,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(claim),
+                Err(now) => reserved = now,
+            }
+        }
+    }
+
+    /// Stores the payload of a claim, in two pieces where the ring ends.
+    #[inline]
+    pub fn store(&self, claim: Claim, payload: &[u8]) {
+        debug_assert_eq!(payload.len(), claim.length as usize);
+        let at = self.index(claim.position);
+        let (first, second) = payload.split_at(payload.len().min(self.bytes.size() - at));
+        self.bytes.store(at, first);
+        if !second.is_empty() {
+            self.bytes.store(0, second);
+        }
+    }
+
+    /// Moves the tail over a claim whose payload is stored.
+    #[inline]
+    pub fn commit(&self, claim: Claim) {
+        let tail = &self.control.sender.tail;
+        // Release: a host that reads the tail sees the payload before it (IP-05).
+        if self.is_shared() {
+            tail.fetch_add(claim.span(), Ordering::Release);
+        } else {
+            tail.store(claim.position.wrapping_add(claim.span()), Ordering::Release);
+        }
+    }
+
+    /// Asks for the lines after a claim ahead of time, up to `lines` of them.
+    #[inline]
+    pub fn prefetch_after(&self, claim: Claim, lines: u64) {
+        let next = claim.position.wrapping_add(claim.span());
+        for line in 0..lines {
+            prefetch_for_write(self.bytes.address(self.index(next.wrapping_add(line * GRANULE))));
+        }
+    }
+
+    /// Copies landed bytes from `position` on into `into`.
+    #[inline]
+    pub fn load(&self, position: u64, into: &mut [u8]) {
+        debug_assert!(into.len() as u64 <= self.size());
+        let at = self.index(position);
+        let split = into.len().min(self.bytes.size() - at);
+        let (first, second) = into.split_at_mut(split);
+        self.bytes.load(at, first);
+        if !second.is_empty() {
+            self.bytes.load(0, second);
+        }
+    }
+
+    /// Tells senders that everything before `head` has been read.
+    #[inline]
+    pub fn free(&self, head: u64) {
+        self.control.head.store(head, Ordering::Release);
+    }
+
+    /// Bytes ever freed.
+    pub fn head(&self) -> u64 {
+        self.control.head.load(Ordering::Acquire)
+    }
+
+    /// Bytes ever landed.
+    pub fn tail(&self) -> u64 {
+        self.control.sender.tail.load(Ordering::Acquire)
+    }
+
+    /// Bytes ever claimed.
+    pub fn reserved(&self) -> u64 {
+        self.control.sender.reserved.load(Ordering::Acquire)
+    }
+
+    /// Counts a post that found no room.
+    pub fn count_full(&self, policy: FullPolicy) {
+        let counters = &self.control.full;
+        match policy {
+            FullPolicy::Stall => counters.stalls.fetch_add(1, Ordering::Relaxed),
+            FullPolicy::Refuse => counters.refusals.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Posts that waited and posts that were refused, so far.
+    pub fn full(&self) -> (u64, u64) {
+        let counters = &self.control.full;
+        (counters.stalls.load(Ordering::Relaxed), counters.refusals.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn room(&self, reserved: u64, head: u64) -> u64 {
+        // A head ahead of the claims, or further behind than the ring is long, is nonsense a
+        // broken peer wrote: no room.
+        self.size().saturating_sub(reserved.wrapping_sub(head))
+    }
+
+    #[inline]
+    fn index(&self, position: u64) -> usize {
+        (position & (self.size() - 1)) as usize
+    }
+}

@@ -1,0 +1,20 @@
+//! The rings: where messages land, in which order they arrived, and which commands may run.
+//!
+//! All of them have free-running 64-bit positions (index = position mod size), so that full and
+//! empty need no spare element and a position names one place in time for ever.
+
+mod bytes;
+mod command;
+mod landing;
+mod ledger;
+mod status;
+
+pub use bytes::Bytes;
+pub use command::{CommandQueue, Descriptor, QueueFull, QueuePointers};
+pub use landing::{Claim, LandingRing, RingControl, span_of};
+pub use ledger::{Ledger, Overlap};
+pub use status::{Slot, StatusControl, StatusRing};
+
+/// Landing positions are multiples of this, so that two senders of a shared ring never write the
+/// same cache line.
+pub const GRANULE: u64 = 64;

@@ -1,0 +1,408 @@
+//! How one rank's rings and tables lie in memory that its peers can reach.
+//!
+//! ```text
+//!   offset 0    Doorbell            sleeping flag, attention flag          (rank, senders)
+//!               SourceLine × ranks  source table and credits               (rank)
+//!               SenderLine × ranks  epochs, held-up counts                 (that sender)
+//!               StatusControl × status_rings
+//!               Slot × status_slots × status_rings
+//!               RingControl × rings landing ring pointers: the AMT
+//!               ring_bytes × rings  payload
+//! ```
+//!
+//! The layout is one and the same for every rank of a job and is computed from [`Layout`], never
+//! read from a peer's memory: a broken peer can spoil its own messages but cannot send another
+//! outside a segment. All zero is a valid empty segment but for the tables, which
+//! [`Segment::set_up`] fills before any rank starts, so that messages to a rank that has not
+//! opened its port yet land all the same.
+
+use std::marker::PhantomData;
+use std::mem::size_of;
+use std::ptr::NonNull;
+
+use thiserror::Error;
+
+use crate::fabric::{FullPolicy, Rank, RingId};
+use crate::ring::{Bytes, GRANULE, LandingRing, RingControl, Slot, StatusControl, StatusRing};
+use crate::sync::{AtomicU64, Line, Ordering};
+use crate::wire::MAX_RANKS;
+
+/// Alignment of every part: two cache lines.
+const ALIGN: usize = 128;
+
+/// The sizes of a job's segments. The same at every rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Ranks that may send here.
+    pub ranks: u32,
+    /// Status rings. With at least as many as ranks each source has a private one; with fewer,
+    /// source `s` shares ring `s % status_rings`.
+    pub status_rings: u32,
+    /// Slots of each status ring; a power of two, more than twice as many as its sources.
+    pub status_slots: u32,
+    /// What a status ring does when full.
+    pub status_policy: FullPolicy,
+    /// Landing rings. With at least as many as ranks each source has a private one; with fewer,
+    /// source `s` shares ring `s % rings`.
+    pub rings: u32,
+    /// Bytes of each landing ring; a power of two.
+    pub ring_bytes: u32,
+    /// What landing rings do when full.
+    pub ring_policy: FullPolicy,
+    /// Payload bytes of one packet.
+    pub packet_bytes: u32,
+    /// Credited messages each source may have unconsumed from the start.
+    pub credit: u32,
+}
+
+/// A layout that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} cannot be {value}: {rule}")]
+pub struct LayoutError {
+    /// Which size.
+    pub what: &'static str,
+    /// What was asked for.
+    pub value: u64,
+    /// What it must be.
+    pub rule: String,
+}
+
+impl Layout {
+    /// The default sizes for a job of `ranks`.
+    ///
+    /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
+    /// with the ranks and not with their square (paper 000 §4: infrequent partners share).
+    pub fn for_ranks(ranks: u32) -> Layout {
+        let rings = ranks.clamp(1, 16);
+        let per_ring = (1 << 20) / rings.next_power_of_two();
+        Layout {
+            ranks,
+            status_rings: rings,
+            status_slots: (ranks.div_ceil(rings).saturating_mul(4))
+                .next_power_of_two()
+                .clamp(2048 / rings.next_power_of_two(), 1 << 20),
+            status_policy: FullPolicy::Stall,
+            rings,
+            ring_bytes: per_ring.min(256 << 10),
+            ring_policy: FullPolicy::Stall,
+            packet_bytes: 8 << 10,
+            credit: 256,
+        }
+    }
+
+    /// Checks that such a segment can be.
+    ///
+    /// # Errors
+    /// [`LayoutError`] naming the size and its rule.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        let fail = |what, value: u32, rule: String| {
+            Err(LayoutError { what, value: u64::from(value), rule })
+        };
+        if self.ranks == 0 || self.ranks >= MAX_RANKS {
+            return fail("ranks", self.ranks, format!("1 to {}", MAX_RANKS - 1));
+        }
+        if self.status_rings == 0 {
+            return fail("status_rings", self.status_rings, "at least 1".into());
+        }
+        let least = u64::from(self.status_senders()) * 2;
+        if !self.status_slots.is_power_of_two() || u64::from(self.status_slots) <= least {
+            return fail(
+                "status_slots",
+                self.status_slots,
+                format!("a power of two above {least}"),
+            );
+        }
+        if self.rings == 0 {
+            return fail("rings", self.rings, "at least 1".into());
+        }
+        if !self.ring_bytes.is_power_of_two() || u64::from(self.ring_bytes) < GRANULE {
+            return fail(
+                "ring_bytes",
+                self.ring_bytes,
+                format!("a power of two from {GRANULE} on"),
+            );
+        }
+        if self.packet_bytes == 0 || self.packet_bytes > self.ring_bytes {
+            return fail("packet_bytes", self.packet_bytes, "1 to the size of a ring".into());
+        }
+        if self.credit == 0 {
+            return fail("credit", self.credit, "at least 1".into());
+        }
+        Ok(())
+    }
+
+    /// How many sources post to one status ring, at most.
+    #[inline]
+    pub fn status_senders(&self) -> u32 {
+        self.ranks.div_ceil(self.status_rings)
+    }
+
+    /// Whether each source has a ring of its own.
+    pub fn private_rings(&self) -> bool {
+        self.rings >= self.ranks
+    }
+
+    /// Bytes of one rank's segment: a multiple of the page size of every machine we know.
+    pub fn segment_bytes(&self) -> usize {
+        let payload = self.rings as usize * self.ring_bytes as usize;
+        (Offsets::of(self).payload + payload).next_multiple_of(64 << 10)
+    }
+}
+
+/// Where the parts of a segment start, bytes from its base.
+#[derive(Debug, Clone, Copy)]
+struct Offsets {
+    sources: usize,
+    senders: usize,
+    status: usize,
+    slots: usize,
+    rings: usize,
+    payload: usize,
+}
+
+impl Offsets {
+    fn of(layout: &Layout) -> Offsets {
+        let ranks = layout.ranks as usize;
+        let sources = size_of::<Doorbell>().next_multiple_of(ALIGN);
+        let senders = sources + ranks * size_of::<SourceLine>();
+        let status = senders + ranks * size_of::<SenderLine>();
+        let lanes = layout.status_rings as usize;
+        let slots = status + lanes * size_of::<StatusControl>();
+        let rings = slots + lanes * layout.status_slots as usize * size_of::<Slot>();
+        let payload =
+            (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
+        Offsets { sources, senders, status, slots, rings, payload }
+    }
+}
+
+/// How a rank is reached when it is not looking.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Doorbell {
+    /// Nonzero while the rank sleeps or is about to. Written by the rank.
+    pub sleeping: Line<AtomicU64>,
+    /// Counts wake-ups; the word a sleeping rank waits on. Written by whoever wakes it.
+    pub wakes: Line<AtomicU64>,
+    /// Counts arrivals where the processor has no clock to stamp them with. Written by senders.
+    pub arrivals: Line<AtomicU64>,
+    /// Nonzero when a sender was held up for want of room. Set by senders, cleared by the rank.
+    pub attention: Line<AtomicU64>,
+}
+
+/// What a rank has decided about one source: its entry in the source table (paper 000's AMT
+/// Address Table) and its credit. Written by the rank, read by that source.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct SourceLine {
+    /// Ring index plus one; zero is unmapped.
+    ring: AtomicU64,
+    /// Credited messages the source may have sent in all.
+    credit: AtomicU64,
+}
+
+impl SourceLine {
+    /// The ring this source's messages land in.
+    #[inline]
+    pub fn ring(&self) -> Option<RingId> {
+        // Acquire: a re-routed source sees the new ring as its owner set it up.
+        let entry = self.ring.load(Ordering::Acquire);
+        u32::try_from(entry).ok()?.checked_sub(1)
+    }
+
+    /// Directs this source to a ring, or to none.
+    pub fn set_ring(&self, ring: Option<RingId>) {
+        self.ring.store(ring.map_or(0, |id| u64::from(id) + 1), Ordering::Release);
+    }
+
+    /// Credited messages the source may have sent in all.
+    #[inline]
+    pub fn credit(&self) -> u64 {
+        self.credit.load(Ordering::Acquire)
+    }
+
+    /// Sets it.
+    pub fn set_credit(&self, messages: u64) {
+        self.credit.store(messages, Ordering::Release);
+    }
+}
+
+/// What one source says about itself at this rank. Written by that source only.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct SenderLine {
+    /// Odd while the source is between a claim and its publication. When a peer has died, a
+    /// receiver that has seen every living source even, or moved on, knows that what is still
+    /// unpublished will never be.
+    pub epoch: AtomicU64,
+    /// How often the source was held up.
+    pub held_up: AtomicU64,
+    /// Nonzero while the source waits for room or credit.
+    pub waiting: AtomicU64,
+}
+
+/// One rank's segment. A view: owns nothing. Made once a peer and kept, since the offsets take
+/// some arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment<'m> {
+    base: NonNull<u8>,
+    layout: &'m Layout,
+    at: Offsets,
+    memory: PhantomData<&'m ()>,
+}
+
+// SAFETY: a segment consists of atomics and of payload bytes that the rings' protocol hands from
+// one side to the other; a view of it may be used from any thread.
+unsafe impl Send for Segment<'_> {}
+
+impl<'m> Segment<'m> {
+    /// The segment at `base`.
+    ///
+    /// # Safety
+    /// `layout.segment_bytes()` bytes from `base` on are mapped readable and writable for `'m`,
+    /// aligned to 128 bytes, were zero when the job started, and are written by nothing but this
+    /// crate. `layout` has passed [`Layout::check`].
+    #[inline]
+    pub unsafe fn new(base: NonNull<u8>, layout: &'m Layout) -> Segment<'m> {
+        debug_assert!(base.as_ptr().addr().is_multiple_of(ALIGN));
+        Segment { base, layout, at: Offsets::of(layout), memory: PhantomData }
+    }
+
+    /// The same view without its lifetime.
+    ///
+    /// # Safety
+    /// The caller drops it before the memory and the layout go.
+    pub unsafe fn detach(self) -> Segment<'static> {
+        let layout = std::ptr::from_ref(self.layout);
+        // SAFETY: the layout lives as long as the caller uses the view, as it promised.
+        let layout = unsafe { &*layout };
+        Segment { base: self.base, layout, at: self.at, memory: PhantomData }
+    }
+
+    /// Its sizes.
+    pub fn layout(&self) -> &'m Layout {
+        self.layout
+    }
+
+    /// Fills the tables: every source mapped to its ring and given its first credit. Once, before
+    /// the ranks start.
+    pub fn set_up(&self) {
+        let layout = self.layout;
+        for ring in 0..layout.rings {
+            self.ring_control(ring).set_up(!layout.private_rings(), layout.ring_policy);
+        }
+        for source in 0..layout.ranks {
+            let line = self.source(source);
+            line.set_ring(Some(source % layout.rings));
+            line.set_credit(u64::from(layout.credit));
+        }
+    }
+
+    /// The doorbell.
+    #[inline]
+    pub fn doorbell(&self) -> &'m Doorbell {
+        self.part(0)
+    }
+
+    /// This rank's word on a source. The source must exist.
+    #[inline]
+    pub fn source(&self, source: Rank) -> &'m SourceLine {
+        assert!(source < self.layout.ranks);
+        self.part(self.at.sources + source as usize * size_of::<SourceLine>())
+    }
+
+    /// A source's word at this rank. The source must exist.
+    #[inline]
+    pub fn sender(&self, source: Rank) -> &'m SenderLine {
+        assert!(source < self.layout.ranks);
+        self.part(self.at.senders + source as usize * size_of::<SenderLine>())
+    }
+
+    /// A status ring. It must exist.
+    #[inline]
+    pub fn status(&self, ring: u32) -> StatusRing<'m> {
+        assert!(ring < self.layout.status_rings);
+        let ring = ring as usize;
+        let at = self.at.slots + ring * self.layout.status_slots as usize * size_of::<Slot>();
+        // SAFETY: `at` and the slots after it are inside the segment by construction of `Layout`.
+        let first = unsafe { self.base.add(at) }.cast::<Slot>();
+        // SAFETY: the slots are mapped for 'm; a `Slot` is made of atomics, for which any bytes
+        // are valid and concurrent writers allowed; `Layout` aligned them to a cache line.
+        let slots = unsafe {
+            std::slice::from_raw_parts(first.as_ptr(), self.layout.status_slots as usize)
+        };
+        let control = self.part(self.at.status + ring * size_of::<StatusControl>());
+        StatusRing::new(control, slots, self.layout.status_senders())
+    }
+
+    /// A landing ring. It must exist.
+    #[inline]
+    pub fn ring(&self, ring: RingId) -> LandingRing<'m> {
+        let control = self.ring_control(ring);
+        let at = self.at.payload + ring as usize * self.layout.ring_bytes as usize;
+        // SAFETY: `ring` was checked against the layout, so the payload is inside the segment.
+        let start = unsafe { self.base.add(at) };
+        // SAFETY: the ring's payload is mapped readable and writable for 'm.
+        let bytes = unsafe { Bytes::new(start, self.layout.ring_bytes as usize) };
+        LandingRing::new(control, bytes)
+    }
+
+    #[inline]
+    fn ring_control(&self, ring: RingId) -> &'m RingControl {
+        assert!(ring < self.layout.rings);
+        self.part(self.at.rings + ring as usize * size_of::<RingControl>())
+    }
+
+    /// A part made of atomics only, at an offset that `Layout` computed.
+    #[inline]
+    fn part<T>(&self, at: usize) -> &'m T {
+        debug_assert!(at + size_of::<T>() <= self.layout.segment_bytes());
+        // SAFETY: the offset is inside the segment, by construction of `Layout` and the callers'
+        // checks of rank and ring.
+        let place = unsafe { self.base.add(at) }.cast::<T>();
+        // SAFETY: the part is mapped for 'm and aligned; `T` consists of atomics, for which any
+        // bytes are valid and which other processes may write at any time.
+        unsafe { place.as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_aligned_and_apart() {
+        for ranks in [1, 2, 3, 16, 17, 64, 1000] {
+            let layout = Layout::for_ranks(ranks);
+            layout.check().unwrap();
+            let at = Offsets::of(&layout);
+            let size = layout.segment_bytes();
+            let marks =
+                [0, at.sources, at.senders, at.status, at.slots, at.rings, at.payload, size];
+            assert!(marks.is_sorted());
+            assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_by_name() {
+        let good = Layout::for_ranks(4);
+        for (bad, name) in [
+            (Layout { ranks: 0, ..good }, "ranks"),
+            (Layout { status_rings: 0, ..good }, "status_rings"),
+            (Layout { status_slots: 1000, ..good }, "status_slots"),
+            (Layout { status_slots: 2, ..good }, "status_slots"),
+            (Layout { rings: 0, ..good }, "rings"),
+            (Layout { ring_bytes: 100, ..good }, "ring_bytes"),
+            (Layout { packet_bytes: 1 << 30, ..good }, "packet_bytes"),
+            (Layout { credit: 0, ..good }, "credit"),
+        ] {
+            assert_eq!(bad.check().map_err(|error| error.what), Err(name));
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_the_ranks_and_not_with_their_square() {
+        let per_rank = |ranks| Layout::for_ranks(ranks).segment_bytes();
+        assert!(per_rank(256) < 2 * per_rank(16));
+    }
+}

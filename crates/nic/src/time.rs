@@ -1,0 +1,83 @@
+//! Points and spans of time, as every fabric tells it.
+//!
+//! One integer type serves the real fabrics (monotonic clock) and the simulated one (virtual
+//! time), so that a trace of either reads the same. The unit is the picosecond: a modelled clock
+//! of 240 MHz has no whole number of nanoseconds, and 2^64 ps are still 213 days.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A point in time or a span of it, in picoseconds since the fabric was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The moment at which the fabric was opened.
+    pub const ZERO: Time = Time(0);
+
+    /// A time from picoseconds.
+    pub const fn from_picoseconds(picoseconds: u64) -> Time {
+        Time(picoseconds)
+    }
+
+    /// A time from nanoseconds; saturates after 213 days.
+    pub const fn from_nanoseconds(nanoseconds: u64) -> Time {
+        Time(nanoseconds.saturating_mul(1_000))
+    }
+
+    /// This time in picoseconds.
+    pub const fn picoseconds(self) -> u64 {
+        self.0
+    }
+
+    /// This time in whole nanoseconds, rounded down.
+    pub const fn nanoseconds(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// This time in seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 * 1e-12
+    }
+}
+
+impl From<Duration> for Time {
+    fn from(duration: Duration) -> Time {
+        Time::from_nanoseconds(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Time> for Duration {
+    fn from(time: Time) -> Duration {
+        Duration::from_nanos(time.nanoseconds())
+    }
+}
+
+impl Add for Time {
+    type Output = Time;
+
+    fn add(self, other: Time) -> Time {
+        Time(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Time {
+    type Output = Time;
+
+    /// The span between two points, zero if `other` is the later one.
+    fn sub(self, other: Time) -> Time {
+        Time(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_000_000 => write!(f, "{:.1} ns", self.0 as f64 * 1e-3),
+            1_000_000..1_000_000_000 => write!(f, "{:.2} µs", self.0 as f64 * 1e-6),
+            1_000_000_000..1_000_000_000_000 => write!(f, "{:.2} ms", self.0 as f64 * 1e-9),
+            _ => write!(f, "{:.2} s", self.seconds()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Commands: chains, answers, and what a command cannot name.
+
+use hikyaku_nic::fabric::{
+    ChainError, Command, Granularity, Port, PostError, RemoteAddress, Route, Space,
+};
+
+use crate::job::{part, pattern};
+use crate::{Harness, Job, Setup};
+
+/// Posts a chain whole, going on where it was cut short.
+fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) {
+    let (mut done, mut bytes) = (0, 0);
+    for _ in 0..10_000 {
+        let Some(first) = commands.get(done) else { return };
+        let mut rest = vec![part(first, bytes)];
+        rest.extend(&commands[done + 1..]);
+        match job.port(from).post_chain(&rest) {
+            Ok(()) => {
+                job.settle(from);
+                return;
+            }
+            Err(ChainError { done: more, bytes: taken, error: PostError::Full { .. } }) => {
+                bytes = if more == 0 { bytes + taken } else { taken };
+                done += more;
+                job.drive(from);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("a chain does not come to its end");
+}
+
+/// A chain of commands runs in order behind one doorbell.
+pub fn a_chain_rings_one_doorbell<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let payloads: Vec<_> = (0..6).map(|n| pattern(n, 90 * n as usize)).collect();
+    let commands: Vec<_> = (0..6)
+        .map(|n| Command::send(2 * (n as u32 % 2), 0, n, &payloads[n as usize]))
+        .collect();
+    let before = harness.doorbells(job.port(1));
+    chain(&mut job, 1, &commands);
+    if let (Some(before), Some(after)) = (before, harness.doorbells(job.port(1))) {
+        assert_eq!(after - before, 1, "one doorbell for the chain");
+    }
+    for (rank, headers) in [(0, [0, 2, 4]), (2, [1, 3, 5])] {
+        let records = job.take_all(rank);
+        assert_eq!(records.iter().map(|r| r.header).collect::<Vec<_>>(), headers);
+        assert!(records.iter().all(|r| r.bytes == payloads[r.header as usize]));
+    }
+}
+
+/// A chain that cannot be run whole says how many commands and bytes of the next were taken.
+pub fn a_chain_says_how_far_it_got<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let large = pattern(1, 3 * 4096);
+    let commands = [
+        Command::send(0, 0, 0, &large[..100]),
+        Command::send(0, 0, 1, &large),
+        Command::send(0, 0, 2, &large[..7]),
+    ];
+    let (mut done, mut bytes) = (0, 0);
+    let mut received = Vec::new();
+    for _ in 0..1000 {
+        let mut rest = vec![part(&commands[done], bytes)];
+        rest.extend(&commands[done + 1..]);
+        let answer = job.port(1).post_chain(&rest);
+        job.settle(1);
+        received.extend(job.take_all(0));
+        let Err(cut) = answer else { break };
+        assert!(matches!(cut.error, PostError::Full { .. }), "{cut}");
+        bytes = if cut.done == 0 { bytes + cut.bytes } else { cut.bytes };
+        done += cut.done;
+        assert!(bytes < commands[done].payload.len(), "a command taken whole counts as done");
+        job.drive(1);
+    }
+    job.settle(1);
+    received.extend(job.take_all(0));
+    let mut assembly = crate::job::Assembly::default();
+    let whole: Vec<_> = received.into_iter().filter_map(|r| assembly.enter(r)).collect();
+    assert_eq!(whole.iter().map(|m| m.header).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(whole.iter().zip(&commands).all(|(m, c)| m.bytes == c.payload));
+    assert!(assembly.is_empty());
+
+    let bad = [commands[0], Command::send(9, 0, 0, &[]), commands[2]];
+    let cut = (0..1000).find_map(|_| match job.port(1).post_chain(&bad) {
+        Err(cut) if !matches!(cut.error, PostError::Full { .. }) => Some(cut),
+        _ => {
+            job.drive(1);
+            job.take_all(0);
+            None
+        }
+    });
+    let error = PostError::NoSuchRank { rank: 9, size: 2 };
+    assert_eq!(cut, Some(ChainError { done: 1, bytes: 0, error }));
+}
+
+/// Ranks and rings that do not exist are errors that name them.
+pub fn ranks_and_rings_out_of_range_are_errors<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::shared(3, 2));
+    let payload = pattern(3, 100);
+    for rank in [3, 4, u32::MAX] {
+        let missing = PostError::NoSuchRank { rank, size: 3 };
+        assert_eq!(job.refused(1, &Command::send(rank, 0, 0, &payload)), missing);
+        assert_eq!(job.refused(1, &Command::nop(rank)), missing);
+        let address = RemoteAddress { rank, space: Space::Region, offset: 0 };
+        assert_eq!(job.refused(1, &Command::put(address, &payload)), missing);
+        assert_eq!(job.port(1).read(address, &mut [0; 8]), Err(missing));
+    }
+    for ring in [2, u32::MAX] {
+        for granularity in [Granularity::PerPacket, Granularity::PerMessage] {
+            let route = Route::Ring(ring);
+            let command = Command { route, granularity, ..Command::send(0, 0, 0, &payload) };
+            let missing = PostError::NoSuchRing { destination: 0, ring };
+            assert_eq!(job.refused(1, &command), missing);
+        }
+    }
+    assert!(job.take(0).is_none());
+}
+
+/// A nop takes nothing and leaves nothing; a rank may send to itself.
+pub fn a_nop_takes_nothing_and_a_rank_may_send_to_itself<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    assert_eq!(job.offer(1, &Command::nop(0)), Ok(0));
+    assert!(job.take(0).is_none());
+    for length in [0, 48, 49, 2000] {
+        let payload = pattern(length as u64, length);
+        job.send(1, &Command::send(1, 2, 3, &payload));
+        let bytes: Vec<u8> = job.take_all(1).into_iter().flat_map(|r| r.bytes).collect();
+        assert_eq!(bytes, payload);
+    }
+}
+
+/// A payload is borrowed only for the call: what the caller does to it later is not sent.
+pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    for number in 0..100 {
+        let length = (number * 31 % 500) as usize;
+        let mut payload = pattern(number, length);
+        let mut taken = 0;
+        while taken < length || length == 0 {
+            let rest = part(&Command::send(0, 0, number, &payload), taken);
+            if let Ok(more) = job.port(1).post(&rest) {
+                taken += more;
+                if length == 0 {
+                    break;
+                }
+            } else {
+                job.drive(1);
+            }
+        }
+        payload.fill(0xee);
+        job.settle(1);
+        let bytes: Vec<u8> = job.take_all(0).into_iter().flat_map(|r| r.bytes).collect();
+        assert_eq!(bytes, pattern(number, length));
+    }
+}

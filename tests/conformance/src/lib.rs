@@ -1,0 +1,193 @@
+//! The rules of a fabric as test bodies, so that a fabric only instantiates them.
+//!
+//! Each body is a function over a [`Harness`]: it opens a job, drives the ports and asserts one
+//! rule from the head of `hikyaku_nic::fabric` or one number of the checklist for paper 000
+//! (IP-01 to IP-25). [`conformance!`] makes a `#[test]` of every body:
+//!
+//! ```ignore
+//! struct Loopback;
+//! impl Harness for Loopback { /* open, kill */ }
+//! hikyaku_conformance::conformance!(Loopback);
+//! ```
+//!
+//! The bodies hold for fabrics that answer at once and for those behind a layer that delays,
+//! refuses or loses: [`Job::offer`] takes "full" for an answer only when it persists, and
+//! [`Harness::settle`] brings what was accepted to its destination. Nothing sleeps and nothing is
+//! timed; loops are bounded by counts.
+//!
+//! ```text
+//!   job       driving ports: offer, send, take, reassemble
+//!   landing   IP-01 to IP-09, IP-23, IP-24        tables   IP-12 to IP-14, IP-25
+//!   full      IP-10, IP-11, the status ring       wrap     IP-22, inline sizes
+//!   credit    grants                              command  chains, ranks out of range
+//!   remote    put, read, regions, nodes           death    ends in order and otherwise
+//!   threads   the same rules with a thread a rank
+//! ```
+
+#![cfg(not(loom))]
+
+pub mod command;
+pub mod credit;
+pub mod death;
+pub mod full;
+pub mod job;
+pub mod landing;
+pub mod remote;
+pub mod tables;
+pub mod threads;
+pub mod wrap;
+
+pub use job::{Job, Received};
+
+use hikyaku_nic::fabric::{FullPolicy, Port, Rank};
+use hikyaku_nic::segment::Layout;
+
+/// How one fabric is opened and what can be done to it.
+pub trait Harness {
+    /// Its port.
+    type P: Port + Send;
+
+    /// Opens the ports of all ranks of a job.
+    fn open(&self, setup: &Setup) -> Vec<Self::P>;
+
+    /// Ends a rank as a kill would: what it has landed stays, what it holds back is gone, and the
+    /// other ranks are told.
+    fn kill(&self, ports: &mut [Option<Self::P>], rank: Rank);
+
+    /// Brings every command the port has accepted to its destination, as far as there is room.
+    /// For a fabric that lands before `post` returns there is nothing to do.
+    fn settle(&self, _port: &mut Self::P) {}
+
+    /// How often the port rang its doorbell, if it counts.
+    fn doorbells(&self, _port: &Self::P) -> Option<u64> {
+        None
+    }
+}
+
+/// What a job is made of.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
+    pub layout: Layout,
+    /// Ranks on each virtual node.
+    pub ranks_per_node: u32,
+    /// Bytes of each rank's region.
+    pub region_bytes: usize,
+}
+
+impl Setup {
+    /// A small job: a private ring of 4 KiB a source, packets of 512 bytes, 64 records a ring.
+    pub fn private(ranks: u32) -> Setup {
+        let layout = Layout {
+            ranks,
+            status_rings: ranks,
+            status_slots: 64,
+            status_policy: FullPolicy::Stall,
+            rings: ranks,
+            ring_bytes: 4096,
+            ring_policy: FullPolicy::Stall,
+            packet_bytes: 512,
+            credit: 256,
+        };
+        Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
+    }
+
+    /// The same with `rings` landing rings and as many status rings, of which source `s` has ring
+    /// `s % rings`.
+    pub fn shared(ranks: u32, rings: u32) -> Setup {
+        let mut setup = Setup::private(ranks);
+        (setup.layout.rings, setup.layout.status_rings) = (rings, rings);
+        setup
+    }
+
+    /// The same with another policy for full landing rings.
+    #[must_use]
+    pub fn ring_policy(mut self, policy: FullPolicy) -> Setup {
+        self.layout.ring_policy = policy;
+        self
+    }
+
+    /// The same with another policy for the full status ring.
+    #[must_use]
+    pub fn status_policy(mut self, policy: FullPolicy) -> Setup {
+        self.layout.status_policy = policy;
+        self
+    }
+}
+
+/// Makes a `#[test]` of every body for the fabric that the harness expression opens.
+#[macro_export]
+macro_rules! conformance {
+    ($harness:expr) => {
+        $crate::conformance_tests! { $harness;
+            landing: ip_01_send_and_put_go_side_by_side,
+            landing: ip_02_equal_table_entries_land_in_one_ring,
+            landing: ip_03_different_entries_never_mix,
+            landing: ip_04_a_shared_ring_keeps_senders_apart_and_a_shared_address_does_not,
+            landing: ip_05_the_tail_counts_what_has_landed,
+            landing: ip_06_a_record_per_packet_or_per_message,
+            landing: ip_07_interleaved_messages_are_reassembled,
+            landing: ip_08_one_record_for_packets_on_a_shared_ring_is_refused,
+            landing: ip_09_poll_yields_the_order_of_arrival,
+            landing: ip_23_messages_land_while_the_receiver_does_nothing,
+            landing: ip_24_a_ring_per_source_is_a_queue_per_source,
+            full: ip_10_a_full_ring_stalls_tells_and_resumes,
+            full: ip_10_nothing_is_lost_or_doubled_across_many_stalls,
+            full: ip_11_a_refusing_ring_gets_the_same_content_in_the_end,
+            full: a_full_status_ring_stalls_tells_and_resumes,
+            full: a_full_status_ring_refuses_and_counts_apart_from_rings,
+            full: one_record_larger_than_the_ring_is_an_error,
+            full: packets_of_a_message_larger_than_the_ring_flow_in_parts,
+            tables: ip_12_release_advances_the_head,
+            tables: ip_12_read_out_advances_the_head,
+            tables: ip_12_the_head_waits_for_the_oldest,
+            tables: ip_13_the_tables_can_be_read,
+            tables: ip_13_a_changed_entry_re_routes_later_messages,
+            tables: ip_13_impossible_entries_are_refused,
+            tables: ip_14_the_sender_may_name_the_ring,
+            tables: ip_25_an_unmapped_source_is_served_by_put,
+            wrap: ip_22_a_payload_wraps_at_every_offset,
+            wrap: ip_22_an_exact_fit_fills_the_ring_from_every_offset,
+            wrap: inline_sizes_and_their_neighbours_are_byte_exact,
+            credit: exhausted_credit_holds_up_and_a_grant_resumes,
+            credit: a_grant_never_lowers,
+            credit: being_held_up_is_told_once,
+            command: a_chain_rings_one_doorbell,
+            command: a_chain_says_how_far_it_got,
+            command: ranks_and_rings_out_of_range_are_errors,
+            command: a_nop_takes_nothing_and_a_rank_may_send_to_itself,
+            command: a_payload_is_the_callers_again_when_post_returns,
+            remote: a_put_arrives_before_its_notification,
+            remote: a_put_out_of_bounds_writes_nothing,
+            remote: reads_see_what_is_there_and_nothing_outside,
+            remote: regions_are_given_exhausted_and_given_back,
+            remote: memory_of_another_node_is_not_read,
+            death: what_the_dead_delivered_comes_before_its_death,
+            death: posts_to_the_dead_fail_and_other_traffic_goes_on,
+            death: leaving_in_order_is_not_dying,
+            death: park_returns_at_its_deadline,
+            threads: ip_04_threads_on_a_shared_ring_never_overwrite_each_other,
+            threads: ip_05_a_record_is_visible_only_after_its_payload,
+            threads: ip_09_each_source_arrives_in_order_under_contention,
+            threads: ip_10_threads_stall_and_resume,
+            threads: ip_11_threads_are_refused_and_send_again,
+            threads: everyone_sends_to_everyone,
+            threads: credits_bound_a_fast_sender,
+            threads: survivors_go_on_when_a_sender_dies,
+        }
+    };
+}
+
+/// The part of [`conformance!`] that writes the functions.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($harness:expr; $($module:ident: $body:ident,)*) => {
+        $(
+            #[test]
+            fn $body() {
+                $crate::$module::$body(&$harness);
+            }
+        )*
+    };
+}

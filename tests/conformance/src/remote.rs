@@ -1,0 +1,172 @@
+//! Memory that peers name: put, read, regions and nodes.
+
+use hikyaku_nic::fabric::{
+    Command, Event, Notification, Port, PostError, RemoteAddress, Space,
+};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+
+use crate::job::pattern;
+use crate::{Harness, Job, Setup};
+
+/// Allocates region memory of a rank and names it.
+fn region<H: Harness>(job: &mut Job<'_, H>, rank: u32, bytes: usize) -> (RegionBuffer, Address) {
+    let buffer = job.port(rank).allocate(bytes).expect("the region has room");
+    let address = job.port(rank).expose(&buffer).expect("region memory can be named");
+    assert_eq!((address.rank, address.space), (rank, Space::Region));
+    assert_eq!(address.offset, buffer.offset());
+    (buffer, address)
+}
+
+type Address = RemoteAddress;
+
+/// That address, `bytes` further on.
+fn after(address: Address, bytes: u64) -> Address {
+    Address { offset: address.offset + bytes, ..address }
+}
+
+/// A put writes exactly its bytes; the record or the word that announces it comes after them.
+pub fn a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let (mut buffer, target) = region(&mut job, 0, 1024);
+    buffer.fill(0xaa);
+    let payload = pattern(1, 100);
+    job.send(1, &Command::put(after(target, 64), &payload));
+    assert!(job.next(0).is_none(), "without notification nobody is told");
+    assert_eq!(buffer[64..164], payload);
+    assert!(buffer[..64].iter().chain(&buffer[164..]).all(|byte| *byte == 0xaa));
+
+    let payload = pattern(2, 33);
+    let notification = Notification::Status;
+    let put = Command::put(after(target, 501), &payload);
+    job.send(2, &Command { notification, header: 11, protocol: 4, ..put });
+    let Some(Event::Notified(told)) = job.next(0) else { panic!("the put is announced") };
+    assert_eq!((told.source, told.header, told.protocol), (2, 11, 4));
+    assert_eq!((told.offset, told.length), (target.offset + 501, 33));
+    assert_eq!(buffer[501..534], payload);
+
+    let payload = pattern(3, 256);
+    let word = after(target, 512);
+    let notification = Notification::Word { address: word, value: 0x0123_4567_89ab_cdef };
+    job.send(1, &Command { notification, ..Command::put(target, &payload) });
+    assert_eq!(buffer[512..520], 0x0123_4567_89ab_cdef_u64.to_le_bytes());
+    assert_eq!(buffer[..256], payload);
+    assert!(job.next(0).is_none(), "a word is not a record");
+}
+
+/// A put that is not wholly inside the region, or whose word is not, writes nothing at all.
+pub fn a_put_out_of_bounds_writes_nothing<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let size = setup.region_bytes as u64;
+    let mut job = Job::open(harness, &setup);
+    let (mut buffer, start) = region(&mut job, 0, setup.region_bytes);
+    buffer.fill(0x55);
+    let payload = pattern(1, 64);
+    for offset in [size - 63, size, size + 1, u64::MAX - 63, u64::MAX] {
+        let target = Address { offset, ..start };
+        for notification in [Notification::None, Notification::Status] {
+            let put = Command { notification, ..Command::put(target, &payload) };
+            let outside = PostError::OutOfBounds { rank: 0, offset, length: 64 };
+            assert_eq!(job.refused(1, &put), outside);
+        }
+    }
+    let put = Command::put(start, &payload);
+    for offset in [size, size + 8, u64::MAX - 7] {
+        let address = Address { offset, ..start };
+        let outside = PostError::OutOfBounds { rank: 0, offset, length: 8 };
+        let notification = Notification::Word { address, value: 1 };
+        assert_eq!(job.refused(1, &Command { notification, ..put }), outside);
+    }
+    let notification = Notification::Word { address: after(start, 4), value: 1 };
+    let error = job.refused(1, &Command { notification, ..put });
+    assert!(matches!(error, PostError::Unsupported(_)), "a word is aligned: {error}");
+    let address = Address { rank: 7, ..start };
+    let notification = Notification::Word { address, value: 1 };
+    let error = job.refused(1, &Command { notification, ..put });
+    assert_eq!(error, PostError::NoSuchRank { rank: 7, size: 2 });
+    assert!(buffer.iter().all(|byte| *byte == 0x55), "nothing was written");
+    assert!(job.next(0).is_none(), "and nothing was announced");
+}
+
+/// A read sees what its owner wrote, byte for byte, and nothing outside the region.
+pub fn reads_see_what_is_there_and_nothing_outside<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let size = setup.region_bytes as u64;
+    let mut job = Job::open(harness, &setup);
+    let (mut buffer, start) = region(&mut job, 0, setup.region_bytes);
+    buffer.copy_from_slice(&pattern(5, setup.region_bytes));
+    for (offset, length) in [(0, 1), (1, 63), (4095, 4097), (size - 1, 1), (size, 0)] {
+        let mut into = vec![0; length];
+        let from = after(start, offset);
+        assert_eq!(job.port(1).read(from, &mut into), Ok(()));
+        let offset = offset as usize;
+        assert_eq!(into, buffer[offset..offset + length]);
+    }
+    for offset in [size - 7, size, u64::MAX - 7, u64::MAX] {
+        let from = Address { offset, ..start };
+        let mut into = [0x33; 8];
+        let outside = PostError::OutOfBounds { rank: 0, offset, length: 8 };
+        assert_eq!(job.port(1).read(from, &mut into), Err(outside));
+        assert_eq!(into, [0x33; 8], "nothing was read");
+    }
+    let stack = [1, 2, 3];
+    if let Some(address) = job.port(0).expose(&stack) {
+        assert_eq!(address.space, Space::Process, "not in the region");
+        assert!(job.port(0).capabilities().process_from.is_some());
+    }
+}
+
+/// A region is given out in pieces that do not overlap, exhausted with an error that says so, and
+/// whole again when all of it was given back.
+pub fn regions_are_given_exhausted_and_given_back<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let mut job = Job::open(harness, &setup);
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let mut pieces: Vec<(RegionBuffer, u8)> = Vec::new();
+        let error = loop {
+            match job.port(0).allocate(3000) {
+                Ok(mut piece) => {
+                    assert_eq!(piece.len(), 3000);
+                    let mark = pieces.len() as u8 + 1;
+                    piece.fill(mark);
+                    pieces.push((piece, mark));
+                }
+                Err(error) => break error,
+            }
+        };
+        let RegionError::Exhausted { wanted, size, free } = error else { panic!("{error}") };
+        assert_eq!((wanted, size), (3000, setup.region_bytes as u64));
+        assert!(free < 3000, "no run of 3000 bytes is left: the pieces lie side by side");
+        assert!(pieces.iter().all(|(piece, mark)| piece.iter().all(|byte| byte == mark)));
+        counts.push(pieces.len());
+    }
+    assert!(counts[0] > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    let whole = job.port(0).allocate(setup.region_bytes);
+    assert!(whole.is_ok(), "the pieces were joined again");
+    let other = job.port(1).allocate(setup.region_bytes);
+    assert!(other.is_ok(), "each rank has a region of its own");
+}
+
+/// Ranks of different nodes do not read each other's memory; a put between them either arrives
+/// or is refused.
+pub fn memory_of_another_node_is_not_read<H: Harness>(harness: &H) {
+    let setup = Setup { ranks_per_node: 2, ..Setup::private(4) };
+    let mut job = Job::open(harness, &setup);
+    let nodes: Vec<_> = (0..4).map(|rank| job.port(0).node_of(rank)).collect();
+    assert_eq!(nodes, [0, 0, 1, 1]);
+    let (mut buffer, target) = region(&mut job, 0, 64);
+    buffer.fill(7);
+    let mut into = [0; 64];
+    assert_eq!(job.port(1).read(target, &mut into), Ok(()));
+    assert_eq!(into, [7; 64]);
+    let error = job.port(2).read(target, &mut into);
+    assert!(matches!(error, Err(PostError::Unsupported(_))), "{error:?}");
+    let put = Command { notification: Notification::Status, ..Command::put(target, &[9; 64]) };
+    let arrives = match job.offer(2, &put) {
+        Ok(_) => job.offer(2, &Command::nop(0)).is_ok() && job.next(0).is_some(),
+        Err(_) => false,
+    };
+    assert_eq!(buffer[..], [if arrives { 9 } else { 7 }; 64]);
+    job.send(2, &Command::send(0, 0, 0, &[1; 100]));
+    assert_eq!(job.take(0).map(|record| record.bytes), Some(vec![1; 100]), "messages do arrive");
+}
