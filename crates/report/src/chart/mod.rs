@@ -1,0 +1,196 @@
+//! Charts: data and axes in, SVG out.
+//!
+//! Each kind draws itself into a [`Drawing`] of a given width; what is common to all (the root
+//! element, the title, the style, the words of an empty chart) is here. Colours are CSS variables
+//! in a palette that stays apart under colour blindness, and every series also has its own marker
+//! or dash, so no meaning rests on colour alone.
+
+mod axis;
+mod bar;
+mod legend;
+mod line;
+mod mark;
+mod stacked;
+
+pub use axis::Axis;
+pub use bar::BarChart;
+pub use line::{LineChart, Series, Style};
+pub use stacked::StackedBars;
+
+use crate::svg::Svg;
+use crate::table::Table;
+use crate::text::wrap;
+
+/// The style of everything inside a chart; a page includes it once for all its charts.
+pub(crate) const STYLE: &str = include_str!("chart.css");
+
+/// The width of a chart that has the page's full width, in CSS pixels.
+pub(crate) const FULL_WIDTH: f64 = 800.0;
+
+/// The width of one of two charts side by side.
+pub(crate) const HALF_WIDTH: f64 = 384.0;
+
+/// The size of labels in pixels; `chart.css` says the same.
+const LABEL: f64 = 12.0;
+const TITLE: f64 = 15.0;
+
+/// Any chart.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Chart {
+    /// Lines or points over two axes.
+    Line(LineChart),
+    /// Groups of upright bars.
+    Bars(BarChart),
+    /// Lying bars made of parts.
+    Stacked(StackedBars),
+}
+
+impl From<LineChart> for Chart {
+    fn from(chart: LineChart) -> Self {
+        Chart::Line(chart)
+    }
+}
+
+impl From<BarChart> for Chart {
+    fn from(chart: BarChart) -> Self {
+        Chart::Bars(chart)
+    }
+}
+
+impl From<StackedBars> for Chart {
+    fn from(chart: StackedBars) -> Self {
+        Chart::Stacked(chart)
+    }
+}
+
+impl From<&Chart> for Chart {
+    fn from(chart: &Chart) -> Self {
+        chart.clone()
+    }
+}
+
+/// The body of a chart, without root element and title.
+#[derive(Debug)]
+struct Drawing {
+    body: String,
+    height: f64,
+}
+
+impl Chart {
+    /// What the chart shows.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        match self {
+            Chart::Line(chart) => &chart.title,
+            Chart::Bars(chart) => &chart.title,
+            Chart::Stacked(chart) => &chart.title,
+        }
+    }
+
+    /// The chart as an SVG file of its own, with its title and style inside.
+    ///
+    /// Its colours are CSS variables, which browsers follow; the file has a light and a dark form.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let drawing = self.draw(FULL_WIDTH);
+        let lines = wrap(self.title(), TITLE, FULL_WIDTH, 3);
+        let head = if self.title().is_empty() { 0.0 } else { 20.0 * lines.len() as f64 + 10.0 };
+        let margin = 16.0;
+        let (width, height) = (FULL_WIDTH + 2.0 * margin, drawing.height + head + 2.0 * margin);
+
+        let mut svg = Svg::new();
+        svg.element("svg")
+            .attr("xmlns", "http://www.w3.org/2000/svg")
+            .attr("viewBox", &format!("0 0 {width} {}", height.ceil()))
+            .number("width", width)
+            .number("height", height.ceil())
+            .class("chart")
+            .attr("role", "img")
+            .attr("aria-label", self.title())
+            .open();
+        svg.append("<style>");
+        svg.append(STYLE);
+        svg.append("</style>");
+        svg.element("rect").class("paper").attr("width", "100%").attr("height", "100%").empty();
+        if head > 0.0 {
+            for (i, line) in lines.iter().enumerate() {
+                svg.label("title", "start", (margin, margin + 14.0 + 20.0 * i as f64), line);
+            }
+        }
+        svg.element("g")
+            .attr("transform", &format!("translate({margin} {})", margin + head))
+            .open();
+        svg.append(&drawing.body);
+        svg.finish()
+    }
+
+    /// The chart as an element of a page, which has its title and style elsewhere.
+    pub(crate) fn to_inline_svg(&self, width: f64) -> String {
+        let drawing = self.draw(width);
+        let mut svg = Svg::new();
+        svg.element("svg")
+            .attr("viewBox", &format!("0 0 {width} {}", drawing.height.ceil()))
+            .class("chart")
+            .attr("role", "img")
+            .attr("aria-label", self.title())
+            .open();
+        svg.append(&drawing.body);
+        svg.finish()
+    }
+
+    /// The data of the chart as a table, for readers who want the numbers.
+    #[must_use]
+    pub fn to_table(&self) -> Table {
+        match self {
+            Chart::Line(chart) => chart.to_table(),
+            Chart::Bars(chart) => chart.to_table(),
+            Chart::Stacked(chart) => chart.to_table(),
+        }
+    }
+
+    fn draw(&self, width: f64) -> Drawing {
+        match self {
+            Chart::Line(chart) => chart.draw(width),
+            Chart::Bars(chart) => chart.draw(width),
+            Chart::Stacked(chart) => chart.draw(width),
+        }
+    }
+}
+
+/// The smallest and largest of `values`; `None` if there are none.
+fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |range, value| match range {
+        None => Some((value, value)),
+        Some((low, high)) => Some((low.min(value), high.max(value))),
+    })
+}
+
+/// A chart without anything to draw says so.
+fn nothing_to_draw(width: f64, omitted: usize) -> Drawing {
+    let mut svg = Svg::new();
+    svg.element("rect")
+        .class("frame")
+        .xy(0.5, 0.5)
+        .number("width", width - 1.0)
+        .number("height", 95.0)
+        .empty();
+    svg.label("muted", "middle", (width / 2.0, 52.0), "No data to draw");
+    finish(svg, width, 96.0, omitted)
+}
+
+/// Ends a drawing, with a line on what it leaves out.
+fn finish(mut svg: Svg, width: f64, height: f64, omitted: usize) -> Drawing {
+    if omitted == 0 {
+        return Drawing { body: svg.finish(), height };
+    }
+    let values = if omitted == 1 { "1 value".to_owned() } else { format!("{omitted} values") };
+    let note = format!("{values} not drawn: not finite, or off the scale.");
+    let lines = wrap(&note, LABEL, width, 2);
+    for (i, line) in lines.iter().enumerate() {
+        svg.label("muted", "start", (0.0, height + 18.0 + 16.0 * i as f64), line);
+    }
+    Drawing { body: svg.finish(), height: height + 8.0 + 16.0 * lines.len() as f64 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Tables: text and numbers with units, written for spreadsheets, terminals and pages.
+
+use crate::text::{columns, escape, one_line};
+use crate::unit::Unit;
+
+/// One entry of a [`Table`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Cell {
+    /// Nothing was measured or there is nothing to say.
+    #[default]
+    Empty,
+    /// Words.
+    Text(String),
+    /// A number in the base unit.
+    Number {
+        /// The value in the base unit; what is not finite is shown as such and left out of CSV.
+        value: f64,
+        /// What it counts.
+        unit: Unit,
+        /// Digits after the point, or three significant digits.
+        decimals: Option<u8>,
+    },
+}
+
+impl Cell {
+    /// A number shown with three significant digits.
+    #[must_use]
+    pub fn number(value: f64, unit: Unit) -> Self {
+        Cell::Number { value, unit, decimals: None }
+    }
+
+    /// A number shown with `decimals` digits after the point.
+    #[must_use]
+    pub fn fixed(value: f64, unit: Unit, decimals: u8) -> Self {
+        Cell::Number { value, unit, decimals: Some(decimals) }
+    }
+
+    /// The cell as a reader sees it.
+    #[must_use]
+    pub fn display(&self) -> String {
+        match self {
+            Cell::Empty => String::new(),
+            Cell::Text(text) => text.clone(),
+            Cell::Number { value, unit, decimals } => unit.format_with(*value, *decimals),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(count: u32) -> Self {
+        Cell::number(f64::from(count), Unit::Number)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Cell::number(value, Unit::Number)
+    }
+}
+
+/// Rows of cells under a header. Rows may be shorter or longer than the header; what is missing is
+/// empty.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    caption: String,
+    header: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows; `caption` may be empty.
+    #[must_use]
+    pub fn new<H: Into<String>>(
+        caption: impl Into<String>,
+        header: impl IntoIterator<Item = H>,
+    ) -> Self {
+        Table {
+            caption: caption.into(),
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Appends a row.
+    pub fn push<C: Into<Cell>>(&mut self, row: impl IntoIterator<Item = C>) -> &mut Self {
+        self.rows.push(row.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// What the table shows.
+    #[must_use]
+    pub fn caption(&self) -> &str {
+        &self.caption
+    }
+
+    /// The number of rows, the header not counted.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table as CSV (RFC 4180): numbers in full precision and base units, which the header
+    /// names, so that a spreadsheet or script reads values and not their presentation.
+    ///
+    /// A column whose numbers differ in unit has the unit in each cell. Cells that begin like a
+    /// formula are left as they are: the file states what was measured.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let units: Vec<Option<&str>> = (0..self.width()).map(|c| self.common_symbol(c)).collect();
+        let header = units.iter().enumerate().map(|(c, unit)| match unit {
+            Some(symbol) if !symbol.is_empty() => format!("{} ({symbol})", self.title(c)),
+            _ => self.title(c).to_owned(),
+        });
+        let mut out = csv_line(header);
+        for row in &self.rows {
+            let field = |(c, unit): (usize, &Option<&str>)| match row.get(c) {
+                Some(Cell::Text(text)) => text.clone(),
+                Some(Cell::Number { value, unit: own, .. }) if value.is_finite() => {
+                    match own.symbol() {
+                        symbol if unit.is_none() && !symbol.is_empty() => {
+                            format!("{value} {symbol}")
+                        }
+                        _ => value.to_string(),
+                    }
+                }
+                _ => String::new(),
+            };
+            out += &csv_line(units.iter().enumerate().map(field));
+        }
+        out
+    }
+
+    /// The table as text for a terminal: columns aligned by display width, numbers to the right,
+    /// a rule under the header. Each line ends with a newline and has no trailing blanks.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let display = |cell: &Cell| one_line(&cell.display());
+        let body: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(display).collect()).collect();
+        let header: Vec<String> = (0..self.width()).map(|c| one_line(self.title(c))).collect();
+        let widths: Vec<usize> = (0..self.width())
+            .map(|c| {
+                let cells = body.iter().filter_map(|row| row.get(c)).chain([&header[c]]);
+                cells.map(|cell| columns(cell)).max().unwrap_or(0)
+            })
+            .collect();
+
+        let mut out = String::new();
+        if !self.caption.is_empty() {
+            out += &one_line(&self.caption);
+            out.push('\n');
+        }
+        self.text_line(&mut out, &header, &widths);
+        let rule: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+        self.text_line(&mut out, &rule, &widths);
+        for row in &body {
+            self.text_line(&mut out, row, &widths);
+        }
+        out
+    }
+
+    /// The table as an HTML `table` element without its caption, which the page numbers.
+    pub(crate) fn to_html(&self) -> String {
+        let class = |c: usize| if self.is_numeric(c) { " class=\"n\"" } else { "" };
+        let mut out = String::from("<table><thead><tr>");
+        for c in 0..self.width() {
+            out += &format!("<th scope=\"col\"{}>{}</th>", class(c), escape(self.title(c)));
+        }
+        out += "</tr></thead><tbody>\n";
+        for row in &self.rows {
+            out += "<tr>";
+            for c in 0..self.width() {
+                let text = row.get(c).map(Cell::display).unwrap_or_default();
+                out += &format!("<td{}>{}</td>", class(c), escape(&text));
+            }
+            out += "</tr>\n";
+        }
+        out + "</tbody></table>"
+    }
+
+    fn text_line(&self, out: &mut String, cells: &[String], widths: &[usize]) {
+        let start = out.len();
+        for (c, &width) in widths.iter().enumerate() {
+            let cell = cells.get(c).map_or("", String::as_str);
+            let blanks = " ".repeat(width - columns(cell));
+            if c > 0 {
+                out.push_str("  ");
+            }
+            if self.is_numeric(c) {
+                out.push_str(&blanks);
+                out.push_str(cell);
+            } else {
+                out.push_str(cell);
+                out.push_str(&blanks);
+            }
+        }
+        out.truncate(start + out[start..].trim_end().len());
+        out.push('\n');
+    }
+
+    fn width(&self) -> usize {
+        self.rows.iter().map(Vec::len).chain([self.header.len()]).max().unwrap_or(0)
+    }
+
+    fn title(&self, column: usize) -> &str {
+        self.header.get(column).map_or("", String::as_str)
+    }
+
+    fn column(&self, column: usize) -> impl Iterator<Item = &Cell> {
+        self.rows.iter().filter_map(move |row| row.get(column))
+    }
+
+    /// A column of numbers and gaps is aligned to the right, as is its title.
+    fn is_numeric(&self, column: usize) -> bool {
+        self.column(column).any(|cell| matches!(cell, Cell::Number { .. }))
+            && !self.column(column).any(|cell| matches!(cell, Cell::Text(_)))
+    }
+
+    /// The symbol of the base unit that all numbers of a column share, if they do.
+    fn common_symbol(&self, column: usize) -> Option<&'static str> {
+        let mut symbols = self.column(column).filter_map(|cell| match cell {
+            Cell::Number { unit, .. } => Some(unit.symbol()),
+            _ => None,
+        });
+        let first = symbols.next()?;
+        symbols.all(|symbol| symbol == first).then_some(first)
+    }
+}
+
+fn csv_line(fields: impl Iterator<Item = String>) -> String {
+    let quoted: Vec<String> = fields.map(csv_field).collect();
+    quoted.join(",") + "\r\n"
+}
+
+fn csv_field(field: String) -> String {
+    // Blanks at the ends are quoted too: many readers would trim them.
+    let plain = !field.contains([',', '"', '\r', '\n']) && field.trim() == field;
+    if plain { field } else { format!("\"{}\"", field.replace('"', "\"\"")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new("One way", ["size", "fabric", "time"]);
+        let cells = |bytes, fabric: &str, time| {
+            [Cell::number(bytes, Unit::Bytes), fabric.into(), Cell::number(time, Unit::Seconds)]
+        };
+        table.push(cells(8.0, "shm", 78.2e-9)).push(cells(1024.0, "飛脚, \"x\"", 1.07e-6));
+        table
+    }
+
+    #[test]
+    fn csv_is_quoted_and_in_base_units() {
+        assert_eq!(
+            sample().to_csv(),
+            "size (B),fabric,time (s)\r\n8,shm,0.0000000782\r\n\
+             1024,\"飛脚, \"\"x\"\"\",0.00000107\r\n"
+        );
+    }
+
+    #[test]
+    fn csv_of_awkward_cells() {
+        let mut table = Table::new("", ["a\nb", " c"]);
+        table.push([Cell::number(f64::NAN, Unit::Seconds), Cell::Empty]);
+        table.push([Cell::number(2.0, Unit::Bytes)]);
+        table.push([Cell::number(1.0, Unit::Seconds), "x".into(), 1.5.into()]);
+        assert_eq!(table.to_csv(), "\"a\nb\",\" c\",\r\n,,\r\n2 B,,\r\n1 s,x,1.5\r\n");
+    }
+
+    #[test]
+    fn csv_numbers_keep_full_precision() {
+        let mut table = Table::new("", ["v"]);
+        table.push([0.1 + 0.2]);
+        assert_eq!(table.to_csv(), "v\r\n0.30000000000000004\r\n");
+    }
+
+    #[test]
+    fn text_is_aligned_by_display_width() {
+        assert_eq!(
+            sample().to_text(),
+            "One way\n\
+             \u{20}size  fabric        time\n\
+             ─────  ─────────  ───────\n\
+             \u{20} 8 B  shm        78.2 ns\n\
+             1 KiB  飛脚, \"x\"  1.07 µs\n"
+        );
+    }
+
+    #[test]
+    fn text_cells_cannot_control_the_terminal() {
+        let mut table = Table::new("a\u{1b}[2J", ["x\ny"]);
+        table.push(["\u{1b}]0;title\u{7}"]);
+        assert!(table.to_text().chars().all(|c| c == '\n' || !c.is_control()));
+        assert_eq!(table.to_text().lines().count(), 4);
+    }
+
+    #[test]
+    fn tables_without_rows_or_columns_can_be_written() {
+        let none = Table::new("", Vec::<String>::new());
+        assert_eq!((none.to_csv().as_str(), none.to_text().as_str()), ("\r\n", "\n\n"));
+        let empty = Table::new("", ["a", "b"]);
+        assert!(empty.is_empty());
+        assert_eq!(empty.to_text(), "a  b\n─  ─\n");
+        assert_eq!(empty.to_csv(), "a,b\r\n");
+    }
+
+    #[test]
+    fn html_is_escaped_and_numbers_are_marked() {
+        let html = sample().to_html();
+        assert!(html.contains("<td class=\"n\">78.2 ns</td>"));
+        assert!(html.contains("<td>飛脚, &quot;x&quot;</td>"));
+        assert!(html.contains("<th scope=\"col\" class=\"n\">size</th>"));
+    }
+}
