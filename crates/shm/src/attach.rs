@@ -1,0 +1,237 @@
+//! Joining a job: what the environment says, finding the memory, taking the rank's place.
+//!
+//! `HIKYAKU_JOB` is `<launcher's pid>:<its descriptor>:<inode>` and `HIKYAKU_RANK` the rank. The
+//! descriptor is inherited: it has to survive until here, since a shell script may stand between
+//! the launcher and the program. Where something has closed it, the launcher's own is opened
+//! through `/proc`. Either is believed only if inode, seals and header say that it is this job;
+//! from then on it is closed on exec, so that what the program starts does not inherit it.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use hikyaku_nic::fabric::{PeerState, Rank};
+use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::sync::Ordering;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, FdFlags};
+
+use crate::ShmPort;
+use crate::barrier;
+use crate::error::AttachError;
+use crate::header::{Facts, Header, NotAJob, VERSION};
+use crate::host::ShmHost;
+use crate::mapping::{self, Mapping};
+use crate::memory::SEALS;
+use crate::plan::Plan;
+use crate::region::Region;
+use crate::wait::{self, Patience};
+
+/// Names the job.
+pub(crate) const JOB_VARIABLE: &str = "HIKYAKU_JOB";
+
+/// Names the rank.
+pub(crate) const RANK_VARIABLE: &str = "HIKYAKU_RANK";
+
+/// Joins the job that the environment names, as the rank that it names. `None`: it names none, so
+/// the program was started on its own; see [`crate::single`].
+///
+/// # Errors
+/// [`AttachError`], naming the variable and what to do.
+pub fn attach() -> Result<Option<ShmPort>, AttachError> {
+    let Some(job) = variable(JOB_VARIABLE) else { return Ok(None) };
+    let rank = variable(RANK_VARIABLE);
+    attach_as(&job, rank.as_deref()).map(Some)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn attach_as(job: &str, rank: Option<&str>) -> Result<ShmPort, AttachError> {
+    let expected = "<launcher's process id>:<file descriptor>:<inode>";
+    let name: JobName = parse(JOB_VARIABLE, job, expected)?;
+    let expected = "the number of a rank";
+    let Some(rank) = rank else {
+        let (name, problem) = (RANK_VARIABLE, "is not set".to_owned());
+        return Err(AttachError::Variable { name, problem, expected });
+    };
+    let rank = parse(RANK_VARIABLE, rank, expected)?;
+    let (memory, facts) = find(name)?;
+    join(memory, &facts, rank, Patience::DEFAULT)
+}
+
+fn parse<T: FromStr>(
+    name: &'static str,
+    value: &str,
+    expected: &'static str,
+) -> Result<T, AttachError> {
+    let problem = || format!("is {value:?}");
+    value.parse().map_err(|_| AttachError::Variable { name, problem: problem(), expected })
+}
+
+/// What `HIKYAKU_JOB` holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobName {
+    pub(crate) launcher: u32,
+    pub(crate) fd: i32,
+    pub(crate) inode: u64,
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.launcher, self.fd, self.inode)
+    }
+}
+
+impl FromStr for JobName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<JobName, ()> {
+        let mut parts = text.split(':');
+        let mut part = || parts.next().ok_or(());
+        let launcher = part()?.parse().map_err(drop)?;
+        let fd = part()?.parse().ok().filter(|fd| *fd >= 0).ok_or(())?;
+        let inode = part()?.parse().map_err(drop)?;
+        if parts.next().is_some() {
+            return Err(());
+        }
+        Ok(JobName { launcher, fd, inode })
+    }
+}
+
+/// The memory of a job: as inherited, or from the launcher.
+fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
+    if let Some(inherited) = mapping::peek_inherited(name.fd) {
+        match recognise(inherited, &name) {
+            Ok(facts) => {
+                let memory = mapping::take_inherited(name.fd);
+                rustix::io::fcntl_setfd(&memory, FdFlags::CLOEXEC).map_err(system("keep"))?;
+                return Ok((memory, facts));
+            }
+            Err(NotAJob::Version(theirs)) => return Err(version(theirs)),
+            Err(NotAJob::Foreign) => {}
+        }
+    }
+    let JobName { launcher, fd, .. } = name;
+    let path = format!("/proc/{launcher}/fd/{fd}");
+    let unreachable = |errno| AttachError::Unreachable { launcher, fd, errno };
+    // Look before opening: to open a device or a pipe of a stranger may have effects.
+    let target = rustix::fs::readlink(path.as_str(), Vec::new()).map_err(unreachable)?;
+    if !target.as_bytes().starts_with(b"/memfd:hikyaku") {
+        return Err(AttachError::Foreign { launcher, fd });
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let memory = rustix::fs::open(path, flags, Mode::empty()).map_err(unreachable)?;
+    match recognise(memory.as_fd(), &name) {
+        Ok(facts) => Ok((memory, facts)),
+        Err(NotAJob::Version(theirs)) => Err(version(theirs)),
+        Err(NotAJob::Foreign) => Err(AttachError::Foreign { launcher, fd }),
+    }
+}
+
+/// Whether a file is the memory of the job so named, and what its header says.
+fn recognise(file: BorrowedFd<'_>, name: &JobName) -> Result<Facts, NotAJob> {
+    let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| NotAJob::Foreign)?;
+    if status.st_ino != name.inode || !seals.contains(SEALS) {
+        return Err(NotAJob::Foreign);
+    }
+    let facts = Header::read(file)?;
+    let plan = Plan::new(&facts.config).map_err(|_| NotAJob::Foreign)?;
+    let whole = u64::try_from(status.st_size) == Ok(plan.total as u64);
+    if whole && facts.launcher == name.launcher { Ok(facts) } else { Err(NotAJob::Foreign) }
+}
+
+fn version(theirs: u64) -> AttachError {
+    AttachError::Version { ours: VERSION, theirs }
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> AttachError {
+    move |errno| AttachError::System { what, errno }
+}
+
+/// Takes a rank's place in a job whose memory has been recognised.
+pub(crate) fn join(
+    memory: OwnedFd,
+    facts: &Facts,
+    rank: Rank,
+    patience: Patience,
+) -> Result<ShmPort, AttachError> {
+    let ranks = facts.config.ranks;
+    if rank >= ranks {
+        return Err(AttachError::NoSuchRank { rank, ranks });
+    }
+    let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
+    let plan = Plan::new(&facts.config).expect("the sizes were checked with the header");
+    let mapping = Mapping::new(&memory, plan).map_err(system("map"))?;
+    mapping.registry().join(rank, std::process::id()).map_err(|state| {
+        let pid = mapping.registry().pid(rank);
+        match state {
+            PeerState::Left | PeerState::Failed(_) => AttachError::Gone { rank, pid },
+            PeerState::Starting | PeerState::Running => AttachError::AlreadyJoined { rank, pid },
+        }
+    })?;
+    if !barrier::register() {
+        // Who sleeps already relies on a barrier that does not reach us: have it sleep anew.
+        mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
+        (0..ranks).for_each(|other| wait::wake(mapping.segment(other).doorbell()));
+    }
+    let region = Arc::new(Region::new(mapping, memory, inode, rank));
+    Ok(HostedPort::new(ShmHost::new(region, rank, facts.origin, patience)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_name_survives_the_environment() {
+        let name = JobName { launcher: 77, fd: 3, inode: 1 << 40 };
+        assert_eq!(name.to_string().parse(), Ok(name));
+    }
+
+    #[test]
+    fn a_variable_that_makes_no_sense_is_named() {
+        for job in ["", "1:2", "1:2:3:4", "a:b:c", "-1:2:3", "1:-2:3"] {
+            let error = attach_as(job, Some("0")).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("HIKYAKU_JOB") && text.contains(&format!("{job:?}")), "{text}");
+        }
+        for rank in [None, Some(""), Some("-1"), Some("two")] {
+            let text = attach_as("1:2:3", rank).unwrap_err().to_string();
+            assert!(text.contains("HIKYAKU_RANK"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_jobs_memory_is_refused() {
+        // An open descriptor of this process that is no memfd.
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let inode = rustix::fs::fstat(&file).unwrap().st_ino;
+        let own = std::process::id();
+        let error = attach_as(&format!("{own}:{fd}:{inode}"), Some("0")).unwrap_err();
+        assert_eq!(error, AttachError::Foreign { launcher: own, fd });
+        // A process that is not there.
+        let error = attach_as(&format!("{}:{fd}:{inode}", u32::MAX >> 1), Some("0")).unwrap_err();
+        assert!(matches!(error, AttachError::Unreachable { errno: Errno::NOENT, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_memfd_without_the_magic_or_the_seals_is_refused() {
+        use rustix::fs::{MemfdFlags, SealFlags};
+        let own = std::process::id();
+        for seals in [SealFlags::empty(), SEALS] {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = rustix::fs::memfd_create("hikyaku", flags).unwrap();
+            rustix::fs::ftruncate(&file, 1 << 20).unwrap();
+            rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+            let inode = rustix::fs::fstat(&file).unwrap().st_ino;
+            let error = attach_as(&format!("{own}:{fd}:{inode}"), Some("0")).unwrap_err();
+            assert_eq!(error, AttachError::Foreign { launcher: own, fd });
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the control group of this process allows: processor time and memory.
+//!
+//! Both generations of cgroups are read. The file of a limit is looked for in the group that
+//! `/proc/self/cgroup` names and in every group above it, down from `/sys/fs/cgroup`; the lowest
+//! limit counts. A group that is not there is passed over, since in a container the path is often
+//! the host's, while the container's own group is the root of what is mounted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The groups a process is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cgroup {
+    root: PathBuf,
+    /// The group of the unified hierarchy (version 2).
+    unified: Option<String>,
+    /// The groups of version 1, by controller.
+    cpu: Option<String>,
+    memory: Option<String>,
+}
+
+impl Cgroup {
+    /// The groups of this process.
+    pub(crate) fn of_this_process() -> Cgroup {
+        let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        Cgroup::parse(&text, Path::new("/sys/fs/cgroup"))
+    }
+
+    /// The groups that a `/proc/<pid>/cgroup` names, mounted at `root`.
+    fn parse(text: &str, root: &Path) -> Cgroup {
+        let mut groups = Cgroup { root: root.to_path_buf(), ..Cgroup::default() };
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let path = Some(path.to_owned());
+            match controllers {
+                "" => groups.unified = path,
+                _ if controllers.split(',').any(|name| name == "cpu") => groups.cpu = path,
+                _ if controllers.split(',').any(|name| name == "memory") => groups.memory = path,
+                _ => {}
+            }
+        }
+        groups
+    }
+
+    /// How many processors the groups' quota pays for, rounded up; `None` without a quota.
+    pub(crate) fn cpu_quota(&self) -> Option<u32> {
+        let unified = self.unified_folders().filter_map(|folder| {
+            let text = read(&folder, "cpu.max")?;
+            let (quota, period) = text.split_once(' ')?;
+            processors(quota.parse().ok()?, period.parse().ok()?)
+        });
+        let first =
+            folders(&self.root.join("cpu"), self.cpu.as_deref()).into_iter().filter_map(|folder| {
+                let quota = read(&folder, "cpu.cfs_quota_us")?.parse().ok()?;
+                processors(quota, read(&folder, "cpu.cfs_period_us")?.parse().ok()?)
+            });
+        unified.chain(first).min()
+    }
+
+    /// Bytes the groups may still take; `None` without a limit.
+    pub(crate) fn memory_left(&self) -> Option<u64> {
+        let unified = self.unified_folders().filter_map(|folder| {
+            let limit = read(&folder, "memory.max")?.parse().ok()?;
+            let used = read(&folder, "memory.current")?.parse().ok()?;
+            Some(left(limit, used, &read(&folder, "memory.stat").unwrap_or_default()))
+        });
+        let memory = self.root.join("memory");
+        let first = folders(&memory, self.memory.as_deref()).into_iter().filter_map(|folder| {
+            let limit: u64 = read(&folder, "memory.limit_in_bytes")?.parse().ok()?;
+            let used = read(&folder, "memory.usage_in_bytes")?.parse().ok()?;
+            let limited = limit < UNLIMITED;
+            limited.then(|| left(limit, used, &read(&folder, "memory.stat").unwrap_or_default()))
+        });
+        unified.chain(first).min()
+    }
+
+    /// Version 2 alone is mounted at the root, beside version 1 under `unified`.
+    fn unified_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let group = self.unified.as_deref();
+        folders(&self.root, group).into_iter().chain(folders(&self.root.join("unified"), group))
+    }
+}
+
+/// Version 1 says "no limit" with the largest multiple of a page; nothing real is that large.
+const UNLIMITED: u64 = 1 << 60;
+
+/// A group's folder and those of the groups above it.
+fn folders(mount: &Path, group: Option<&str>) -> Vec<PathBuf> {
+    let group = group.map(|group| Path::new(group.trim_start_matches('/')));
+    let groups = group.iter().flat_map(|group| group.ancestors());
+    groups.map(|group| mount.join(group)).collect()
+}
+
+fn read(folder: &Path, file: &str) -> Option<String> {
+    Some(fs::read_to_string(folder.join(file)).ok()?.trim().to_owned())
+}
+
+/// Quota by period, rounded up to whole processors. Version 1 says "none" with -1.
+fn processors(quota: i64, period: i64) -> Option<u32> {
+    if quota <= 0 || period <= 0 {
+        return None;
+    }
+    u32::try_from(quota.unsigned_abs().div_ceil(period.unsigned_abs()).max(1)).ok()
+}
+
+/// What is left of a limit, counting the file cache as free: the kernel drops it when asked.
+fn left(limit: u64, used: u64, stat: &str) -> u64 {
+    let cached: u64 = stat
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| matches!(*name, "inactive_file" | "active_file"))
+        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+        .sum();
+    limit.saturating_sub(used.saturating_sub(cached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree of control files in a folder of its own.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let unique = format!("hikyaku-cgroup-{}-{name}", std::process::id());
+            let root = std::env::temp_dir().join(unique);
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Tree(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn version_2_takes_the_lowest_quota_above() {
+        let files = [("a/cpu.max", "350000 100000\n"), ("a/b/cpu.max", "max 100000\n")];
+        let tree = Tree::new("two", &files);
+        let quota = |text| Cgroup::parse(text, &tree.0).cpu_quota();
+        assert_eq!(quota("0::/a/b\n"), Some(4));
+        assert_eq!(quota("0::/a/b/gone/deeper\n"), Some(4));
+        assert_eq!(quota("0::/\n"), None);
+    }
+
+    #[test]
+    fn version_1_is_read_by_controller() {
+        let files = [
+            ("cpu/docker/x/cpu.cfs_quota_us", "50000\n"),
+            ("cpu/docker/x/cpu.cfs_period_us", "100000\n"),
+            ("cpu/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        let tree = Tree::new("one", &files);
+        let quota = |text| Cgroup::parse(text, &tree.0).cpu_quota();
+        assert_eq!(quota("3:cpuacct,cpu:/docker/x\n2:memory:/y\n"), Some(1));
+        assert_eq!(quota("3:cpuset:/docker/x\n1:cpu:/\n"), None);
+    }
+
+    #[test]
+    fn memory_counts_the_file_cache_as_free() {
+        let stat = "anon 5\ninactive_file 300\nactive_file 100\nfile 999\n";
+        let files = [
+            ("g/memory.max", "1000\n"),
+            ("g/memory.current", "900\n"),
+            ("g/memory.stat", stat),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.usage_in_bytes", "5\n"),
+        ];
+        let tree = Tree::new("memory", &files);
+        assert_eq!(Cgroup::parse("0::/g\n", &tree.0).memory_left(), Some(500));
+        assert_eq!(Cgroup::parse("4:memory:/\n", &tree.0).memory_left(), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_limit() {
+        let files = [("cpu.max", "soon never\n"), ("memory.max", "\n"), ("memory.current", "x")];
+        let tree = Tree::new("nonsense", &files);
+        for text in ["0::/\n", "", "::::\n", "no colons"] {
+            let groups = Cgroup::parse(text, &tree.0);
+            assert_eq!((groups.cpu_quota(), groups.memory_left()), (None, None));
+        }
+        assert_eq!(processors(1, 0), None);
+        assert_eq!(processors(-1, 100_000), None);
+    }
+}

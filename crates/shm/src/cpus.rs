@@ -1,0 +1,136 @@
+//! Which processors a rank may run on, and whether it shares them with other ranks.
+//!
+//! Counting ranks against processors is not enough: a rank bound to one core has one processor
+//! and no company, two ranks that a script put on the same core have one each and starve each
+//! other. So every rank announces its affinity mask, and a rank is *crowded* when more ranks than
+//! processors are confined to its own mask, or when the job has more ranks than the cgroup's
+//! quota pays for.
+
+use hikyaku_nic::fabric::Rank;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Words of a [`Mask`].
+pub(crate) const MASK_WORDS: usize = CpuSet::MAX_CPU / 64;
+
+/// A set of processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mask([u64; MASK_WORDS]);
+
+impl Mask {
+    /// Where this thread may run. A machine with more processors than a mask holds counts as one
+    /// whose processors are all ours.
+    pub(crate) fn of_this_thread() -> Mask {
+        let Ok(set) = sched_getaffinity(None) else { return Mask([u64::MAX; MASK_WORDS]) };
+        let mut words = [0; MASK_WORDS];
+        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)) {
+            words[cpu / 64] |= 1 << (cpu % 64);
+        }
+        Mask(words)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(cpus: &[usize]) -> Mask {
+        let mut words = [0; MASK_WORDS];
+        for cpu in cpus {
+            words[cpu / 64] |= 1 << (cpu % 64);
+        }
+        Mask(words)
+    }
+
+    pub(crate) fn from_words(words: [u64; MASK_WORDS]) -> Mask {
+        Mask(words)
+    }
+
+    pub(crate) fn words(&self) -> &[u64; MASK_WORDS] {
+        &self.0
+    }
+
+    /// How many processors.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether every processor of this mask is in the other.
+    fn within(&self, other: &Mask) -> bool {
+        self.0.iter().zip(&other.0).all(|(own, other)| own & !other == 0)
+    }
+}
+
+/// How a rank stands for processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Company {
+    /// Processors this rank may run on.
+    pub(crate) cpus: u32,
+    /// Ranks confined to those processors, this one included.
+    pub(crate) confined: u32,
+    /// Processors the cgroup pays for, if it says.
+    pub(crate) quota: Option<u32>,
+    /// Ranks on this host.
+    pub(crate) ranks: u32,
+}
+
+impl Company {
+    /// How `own` stands among the ranks that have said where they run. Those that have not yet
+    /// are taken to be elsewhere: the error lasts until they have.
+    pub(crate) fn count(
+        own: &Mask,
+        quota: Option<u32>,
+        ranks: u32,
+        mask_of: impl Fn(Rank) -> Option<Mask>,
+    ) -> Company {
+        let masks = (0..ranks).filter_map(mask_of);
+        let confined = masks.filter(|mask| mask.within(own)).count() as u32;
+        Company { cpus: own.count(), confined, quota, ranks }
+    }
+
+    /// Whether a rank that spins may keep another one from running.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.confined > self.cpus || self.quota.is_some_and(|quota| self.ranks > quota)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crowded(own: usize, masks: &[Option<Mask>], quota: Option<u32>) -> bool {
+        let own = masks[own].unwrap();
+        let count = masks.len() as u32;
+        Company::count(&own, quota, count, |rank| masks[rank as usize]).is_crowded()
+    }
+
+    #[test]
+    fn ranks_bound_to_a_core_each_are_not_crowded() {
+        let masks = [Some(Mask::of(&[0])), Some(Mask::of(&[1]))];
+        assert!(!crowded(0, &masks, None));
+    }
+
+    #[test]
+    fn ranks_bound_to_one_core_are() {
+        let masks = [Some(Mask::of(&[1])), Some(Mask::of(&[1])), Some(Mask::of(&[0, 1]))];
+        assert!(crowded(0, &masks, None));
+        assert!(crowded(2, &masks, None));
+    }
+
+    #[test]
+    fn free_ranks_are_crowded_when_they_are_more_than_processors() {
+        let all = Some(Mask::of(&[0, 64]));
+        assert!(!crowded(0, &[all, all], None));
+        assert!(crowded(0, &[all, all, all], None));
+        assert!(!crowded(0, &[all, all, None], None));
+    }
+
+    #[test]
+    fn a_quota_below_the_ranks_crowds_them() {
+        let masks = [Some(Mask::of(&[0])), Some(Mask::of(&[1]))];
+        assert!(crowded(0, &masks, Some(1)));
+        assert!(!crowded(0, &masks, Some(2)));
+    }
+
+    #[test]
+    fn this_thread_may_run_somewhere() {
+        let mask = Mask::of_this_thread();
+        assert!(mask.count() >= 1);
+        assert_eq!(Mask::from_words(*mask.words()), mask);
+    }
+}

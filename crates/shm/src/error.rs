@@ -1,0 +1,148 @@
+//! What can go wrong when a job is made or joined. One clear line each.
+
+use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::segment::LayoutError;
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Why a job's memory could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JobError {
+    /// The rings cannot have these sizes.
+    #[error("the job cannot be laid out: {0}")]
+    Layout(#[from] LayoutError),
+    /// Another size cannot be.
+    #[error("{what} must be {rule}")]
+    Sizes {
+        /// Which size.
+        what: &'static str,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// The machine or the cgroup has less memory than the rings take.
+    #[error(
+        "the rings of {ranks} ranks take {} MiB of memory and {} MiB are available: \
+         start fewer ranks", .wanted.div_ceil(1 << 20), .available >> 20
+    )]
+    NoMemory {
+        /// Ranks of the job.
+        ranks: u32,
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes there are.
+        available: u64,
+    },
+    /// A resource limit of this process is too low.
+    #[error(
+        "the job's memory of {wanted} bytes exceeds the limit {limit_name} of {limit} bytes: \
+             raise it (ulimit) or start fewer ranks"
+    )]
+    Limit {
+        /// The limit's name.
+        limit_name: &'static str,
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// The operating system refused a step.
+    #[error("cannot {what} the job's memory: {errno}")]
+    System {
+        /// The step.
+        what: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+    /// The process that made the job could not join it.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// Why a process could not join its job.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AttachError {
+    /// An environment variable is missing or makes no sense.
+    #[error(
+        "the environment variable {name} {problem}, expected {expected}: \
+             start the program with `hikyaku run`, or unset HIKYAKU_JOB to run it alone"
+    )]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// The job's memory cannot be opened.
+    #[error(
+        "the job of HIKYAKU_JOB cannot be reached: fd {fd} was closed before the program \
+             started and /proc/{launcher}/fd/{fd} cannot be opened ({errno}): \
+             has `hikyaku run` ended, or does it run as another user or in another container?"
+    )]
+    Unreachable {
+        /// Process id of the launcher.
+        launcher: u32,
+        /// Its file descriptor.
+        fd: i32,
+        /// Why it could not be opened.
+        errno: Errno,
+    },
+    /// What was found is not the memory of that job.
+    #[error(
+        "HIKYAKU_JOB does not name the memory of a job (fd {fd} of process {launcher}): \
+             it is left over from another run; unset it, or start the program with `hikyaku run`"
+    )]
+    Foreign {
+        /// Process id of the launcher.
+        launcher: u32,
+        /// Its file descriptor.
+        fd: i32,
+    },
+    /// The launcher is of another version.
+    #[error(
+        "this program speaks version {ours} of the shared memory and `hikyaku run` version \
+             {theirs}: build both from the same release"
+    )]
+    Version {
+        /// This program's version.
+        ours: u64,
+        /// The launcher's version.
+        theirs: u64,
+    },
+    /// The rank is not one of the job's.
+    #[error("HIKYAKU_RANK is {rank} and the job has ranks 0 to {}", .ranks.saturating_sub(1))]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// Another process, or this one, has taken the rank.
+    #[error(
+        "rank {rank} has already joined this job (pid {pid}): \
+             a rank is one process, which opens its world once"
+    )]
+    AlreadyJoined {
+        /// The rank.
+        rank: Rank,
+        /// The process that has it.
+        pid: u32,
+    },
+    /// The rank's process has come and gone.
+    #[error("rank {rank} (pid {pid}) has already left this job")]
+    Gone {
+        /// The rank.
+        rank: Rank,
+        /// The process that had it.
+        pid: u32,
+    },
+    /// The operating system refused a step.
+    #[error("cannot {what} the job's memory: {errno}")]
+    System {
+        /// The step.
+        what: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+}

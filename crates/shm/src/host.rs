@@ -1,0 +1,314 @@
+//! The machine under a port: one rank's place in a job's shared memory.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
+use hikyaku_nic::sync::{AtomicU64, Ordering};
+use hikyaku_nic::time::Time;
+use rustix::io::Errno;
+
+use crate::barrier;
+use crate::cgroup::Cgroup;
+use crate::clock;
+use crate::cpus::{Company, Mask};
+use crate::header::Beacon;
+use crate::kernel_copy;
+use crate::mapping::Mapping;
+use crate::region::Region;
+use crate::wait::{self, Patience, Sleep, Stage, Waiting};
+
+/// From how many bytes on a copy by the kernel beats two copies through a landing ring.
+const PROCESS_FROM: usize = 32 << 10;
+
+/// Whether the kernel copies between this process and a peer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Not tried yet.
+    Unknown,
+    /// It does, and this is the peer's process id as seen from here.
+    Yes(u32),
+    /// It does not, and this is what it said.
+    No(Errno),
+}
+
+/// A rank's place in a job.
+#[derive(Debug)]
+pub struct ShmHost {
+    region: Arc<Region>,
+    rank: Rank,
+    pid: u32,
+    origin: u64,
+    /// The wakes counted before the caller last looked.
+    seen: u64,
+    waiting: Waiting,
+    company: Company,
+    quota: Option<u32>,
+    mask: Mask,
+    /// Sleeps so far, and how many of them nobody ended.
+    sleeps: u64,
+    timeouts: u64,
+    /// A word that peers find at the address this rank announces.
+    beacon: Box<AtomicU64>,
+    reach: Vec<Cell<Reach>>,
+    process_from: Option<usize>,
+}
+
+impl ShmHost {
+    /// The place of `rank`, which this process has just joined, in the job created at `origin`.
+    pub(crate) fn new(region: Arc<Region>, rank: Rank, origin: u64, patience: Patience) -> ShmHost {
+        let pid = std::process::id();
+        let ranks = region.mapping.plan().config.ranks;
+        let beacon = Box::new(AtomicU64::new(beacon_value(pid, rank)));
+        let quota = Cgroup::of_this_process().cpu_quota();
+        let mask = Mask::of_this_thread();
+        let company = Company { cpus: mask.count(), confined: 1, quota, ranks };
+        let mut host = ShmHost {
+            region,
+            rank,
+            pid,
+            origin,
+            seen: 0,
+            waiting: Waiting::new(patience),
+            company,
+            quota,
+            mask,
+            sleeps: 0,
+            timeouts: 0,
+            process_from: kernel_copies(&beacon).then_some(PROCESS_FROM),
+            beacon,
+            reach: (0..ranks).map(|_| Cell::new(Reach::Unknown)).collect(),
+        };
+        host.announce();
+        host.look_around();
+        host
+    }
+
+    /// How often this rank has slept, and how many of those sleeps nobody ended.
+    pub fn sleeps(&self) -> (u64, u64) {
+        (self.sleeps, self.timeouts)
+    }
+
+    /// Declares a rank dead, as the launcher does. For programs that watch each other, and for
+    /// tests of what follows. Answers whether that was news.
+    pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
+        self.mapping().fail(rank, cause)
+    }
+
+    /// The job's memory.
+    #[inline]
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.region.mapping
+    }
+
+    fn announce(&self) {
+        let address = self.beacon.as_ptr().expose_provenance() as u64;
+        let beacon = Beacon { address, value: self.beacon.load(Ordering::Relaxed) };
+        self.mapping().note(self.rank).announce(beacon, &self.mask);
+    }
+
+    /// Counts who shares this rank's processors. It was started a moment ago and so were the
+    /// others: the launcher may bind them, and they may announce themselves, while we run.
+    fn look_around(&mut self) {
+        let mask = Mask::of_this_thread();
+        if mask != self.mask {
+            self.mask = mask;
+            self.announce();
+        }
+        let mask_of = |rank| self.mapping().note(rank).mask();
+        self.company = Company::count(&self.mask, self.quota, self.company.ranks, mask_of);
+    }
+
+    fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) {
+        self.sleeps += 1;
+        if self.sleeps.is_power_of_two() {
+            self.look_around();
+        }
+        let bell = self.mapping().segment(self.rank).doorbell();
+        let until_deadline =
+            deadline.map_or(Duration::MAX, |deadline| (deadline - self.time()).into());
+        let patience = self.waiting.patience;
+        let limit = |sure| if sure { patience.sleep } else { patience.unsure }.min(until_deadline);
+        let barrier = || {
+            let unsure = self.mapping().header().unsure.load(Ordering::Acquire);
+            barrier::everywhere() && unsure == 0
+        };
+        let ended = wait::sleep(bell, self.seen, limit, barrier, || pending(self));
+        let wakes = bell.wakes.load(Ordering::Acquire);
+        self.seen = wakes;
+        match ended {
+            Sleep::TimedOut => self.timeouts += 1,
+            Sleep::Refused | Sleep::Woken => self.waiting.restart(),
+        }
+    }
+
+    /// The process id of a peer whose memory the kernel copies for us.
+    fn reach(&self, rank: Rank) -> Result<u32, PostError> {
+        let known = &self.reach[rank as usize];
+        if known.get() == Reach::Unknown {
+            let Some(beacon) = self.mapping().note(rank).beacon() else {
+                // It has not started: nobody can have an address of it yet.
+                return Err(refused(rank, Errno::SRCH));
+            };
+            known.set(self.try_out(rank, beacon));
+        }
+        match known.get() {
+            Reach::Yes(pid) => Ok(pid),
+            Reach::No(errno) => Err(refused(rank, errno)),
+            Reach::Unknown => Err(refused(rank, Errno::SRCH)),
+        }
+    }
+
+    /// Reads the peer's beacon: whether the system allows it, and whether the process that has
+    /// this id here is the peer at all, which in another container it need not be.
+    fn try_out(&self, rank: Rank, beacon: Beacon) -> Reach {
+        let pid = self.mapping().registry().pid(rank);
+        let mut found = [0; 8];
+        match kernel_copy::read(pid, beacon.address, &mut found) {
+            Ok(()) if u64::from_ne_bytes(found) == beacon.value => Reach::Yes(pid),
+            Ok(()) => Reach::No(Errno::SRCH),
+            Err(errno) => Reach::No(errno),
+        }
+    }
+
+    fn out_of_bounds(address: RemoteAddress, length: usize) -> PostError {
+        let RemoteAddress { rank, offset, .. } = address;
+        PostError::OutOfBounds { rank, offset, length: length as u64 }
+    }
+
+    fn copy_failed(address: RemoteAddress, length: usize, errno: Errno) -> PostError {
+        match errno {
+            Errno::FAULT => ShmHost::out_of_bounds(address, length),
+            _ => refused(address.rank, errno),
+        }
+    }
+}
+
+impl Drop for ShmHost {
+    fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            // A child of a fork has a copy of the port, but is not the rank.
+            return;
+        }
+        self.mapping().registry().leave(self.rank);
+        for rank in (0..self.company.ranks).filter(|rank| *rank != self.rank) {
+            self.wake_rank(rank);
+        }
+    }
+}
+
+/// What one process is told apart from another by.
+fn beacon_value(pid: u32, rank: Rank) -> u64 {
+    let mixed = clock::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// Whether the kernel copies between processes at all. That it does so within this process is
+/// not proof that it will with others, but without it there is no use in trying.
+fn kernel_copies(beacon: &AtomicU64) -> bool {
+    let address = beacon.as_ptr().expose_provenance() as u64;
+    let mut found = [0; 8];
+    let done = kernel_copy::read(std::process::id(), address, &mut found);
+    done.is_ok() && u64::from_ne_bytes(found) == beacon.load(Ordering::Relaxed)
+}
+
+fn refused(rank: Rank, errno: Errno) -> PostError {
+    PostError::Refused { rank, code: errno.raw_os_error() }
+}
+
+/// What [`hikyaku_nic::hosted::Host`] asks for; the trait is implemented in `mapping.rs`, whose
+/// promise it is.
+impl ShmHost {
+    #[inline]
+    pub(crate) fn own_rank(&self) -> Rank {
+        self.rank
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn wake_rank(&self, rank: Rank) {
+        wait::wake(self.mapping().segment(rank).doorbell());
+    }
+
+    #[inline]
+    pub(crate) fn wait_a_little(
+        &mut self,
+        idle: u32,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Wake {
+        let wakes = self.mapping().segment(self.rank).doorbell().wakes.load(Ordering::Acquire);
+        if wakes != self.seen {
+            self.seen = wakes;
+            self.waiting.restart();
+            return Wake::Look;
+        }
+        if deadline.is_some_and(|deadline| self.time() >= deadline) {
+            return Wake::Deadline;
+        }
+        match self.waiting.next(idle, &self.company, clock::monotonic) {
+            Stage::Spin => std::hint::spin_loop(),
+            Stage::Yield => rustix::thread::sched_yield(),
+            Stage::Sleep => self.sleep(deadline, pending),
+        }
+        Wake::Look
+    }
+
+    #[inline]
+    pub(crate) fn time(&self) -> Time {
+        Time::from_nanoseconds(clock::monotonic().saturating_sub(self.origin))
+    }
+
+    pub(crate) fn address_of(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        let rank = self.rank;
+        if let Some(offset) = self.mapping().offset_in_region(rank, bytes) {
+            return Some(RemoteAddress { rank, space: Space::Region, offset });
+        }
+        let pays = self.process_from.is_some_and(|from| bytes.len() >= from);
+        let offset = bytes.as_ptr().expose_provenance() as u64;
+        pays.then_some(RemoteAddress { rank, space: Space::Process, offset })
+    }
+
+    pub(crate) fn read_from(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = from;
+        match space {
+            Space::Region => self
+                .mapping()
+                .read(rank, offset, into)
+                .ok_or_else(|| ShmHost::out_of_bounds(from, into.len())),
+            Space::Process => kernel_copy::read(self.reach(rank)?, offset, into)
+                .map_err(|errno| ShmHost::copy_failed(from, into.len(), errno)),
+        }
+    }
+
+    pub(crate) fn write_to(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = to;
+        match space {
+            Space::Region => self
+                .mapping()
+                .write(rank, offset, payload)
+                .ok_or_else(|| ShmHost::out_of_bounds(to, payload.len())),
+            Space::Process => kernel_copy::write(self.reach(rank)?, offset, payload)
+                .map_err(|errno| ShmHost::copy_failed(to, payload.len(), errno)),
+        }
+    }
+
+    pub(crate) fn write_word_to(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        if to.space != Space::Region {
+            return Err(PostError::Unsupported("notify by a word outside of a region"));
+        }
+        if !to.offset.is_multiple_of(8) {
+            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
+        }
+        let written = self.mapping().write_word(to.rank, to.offset, value);
+        written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
+    }
+
+    /// From how many bytes on the kernel's copies pay; `None`: it makes none.
+    pub(crate) fn kernel_copies_from(&self) -> Option<usize> {
+        self.process_from
+    }
+}

@@ -1,0 +1,318 @@
+//! A job as its launcher holds it: makes the memory, tells children how to find it, says who
+//! died, and reports what a rank waits for.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use hikyaku_nic::fabric::{Activity, DeathCause, PeerState, Rank, Wait};
+use hikyaku_nic::time::Time;
+use rustix::io::{Errno, FdFlags};
+
+use crate::ShmPort;
+use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join};
+use crate::clock;
+use crate::error::{AttachError, JobError};
+use crate::header::Facts;
+use crate::mapping::Mapping;
+use crate::memory;
+use crate::plan::{JobConfig, Plan};
+use crate::wait::Patience;
+
+/// A job's memory in the hands of its launcher. The memory is gone when the launcher has dropped
+/// this and every rank has ended, however they ended: it has no name.
+#[derive(Debug)]
+pub struct Job {
+    memory: OwnedFd,
+    mapping: Mapping,
+    facts: Facts,
+    inode: u64,
+}
+
+impl Job {
+    /// Makes the memory of a job and fills its tables: from here on messages to ranks that have
+    /// not started yet land.
+    ///
+    /// # Errors
+    /// The sizes cannot be, the memory is not there, or the system refuses.
+    pub fn create(config: &JobConfig) -> Result<Job, JobError> {
+        let job = Job::create_private(config)?;
+        // Ranks inherit it.
+        rustix::io::fcntl_setfd(&job.memory, FdFlags::empty()).map_err(system("share"))?;
+        Ok(job)
+    }
+
+    /// A job whose memory programs started from here do not inherit.
+    fn create_private(config: &JobConfig) -> Result<Job, JobError> {
+        let plan = Plan::new(config)?;
+        let memory = memory::create(plan.total as u64, plan.regions_at as u64, config.ranks)?;
+        let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
+        let mapping = Mapping::new(&memory, plan).map_err(system("map"))?;
+        for rank in 0..config.ranks {
+            mapping.segment(rank).set_up();
+        }
+        let launcher = std::process::id();
+        let facts = Facts { launcher, origin: clock::monotonic(), config: config.clone() };
+        mapping.header().write(&facts);
+        Ok(Job { memory, mapping, facts, inode })
+    }
+
+    /// What the environment of a rank's process must hold for it to join.
+    pub fn environment(&self, rank: Rank) -> Vec<(String, String)> {
+        let Facts { launcher, .. } = self.facts;
+        let name = JobName { launcher, fd: self.memory.as_raw_fd(), inode: self.inode };
+        vec![(JOB_VARIABLE.into(), name.to_string()), (RANK_VARIABLE.into(), rank.to_string())]
+    }
+
+    /// The memory. It stays open across exec, for ranks to inherit.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    /// How many ranks the job has.
+    pub fn ranks(&self) -> u32 {
+        self.facts.config.ranks
+    }
+
+    /// Notes the process that was started for a rank, so that its death can be told even if it
+    /// never joins.
+    pub fn mark_started(&self, rank: Rank, pid: u32) {
+        self.mapping.registry().set_pid(rank, pid);
+    }
+
+    /// Declares a rank dead and wakes everybody: each rank gets `PeerFailed` from its port.
+    /// Answers whether that was news; a rank that has left in order cannot die any more.
+    pub fn mark_dead(&self, rank: Rank, cause: DeathCause) -> bool {
+        self.mapping.fail(rank, cause)
+    }
+
+    /// Whether a rank has left in order.
+    pub fn has_left(&self, rank: Rank) -> bool {
+        self.state(rank) == PeerState::Left
+    }
+
+    /// How a rank is doing.
+    pub fn state(&self, rank: Rank) -> PeerState {
+        self.mapping.registry().state(rank)
+    }
+
+    /// What a rank is blocked in, if it has been for long enough to say so.
+    pub fn waiting(&self, rank: Rank) -> Option<Waiting> {
+        let wait = self.mapping.registry().wait(rank)?;
+        let origin = self.facts.origin;
+        let now = Time::from_nanoseconds(clock::monotonic().saturating_sub(origin));
+        Some(Waiting { wait, lasted: (now - wait.since).into() })
+    }
+
+    /// Joins as a rank, in the launcher's own process.
+    fn join(&self, rank: Rank, patience: Patience) -> Result<ShmPort, JobError> {
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.memory, 0);
+        let system = |errno| AttachError::System { what: "keep", errno };
+        Ok(join(duplicate.map_err(system)?, &self.facts, rank, patience)?)
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> JobError {
+    move |errno| JobError::System { what, errno }
+}
+
+/// Opens all ranks of a new job in this process, each with a mapping of its own: for tests of
+/// the fabric, and for programs whose ranks are threads.
+///
+/// # Errors
+/// As [`Job::create`].
+pub fn open_all(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
+    let job = Job::create_private(config)?;
+    (0..config.ranks).map(|rank| job.join(rank, Patience::DEFAULT)).collect()
+}
+
+/// A world of one rank, in this process: what a program is that no launcher started.
+///
+/// # Errors
+/// As [`Job::create`].
+pub fn single() -> Result<ShmPort, JobError> {
+    Job::create_private(&JobConfig::new(1, 1))?.join(0, Patience::DEFAULT)
+}
+
+/// What a rank is blocked in, and how long it has been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// What it waits for.
+    pub wait: Wait,
+    /// How long it has waited.
+    pub lasted: Duration,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wait { activity, peer, tag, .. } = self.wait;
+        let (what, preposition) = match activity {
+            Activity::Send => ("send", "to"),
+            Activity::Receive => ("receive", "from"),
+            Activity::Probe => ("probe for a message", "from"),
+            Activity::Requests => ("wait for requests", "with"),
+            Activity::Collective => ("collective operation", "with"),
+        };
+        f.write_str(what)?;
+        let names_any = matches!(activity, Activity::Receive | Activity::Probe);
+        match peer {
+            Some(peer) => write!(f, " {preposition} rank {peer}")?,
+            None if names_any => write!(f, " {preposition} any rank")?,
+            None => {}
+        }
+        match tag {
+            Some(tag) => write!(f, ", tag {tag}")?,
+            None if names_any => write!(f, ", any tag")?,
+            None => {}
+        }
+        write!(f, ", for {:.1} s", self.lasted.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hikyaku_nic::fabric::{Command, Event, Port, PostError, RingSlice};
+    use hikyaku_nic::fabric::{Landed, Landing};
+    use std::thread;
+
+    /// Sleeps at once, and for so long that a lost wake-up is told from a found one.
+    const SLEEPY: Patience = Patience {
+        untimed: 0,
+        spin: Duration::ZERO,
+        give_way: Duration::ZERO,
+        sleep: Duration::from_secs(20),
+        unsure: Duration::from_millis(1),
+    };
+
+    fn sleepy_pair(config: &JobConfig) -> (ShmPort, ShmPort) {
+        let job = Job::create_private(config).unwrap();
+        (job.join(0, SLEEPY).unwrap(), job.join(1, SLEEPY).unwrap())
+    }
+
+    /// Posts all of a message, sleeping while there is no room.
+    fn send(port: &mut ShmPort, to: Rank, header: u64, payload: &[u8]) {
+        loop {
+            match port.post(&Command::send(to, 0, header, payload)) {
+                Ok(taken) => return assert_eq!(taken, payload.len()),
+                Err(PostError::Full { .. }) => _ = port.park(None),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message, sleeping until there is one.
+    fn receive(port: &mut ShmPort) -> (u64, Option<RingSlice>) {
+        loop {
+            match port.poll() {
+                Some(Event::Landed(Landed { header, data: Landing::Ring(slice), .. })) => {
+                    return (header, Some(slice));
+                }
+                Some(Event::Landed(Landed { header, .. })) => return (header, None),
+                Some(Event::RingFull(_) | Event::StatusFull) => {}
+                Some(event) => panic!("{event:?}"),
+                None => _ = port.park(None),
+            }
+        }
+    }
+
+    /// Nobody was left asleep, where the barrier is to be had: without it sleeps end by time.
+    fn assert_no_wake_was_lost(port: &ShmPort) {
+        let (sleeps, timeouts) = port.host().sleeps();
+        assert!(sleeps > 0);
+        assert!(timeouts == 0 || !crate::barrier::everywhere(), "{timeouts} of {sleeps}");
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_between_two_who_always_sleep() {
+        let (mut ping, mut pong) = sleepy_pair(&JobConfig::new(2, 2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..20_000 {
+                    assert_eq!(receive(&mut pong).0, turn);
+                    send(&mut pong, 0, turn, &[]);
+                }
+                assert_no_wake_was_lost(&pong);
+            });
+            for turn in 0..20_000 {
+                send(&mut ping, 1, turn, &[]);
+                assert_eq!(receive(&mut ping).0, turn);
+            }
+            assert_no_wake_was_lost(&ping);
+        });
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_by_a_sender_that_waits_for_room() {
+        let mut config = JobConfig::new(2, 2);
+        (config.layout.ring_bytes, config.layout.packet_bytes) = (1024, 512);
+        let (mut sender, mut receiver) = sleepy_pair(&config);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..20_000 {
+                    let (header, slice) = receive(&mut receiver);
+                    assert_eq!(header, turn);
+                    receiver.release(slice.unwrap());
+                }
+                assert_no_wake_was_lost(&receiver);
+            });
+            for turn in 0..20_000 {
+                send(&mut sender, 1, turn, &[7; 300]);
+            }
+            assert_no_wake_was_lost(&sender);
+        });
+    }
+
+    #[test]
+    fn a_world_of_one_sends_to_itself() {
+        let mut port = single().unwrap();
+        assert_eq!((port.rank(), port.size()), (0, 1));
+        send(&mut port, 0, 5, b"to myself");
+        assert_eq!(receive(&mut port).0, 5);
+    }
+
+    #[test]
+    fn a_death_is_told_to_a_rank_that_sleeps() {
+        let (mut alive, dying) = sleepy_pair(&JobConfig::new(2, 2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let failure = loop {
+                    match alive.poll() {
+                        Some(Event::PeerFailed(failure)) => break failure,
+                        Some(event) => panic!("{event:?}"),
+                        None => _ = alive.park(None),
+                    }
+                };
+                assert_eq!((failure.rank, failure.cause), (1, DeathCause::Signal(9)));
+                assert_eq!(alive.host().sleeps().1, 0);
+            });
+            assert!(dying.host().fail(1, DeathCause::Signal(9)));
+            assert!(!dying.host().fail(1, DeathCause::Unknown));
+        });
+    }
+
+    #[test]
+    fn rings_that_memory_cannot_hold_are_an_error_and_cost_nothing() {
+        let mut config = JobConfig::new(1000, 1000);
+        config.layout.ring_bytes = 1 << 30;
+        let error = Job::create(&config).unwrap_err();
+        assert!(matches!(error, JobError::NoMemory { ranks: 1000, .. }), "{error}");
+        let config = JobConfig { ranks_per_node: 0, ..JobConfig::new(2, 2) };
+        assert!(Job::create(&config).is_err());
+        assert!(Job::create(&JobConfig::new(0, 1)).is_err());
+    }
+
+    #[test]
+    fn a_wait_is_told_in_words() {
+        let told = |activity, peer, tag| {
+            let wait = Wait { activity, peer, tag, since: Time::ZERO };
+            Waiting { wait, lasted: Duration::from_millis(3210) }.to_string()
+        };
+        let text = told(Activity::Receive, Some(2), Some(7));
+        assert_eq!(text, "receive from rank 2, tag 7, for 3.2 s");
+        let text = told(Activity::Receive, None, None);
+        assert_eq!(text, "receive from any rank, any tag, for 3.2 s");
+        assert_eq!(told(Activity::Send, Some(1), Some(0)), "send to rank 1, tag 0, for 3.2 s");
+        assert_eq!(told(Activity::Collective, None, None), "collective operation, for 3.2 s");
+    }
+}

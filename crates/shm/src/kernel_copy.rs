@@ -1,0 +1,121 @@
+//! Copies between the memory of two processes, made by the kernel.
+//!
+//! `process_vm_readv` and `process_vm_writev` reach any address of another process of the same
+//! user, in one copy, where the system allows it; containers, Yama and seccomp filters often do
+//! not, and only a trial with that very process tells. Whoever names a peer's address must know
+//! what is there: the kernel checks that it is mapped and nothing else. To write to a process
+//! this way is, like every remote write, between the two programs.
+
+use libc::{c_ulong, c_void, iovec, pid_t};
+use rustix::io::Errno;
+
+/// Linux copies at most this many bytes a call; asking for less keeps the count positive.
+const MOST_PER_CALL: usize = 1 << 30;
+
+/// Copies `into.len()` bytes from address `from` of a process.
+///
+/// # Errors
+/// What the system said. A part may have been copied by then.
+pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
+    let length = into.len();
+    let start = into.as_mut_ptr();
+    // SAFETY: `copy` hands over addresses inside `into`, which is ours to write.
+    let call = |pid, local: &iovec, remote: &iovec| unsafe {
+        libc::process_vm_readv(pid, local, ONE, remote, ONE, 0)
+    };
+    copy(pid, start.cast(), length, from, call)
+}
+
+/// Copies `payload` to address `to` of a process.
+///
+/// # Errors
+/// What the system said. A part may have been copied by then.
+pub(crate) fn write(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
+    let start = payload.as_ptr().cast_mut();
+    // SAFETY: `copy` hands over addresses inside `payload`, which the call only reads.
+    let call = |pid, local: &iovec, remote: &iovec| unsafe {
+        libc::process_vm_writev(pid, local, ONE, remote, ONE, 0)
+    };
+    copy(pid, start.cast(), payload.len(), to, call)
+}
+
+/// Each call names one range here and one there.
+const ONE: c_ulong = 1;
+
+/// Repeats a call until all is copied: the kernel may stop at a page that it has to wait for.
+fn copy(
+    pid: u32,
+    local: *mut c_void,
+    length: usize,
+    remote: u64,
+    call: impl Fn(pid_t, &iovec, &iovec) -> isize,
+) -> Result<(), Errno> {
+    let pid = pid_t::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::SRCH)?;
+    let mut done = 0;
+    while done < length {
+        let part = (length - done).min(MOST_PER_CALL);
+        let at = remote.checked_add(done as u64).ok_or(Errno::FAULT)?;
+        let at = usize::try_from(at).map_err(|_| Errno::FAULT)?;
+        let here = iovec { iov_base: local.wrapping_byte_add(done), iov_len: part };
+        let there = iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: part };
+        match call(pid, &here, &there) {
+            copied if copied > 0 => done += copied.unsigned_abs(),
+            0 => return Err(Errno::FAULT),
+            _ => match last_error() {
+                Errno::INTR => {}
+                errno => return Err(errno),
+            },
+        }
+    }
+    Ok(())
+}
+
+fn last_error() -> Errno {
+    let error = std::io::Error::last_os_error();
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn address(bytes: &[u8]) -> u64 {
+        bytes.as_ptr().expose_provenance() as u64
+    }
+
+    #[test]
+    fn both_ways_within_this_process() {
+        let own = std::process::id();
+        let source: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
+        let mut target = vec![0; source.len()];
+        read(own, address(&source), &mut target).unwrap();
+        assert_eq!(source, target);
+        assert_eq!(read(own, 8, &mut target), Err(Errno::FAULT));
+        assert_eq!(write(own, 8, &source), Err(Errno::FAULT));
+        assert_eq!(read(own, 8, &mut []), Ok(()));
+    }
+
+    #[test]
+    fn nobody_is_an_error() {
+        assert_eq!(read(0, 8, &mut [0]), Err(Errno::SRCH));
+        assert_eq!(read(u32::MAX, 8, &mut [0]), Err(Errno::SRCH));
+        assert_eq!(write(u32::MAX >> 1, 8, &[0]), Err(Errno::SRCH));
+    }
+
+    #[test]
+    fn a_copy_in_parts_goes_on_where_it_stopped() {
+        let asked = Cell::new(0);
+        let call = |_, local: &iovec, remote: &iovec| {
+            assert_eq!(remote.iov_base.addr(), 1000 + asked.get());
+            assert_eq!(local.iov_base.addr(), asked.get());
+            let part = local.iov_len.min(7);
+            asked.set(asked.get() + part);
+            part as isize
+        };
+        assert_eq!(copy(1, std::ptr::null_mut(), 100, 1000, call), Ok(()));
+        assert_eq!(asked.get(), 100);
+        assert_eq!(copy(1, std::ptr::null_mut(), 100, 0, |_, _, _| 0), Err(Errno::FAULT));
+        assert_eq!(copy(1, std::ptr::null_mut(), 9, u64::MAX, |_, _, _| 1), Err(Errno::FAULT));
+    }
+}

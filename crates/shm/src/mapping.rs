@@ -1,0 +1,292 @@
+//! A job's memory as this process sees it: one mapping of the whole memfd, and typed views of its
+//! parts. The crate's door to raw memory; everything outside this file is offsets and references.
+//!
+//! Why the views are sound: offsets come from [`Plan`], which every process computes from the
+//! same checked sizes; the file is sealed against shrinking and growing before anybody maps it,
+//! so a mapped byte stays a byte; every typed part consists of atomics, for which any contents
+//! and concurrent writers of other processes are allowed. Region bytes are shared with peers by
+//! design and are only copied, never borrowed, except by the buffer their arena gave them to.
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Wake};
+use hikyaku_nic::hosted::{Host, RankLine, Registry};
+use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
+use hikyaku_nic::segment::Segment;
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
+use hikyaku_nic::time::Time;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::header::{Header, Note};
+use crate::host::ShmHost;
+use crate::plan::Plan;
+use crate::region::Taken;
+use crate::wait;
+
+/// The mapping. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    plan: Plan,
+}
+
+// SAFETY: the memory is reached only through atomics, segments and bounds-checked copies, none of
+// which belongs to a thread.
+unsafe impl Send for Mapping {}
+
+// SAFETY: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps a job's memory, which is `plan.total` bytes long and sealed.
+    pub(crate) fn new(memory: impl AsFd, plan: Plan) -> Result<Mapping, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe { mmap(std::ptr::null_mut(), plan.total, access, flags, memory, 0) }?;
+        let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
+        let mapping = Mapping { base, plan };
+        mapping.leave_out_of_core_dumps();
+        Ok(mapping)
+    }
+
+    /// A core dump would walk terabytes of empty regions.
+    fn leave_out_of_core_dumps(&self) {
+        let regions = self.at(self.plan.regions_at);
+        let length = self.plan.total - self.plan.regions_at;
+        if length == 0 {
+            return;
+        }
+        // SAFETY: the range is ours, and the advice changes neither contents nor protection.
+        let advised = unsafe { madvise(regions.as_ptr().cast(), length, Advice::LinuxDontDump) };
+        // Only advice: without it a core dump takes longer.
+        let _ = advised;
+    }
+
+    /// What lies where.
+    #[inline]
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The address of an offset of the plan.
+    #[inline]
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= self.plan.total);
+        // SAFETY: the plan's offsets are inside the mapping, or at its end.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// The header.
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the header is mapped as long as `self`, page-aligned, and made of atomics.
+        unsafe { self.at(0).cast().as_ref() }
+    }
+
+    /// Who is there.
+    #[inline]
+    pub(crate) fn registry(&self) -> Registry<'_> {
+        let ends = self.at(self.plan.ends_at).cast::<Line<AtomicU64>>();
+        let lines = self.at(self.plan.lines_at).cast::<RankLine>();
+        // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
+        let ends = unsafe { ends.as_ref() };
+        let ranks = self.plan.config.ranks as usize;
+        // SAFETY: as above; the plan has room for this many lines.
+        let lines = unsafe { slice::from_raw_parts(lines.as_ptr(), ranks) };
+        Registry::new(ends, lines)
+    }
+
+    /// What a rank tells the others.
+    pub(crate) fn note(&self, rank: Rank) -> &Note {
+        assert!(rank < self.plan.config.ranks);
+        let at = self.plan.notes_at + rank as usize * size_of::<Note>();
+        // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
+        unsafe { self.at(at).cast().as_ref() }
+    }
+
+    /// A rank's segment.
+    #[inline]
+    pub(crate) fn segment(&self, rank: Rank) -> Segment<'_> {
+        let config = &self.plan.config;
+        assert!(rank < config.ranks);
+        let base = self.at(self.plan.segments_at + rank as usize * self.plan.segment_bytes);
+        // SAFETY: the plan has room for every rank's segment, aligned and mapped as long as
+        // `self`; a memfd starts zeroed; only segments touch it; the plan checked the layout.
+        unsafe { Segment::new(base, &config.layout) }
+    }
+
+    /// Declares a rank dead and wakes everybody. Answers whether that was news.
+    pub(crate) fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
+        let news = self.registry().fail(rank, cause);
+        if news {
+            let ranks = 0..self.plan.config.ranks;
+            ranks.for_each(|other| wait::wake_unasked(self.segment(other).doorbell()));
+        }
+        news
+    }
+
+    /// The address of `length` bytes at `offset` of a rank's region; `None` if they are not all
+    /// inside.
+    fn region(&self, rank: Rank, offset: u64, length: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(length as u64)?;
+        let inside = end <= self.plan.region_bytes as u64;
+        inside.then(|| self.at(self.plan.region_at(rank) + offset as usize))
+    }
+
+    /// Where these bytes are in a rank's region, if they are all inside.
+    pub(crate) fn offset_in_region(&self, rank: Rank, bytes: &[u8]) -> Option<u64> {
+        let start = self.at(self.plan.region_at(rank)).as_ptr().addr();
+        let offset = bytes.as_ptr().addr().checked_sub(start)?;
+        let end = offset.checked_add(bytes.len())?;
+        (end <= self.plan.region_bytes).then_some(offset as u64)
+    }
+
+    /// Copies out of a rank's region; `None` if that is out of bounds.
+    pub(crate) fn read(&self, rank: Rank, offset: u64, into: &mut [u8]) -> Option<()> {
+        let origin = self.region(rank, offset, into.len())?;
+        // SAFETY: the range is inside the region. `into` may itself be a buffer of that region,
+        // hence `copy_to`, which allows an overlap.
+        unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
+        Some(())
+    }
+
+    /// Copies into a rank's region; `None` if that is out of bounds.
+    pub(crate) fn write(&self, rank: Rank, offset: u64, payload: &[u8]) -> Option<()> {
+        let target = self.region(rank, offset, payload.len())?;
+        // SAFETY: the range is inside the region; `copy_from` allows an overlap.
+        unsafe { target.as_ptr().copy_from(payload.as_ptr(), payload.len()) };
+        Some(())
+    }
+
+    /// Stores an aligned word in a rank's region after all earlier writes; `None` if that is out
+    /// of bounds.
+    pub(crate) fn write_word(&self, rank: Rank, offset: u64, value: u64) -> Option<()> {
+        assert!(offset.is_multiple_of(8));
+        let target = self.region(rank, offset, 8)?;
+        // SAFETY: eight bytes inside the region, aligned since the region and the offset are.
+        let word = unsafe { AtomicU64::from_ptr(target.as_ptr().cast()) };
+        word.store(value, Ordering::Release);
+        Some(())
+    }
+
+    /// The buffer of a range of a rank's region.
+    pub(crate) fn buffer(&self, taken: Taken, owner: Arc<dyn RegionOwner>) -> RegionBuffer {
+        let (rank, offset, length) = taken.into_parts();
+        let start = self.region(rank, offset, length).expect("an arena gives what it has");
+        // SAFETY: mapped as long as this mapping, which `owner` keeps, and initialised, as pages
+        // of a file are. A `Taken` is made in one place, of bytes the arena has just given out,
+        // is used up here, and the bytes come back only through `owner`.
+        unsafe { RegionBuffer::new(start, length, offset, owner) }
+    }
+
+    /// Gives committed pages of a region back to the machine; they read as zeros then.
+    pub(crate) fn discard(&self, rank: Rank, offset: u64, length: usize) -> Result<(), Errno> {
+        let start = self.region(rank, offset, length).ok_or(Errno::INVAL)?;
+        // SAFETY: the range is inside the mapping; what is in it belongs to nobody: the arena has
+        // it back. Not `fallocate` on the descriptor: a program that closed all of its
+        // descriptors may have another file there by now.
+        unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxRemove) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; every reference into it borrows from `self`
+        // or, for buffers, from the owner that keeps `self`.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.plan.total) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// The half of a counter that a futex looks at: the one that changes when it counts.
+///
+/// Only the kernel reads through it; a count that ran 2^32 on between two looks would be missed.
+pub(crate) fn futex_word(counter: &AtomicU64) -> &AtomicU32 {
+    let halves = counter.as_ptr().cast::<u32>();
+    let low = if cfg!(target_endian = "little") { 0 } else { 1 };
+    // SAFETY: the word has two halves.
+    let half = unsafe { halves.add(low) };
+    // SAFETY: inside `counter`, so valid and aligned as long as the borrow.
+    unsafe { AtomicU32::from_ptr(half) }
+}
+
+/// A file descriptor this process was started with, to look at.
+pub(crate) fn peek_inherited(fd: RawFd) -> Option<BorrowedFd<'static>> {
+    // SAFETY: a number that is not open, or is something else, is told apart by whoever looks:
+    // nothing but `fstat` and `pread` is done with it until it has been recognised.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory.
+pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
+    // SAFETY: the launcher left it open for exactly this; it has been recognised as the memory of
+    // this job by inode and header, and nobody else in this program knows of it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+// SAFETY: a rank's segment is at a fixed offset of the mapping, which a host holds from its
+// beginning, never replaces, and keeps until it is dropped.
+unsafe impl Host for ShmHost {
+    const NAME: &'static str = "shm";
+
+    #[inline]
+    fn rank(&self) -> Rank {
+        self.own_rank()
+    }
+
+    #[inline]
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.mapping().segment(rank)
+    }
+
+    #[inline]
+    fn registry(&self) -> Registry<'_> {
+        self.mapping().registry()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        rank / self.mapping().plan.config.ranks_per_node
+    }
+
+    fn wake(&self, rank: Rank) {
+        self.wake_rank(rank);
+    }
+
+    #[inline]
+    fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
+        self.wait_a_little(idle, deadline, pending)
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.time()
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.region().allocate(bytes)
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        self.address_of(bytes)
+    }
+
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.read_from(from, into)
+    }
+
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        self.write_to(to, payload)
+    }
+
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        self.write_word_to(to, value)
+    }
+
+    fn process_from(&self) -> Option<usize> {
+        self.kernel_copies_from()
+    }
+}

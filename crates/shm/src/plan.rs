@@ -1,0 +1,229 @@
+//! What lies where in a job's memory: pure arithmetic over the sizes of a job.
+//!
+//! ```text
+//!   0           Header             what the job is, written once by its creator
+//!               ends, RankLine ×   who is there (nic's registry)
+//!               Note × ranks       what this crate's ranks tell each other
+//!               segment × ranks    rings and tables (nic's Layout)
+//!   ----------- all above is committed when the job is created ------------------------------
+//!               region × ranks     sparse; pages are committed as buffers are allocated
+//! ```
+//!
+//! Every process computes the same plan from the same sizes, which it reads from the header once,
+//! checked, and never again.
+
+use std::mem::size_of;
+
+use hikyaku_nic::fabric::{FullPolicy, Rank};
+use hikyaku_nic::hosted::RankLine;
+use hikyaku_nic::segment::Layout;
+use hikyaku_nic::sync::{AtomicU64, Line};
+
+use crate::error::JobError;
+use crate::header::{Header, Note};
+use crate::memory;
+
+/// Every part starts at a multiple of this: the largest page size of any machine we know.
+const ALIGN: u64 = 64 << 10;
+
+/// No rank's region is larger than this.
+const MAX_REGION: u64 = 64 << 30;
+
+/// All regions of a job together take at most this much of the 128 TiB a process can address.
+const MAX_REGIONS: u64 = 8 << 40;
+
+/// The sizes of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobConfig {
+    /// How many ranks.
+    pub ranks: u32,
+    /// Ranks on each virtual node; at least 1.
+    pub ranks_per_node: u32,
+    /// Sizes of every rank's rings; `layout.ranks` equals `ranks`.
+    pub layout: Layout,
+    /// Bytes of each rank's region: address space, which costs memory only where buffers are
+    /// allocated.
+    pub region_bytes: u64,
+}
+
+impl JobConfig {
+    /// The default sizes: regions as large as the machine's memory, as far as the limits of this
+    /// process's address space and file size allow.
+    pub fn new(ranks: u32, ranks_per_node: u32) -> JobConfig {
+        let room = memory::address_space_limit().map_or(MAX_REGIONS, |limit| limit / 4);
+        let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));
+        let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
+        JobConfig { ranks, ranks_per_node, layout: Layout::for_ranks(ranks), region_bytes }
+    }
+
+    /// Checks that such a job can be.
+    pub(crate) fn check(&self) -> Result<(), JobError> {
+        self.layout.check()?;
+        if self.layout.ranks != self.ranks {
+            return Err(JobError::Sizes { what: "layout.ranks", rule: "equal to ranks" });
+        }
+        if self.ranks_per_node == 0 {
+            return Err(JobError::Sizes { what: "ranks_per_node", rule: "at least 1" });
+        }
+        Ok(())
+    }
+
+    /// The sizes as the header holds them.
+    pub(crate) fn to_words(&self) -> [u64; CONFIG_WORDS] {
+        let layout = &self.layout;
+        [
+            self.ranks.into(),
+            self.ranks_per_node.into(),
+            self.region_bytes,
+            layout.status_rings.into(),
+            layout.status_slots.into(),
+            policy_word(layout.status_policy),
+            layout.rings.into(),
+            layout.ring_bytes.into(),
+            policy_word(layout.ring_policy),
+            layout.packet_bytes.into(),
+            layout.credit.into(),
+        ]
+    }
+
+    /// The sizes out of a header; `None` if they are none.
+    pub(crate) fn from_words(words: &[u64; CONFIG_WORDS]) -> Option<JobConfig> {
+        let size = |which: usize| u32::try_from(words[which]).ok();
+        let ranks = size(0)?;
+        let layout = Layout {
+            ranks,
+            status_rings: size(3)?,
+            status_slots: size(4)?,
+            status_policy: policy(words[5])?,
+            rings: size(6)?,
+            ring_bytes: size(7)?,
+            ring_policy: policy(words[8])?,
+            packet_bytes: size(9)?,
+            credit: size(10)?,
+        };
+        let config = JobConfig { ranks, ranks_per_node: size(1)?, layout, region_bytes: words[2] };
+        config.check().is_ok().then_some(config)
+    }
+}
+
+/// Words of the header that [`JobConfig`] takes.
+pub(crate) const CONFIG_WORDS: usize = 11;
+
+fn policy_word(policy: FullPolicy) -> u64 {
+    match policy {
+        FullPolicy::Stall => 0,
+        FullPolicy::Refuse => 1,
+    }
+}
+
+fn policy(word: u64) -> Option<FullPolicy> {
+    match word {
+        0 => Some(FullPolicy::Stall),
+        1 => Some(FullPolicy::Refuse),
+        _ => None,
+    }
+}
+
+/// Offsets of the parts, bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) config: JobConfig,
+    pub(crate) ends_at: usize,
+    pub(crate) lines_at: usize,
+    pub(crate) notes_at: usize,
+    pub(crate) segments_at: usize,
+    pub(crate) segment_bytes: usize,
+    /// Where what is committed from the start ends and the regions begin.
+    pub(crate) regions_at: usize,
+    pub(crate) region_bytes: usize,
+    pub(crate) total: usize,
+}
+
+impl Plan {
+    /// The plan of a job of these sizes.
+    pub(crate) fn new(config: &JobConfig) -> Result<Plan, JobError> {
+        config.check()?;
+        Plan::compute(config).ok_or(JobError::Sizes {
+            what: "the job's memory",
+            rule: "small enough to be addressed: fewer ranks, or smaller rings or regions",
+        })
+    }
+
+    fn compute(config: &JobConfig) -> Option<Plan> {
+        let ranks = config.ranks as usize;
+        let align = ALIGN as usize;
+        let ends_at = size_of::<Header>().next_multiple_of(128);
+        let lines_at = ends_at + size_of::<Line<AtomicU64>>();
+        let notes_at = lines_at.checked_add(ranks.checked_mul(size_of::<RankLine>())?)?;
+        let segments_at = notes_at
+            .checked_add(ranks.checked_mul(size_of::<Note>())?)?
+            .checked_next_multiple_of(align)?;
+        let segment_bytes = config.layout.segment_bytes();
+        let regions_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
+        let region_bytes = usize::try_from(config.region_bytes / ALIGN * ALIGN).ok()?;
+        let total = regions_at.checked_add(ranks.checked_mul(region_bytes)?)?;
+        // Half of what a process can address on x86-64 and AArch64.
+        (total as u64 <= 1 << 46).then_some(Plan {
+            config: config.clone(),
+            ends_at,
+            lines_at,
+            notes_at,
+            segments_at,
+            segment_bytes,
+            regions_at,
+            region_bytes,
+            total,
+        })
+    }
+
+    /// Where a rank's region starts.
+    pub(crate) fn region_at(&self, rank: Rank) -> usize {
+        assert!(rank < self.config.ranks);
+        self.regions_at + rank as usize * self.region_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_survive_the_header() {
+        for config in [JobConfig::new(1, 1), JobConfig::new(8, 3), JobConfig::new(1000, 16)] {
+            assert_eq!(JobConfig::from_words(&config.to_words()), Some(config));
+        }
+    }
+
+    #[test]
+    fn a_broken_header_gives_no_sizes() {
+        let good = JobConfig::new(4, 4).to_words();
+        for (word, value) in
+            [(0, 0), (0, 1 << 32), (1, 0), (3, 0), (4, 3), (5, 2), (7, 100), (10, 0)]
+        {
+            let mut words = good;
+            words[word] = value;
+            assert_eq!(JobConfig::from_words(&words), None, "word {word} = {value}");
+        }
+    }
+
+    #[test]
+    fn parts_follow_each_other() {
+        for ranks in [1, 2, 17, 1000] {
+            let plan = Plan::new(&JobConfig::new(ranks, 1)).unwrap();
+            let marks =
+                [plan.ends_at, plan.lines_at, plan.notes_at, plan.segments_at, plan.regions_at];
+            assert!(marks.is_sorted() && plan.regions_at <= plan.total);
+            assert!(marks.iter().all(|mark| mark.is_multiple_of(128)));
+            assert!(plan.segments_at.is_multiple_of(ALIGN as usize));
+            assert!(plan.region_at(ranks - 1) + plan.region_bytes == plan.total);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_addressed_is_refused() {
+        let config = JobConfig { region_bytes: u64::MAX, ..JobConfig::new(2, 2) };
+        assert!(Plan::new(&config).is_err());
+        let config = JobConfig { region_bytes: 1 << 46, ..JobConfig::new(2, 2) };
+        assert!(Plan::new(&config).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! A rank's own region: which bytes are taken, and what memory is behind them.
+//!
+//! The region is address space; pages are committed when a buffer takes them and given back to
+//! the machine when a large buffer is dropped. Pages of small buffers stay committed for the next.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::region::{Arena, RegionBuffer, RegionError, RegionOwner};
+use rustix::io::Errno;
+
+use crate::mapping::Mapping;
+use crate::memory;
+
+/// Buffers from this size on give their pages back at once. Below, taking them anew (about a
+/// quarter of a microsecond a page) would cost more than the memory is worth.
+const GIVE_BACK_FROM: u64 = 256 << 10;
+
+/// Buffers from this size on are checked against the memory the machine has left: below, reading
+/// that from /proc costs more than the buffer.
+const CHECK_FROM: u64 = 1 << 20;
+
+/// A job's memory as one of its ranks holds it.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) mapping: Mapping,
+    rank: Rank,
+    memory: OwnedFd,
+    inode: u64,
+    arena: Mutex<Arena>,
+}
+
+/// Bytes of a region that its arena has given out and nobody holds yet.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    rank: Rank,
+    offset: u64,
+    length: usize,
+}
+
+impl Taken {
+    /// Rank, offset and length.
+    pub(crate) fn into_parts(self) -> (Rank, u64, usize) {
+        (self.rank, self.offset, self.length)
+    }
+}
+
+impl Region {
+    /// The empty region of a rank.
+    pub(crate) fn new(mapping: Mapping, memory: OwnedFd, inode: u64, rank: Rank) -> Region {
+        let page = rustix::param::page_size() as u64;
+        let arena = Mutex::new(Arena::new(mapping.plan().region_bytes as u64, page));
+        Region { mapping, rank, memory, inode, arena }
+    }
+
+    /// A buffer of `length` bytes. Its contents are zeros or what an earlier buffer left.
+    pub(crate) fn allocate(self: &Arc<Region>, length: usize) -> Result<RegionBuffer, RegionError> {
+        let wanted = length as u64;
+        let (offset, rounded) = {
+            let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+            (arena.take(wanted)?, arena.rounded(wanted))
+        };
+        if let Err(errno) = self.commit(offset, rounded) {
+            self.give_back(offset, wanted);
+            return Err(RegionError::NoMemory { wanted, code: errno.raw_os_error() });
+        }
+        let taken = Taken { rank: self.rank, offset, length };
+        let owner: Arc<dyn RegionOwner> = self.clone();
+        Ok(self.mapping.buffer(taken, owner))
+    }
+
+    fn commit(&self, offset: u64, length: u64) -> Result<(), Errno> {
+        if length >= CHECK_FROM && memory::available().is_some_and(|free| free < length) {
+            return Err(Errno::NOMEM);
+        }
+        // A program that closed all of its descriptors may have another file under this number.
+        if rustix::fs::fstat(&self.memory)?.st_ino != self.inode {
+            return Err(Errno::BADF);
+        }
+        let at = self.mapping.plan().region_at(self.rank) as u64 + offset;
+        memory::commit(&self.memory, at, length)
+    }
+}
+
+impl RegionOwner for Region {
+    fn give_back(&self, offset: u64, bytes: u64) {
+        let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        let rounded = arena.rounded(bytes);
+        if rounded >= GIVE_BACK_FROM {
+            // Before the arena has them back, or somebody else's bytes would be discarded. If
+            // the system will not, the pages stay committed for the next buffer.
+            let _ = self.mapping.discard(self.rank, offset, rounded as usize);
+        }
+        arena.give(offset, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{JobConfig, Plan};
+
+    fn region(bytes: u64) -> Arc<Region> {
+        let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
+        let plan = Plan::new(&config).unwrap();
+        let memory = memory::create(plan.total as u64, plan.regions_at as u64, 2).unwrap();
+        let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
+        Arc::new(Region::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
+    }
+
+    fn committed(region: &Region) -> u64 {
+        rustix::fs::fstat(&region.memory).unwrap().st_blocks as u64 * 512
+    }
+
+    #[test]
+    fn memory_is_committed_when_taken_and_given_back_when_large() {
+        let region = region(64 << 20);
+        let before = committed(&region);
+        let mut large = region.allocate(8 << 20).unwrap();
+        assert_eq!(committed(&region), before + (8 << 20));
+        large.fill(7);
+        assert_eq!(region.mapping.offset_in_region(1, &large), Some(large.offset()));
+        assert_eq!(region.mapping.offset_in_region(0, &large), None);
+        drop(large);
+        assert_eq!(committed(&region), before);
+        let large = region.allocate(8 << 20).unwrap();
+        assert!(large.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_full_region_says_so_and_recovers() {
+        let region = region(1 << 20);
+        let first = region.allocate(1 << 20).unwrap();
+        let error = region.allocate(1).unwrap_err();
+        assert_eq!(error, RegionError::Exhausted { wanted: 1, size: 1 << 20, free: 0 });
+        drop(first);
+        assert_eq!(region.allocate(1 << 20).unwrap().len(), 1 << 20);
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_an_error() {
+        let region = region(1 << 44);
+        let before = committed(&region);
+        let error = region.allocate(1 << 43).unwrap_err();
+        let code = Errno::NOMEM.raw_os_error();
+        assert_eq!(error, RegionError::NoMemory { wanted: 1 << 43, code });
+        assert_eq!(committed(&region), before);
+        assert_eq!(region.allocate(100).unwrap().offset(), 0);
+    }
+}

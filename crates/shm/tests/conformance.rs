@@ -1,0 +1,32 @@
+//! The rules of a fabric, checked on shared memory: all ranks in one process, each with a mapping
+//! of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use hikyaku_conformance::{Harness, Setup};
+use hikyaku_nic::fabric::{DeathCause, Rank};
+use hikyaku_shm::{JobConfig, ShmPort, open_all};
+
+struct Shm;
+
+impl Harness for Shm {
+    type P = ShmPort;
+
+    fn open(&self, setup: &Setup) -> Vec<ShmPort> {
+        let Setup { layout, ranks_per_node, region_bytes } = *setup;
+        let ranks = layout.ranks;
+        let region_bytes = region_bytes as u64;
+        open_all(&JobConfig { ranks, ranks_per_node, layout, region_bytes }).unwrap()
+    }
+
+    fn kill(&self, ports: &mut [Option<ShmPort>], rank: Rank) {
+        let port = ports[rank as usize].take().unwrap();
+        assert!(port.host().fail(rank, DeathCause::Signal(9)));
+    }
+
+    fn doorbells(&self, port: &ShmPort) -> Option<u64> {
+        Some(port.doorbells())
+    }
+}
+
+hikyaku_conformance::conformance!(Shm);
