@@ -1,0 +1,53 @@
+//! Barrier by a tree of sixteen.
+//!
+//! Ranks report to their parent and are released by it. A dissemination barrier has a shorter path
+//! when every rank has a core, but wakes every rank log2(n) times; with more ranks than cores the
+//! time is the number of context switches, and here each rank but the root waits at most twice.
+
+use std::future::Future;
+
+use hikyaku_nic::fabric::{Port, Rank};
+
+use crate::endpoint::Endpoint;
+use crate::error::MsgError;
+use crate::future::{join, join_all};
+
+/// Children of one rank.
+const ARITY: u32 = 16;
+
+/// Returns when every rank has called it (MPI 5.0 §6.3).
+///
+/// Cost: 2 log16(n) messages of no bytes on the longest path, 2 (n - 1) in all.
+///
+/// # Errors
+/// [`MsgError`] of the messages it consists of: a rank is gone.
+pub fn barrier<'e, P: Port>(
+    endpoint: &Endpoint<'e, P>,
+) -> impl Future<Output = Result<(), MsgError>> + use<'e, P> {
+    let (endpoint, tag) = (*endpoint, endpoint.next_tag());
+    async move {
+        let (rank, size) = (endpoint.rank(), endpoint.size());
+        let children: Vec<Rank> = children(rank, size).collect();
+        let mut reports = vec![[0u8; 0]; children.len()];
+        let receives = reports.iter_mut().zip(&children);
+        let receives = receives.map(|(to, child)| endpoint.recv(to, Some(*child), Some(tag)));
+        for report in join_all(receives.collect()).await {
+            report?;
+        }
+        if let Some(parent) = rank.checked_sub(1).map(|above| above / ARITY) {
+            let release = endpoint.recv(&mut [], Some(parent), Some(tag));
+            let (sent, released) = join(endpoint.send(&[], parent, tag), release).await;
+            sent?;
+            released?;
+        }
+        let releases = children.iter().map(|child| endpoint.send(&[], *child, tag));
+        join_all(releases.collect()).await.into_iter().collect()
+    }
+}
+
+/// The ranks that report to this one.
+fn children(rank: Rank, size: u32) -> impl Iterator<Item = Rank> {
+    let first = u64::from(rank) * u64::from(ARITY) + 1;
+    let last = (first + u64::from(ARITY)).min(u64::from(size));
+    (first..last).map(|child| child as Rank)
+}

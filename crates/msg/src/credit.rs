@@ -1,0 +1,98 @@
+//! How many messages a source may send ahead of what this rank has matched.
+//!
+//! The grant is a count of messages since the start and only ever grows. It is renewed when a
+//! quarter of the window has been matched, so that a steady stream costs one store to the
+//! sender's view per so many messages, and never earlier: a source that is held up has at least
+//! three quarters of its window lying here unmatched.
+
+/// The account of one source.
+#[derive(Debug)]
+pub(crate) struct Credit {
+    window: u64,
+    /// Credited messages that arrived.
+    arrived: u64,
+    /// Those of them that were matched.
+    matched: u64,
+    /// Messages allowed since the start.
+    granted: u64,
+}
+
+impl Credit {
+    pub(crate) fn new(window: u32) -> Credit {
+        let window = u64::from(window.max(1));
+        Credit { window, arrived: 0, matched: 0, granted: window }
+    }
+
+    /// What the source is allowed at the start.
+    pub(crate) fn initial(&self) -> u64 {
+        self.granted
+    }
+
+    /// A credited message has come.
+    #[inline]
+    pub(crate) fn arrive(&mut self) {
+        self.arrived += 1;
+    }
+
+    /// A message was matched. Answers the new grant when it is time for one.
+    #[inline]
+    pub(crate) fn consume(&mut self) -> Option<u64> {
+        self.matched += 1;
+        let due = self.matched + self.window;
+        (due >= self.granted + self.window.div_ceil(4)).then(|| self.raise(due))
+    }
+
+    /// The grant that allows everything matched so far to be sent anew, if it was not given yet.
+    pub(crate) fn settle(&mut self) -> Option<u64> {
+        let due = self.matched + self.window;
+        (due > self.granted).then(|| self.raise(due))
+    }
+
+    /// The grant of another window on top of everything that has come, matched or not. For a
+    /// source whose unmatched messages were moved out of the way.
+    pub(crate) fn extend(&mut self) -> Option<u64> {
+        let due = self.arrived.max(self.matched) + self.window;
+        (due > self.granted).then(|| self.raise(due))
+    }
+
+    fn raise(&mut self, due: u64) -> u64 {
+        self.granted = due;
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grant_is_renewed_every_quarter_of_the_window() {
+        let mut credit = Credit::new(16);
+        let grants: Vec<_> = (0..12).filter_map(|_| credit.consume()).collect();
+        assert_eq!(grants, [20, 24, 28]);
+    }
+
+    #[test]
+    fn a_window_of_one_is_renewed_at_once() {
+        let mut credit = Credit::new(1);
+        assert_eq!((credit.consume(), credit.consume()), (Some(2), Some(3)));
+    }
+
+    #[test]
+    fn settling_grants_what_the_quarter_held_back() {
+        let mut credit = Credit::new(16);
+        assert_eq!(credit.consume(), None);
+        assert_eq!(credit.settle(), Some(17));
+        assert_eq!(credit.settle(), None);
+    }
+
+    #[test]
+    fn an_extended_window_is_worked_off_before_the_next_grant() {
+        let mut credit = Credit::new(4);
+        (0..4).for_each(|_| credit.arrive());
+        assert_eq!(credit.extend(), Some(8));
+        assert_eq!(credit.extend(), None);
+        assert_eq!((0..4).find_map(|_| credit.consume()), None);
+        assert_eq!(credit.consume(), Some(9));
+    }
+}

@@ -1,0 +1,74 @@
+//! One communicator context of an engine, as futures see it.
+
+use std::cell::{Cell, RefCell};
+
+use hikyaku_nic::fabric::{Port, Rank};
+
+use crate::engine::Engine;
+use crate::envelope::{Envelope, Selector, SendMode};
+use crate::future::{RecvFuture, SendFuture};
+
+/// A handle on an engine for messages of one context.
+///
+/// Collectives draw their tags from `sequence`: every rank must start the collectives of a context
+/// in the same order (MPI 5.0 §6.12), and then all have the same tag for the same one. Keep the
+/// counter as long as the context, and the context apart from that of other messages.
+#[derive(Debug)]
+pub struct Endpoint<'e, P: Port> {
+    engine: &'e RefCell<Engine<P>>,
+    context: u32,
+    sequence: &'e Cell<u32>,
+}
+
+impl<P: Port> Clone for Endpoint<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Port> Copy for Endpoint<'_, P> {}
+
+impl<'e, P: Port> Endpoint<'e, P> {
+    /// A handle on `engine` for `context`, whose collectives are counted in `sequence`.
+    pub fn new(
+        engine: &'e RefCell<Engine<P>>,
+        context: u32,
+        sequence: &'e Cell<u32>,
+    ) -> Endpoint<'e, P> {
+        Endpoint { engine, context, sequence }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> Rank {
+        self.engine.borrow().rank()
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.engine.borrow().size()
+    }
+
+    /// Sends `bytes` in standard mode.
+    pub fn send<'b>(&self, bytes: &'b [u8], to: Rank, tag: i32) -> SendFuture<'e, 'b, P> {
+        let envelope = Envelope { destination: to, context: self.context, tag };
+        SendFuture::new(self.engine, bytes, envelope, SendMode::Standard)
+    }
+
+    /// Receives a message into the front of `buffer`; `None` is any source, any tag.
+    pub fn recv<'b>(
+        &self,
+        buffer: &'b mut [u8],
+        from: Option<Rank>,
+        tag: Option<i32>,
+    ) -> RecvFuture<'e, 'b, P> {
+        let selector = Selector { source: from, tag, context: self.context };
+        RecvFuture::new(self.engine, buffer, selector)
+    }
+
+    /// The tag of the next collective.
+    pub(crate) fn next_tag(&self) -> i32 {
+        let tag = self.sequence.get();
+        self.sequence.set(tag.wrapping_add(1));
+        (tag & i32::MAX as u32) as i32
+    }
+}

@@ -1,0 +1,261 @@
+//! What the port yields: matching a message, putting one together from its parts.
+//!
+//! A packet is a peer's word. Source, length, offset and every request it names are checked; what
+//! does not fit is dropped and counted, its ring bytes given back.
+
+use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Landing, Port, Rank};
+
+use super::{Engine, Target};
+use crate::error::MsgError;
+use crate::parcel::{Part, Parts};
+use crate::protocol::{
+    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, RTS, ReadyToSend, decode_clear_to_send,
+    decode_finish, take_payload,
+};
+use crate::request::{Incoming, ReceiveStage, RequestId};
+use crate::unexpected::{Entry, EntryBody, Grown};
+
+impl<P: Port> Engine<P> {
+    /// Takes one event in.
+    pub(super) fn handle(&mut self, event: Event) {
+        match event {
+            Event::Landed(landed) => self.landed(landed),
+            Event::PeerFailed(failure) => self.peer_failed(failure),
+            Event::Malformed { .. } => self.statistics.malformed += 1,
+            // Puts are another layer's; a full ring is emptied by matching, and in need by
+            // relief.rs, which asks the port for the sources held up.
+            Event::Notified(_) | Event::RingFull(_) | Event::StatusFull => {}
+        }
+    }
+
+    fn landed(&mut self, landed: Landed) {
+        let Some(source) = self.sources.get(landed.source as usize) else {
+            return self.drop_malformed(landed.data);
+        };
+        let whole = landed.offset == 0 && landed.len() as u64 == landed.total;
+        let eager = matches!(landed.protocol, EAGER | EAGER_READY);
+        if source.failed.is_some() && !(eager && whole) {
+            // The rest of it will not come.
+            return self.drop_stray(landed.data);
+        }
+        match landed.protocol {
+            EAGER | EAGER_READY if landed.offset == 0 => self.eager_first(landed, whole),
+            EAGER | EAGER_READY => self.eager_next(landed),
+            DATA => self.data(landed),
+            RTS | CTS | FIN | CANCEL | ABORT => self.control(landed),
+            _ => self.drop_malformed(landed.data),
+        }
+    }
+
+    /// The first part of an eager message, or all of it.
+    fn eager_first(&mut self, landed: Landed, whole: bool) {
+        let length = landed.len() as u64;
+        let Landed { source, protocol, header: bits, total, data, .. } = landed;
+        self.note_credited(source);
+        if self.sources[source as usize].assembling.is_some() {
+            self.break_off(source);
+        }
+        if length > total || (length == 0 && total > 0) {
+            self.consumed(source);
+            return self.drop_malformed(data);
+        }
+        let part = Part::from(data);
+        let target = match self.posted.take(source, bits) {
+            Some(id) => {
+                self.consumed(source);
+                let parts = Parts::one(part);
+                self.begin_eager(id, source, bits, total, length, parts);
+                Target::Request(id)
+            }
+            None => {
+                self.statistics.unexpected_more(1, length);
+                self.statistics.ready_unposted += u64::from(protocol == EAGER_READY);
+                let body = EntryBody::Eager { arrived: length, parts: Parts::one(part) };
+                self.unexpected.push(source, bits, total, body);
+                Target::Unexpected
+            }
+        };
+        if !whole {
+            self.assemble(source, bits, total, length, target);
+        }
+    }
+
+    fn begin_eager(
+        &mut self,
+        id: RequestId,
+        source: Rank,
+        bits: u64,
+        total: u64,
+        arrived: u64,
+        parts: Parts,
+    ) {
+        let incoming = Incoming {
+            source,
+            bits,
+            total,
+            expected: total,
+            arrived,
+            copied: 0,
+            streamed: false,
+            parts,
+        };
+        self.set_incoming(id, incoming);
+    }
+
+    /// A further part of an eager message.
+    fn eager_next(&mut self, landed: Landed) {
+        let length = landed.len() as u64;
+        let Landed { source, header, total, offset, data, .. } = landed;
+        let state = &mut self.sources[source as usize];
+        let next = state.assembling.as_mut().filter(|message| {
+            let fits = offset.checked_add(length).is_some_and(|end| end <= total);
+            let same = message.bits == header && message.total == total;
+            same && message.arrived == offset && fits && length > 0
+        });
+        let Some(message) = next else {
+            // A part is missing: what follows cannot be put together either.
+            self.break_off(source);
+            return self.drop_malformed(data);
+        };
+        message.arrived += length;
+        let target = message.target;
+        if message.arrived == total {
+            state.assembling = None;
+        }
+        state.held_up = false;
+        match target {
+            Target::Unexpected => match self.unexpected.grow(source, data.into()) {
+                Grown::Partial | Grown::Complete => self.statistics.unexpected_more(0, length),
+                Grown::Refused(part) => part.discard(&mut self.port),
+            },
+            Target::Request(id) => self.part_for(id, data.into()),
+            Target::Nowhere => Part::from(data).discard(&mut self.port),
+        }
+    }
+
+    /// A part of a message that a receive has matched.
+    fn part_for(&mut self, id: RequestId, part: Part) {
+        let receive = self.requests.receive_mut(id);
+        let Some(receive) = receive else { return part.discard(&mut self.port) };
+        let ReceiveStage::Incoming(incoming) = &mut receive.stage else {
+            return part.discard(&mut self.port);
+        };
+        let length = part.len() as u64;
+        incoming.arrived += length;
+        match &mut receive.buffer {
+            Some(buffer) if incoming.parts.is_empty() => {
+                part.deliver(&mut self.port, buffer.from(incoming.copied));
+                incoming.copied += length;
+            }
+            _ if receive.abandoned => {
+                incoming.copied += length;
+                part.discard(&mut self.port);
+            }
+            _ => incoming.parts.push(part),
+        }
+        if incoming.is_complete() {
+            self.finish_incoming(id);
+        }
+    }
+
+    /// A part of a message that this rank has cleared.
+    fn data(&mut self, landed: Landed) {
+        let length = landed.len() as u64;
+        let Landed { source, header, total, offset, data, .. } = landed;
+        let id = RequestId::from_word(header);
+        self.sources[source as usize].held_up = false;
+        let incoming = match self.requests.receive_mut(id).map(|receive| &receive.stage) {
+            Some(ReceiveStage::Incoming(i)) if i.streamed && i.source == source => i,
+            _ => return self.drop_stray(data),
+        };
+        let fits = offset.checked_add(length).is_some_and(|end| end <= incoming.expected);
+        if offset != incoming.arrived || total != incoming.expected || !fits || length == 0 {
+            self.fail(id, MsgError::Malformed { source_rank: source });
+            return self.drop_malformed(data);
+        }
+        self.part_for(id, data.into());
+    }
+
+    /// A packet about a message.
+    fn control(&mut self, landed: Landed) {
+        let Landed { source, protocol, header, data, .. } = landed;
+        let mut bytes = [0; INLINE_BYTES];
+        let length = take_payload(&mut self.port, data, &mut bytes);
+        let payload = &bytes[..length];
+        let sense = match protocol {
+            RTS => {
+                self.note_credited(source);
+                let rts = ReadyToSend::decode(payload);
+                match rts {
+                    Some(rts) => self.announced(source, header, rts),
+                    None => self.consumed(source),
+                }
+                rts.is_some()
+            }
+            CTS => decode_clear_to_send(payload)
+                .is_some_and(|(receiver, want)| self.cleared(source, header, receiver, want)),
+            FIN => {
+                decode_finish(payload).is_some_and(|outcome| self.finished(source, header, outcome))
+            }
+            CANCEL => {
+                self.withdraw(source, header);
+                true
+            }
+            _ => {
+                self.aborted(source, header);
+                true
+            }
+        };
+        self.statistics.malformed += u64::from(!sense);
+    }
+
+    /// An announcement: it matches a posted receive or joins the unexpected messages.
+    fn announced(&mut self, source: Rank, bits: u64, rts: ReadyToSend) {
+        match self.posted.take(source, bits) {
+            Some(id) => {
+                self.consumed(source);
+                self.begin_rendezvous(id, source, bits, rts);
+            }
+            None => {
+                self.statistics.unexpected_more(1, 0);
+                self.statistics.ready_unposted += u64::from(rts.ready);
+                self.unexpected.push(source, bits, rts.total, EntryBody::Announced(rts));
+            }
+        }
+    }
+
+    /// A new message came before the last one of the source was whole: its rest never comes.
+    fn break_off(&mut self, source: Rank) {
+        let Some(message) = self.sources[source as usize].assembling.take() else { return };
+        self.statistics.malformed += 1;
+        match message.target {
+            Target::Nowhere => {}
+            Target::Request(id) => self.fail(id, MsgError::Malformed { source_rank: source }),
+            Target::Unexpected => drop(self.drop_unexpected(source, Entry::is_complete)),
+        }
+    }
+
+    /// Drops the unexpected messages of a source that do not pass `keep`.
+    pub(super) fn drop_unexpected(&mut self, source: Rank, keep: impl Fn(&Entry) -> bool) -> usize {
+        let dropped = self.unexpected.take_unless(source, keep);
+        let count = dropped.len();
+        for entry in dropped {
+            self.statistics.unexpected_less(entry.bytes());
+            if let EntryBody::Eager { mut parts, .. } = entry.body {
+                parts.discard(&mut self.port);
+            }
+            self.consumed(source);
+        }
+        count
+    }
+
+    fn drop_malformed(&mut self, data: Landing) {
+        self.statistics.malformed += 1;
+        Part::from(data).discard(&mut self.port);
+    }
+
+    pub(super) fn drop_stray(&mut self, data: Landing) {
+        self.statistics.stray += 1;
+        Part::from(data).discard(&mut self.port);
+    }
+}

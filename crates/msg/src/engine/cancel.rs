@@ -1,0 +1,138 @@
+//! Taking operations back: on request, and when a future is dropped.
+
+use hikyaku_nic::fabric::Port;
+
+use super::{Engine, Target};
+use crate::protocol::{Control, Outcome};
+use crate::request::{Body, ReceiveStage, Request, RequestId, SendStage};
+
+/// What became of a request that was to be cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelOutcome {
+    /// It never took effect, and is gone: do not ask for its result.
+    Cancelled,
+    /// The receiver was asked to take the message out. Wait for the request: its result is
+    /// [`MsgError::Cancelled`](crate::MsgError::Cancelled), or a receive was faster.
+    Asked,
+    /// It has matched or is complete: wait for it as if nothing was asked.
+    TooLate,
+}
+
+impl<P: Port> Engine<P> {
+    /// Tries to undo an operation (MPI 5.0 §3.8.4).
+    pub fn cancel(&mut self, id: RequestId) -> CancelOutcome {
+        match self.requests.get_mut(id) {
+            Some(Request::Send(send)) => match send.stage {
+                SendStage::Announced { cancelling } => {
+                    let destination = send.destination;
+                    send.stage = SendStage::Announced { cancelling: true };
+                    if !cancelling {
+                        self.post_control(destination, Control::Cancel { sender: id });
+                    }
+                    CancelOutcome::Asked
+                }
+                SendStage::Eager { posted: 0, .. } | SendStage::Announce(_) => {
+                    self.forget(id);
+                    CancelOutcome::Cancelled
+                }
+                SendStage::Eager { .. } | SendStage::Stream { .. } => CancelOutcome::TooLate,
+            },
+            Some(Request::Receive(receive)) if matches!(receive.stage, ReceiveStage::Posted) => {
+                self.forget(id);
+                CancelOutcome::Cancelled
+            }
+            _ => CancelOutcome::TooLate,
+        }
+    }
+
+    /// Gives a request up: its memory is not touched any more and nobody asks for its result.
+    ///
+    /// A message that has begun to go out eagerly is finished from a copy of its rest, since its
+    /// parts must follow each other. One that its receiver was cleared to get is broken off, which
+    /// the receiver is told. A message that has matched a receive given up is lost.
+    pub fn abandon(&mut self, id: RequestId) {
+        match self.requests.get(id) {
+            None => {}
+            Some(Request::Done(_)) => drop(self.requests.remove(id)),
+            Some(Request::Send(_)) => self.abandon_send(id),
+            Some(Request::Receive(_)) => self.abandon_receive(id),
+        }
+    }
+
+    fn abandon_send(&mut self, id: RequestId) {
+        let Some(send) = self.requests.send_mut(id) else { return };
+        let destination = send.destination;
+        match send.stage {
+            SendStage::Eager { posted, .. } if posted > 0 => {
+                if let Body::Borrowed(_) = send.body {
+                    send.body = Body::Owned(send.bytes_from(posted).unwrap_or_default().to_vec());
+                }
+                send.abandoned = true;
+            }
+            SendStage::Eager { .. } | SendStage::Announce(_) => self.forget(id),
+            SendStage::Announced { .. } => {
+                send.body = Body::Detached;
+                send.abandoned = true;
+                self.cancel(id);
+            }
+            SendStage::Stream { receiver, .. } => {
+                self.forget(id);
+                self.post_control(destination, Control::Abort { receiver });
+            }
+        }
+    }
+
+    fn abandon_receive(&mut self, id: RequestId) {
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        receive.buffer = None;
+        match &mut receive.stage {
+            ReceiveStage::Posted => self.forget(id),
+            ReceiveStage::Announced { source, rts, .. } => {
+                let (source, sender) = (*source, rts.request);
+                self.requests.remove(id);
+                let outcome = Outcome::Consumed;
+                self.post_control(source, Control::Finish { sender, outcome });
+            }
+            ReceiveStage::Incoming(incoming) if incoming.streamed => {
+                incoming.parts.discard(&mut self.port);
+                incoming.copied = incoming.arrived;
+                receive.abandoned = true;
+                if incoming.is_complete() {
+                    self.requests.remove(id);
+                }
+            }
+            ReceiveStage::Incoming(incoming) => {
+                incoming.parts.discard(&mut self.port);
+                let source = incoming.source;
+                self.requests.remove(id);
+                if let Some(message) = &mut self.sources[source as usize].assembling
+                    && message.target == Target::Request(id)
+                {
+                    message.target = Target::Nowhere;
+                }
+            }
+        }
+    }
+
+    /// Removes a request and every reference to it in this engine's queues.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.unlist(id);
+        self.requests.remove(id);
+    }
+
+    /// Removes every reference to a request in this engine's queues.
+    pub(super) fn unlist(&mut self, id: RequestId) {
+        match self.requests.get(id) {
+            Some(Request::Send(send)) => {
+                let lane = self.outbox.lane(send.destination);
+                lane.ordered.retain(|other| *other != id);
+                lane.streams.retain(|other| *other != id);
+            }
+            Some(Request::Receive(receive)) => {
+                let selector = receive.selector;
+                self.posted.remove(&selector, id);
+            }
+            _ => {}
+        }
+    }
+}

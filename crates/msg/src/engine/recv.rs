@@ -1,0 +1,225 @@
+//! Starting a receive, giving it memory and taking it back, and probing.
+
+use hikyaku_nic::fabric::{Activity, Port};
+
+use super::wait::GONE_ROUNDS;
+use super::{Assembling, Blocked, Engine, Target};
+use crate::buffer::RecvBuffer;
+use crate::envelope::{Received, Selector, tag_of};
+use crate::error::MsgError;
+use crate::request::{Body, Incoming, Receive, ReceiveStage, Request, RequestId, Send};
+use crate::unexpected::{Entry, EntryBody};
+
+impl<P: Port> Engine<P> {
+    /// Starts to receive into a buffer.
+    ///
+    /// # Errors
+    /// [`MsgError`]: the selector names no rank or tag, or a rank that is needed has died and no
+    /// message of it is here. What fails later is the request's result.
+    pub fn start_recv(
+        &mut self,
+        buffer: RecvBuffer,
+        selector: Selector,
+    ) -> Result<RequestId, MsgError> {
+        let id = self.open_recv(buffer.len(), Some(buffer), selector)?;
+        Ok(id)
+    }
+
+    /// Starts to receive a message of up to `room` bytes. It stays where it lands until the
+    /// request is given memory ([`Engine::attach_receive`]).
+    ///
+    /// # Errors
+    /// As [`Engine::start_recv`].
+    pub fn start_recv_detached(
+        &mut self,
+        room: usize,
+        selector: Selector,
+    ) -> Result<RequestId, MsgError> {
+        self.open_recv(room, None, selector)
+    }
+
+    fn open_recv(
+        &mut self,
+        room: usize,
+        buffer: Option<RecvBuffer>,
+        selector: Selector,
+    ) -> Result<RequestId, MsgError> {
+        self.check_selector(&selector)?;
+        let entry = self.unexpected.take(&selector);
+        if entry.is_none() {
+            self.check_alive(&selector)?;
+        }
+        let receive =
+            Receive { selector, room, buffer, stage: ReceiveStage::Posted, abandoned: false };
+        let id = self.requests.insert(Request::Receive(receive));
+        match entry {
+            Some(entry) => self.match_entry(id, entry),
+            None => self.posted.push(&selector, id),
+        }
+        Ok(id)
+    }
+
+    /// Gives a receive the message that was waiting for it.
+    fn match_entry(&mut self, id: RequestId, entry: Entry) {
+        self.statistics.unexpected_less(entry.bytes());
+        let Entry { source, bits, total, body, .. } = entry;
+        self.consumed(source);
+        match body {
+            EntryBody::Announced(rts) => self.begin_rendezvous(id, source, bits, rts),
+            EntryBody::Eager { arrived, parts } => {
+                if arrived < total
+                    && let Some(assembling) = &mut self.sources[source as usize].assembling
+                {
+                    assembling.target = Target::Request(id);
+                }
+                let incoming = Incoming {
+                    source,
+                    bits,
+                    total,
+                    expected: total,
+                    arrived,
+                    copied: 0,
+                    streamed: false,
+                    parts,
+                };
+                self.set_incoming(id, incoming);
+            }
+        }
+    }
+
+    /// Makes a message the one that a receive takes in.
+    pub(super) fn set_incoming(&mut self, id: RequestId, incoming: Incoming) {
+        if let Some(receive) = self.requests.receive_mut(id) {
+            receive.stage = ReceiveStage::Incoming(incoming);
+            self.drain(id);
+        }
+    }
+
+    /// Copies what waits for the buffer of a receive, if it is there; completes the receive if
+    /// that was the last of it.
+    pub(super) fn drain(&mut self, id: RequestId) {
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        let ReceiveStage::Incoming(incoming) = &mut receive.stage else { return };
+        let Some(buffer) = &mut receive.buffer else { return };
+        let rest = buffer.from(incoming.copied);
+        incoming.copied += incoming.parts.deliver(&mut self.port, rest);
+        if incoming.is_complete() {
+            self.finish_incoming(id);
+        }
+    }
+
+    /// Completes a receive whose message is whole.
+    pub(super) fn finish_incoming(&mut self, id: RequestId) {
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
+        let result = incoming.outcome(receive.room);
+        self.statistics.received(incoming.total.min(receive.room as u64));
+        self.requests.finish(id, result);
+    }
+
+    /// Gives a detached receive its memory: as much as it was started with.
+    pub fn attach_receive(&mut self, id: RequestId, buffer: RecvBuffer) {
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        if receive.room != buffer.len() {
+            return;
+        }
+        receive.buffer = Some(buffer);
+        match receive.stage {
+            ReceiveStage::Posted => {}
+            ReceiveStage::Incoming(_) => self.drain(id),
+            ReceiveStage::Announced { source, bits, rts } => {
+                self.begin_rendezvous(id, source, bits, rts);
+            }
+        }
+    }
+
+    /// Takes the memory of a pending request back. It goes on as far as it can without, and
+    /// completes only after it was given memory again.
+    pub fn detach(&mut self, id: RequestId) {
+        match self.requests.get_mut(id) {
+            Some(Request::Send(Send { body: body @ Body::Borrowed(_), .. })) => {
+                *body = Body::Detached;
+            }
+            Some(Request::Receive(receive)) => receive.buffer = None,
+            _ => {}
+        }
+    }
+
+    /// Looks for a message that a receive with this selector would take now, after taking in what
+    /// has arrived.
+    ///
+    /// # Errors
+    /// [`MsgError`]: the selector names no rank or tag, or nothing is here and a rank that is
+    /// needed is gone.
+    pub fn probe(&mut self, selector: Selector) -> Result<Option<Received>, MsgError> {
+        self.check_selector(&selector)?;
+        if let Some(found) = self.found(&selector) {
+            return Ok(Some(found));
+        }
+        let mut late = false;
+        if !self.progress() {
+            self.attend(Some(&selector));
+            late = self.idle_rounds.is_multiple_of(GONE_ROUNDS);
+        }
+        if let Some(found) = self.found(&selector) {
+            return Ok(Some(found));
+        }
+        self.check_alive(&selector)?;
+        if late {
+            self.check_present(&selector)?;
+        }
+        Ok(None)
+    }
+
+    /// Waits for a message that a receive with this selector would take.
+    ///
+    /// # Errors
+    /// As [`Engine::probe`].
+    pub fn wait_probe(&mut self, selector: Selector) -> Result<Received, MsgError> {
+        let Selector { source, tag, .. } = selector;
+        let mut blocked = Blocked::new(Activity::Probe, source, tag);
+        let result = loop {
+            match self.probe(selector) {
+                Ok(Some(found)) => break Ok(found),
+                Ok(None) => self.rest(&mut blocked),
+                Err(error) => break Err(error),
+            }
+        };
+        self.awake(&blocked);
+        result
+    }
+
+    fn found(&self, selector: &Selector) -> Option<Received> {
+        let entry = self.unexpected.find(selector)?;
+        Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
+    }
+
+    /// Notes that a message of a source was matched.
+    #[inline]
+    pub(super) fn consumed(&mut self, source: u32) {
+        if let Some(grant) = self.sources[source as usize].credit.consume() {
+            self.port.grant(source, grant);
+        }
+    }
+
+    /// Notes that a credited message of a source has come.
+    #[inline]
+    pub(super) fn note_credited(&mut self, source: u32) {
+        let source = &mut self.sources[source as usize];
+        source.credit.arrive();
+        source.held_up = false;
+    }
+
+    /// Starts to put an eager message together.
+    pub(super) fn assemble(
+        &mut self,
+        source: u32,
+        bits: u64,
+        total: u64,
+        arrived: u64,
+        to: Target,
+    ) {
+        self.sources[source as usize].assembling =
+            Some(Assembling { bits, total, arrived, target: to });
+    }
+}

@@ -1,0 +1,165 @@
+//! Rendezvous: messages whose bytes move only when their receive has matched.
+//!
+//! ```text
+//!   sender                                    receiver
+//!   Announce ── RTS(total, request, address) ─► matched
+//!   Announced                                   ├─ address reachable: read it, ── FIN ─► complete
+//!      ▲  │                                     └─ CTS(request, bytes wanted)
+//!      │  └───────── CTS ─────────────► Stream      │
+//!      │                                DATA ... ──►Incoming (streamed) ─► complete
+//!      └─ CANCEL ► still unmatched? taken out, FIN(withdrawn)
+//! ```
+//!
+//! The receiver needs no address to be right: a read that is refused, out of bounds or not
+//! possible on this fabric becomes a CTS. After the kernel has refused once, the address of that
+//! source is not tried again (containers refuse every time).
+
+use hikyaku_nic::fabric::{Port, PostError, Rank, RemoteAddress};
+
+use super::Engine;
+use crate::error::MsgError;
+use crate::parcel::Parts;
+use crate::protocol::{Control, Outcome, ReadyToSend};
+use crate::request::{Body, Incoming, ReceiveStage, RequestId, SendStage, outcome};
+use crate::unexpected::{Entry, EntryBody};
+
+/// Most bytes of one direct read. The kernel's own limit is just below 2 GiB.
+const READ_BYTES: usize = 1 << 30;
+
+impl<P: Port> Engine<P> {
+    /// A receive has matched an announcement.
+    pub(super) fn begin_rendezvous(
+        &mut self,
+        id: RequestId,
+        source: Rank,
+        bits: u64,
+        rts: ReadyToSend,
+    ) {
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        let room = receive.room;
+        let want = rts.total.min(room as u64);
+        if want > 0 && receive.buffer.is_none() {
+            receive.stage = ReceiveStage::Announced { source, bits, rts };
+            return;
+        }
+        if want == 0 || self.read_directly(id, source, &rts, want) {
+            let finish = Control::Finish { sender: rts.request, outcome: Outcome::Consumed };
+            self.post_control(source, finish);
+            self.statistics.received(want);
+            self.requests.finish(id, outcome(source, bits, rts.total, room));
+            return;
+        }
+        let incoming = Incoming {
+            source,
+            bits,
+            total: rts.total,
+            expected: want,
+            arrived: 0,
+            copied: 0,
+            streamed: true,
+            parts: Parts::default(),
+        };
+        self.set_incoming(id, incoming);
+        let clear = Control::ClearToSend { sender: rts.request, receiver: id, want };
+        self.post_control(source, clear);
+    }
+
+    /// Copies the first `want` bytes out of the sender's memory, if it can be reached.
+    fn read_directly(&mut self, id: RequestId, source: Rank, rts: &ReadyToSend, want: u64) -> bool {
+        let Some((space, start)) = rts.address else { return false };
+        if self.sources[source as usize].read_refused {
+            return false;
+        }
+        let Some(buffer) = self.requests.receive_mut(id).and_then(|r| r.buffer.as_mut()) else {
+            return false;
+        };
+        let room = buffer.as_mut_slice();
+        let length = usize::try_from(want).map_or(room.len(), |want| want.min(room.len()));
+        let mut offset = start;
+        for chunk in room[..length].chunks_mut(READ_BYTES) {
+            let from = RemoteAddress { rank: source, space, offset };
+            if let Err(error) = self.port.read(from, chunk) {
+                let for_good =
+                    matches!(error, PostError::Refused { .. } | PostError::Unsupported(_));
+                self.sources[source as usize].read_refused |= for_good;
+                self.statistics.refused_reads += 1;
+                return false;
+            }
+            offset = offset.wrapping_add(chunk.len() as u64);
+        }
+        self.statistics.direct_reads += 1;
+        true
+    }
+
+    /// A CTS: stream what the receiver wants. `false`: it makes no sense.
+    pub(super) fn cleared(&mut self, source: Rank, sender: u64, receiver: u64, want: u64) -> bool {
+        let id = RequestId::from_word(sender);
+        let send = self.requests.send_mut(id).filter(|send| {
+            send.destination == source && matches!(send.stage, SendStage::Announced { .. })
+        });
+        let Some(send) = send else {
+            // The request is over (given up): tell the receiver, which waits for its bytes.
+            self.statistics.stray += 1;
+            self.post_control(source, Control::Abort { receiver });
+            return true;
+        };
+        if want == 0 || want > send.total {
+            return false;
+        }
+        if send.abandoned {
+            self.requests.remove(id);
+            self.post_control(source, Control::Abort { receiver });
+            return true;
+        }
+        send.stage = SendStage::Stream { receiver, sent: 0, want };
+        self.outbox.lane(source).streams.push_back(id);
+        self.pump_lane(source);
+        true
+    }
+
+    /// A FIN: the message is over. `false`: it makes no sense.
+    pub(super) fn finished(&mut self, source: Rank, sender: u64, outcome: Outcome) -> bool {
+        let id = RequestId::from_word(sender);
+        let send = self.requests.send_mut(id).filter(|send| send.destination == source);
+        let Some(send) = send else {
+            self.statistics.stray += 1;
+            return true;
+        };
+        match (send.stage, outcome) {
+            (SendStage::Announced { .. }, Outcome::Consumed) => self.finish_send(id),
+            (SendStage::Announced { cancelling: true }, Outcome::Withdrawn) => {
+                send.body = Body::Detached;
+                self.requests.finish(id, Err(MsgError::Cancelled));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A CANCEL: takes the announcement out if nothing has matched it. If something has, its CTS
+    /// or FIN is on the way to the sender and is answer enough.
+    pub(super) fn withdraw(&mut self, source: Rank, sender: u64) {
+        if self.drop_unexpected(source, |entry| !announces(entry, sender)) > 0 {
+            let finish = Control::Finish { sender, outcome: Outcome::Withdrawn };
+            self.post_control(source, finish);
+        }
+    }
+
+    /// An ABORT: the rest of a message this rank has cleared does not come.
+    pub(super) fn aborted(&mut self, source: Rank, receiver: u64) {
+        let id = RequestId::from_word(receiver);
+        let stage = self.requests.receive_mut(id).map(|receive| &receive.stage);
+        match stage {
+            Some(ReceiveStage::Incoming(i)) if i.streamed && i.source == source => {
+                let tag = crate::envelope::tag_of(i.bits);
+                self.fail(id, MsgError::Abandoned { source_rank: source, tag });
+            }
+            _ => self.statistics.stray += 1,
+        }
+    }
+}
+
+/// Whether an unexpected message is the announcement of this request of its sender.
+pub(super) fn announces(entry: &Entry, sender: u64) -> bool {
+    matches!(&entry.body, EntryBody::Announced(rts) if rts.request == sender)
+}

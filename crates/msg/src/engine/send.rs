@@ -1,0 +1,341 @@
+//! Starting a send, and emptying the outbox.
+
+use hikyaku_nic::fabric::{Command, INLINE_BYTES, Port, PostError, Rank, Space};
+
+use super::Engine;
+use super::direct::refusal;
+use crate::buffer::SendBuffer;
+use crate::envelope::{Envelope, Received, SendMode, tag_of};
+use crate::error::MsgError;
+use crate::protocol::{Control, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
+use crate::request::{Body, Request, RequestId, Send, SendStage};
+
+/// What one post achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Push {
+    /// It is over, well or not: the entry leaves the outbox.
+    Over,
+    /// A part was taken.
+    Part,
+    /// Nothing was taken.
+    Nothing,
+}
+
+impl<P: Port> Engine<P> {
+    /// Starts to send what a buffer holds.
+    ///
+    /// # Errors
+    /// [`MsgError`]: the envelope names no rank or tag, or the receiver is gone. What fails later
+    /// is the request's result.
+    pub fn start_send(
+        &mut self,
+        buffer: SendBuffer,
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<RequestId, MsgError> {
+        let bytes = buffer.as_slice();
+        let total = bytes.len() as u64;
+        match self.open_send(bytes, envelope, mode, true)? {
+            Some(id) => {
+                self.attach_send(id, buffer);
+                Ok(id)
+            }
+            None => Ok(self.already_sent(envelope.tag, total)),
+        }
+    }
+
+    /// Starts to send `bytes`, which are looked at only during this call. What is not on its way
+    /// when it returns is copied, if the message is eager; a longer one needs the same bytes again
+    /// ([`Engine::attach_send`]) when its receiver asks for them.
+    ///
+    /// # Errors
+    /// As [`Engine::start_send`].
+    pub fn start_send_detached(
+        &mut self,
+        bytes: &[u8],
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<RequestId, MsgError> {
+        let total = bytes.len() as u64;
+        // Not exposed: a receiver could read the memory after the program has taken it back.
+        let Some(id) = self.open_send(bytes, envelope, mode, false)? else {
+            return Ok(self.already_sent(envelope.tag, total));
+        };
+        self.lend_to_send(id, bytes, |_| {});
+        if let Some(send) = self.requests.send_mut(id)
+            && let SendStage::Eager { posted, .. } = send.stage
+        {
+            send.body = Body::Owned(bytes[posted as usize..].to_vec());
+        }
+        Ok(id)
+    }
+
+    /// Gives a detached send its bytes: as many as it was started with, and the same.
+    pub fn attach_send(&mut self, id: RequestId, buffer: SendBuffer) {
+        let Some(send) = self.requests.send_mut(id) else { return };
+        if send.total == buffer.as_slice().len() as u64 && matches!(send.body, Body::Detached) {
+            send.body = Body::Borrowed(buffer);
+            let destination = send.destination;
+            // Behind others it cannot go, and they were tried when they came.
+            if self.outbox.is_next(destination, id) {
+                self.pump_lane(destination);
+            }
+        }
+    }
+
+    fn already_sent(&mut self, tag: i32, bytes: u64) -> RequestId {
+        self.requests.insert(Request::Done(Ok(Received { source: self.rank, tag, bytes })))
+    }
+
+    /// Posts an eager message if that takes all of it (`None`), or opens a request without bytes
+    /// for what is left to do and puts it into the outbox.
+    pub(super) fn open_send(
+        &mut self,
+        bytes: &[u8],
+        envelope: Envelope,
+        mode: SendMode,
+        expose: bool,
+    ) -> Result<Option<RequestId>, MsgError> {
+        self.check_envelope(&envelope)?;
+        let Envelope { destination, .. } = envelope;
+        if let Some(failure) = self.sources[destination as usize].failed {
+            return Err(MsgError::PeerFailed(failure));
+        }
+        let ready = mode == SendMode::Ready;
+        let total = bytes.len() as u64;
+        let stage = match self.rendezvous(bytes, destination, mode, expose) {
+            Some(address) => SendStage::Announce(ReadyToSend { total, request: 0, address, ready }),
+            None if self.outbox.is_clear(destination) => {
+                let posted = match self.post_eager(bytes, &envelope, ready) {
+                    Ok(posted) if posted == total => {
+                        self.statistics.sent(total);
+                        return Ok(None);
+                    }
+                    Ok(posted) => posted,
+                    Err(PostError::Full { .. }) => 0,
+                    Err(error) => return Err(refusal(error)),
+                };
+                SendStage::Eager { posted, ready }
+            }
+            None => SendStage::Eager { posted: 0, ready },
+        };
+        let bits = envelope.bits();
+        let send = Send { destination, bits, total, body: Body::Detached, stage, abandoned: false };
+        let id = self.requests.insert(Request::Send(send));
+        if let Some(Send { stage: SendStage::Announce(rts), .. }) = self.requests.send_mut(id) {
+            rts.request = id.word();
+        }
+        self.outbox.lane(destination).ordered.push_back(id);
+        Ok(Some(id))
+    }
+
+    #[inline]
+    fn post_eager(
+        &mut self,
+        bytes: &[u8],
+        envelope: &Envelope,
+        ready: bool,
+    ) -> Result<u64, PostError> {
+        let protocol = if ready { EAGER_READY } else { EAGER };
+        let command = Command {
+            credited: true,
+            ..Command::send(envelope.destination, protocol, envelope.bits(), bytes)
+        };
+        self.port.post(&command).map(|taken| taken as u64)
+    }
+
+    /// Whether a message goes by rendezvous, and then where its receiver may read it.
+    fn rendezvous(
+        &self,
+        bytes: &[u8],
+        destination: Rank,
+        mode: SendMode,
+        expose: bool,
+    ) -> Option<Option<(Space, u64)>> {
+        let must = mode == SendMode::Synchronous || bytes.len() > self.config.eager_limit;
+        if !must && bytes.len() < self.config.direct_from {
+            return None;
+        }
+        let address = if expose { self.exposed(bytes, destination) } else { None };
+        match address {
+            Some((Space::Region, _)) => Some(address),
+            _ if must => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Where `destination` may read these bytes, if it can and that is faster than streaming.
+    fn exposed(&self, bytes: &[u8], destination: Rank) -> Option<(Space, u64)> {
+        // Not to itself: a rank that gives up waiting for itself would leave the address behind.
+        let reachable = destination != self.rank
+            && self.port.node_of(destination) == self.port.node_of(self.rank);
+        if !reachable || bytes.len() <= INLINE_BYTES {
+            return None;
+        }
+        let address = self.port.expose(bytes)?;
+        let pays = match address.space {
+            Space::Region => self.capabilities.region && bytes.len() >= self.config.direct_from,
+            Space::Process => {
+                self.capabilities.process_from.is_some_and(|from| bytes.len() >= from)
+            }
+        };
+        pays.then_some((address.space, address.offset))
+    }
+
+    /// Posts what is pending, as far as there is room; says whether anything went.
+    pub(super) fn pump(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(destination) = self.outbox.active(at) {
+            moved |= self.pump_lane(destination);
+            if !self.outbox.retire(at) {
+                at += 1;
+            }
+        }
+        moved
+    }
+
+    /// Posts what is pending to one destination.
+    pub(super) fn pump_lane(&mut self, destination: Rank) -> bool {
+        let mut moved = false;
+        while let Some(control) = self.outbox.lane(destination).control.front().copied() {
+            if !self.push_control(destination, &control) {
+                return moved;
+            }
+            self.outbox.lane(destination).control.pop_front();
+            moved = true;
+        }
+        while let Some(id) = self.outbox.lane(destination).ordered.front().copied() {
+            let push = self.push_ordered(id);
+            moved |= push != Push::Nothing;
+            if push != Push::Over {
+                break;
+            }
+            self.outbox.lane(destination).ordered.pop_front();
+        }
+        for _ in 0..self.outbox.lane(destination).streams.len() {
+            let Some(id) = self.outbox.lane(destination).streams.pop_front() else { break };
+            let push = self.push_stream(id);
+            moved |= push != Push::Nothing;
+            if push != Push::Over {
+                self.outbox.lane(destination).streams.push_back(id);
+            }
+        }
+        moved
+    }
+
+    /// Sends a control packet now or, behind those that wait, later.
+    pub(super) fn post_control(&mut self, destination: Rank, control: Control) {
+        if self.sources[destination as usize].failed.is_some() {
+            return;
+        }
+        let waits = !self.outbox.is_empty_to(destination)
+            && !self.outbox.lane(destination).control.is_empty();
+        if waits || !self.push_control(destination, &control) {
+            self.outbox.lane(destination).control.push_back(control);
+        }
+    }
+
+    /// Whether a control packet was posted, or never can be.
+    fn push_control(&mut self, destination: Rank, control: &Control) -> bool {
+        let packet = control.packet();
+        let command = Command::send(destination, packet.protocol, packet.header, packet.payload());
+        match self.port.post(&command) {
+            Err(PostError::Full { .. }) => {
+                self.statistics.held_up += 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Posts the next part of an eager message, or an announcement.
+    fn push_ordered(&mut self, id: RequestId) -> Push {
+        let Some(send) = self.requests.send_mut(id) else { return Push::Over };
+        let (destination, bits, total) = (send.destination, send.bits, send.total);
+        match send.stage {
+            SendStage::Eager { posted, ready } => {
+                let Some(rest) = send.bytes_from(posted) else { return Push::Nothing };
+                let command = Command {
+                    total,
+                    offset: posted,
+                    credited: posted == 0,
+                    ..Command::send(
+                        destination,
+                        if ready { EAGER_READY } else { EAGER },
+                        bits,
+                        rest,
+                    )
+                };
+                match self.port.post(&command) {
+                    Ok(taken) => {
+                        let posted = posted + taken as u64;
+                        send.stage = SendStage::Eager { posted, ready };
+                        self.pushed(id, taken, posted == total)
+                    }
+                    Err(error) => self.not_pushed(id, error),
+                }
+            }
+            SendStage::Announce(rts) => {
+                let payload = rts.encode();
+                let command =
+                    Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };
+                match self.port.post(&command) {
+                    Ok(_) => {
+                        send.stage = SendStage::Announced { cancelling: false };
+                        self.statistics.rendezvous_sent += 1;
+                        Push::Over
+                    }
+                    Err(error) => self.not_pushed(id, error),
+                }
+            }
+            SendStage::Announced { .. } | SendStage::Stream { .. } => Push::Over,
+        }
+    }
+
+    /// Posts the next part of a message that its receiver has cleared.
+    fn push_stream(&mut self, id: RequestId) -> Push {
+        let Some(send) = self.requests.send_mut(id) else { return Push::Over };
+        let SendStage::Stream { receiver, sent, want } = send.stage else { return Push::Over };
+        let Some(rest) = send.bytes_from(sent) else { return Push::Nothing };
+        let length = usize::try_from(want - sent).map_or(rest.len(), |left| left.min(rest.len()));
+        let command = Command {
+            total: want,
+            offset: sent,
+            ..Command::send(send.destination, DATA, receiver, &rest[..length])
+        };
+        match self.port.post(&command) {
+            Ok(taken) => {
+                let sent = sent + taken as u64;
+                send.stage = SendStage::Stream { receiver, sent, want };
+                self.pushed(id, taken, sent == want)
+            }
+            Err(error) => self.not_pushed(id, error),
+        }
+    }
+
+    fn pushed(&mut self, id: RequestId, taken: usize, whole: bool) -> Push {
+        if whole {
+            self.finish_send(id);
+            return Push::Over;
+        }
+        if taken == 0 { Push::Nothing } else { Push::Part }
+    }
+
+    fn not_pushed(&mut self, id: RequestId, error: PostError) -> Push {
+        if let PostError::Full { .. } = error {
+            self.statistics.held_up += 1;
+            return Push::Nothing;
+        }
+        self.requests.finish(id, Err(refusal(error)));
+        Push::Over
+    }
+
+    /// Completes a send.
+    pub(super) fn finish_send(&mut self, id: RequestId) {
+        let Some(Send { bits, total, .. }) = self.requests.send_mut(id) else { return };
+        let (tag, bytes) = (tag_of(*bits), *total);
+        self.statistics.sent(bytes);
+        self.requests.finish(id, Ok(Received { source: self.rank, tag, bytes }));
+    }
+}

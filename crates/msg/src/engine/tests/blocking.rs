@@ -1,0 +1,168 @@
+//! Blocking calls: the direct path, waiting, wait any, and a rank that waits for itself.
+
+use hikyaku_nic::fabric::Activity;
+
+use super::*;
+use crate::testing::{engines, pair, pattern, run, tight};
+
+#[test]
+fn messages_of_every_length_go_round() {
+    run(tight(2), |mut engine| {
+        let me = engine.rank();
+        for (round, length) in [0, 1, 48, 49, 300, 600, 601, 20_000].into_iter().enumerate() {
+            for mode in [SendMode::Standard, SendMode::Synchronous, SendMode::Ready] {
+                let mut buffer = vec![0; length];
+                if me == 0 {
+                    engine.send(&pattern(length, round), to(1, 4), mode).unwrap();
+                    engine.recv(&mut buffer, from(1, 5)).unwrap();
+                } else {
+                    engine.recv(&mut buffer, from(0, 4)).unwrap();
+                    engine.send(&buffer, to(0, 5), mode).unwrap();
+                }
+                assert_eq!(buffer, pattern(length, round));
+            }
+        }
+        engine.flush();
+        assert_clean(&engine);
+    });
+}
+
+#[test]
+fn a_small_message_takes_no_request_and_no_outbox() {
+    let (mut a, mut b) = pair();
+    a.send(&[1, 2, 3], to(1, 0), SendMode::Standard).unwrap();
+    let mut buffer = [0; 4];
+    let received = b.recv(&mut buffer, from(0, 0)).unwrap();
+    assert_eq!((received.bytes, buffer), (3, [1, 2, 3, 0]));
+    assert!(a.requests.iter().next().is_none() && b.requests.iter().next().is_none());
+    assert_eq!(b.statistics().unexpected_messages_high, 0);
+    assert_eq!((a.statistics().bytes_sent, b.statistics().bytes_received), (3, 3));
+}
+
+#[test]
+fn a_direct_receive_leaves_older_receives_their_messages() {
+    let (mut a, mut b) = pair();
+    let older = irecv(&mut b, 1, any());
+    a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
+    a.send(&[2], to(1, 0), SendMode::Standard).unwrap();
+    let mut buffer = [0];
+    b.recv(&mut buffer, from(0, 0)).unwrap();
+    assert_eq!(buffer, [2]);
+    assert_eq!(taken(&mut b, older).unwrap().1, [1]);
+}
+
+#[test]
+fn a_direct_receive_leaves_what_does_not_fit_to_others() {
+    let (mut a, mut b) = pair();
+    for tag in [3, 2, 1] {
+        a.send(&[tag as u8], to(1, tag), SendMode::Standard).unwrap();
+    }
+    for tag in [1, 2, 3] {
+        let mut buffer = [0];
+        b.recv(&mut buffer, from(0, tag)).unwrap();
+        assert_eq!(buffer, [tag as u8]);
+    }
+    assert_clean(&b);
+}
+
+#[test]
+fn a_direct_receive_says_that_its_buffer_is_too_short() {
+    let (mut a, mut b) = pair();
+    a.send(&[1, 2, 3], to(1, 0), SendMode::Standard).unwrap();
+    let mut buffer = [0; 2];
+    let error = MsgError::Truncated { sent: 3, room: 2, source_rank: 0, tag: 0 };
+    assert_eq!(b.recv(&mut buffer, from(0, 0)), Err(error));
+    assert_eq!(buffer, [1, 2]);
+    assert_clean(&b);
+}
+
+#[test]
+fn a_synchronous_send_returns_only_after_the_match() {
+    let order = std::sync::Mutex::new(Vec::new());
+    run(tight(2), |mut engine| {
+        if engine.rank() == 0 {
+            engine.send(&[], to(1, 0), SendMode::Synchronous).unwrap();
+            order.lock().unwrap().push("sent");
+        } else {
+            // The announcement is here, and still the sender must wait.
+            engine.wait_probe(from(0, 0)).unwrap();
+            (0..100).for_each(|_| engine.idle());
+            order.lock().unwrap().push("received");
+            engine.recv(&mut [], from(0, 0)).unwrap();
+            engine.flush();
+        }
+    });
+    assert_eq!(*order.lock().unwrap(), ["received", "sent"]);
+}
+
+#[test]
+fn wait_any_gives_the_one_that_is_complete() {
+    let mut all = engines(3);
+    let receives: Vec<_> = (0..3).map(|source| irecv(&mut all[0], 8, from(source, 0))).collect();
+    let ids: Vec<_> = receives.iter().map(|(id, _)| *id).collect();
+    all[2].send(&[7], to(0, 0), SendMode::Standard).unwrap();
+    let (at, result) = all[0].wait_any(&ids);
+    assert_eq!((at, result.unwrap().source), (2, 2));
+    all[0].send(&[], to(0, 0), SendMode::Standard).unwrap();
+    assert_eq!(all[0].wait_any(&ids[..2]).0, 0);
+    assert_eq!(all[0].wait(ids[0]), Err(MsgError::NoSuchRequest), "asked for twice");
+}
+
+#[test]
+fn long_waiting_is_announced_and_accounted_short_waiting_is_not() {
+    let (mut a, mut b) = pair();
+    a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
+    b.recv(&mut [0], from(0, 0)).unwrap();
+    assert_eq!(b.port_mut().rules().announced, None);
+    a.send(&[2], to(1, 9), SendMode::Standard).unwrap();
+    b.port_mut().rules().blind = 100;
+    b.recv(&mut [0], from(0, 9)).unwrap();
+    let wait = b.port_mut().rules().announced.unwrap();
+    assert_eq!((wait.activity, wait.peer, wait.tag), (Activity::Receive, Some(0), Some(9)));
+    assert!(b.statistics().parked.picoseconds() > 0);
+    assert_eq!(b.waiting(), None);
+    a.port_mut().rules().full = 100;
+    a.send(&[3], to(1, 8), SendMode::Standard).unwrap();
+    let wait = a.port_mut().rules().announced.unwrap();
+    assert_eq!((wait.activity, wait.peer, wait.tag), (Activity::Send, Some(1), Some(8)));
+}
+
+#[test]
+fn a_blocking_call_that_only_this_rank_could_end_is_an_error() {
+    for ranks in [1, 2] {
+        let mut all = engines(ranks);
+        let me = &mut all[0];
+        let error = Err(MsgError::WaitsForItself { rank: 0 });
+        assert_eq!(me.send(&pattern(601, 0), to(0, 0), SendMode::Standard), error);
+        assert_eq!(me.send(&[], to(0, 0), SendMode::Synchronous), error);
+        assert_eq!(me.recv(&mut [], from(0, 0)).map(drop), error);
+        assert_clean(me);
+        // The rank goes on as if nothing had happened.
+        me.send(&[1], to(0, 0), SendMode::Standard).unwrap();
+        assert_eq!(me.recv(&mut [0], from(0, 0)).unwrap().bytes, 1);
+    }
+}
+
+#[test]
+fn eager_messages_to_oneself_are_bounded_by_the_credit_alone() {
+    let mut all = engines(1);
+    let me = &mut all[0];
+    for n in 0..4 {
+        me.send(&pattern(600, n), to(0, 0), SendMode::Standard).unwrap();
+    }
+    let fifth = me.send(&pattern(600, 4), to(0, 0), SendMode::Standard);
+    assert_eq!(fifth, Err(MsgError::WaitsForItself { rank: 0 }));
+    for n in 0..4 {
+        let mut buffer = vec![0; 600];
+        me.recv(&mut buffer, from(0, 0)).unwrap();
+        assert_eq!(buffer, pattern(600, n));
+    }
+    assert_clean(me);
+}
+
+#[test]
+fn a_wildcard_receive_alone_in_the_world_is_an_error() {
+    let mut all = engines(1);
+    let error = MsgError::WaitsForItself { rank: 0 };
+    assert_eq!(all[0].recv(&mut [], any()), Err(error));
+}

@@ -1,0 +1,194 @@
+//! Credit and room: a fast sender is slowed, a needed one is not kept waiting.
+
+use hikyaku_nic::fabric::Port;
+
+use super::*;
+use crate::testing::{Rules, engines, pair, pattern, ports, run, settle, tight};
+
+#[test]
+fn a_fast_sender_is_slowed_and_memory_stays_flat() {
+    let (mut a, mut b) = pair();
+    let sends: Vec<_> = (0..100u8).map(|n| isend(&mut a, &[n], to(1, 0))).collect();
+    for _ in 0..200 {
+        settle(&mut [&mut a, &mut b]);
+        // A rank that waits for nothing relieves nobody.
+        b.attend(None);
+    }
+    assert_eq!(b.statistics().unexpected_messages, 4);
+    assert_eq!(sends.iter().filter(|id| a.requests.is_done(**id)).count(), 4);
+    assert!(a.statistics().held_up > 0);
+    for n in 0..100u8 {
+        let receive = irecv(&mut b, 1, from(0, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, [n]);
+    }
+    assert!(sends.into_iter().all(|id| a.test(id).unwrap().is_ok()));
+    assert!(b.statistics().unexpected_messages_high <= 5);
+    assert_eq!(b.statistics().evacuations, 0);
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+/// Tests a receive as a program in a loop would.
+fn test_often(
+    receive: RequestId,
+    b: &mut Engine<Unruly>,
+    a: &mut Engine<Unruly>,
+) -> Option<Result<Received, MsgError>> {
+    (0..1000).find_map(|_| {
+        a.progress();
+        b.test(receive)
+    })
+}
+
+#[test]
+fn a_source_that_is_needed_and_out_of_credit_is_relieved() {
+    let (mut a, mut b) = pair();
+    for n in 0..10u8 {
+        isend(&mut a, &[n], to(1, 0));
+    }
+    isend(&mut a, &[77], to(1, 1));
+    let (receive, memory) = irecv(&mut b, 1, from(0, 1));
+    assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+    assert_eq!(memory.to_vec(), [77]);
+    assert!(b.statistics().evacuations > 0);
+    assert_eq!(b.statistics().unexpected_messages, 10);
+    for n in 0..10u8 {
+        let receive = irecv(&mut b, 1, from(0, 0));
+        assert_eq!(taken(&mut b, receive).unwrap().1, [n]);
+    }
+}
+
+#[test]
+fn a_source_that_is_needed_and_out_of_ring_room_is_relieved() {
+    // IP-10: reading out lets reception go on, nothing lost or duplicated.
+    let (mut a, mut b) = pair();
+    for n in 0..4 {
+        isend(&mut a, &pattern(500, n), to(1, 0));
+    }
+    isend(&mut a, &pattern(300, 9), to(1, 1));
+    let (receive, memory) = irecv(&mut b, 300, from(0, 1));
+    assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+    assert_eq!(memory.to_vec(), pattern(300, 9));
+    assert!(b.statistics().evacuated_bytes >= 1000);
+    for n in 0..4 {
+        let receive = irecv(&mut b, 500, from(0, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(500, n));
+    }
+    assert_clean(&b);
+}
+
+#[test]
+fn a_probe_relieves_the_source_it_looks_for() {
+    let (mut a, mut b) = pair();
+    for n in 0..10u8 {
+        isend(&mut a, &[n], to(1, 0));
+    }
+    isend(&mut a, &[1, 2], to(1, 1));
+    let found = (0..1000).find_map(|_| {
+        a.progress();
+        b.probe(from(0, 1)).unwrap()
+    });
+    assert_eq!(found, Some(Received { source: 0, tag: 1, bytes: 2 }));
+}
+
+#[test]
+fn the_sources_of_a_shared_ring_are_moved_out_of_each_others_way() {
+    // IP-04, IP-07.
+    let (layout, config) = tight(3);
+    let layout = hikyaku_nic::segment::Layout { rings: 1, ..layout };
+    let mut all: Vec<_> = ports(layout).into_iter().map(|port| Engine::new(port, config)).collect();
+    let [b, a, c] = &mut all[..] else { unreachable!() };
+    // Source 2 fills the ring with what nobody waits for; source 1 is needed.
+    isend(c, &pattern(500, 1), to(0, 0));
+    isend(c, &pattern(500, 2), to(0, 0));
+    isend(a, &pattern(400, 3), to(0, 5));
+    let (receive, memory) = irecv(b, 400, from(1, 5));
+    let done = (0..1000).find_map(|_| {
+        a.progress();
+        c.progress();
+        b.test(receive)
+    });
+    assert!(done.unwrap().is_ok());
+    assert_eq!(memory.to_vec(), pattern(400, 3));
+    for n in 1..=2 {
+        let receive = irecv(b, 500, from(2, 0));
+        settle(&mut [&mut *b, &mut *a, &mut *c]);
+        assert_eq!(taken(b, receive).unwrap().1, pattern(500, n));
+    }
+}
+
+#[test]
+fn a_detached_receive_whose_stream_fills_the_ring_does_not_stop_its_source() {
+    let (mut a, mut b) = pair();
+    isend(&mut a, &pattern(4000, 1), to(1, 0));
+    let streamed = b.start_recv_detached(4000, from(0, 0)).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    let mut buffer = vec![0; 4000];
+    // Lent for a moment, so that it clears the sender, then taken back.
+    b.lend_to_receive(streamed, &mut buffer, |_| {});
+    isend(&mut a, &[5], to(1, 1));
+    let (receive, _) = irecv(&mut b, 1, from(0, 1));
+    assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+    for _ in 0..1000 {
+        a.progress();
+        b.test(streamed);
+        if b.lend_to_receive(streamed, &mut buffer, |b| b.test(streamed)).is_some() {
+            break;
+        }
+    }
+    assert_eq!(buffer, pattern(4000, 1));
+    assert_clean(&b);
+}
+
+#[test]
+fn posts_refused_for_a_while_are_only_late() {
+    for length in [0, 48, 500, 2000] {
+        let (mut a, mut b) = pair();
+        *a.port_mut().rules() = Rules { full: 7, part: Some(90), ..Rules::default() };
+        *b.port_mut().rules() = Rules { full: 5, blind: 9, ..Rules::default() };
+        let send = isend(&mut a, &pattern(length, 1), to(1, 0));
+        let (receive, memory) = irecv(&mut b, length, from(0, 0));
+        assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+        assert_eq!(memory.to_vec(), pattern(length, 1));
+        settle(&mut [&mut a, &mut b]);
+        assert!(a.test(send).unwrap().is_ok());
+    }
+}
+
+#[test]
+fn ranks_that_all_send_before_they_receive_come_through_while_credit_lasts() {
+    let sums = run(tight(4), |mut engine| {
+        let me = engine.rank();
+        for other in (0..4).filter(|other| *other != me) {
+            (0..3u8).for_each(|n| {
+                engine.send(&[n], to(other, 0), SendMode::Standard).unwrap();
+            });
+        }
+        let mut sum = 0;
+        for _ in 0..9 {
+            let mut buffer = [0];
+            engine.recv(&mut buffer, any()).unwrap();
+            sum += u32::from(buffer[0]);
+        }
+        engine.flush();
+        sum
+    });
+    assert_eq!(sums, [9; 4]);
+}
+
+#[test]
+fn flush_posts_what_waits_and_does_not_wait_for_the_gone() {
+    let mut all = engines(3);
+    let gone = all.pop().unwrap();
+    let [a, b] = &mut all[..] else { unreachable!() };
+    (0..10u8).for_each(|n| drop(isend(a, &[n], to(2, 0))));
+    drop(gone);
+    a.port_mut().rules().full = 20;
+    let send = isend(a, &[1], to(1, 0));
+    a.flush();
+    assert!(a.requests.is_done(send));
+    assert_eq!(b.probe(from(0, 0)).unwrap().unwrap().bytes, 1);
+    assert_eq!(b.port().rank(), 1);
+}

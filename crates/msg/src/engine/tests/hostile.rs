@@ -1,0 +1,212 @@
+//! Packets that make no sense: dropped and counted, never a panic, never past a buffer.
+
+use hikyaku_nic::fabric::{Command, Port};
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::{CTS, Control, DATA, EAGER, FIN, Outcome, RTS, ReadyToSend};
+use crate::testing::{pair, pattern, settle};
+
+/// Posts a packet from `a` past its engine.
+fn inject(a: &mut Engine<Unruly>, protocol: u8, header: u64, payload: &[u8]) {
+    inject_part(a, protocol, header, payload, payload.len() as u64, 0);
+}
+
+fn inject_part(
+    a: &mut Engine<Unruly>,
+    protocol: u8,
+    header: u64,
+    payload: &[u8],
+    total: u64,
+    offset: u64,
+) {
+    let command = Command { total, offset, ..Command::send(1, protocol, header, payload) };
+    a.port_mut().post(&command).unwrap();
+}
+
+/// The two still understand each other.
+fn assert_working(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>) {
+    for length in [3, 400, 2000] {
+        let receive = irecv(b, length, from(0, 63));
+        isend(a, &pattern(length, 1), to(1, 63));
+        settle(&mut [&mut *a, &mut *b]);
+        assert_eq!(taken(b, receive).unwrap().1, pattern(length, 1));
+    }
+}
+
+#[test]
+fn control_packets_about_nothing_are_dropped_and_counted() {
+    let (mut a, mut b) = pair();
+    let packets = [
+        Control::Finish { sender: 12345, outcome: Outcome::Consumed },
+        Control::Finish { sender: u64::MAX, outcome: Outcome::Withdrawn },
+        Control::Abort { receiver: 9 },
+        Control::Cancel { sender: RequestId::from_word(8) },
+        Control::ClearToSend { sender: 77, receiver: RequestId::from_word(1), want: 10 },
+    ];
+    for control in packets {
+        let packet = control.packet();
+        inject(&mut a, packet.protocol, packet.header, packet.payload());
+    }
+    inject(&mut a, DATA, 5, &[1; 100]);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(b.statistics().stray, 5);
+    assert_working(&mut a, &mut b);
+    assert_clean(&b);
+}
+
+#[test]
+fn payloads_of_the_wrong_form_are_dropped_and_counted() {
+    let (mut a, mut b) = pair();
+    for protocol in [RTS, CTS, FIN, 0, 9, 255] {
+        inject(&mut a, protocol, 0, &[0xFF; 7]);
+        settle(&mut [&mut a, &mut b]);
+        inject(&mut a, protocol, 0, &[0xFF; 100]);
+        settle(&mut [&mut a, &mut b]);
+    }
+    assert_eq!(b.statistics().malformed, 12);
+    assert_working(&mut a, &mut b);
+    assert_clean(&b);
+}
+
+#[test]
+fn parts_that_contradict_each_other_end_their_message_only() {
+    let bits = to(1, 0).bits();
+    // (offset, total) of a second part after 100 bytes of 300.
+    for (offset, total, bits_too) in
+        [(0, 300, bits), (99, 300, bits), (200, 300, bits), (100, 301, bits), (100, 300, bits + 1)]
+    {
+        for posted in [true, false] {
+            let (mut a, mut b) = pair();
+            let receive = posted.then(|| irecv(&mut b, 300, from(0, 0)));
+            inject_part(&mut a, EAGER, bits, &[1; 100], 300, 0);
+            inject_part(&mut a, EAGER, bits_too, &[2; 100], total, offset);
+            settle(&mut [&mut a, &mut b]);
+            assert!(b.statistics().malformed > 0);
+            if let Some((id, _)) = receive {
+                assert_eq!(b.test(id), Some(Err(MsgError::Malformed { source_rank: 0 })));
+            }
+            if offset == 0 {
+                // A beginning: the message that never ends is the second one. End it.
+                inject_part(&mut a, EAGER, bits, &[3; 100], 300, 0);
+                inject_part(&mut a, EAGER, bits, &[3; 200], 300, 100);
+                settle(&mut [&mut a, &mut b]);
+                let whole = irecv(&mut b, 300, from(0, 0));
+                assert_eq!(taken(&mut b, whole).unwrap().1, [3; 300]);
+            }
+            assert_working(&mut a, &mut b);
+            assert_clean(&b);
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_contradicts_itself_ends_its_receive() {
+    for (total, offset, length) in [(1000, 1, 10), (999, 0, 10), (1000, 990, 10)] {
+        let (mut a, mut b) = pair();
+        let (receive, memory) = irecv(&mut b, 1000, from(0, 0));
+        let rts = ReadyToSend { total: 1000, request: 3, address: None, ready: false };
+        inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
+        b.progress();
+        inject_part(&mut a, DATA, receive.word(), &vec![1; length], total, offset);
+        b.progress();
+        assert_eq!(b.test(receive), Some(Err(MsgError::Malformed { source_rank: 0 })));
+        assert_eq!(memory.to_vec(), [0xEE; 1000]);
+        assert_clean(&b);
+    }
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_not_followed() {
+    use hikyaku_nic::fabric::Space;
+    for space in [Space::Region, Space::Process] {
+        let (mut a, mut b) = pair();
+        let (receive, memory) = irecv(&mut b, 1000, from(0, 0));
+        let address = Some((space, u64::MAX - 10));
+        let rts = ReadyToSend { total: u64::MAX, request: 3, address, ready: false };
+        inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
+        settle(&mut [&mut a, &mut b]);
+        // It asked for a stream instead, of a request that is none: told so.
+        assert_eq!(b.statistics().refused_reads, 1);
+        let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
+        assert_eq!(b.test(receive), Some(Err(error)));
+        assert_eq!(memory.to_vec(), [0xEE; 1000]);
+    }
+}
+
+#[test]
+fn nobody_clears_or_ends_the_messages_of_another() {
+    let mut all = crate::testing::engines(3);
+    let [a, b, c] = &mut all[..] else { unreachable!() };
+    let send = isend(b, &pattern(1000, 1), to(2, 0));
+    // Rank 0 names the request that rank 1 has with rank 2.
+    for control in [
+        Control::Finish { sender: send.word(), outcome: Outcome::Consumed },
+        Control::ClearToSend { sender: send.word(), receiver: send, want: 1000 },
+    ] {
+        let packet = control.packet();
+        inject(a, packet.protocol, packet.header, packet.payload());
+    }
+    settle(&mut [&mut *a, &mut *b, &mut *c]);
+    assert!(b.test(send).is_none());
+    let receive = irecv(c, 1000, from(1, 0));
+    settle(&mut [&mut *a, &mut *b, &mut *c]);
+    assert!(b.test(send).unwrap().is_ok());
+    assert_eq!(taken(c, receive).unwrap().1, pattern(1000, 1));
+}
+
+#[test]
+fn a_receiver_that_asks_for_more_than_there_is_gets_nothing() {
+    let (mut a, mut b) = pair();
+    let send = isend(&mut b, &pattern(1000, 1), to(0, 0));
+    for want in [1001, u64::MAX, 0] {
+        let receiver = RequestId::from_word(4);
+        let packet = Control::ClearToSend { sender: send.word(), receiver, want }.packet();
+        inject(&mut a, packet.protocol, packet.header, packet.payload());
+    }
+    b.progress();
+    assert_eq!(b.statistics().malformed, 3);
+    assert!(b.test(send).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_packets_never_break_a_rank(
+        packets in prop::collection::vec(
+            (0..12u8, 0..8u64, prop::collection::vec(0..4u8, 0..200), 0..400u64, 0..300u64),
+            0..40,
+        ),
+        receives in 0..4usize,
+    ) {
+        let (mut a, mut b) = pair();
+        let send = isend(&mut b, &pattern(1000, 1), to(0, 0));
+        let posted: Vec<_> = (0..receives).map(|_| irecv(&mut b, 150, super::any())).collect();
+        for (protocol, header, payload, total, offset) in packets {
+            let header = if protocol <= RTS { 1 << 32 | header } else { header };
+            let total = total.max(payload.len() as u64 + offset);
+            let command = Command {
+                total, offset, ..Command::send(1, protocol, header, &payload)
+            };
+            drop(a.port_mut().post(&command));
+            b.progress();
+            a.progress();
+        }
+        settle(&mut [&mut a, &mut b]);
+        for (id, _) in posted {
+            b.abandon(id);
+        }
+        b.abandon(send);
+        settle(&mut [&mut a, &mut b]);
+        // Whatever is left unexpected can be received or at least given up.
+        while let Ok(Some(_)) = b.probe(super::any()) {
+            let (id, _) = irecv(&mut b, 10, super::any());
+            settle(&mut [&mut a, &mut b]);
+            b.abandon(id);
+        }
+        prop_assert_eq!(b.statistics().unexpected_bytes, 0);
+        let ring = b.port().ring(0).unwrap();
+        prop_assert_eq!(ring.head, ring.tail, "ring bytes leaked");
+    }
+}

@@ -1,0 +1,249 @@
+//! Random programs of sends and receives, stepped in one thread, against what MPI demands.
+//!
+//! A program is a list of operations of two to four ranks in a job so small that rings, status
+//! rings and credit are full all the time. Whatever the interleaving:
+//!
+//! - every message is received exactly once, unchanged, by a receive that its envelope fits;
+//! - of two messages from one rank to another that fit the same receive, the earlier one is not
+//!   left for a later receive (non-overtaking, MPI 5.0 §3.5);
+//! - without wildcard sources the matching is the one a sequential oracle finds;
+//! - unmatched messages stay within the credit as long as nobody had to be relieved.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::engine::CancelOutcome;
+use crate::testing::{engines, pattern, settle, tight};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send { from: Rank, to: Rank, tag: i32, length: usize, mode: SendMode },
+    Receive { at: Rank, source: Option<Rank>, tag: Option<i32> },
+    Progress { at: Rank, budget: u8 },
+    Full { at: Rank, posts: u32 },
+    Part { at: Rank, bytes: Option<usize> },
+}
+
+/// Long enough for a message to say which one it is.
+const LENGTHS: [usize; 7] = [4, 48, 49, 200, 600, 601, 3000];
+const ROOM: usize = 3000;
+
+fn step(ranks: u32, wild: bool) -> impl Strategy<Value = Step> {
+    let rank = 0..ranks;
+    let mode = prop_oneof![
+        4 => Just(SendMode::Standard),
+        1 => Just(SendMode::Synchronous),
+        1 => Just(SendMode::Ready),
+    ];
+    let source = if wild {
+        prop::option::weighted(0.6, rank.clone()).boxed()
+    } else {
+        rank.clone().prop_map(Some).boxed()
+    };
+    let tag = prop::option::weighted(0.7, 0..3);
+    prop_oneof![
+        6 => (rank.clone(), rank.clone(), 0..3, prop::sample::select(&LENGTHS[..]), mode)
+            .prop_map(|(from, to, tag, length, mode)| Step::Send { from, to, tag, length, mode }),
+        5 => (rank.clone(), source, tag)
+            .prop_map(|(at, source, tag)| Step::Receive { at, source, tag }),
+        4 => (rank.clone(), 1..4u8).prop_map(|(at, budget)| Step::Progress { at, budget }),
+        1 => (rank.clone(), 1..4u32).prop_map(|(at, posts)| Step::Full { at, posts }),
+        1 => (rank, prop::option::of(40..200usize))
+            .prop_map(|(at, bytes)| Step::Part { at, bytes }),
+    ]
+}
+
+fn program(wild: bool) -> impl Strategy<Value = (u32, Vec<Step>)> {
+    (2..5u32)
+        .prop_flat_map(move |ranks| (Just(ranks), prop::collection::vec(step(ranks, wild), 1..120)))
+}
+
+/// A message that was sent. Its place in the list is its seed.
+#[derive(Debug)]
+struct Sent {
+    from: Rank,
+    to: Rank,
+    tag: i32,
+    length: usize,
+    id: RequestId,
+}
+
+/// A receive that was posted, in the order of posts; what it got.
+#[derive(Debug)]
+struct Posted {
+    at: Rank,
+    source: Option<Rank>,
+    tag: Option<i32>,
+    request: (RequestId, Leaked),
+    got: Option<usize>,
+}
+
+impl Posted {
+    fn fits(&self, sent: &Sent) -> bool {
+        self.at == sent.to
+            && self.source.is_none_or(|source| source == sent.from)
+            && self.tag.is_none_or(|tag| tag == sent.tag)
+    }
+}
+
+struct World {
+    ranks: Vec<Engine<Unruly>>,
+    sent: Vec<Sent>,
+    posted: Vec<Posted>,
+}
+
+impl World {
+    fn post(&mut self, at: Rank, source: Option<Rank>, tag: Option<i32>) {
+        let selector = Selector { source, tag, context: 1 };
+        let request = irecv(&mut self.ranks[at as usize], ROOM, selector);
+        self.posted.push(Posted { at, source, tag, request, got: None });
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Send { from, to: dest, tag, length, mode } => {
+                let bytes = content(self.sent.len(), length);
+                let id = isend_as(&mut self.ranks[from as usize], &bytes, to(dest, tag), mode);
+                self.sent.push(Sent { from, to: dest, tag, length, id });
+            }
+            Step::Receive { at, source, tag } => self.post(at, source, tag),
+            Step::Progress { at, budget } => {
+                for _ in 0..budget {
+                    self.ranks[at as usize].progress();
+                }
+            }
+            Step::Full { at, posts } => {
+                self.ranks[at as usize].port_mut().rules().full = posts;
+            }
+            Step::Part { at, bytes } => self.ranks[at as usize].port_mut().rules().part = bytes,
+        }
+        self.collect();
+    }
+
+    /// Notes which receives are complete, and checks what they got.
+    fn collect(&mut self) {
+        for posted in self.posted.iter_mut().filter(|posted| posted.got.is_none()) {
+            let engine = &mut self.ranks[posted.at as usize];
+            if !engine.requests.is_done(posted.request.0) {
+                continue;
+            }
+            let (received, bytes) = taken(engine, posted.request).unwrap();
+            let which = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+            let sent = &self.sent[which];
+            assert!(posted.fits(sent));
+            assert_eq!((received.source, received.tag), (sent.from, sent.tag));
+            assert_eq!(bytes, content(which, sent.length));
+            posted.got = Some(which);
+        }
+    }
+
+    /// Receives all that is left, on every rank, as a program that waits for it would.
+    fn drain(&mut self) {
+        let mut last: Vec<Option<usize>> = vec![None; self.ranks.len()];
+        for _ in 0..100_000 {
+            for at in 0..self.ranks.len() {
+                if last[at].is_none_or(|receive| self.posted[receive].got.is_some()) {
+                    last[at] = Some(self.posted.len());
+                    self.post(at as Rank, None, None);
+                }
+                if !self.ranks[at].progress() {
+                    self.ranks[at].attend(None);
+                }
+            }
+            self.collect();
+            if self.posted.iter().filter(|p| p.got.is_some()).count() == self.sent.len() {
+                break;
+            }
+        }
+    }
+
+    /// Takes back the receives that nothing was left for; nothing else is left then.
+    fn clean_up(&mut self) {
+        for posted in self.posted.iter().filter(|p| p.got.is_none()) {
+            let outcome = self.ranks[posted.at as usize].cancel(posted.request.0);
+            assert_eq!(outcome, CancelOutcome::Cancelled);
+        }
+        settle(&mut self.ranks.iter_mut().collect::<Vec<_>>());
+        for sent in &self.sent {
+            assert!(self.ranks[sent.from as usize].test(sent.id).unwrap().is_ok());
+        }
+        self.ranks.iter().for_each(assert_clean);
+    }
+
+    /// Every message was received once, and none overtook another.
+    fn check(&self) {
+        let mut by: Vec<Option<usize>> = vec![None; self.sent.len()];
+        for (order, posted) in self.posted.iter().enumerate() {
+            if let Some(which) = posted.got {
+                assert_eq!(by[which].replace(order), None, "a message was received twice");
+            }
+        }
+        assert!(by.iter().all(Option::is_some), "a message was lost");
+        for (second, late) in self.sent.iter().enumerate() {
+            for (first, early) in self.sent[..second].iter().enumerate() {
+                let receive = &self.posted[by[second].unwrap()];
+                let same_pair = (early.from, early.to) == (late.from, late.to);
+                if same_pair && receive.fits(early) {
+                    assert!(by[first] < by[second], "message {second} overtook {first}");
+                }
+            }
+        }
+    }
+
+    /// What the receives from named sources get: each message in turn takes the oldest receive
+    /// that fits and is free. Both sides prefer the oldest, so no interleaving can differ.
+    fn oracle(&self, receives: usize) -> Vec<Option<usize>> {
+        let mut got = vec![None; receives];
+        for (which, sent) in self.sent.iter().enumerate() {
+            let free = (0..receives).find(|r| got[*r].is_none() && self.posted[*r].fits(sent));
+            if let Some(receive) = free {
+                got[receive] = Some(which);
+            }
+        }
+        got
+    }
+
+    /// No source has more unmatched messages anywhere than its credit allows.
+    fn check_bounds(&self) {
+        let window = u64::from(tight(1).1.credit_window);
+        for engine in &self.ranks {
+            let statistics = engine.statistics();
+            assert_eq!(statistics.evacuations, 0);
+            assert!(statistics.unexpected_messages_high <= window * self.ranks.len() as u64);
+        }
+    }
+}
+
+/// Bytes that say which message they are.
+fn content(which: usize, length: usize) -> Vec<u8> {
+    let mut bytes = pattern(length, which);
+    bytes[..4].copy_from_slice(&(which as u32).to_le_bytes());
+    bytes
+}
+
+fn run(ranks: u32, steps: &[Step]) -> (World, usize) {
+    let mut world = World { ranks: engines(ranks), sent: Vec::new(), posted: Vec::new() };
+    steps.iter().for_each(|step| world.run(step));
+    world.check_bounds();
+    let receives = world.posted.len();
+    world.drain();
+    world.check();
+    world.clean_up();
+    (world, receives)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_duplicated_or_overtaken((ranks, steps) in program(true)) {
+        run(ranks, &steps);
+    }
+
+    #[test]
+    fn named_sources_match_as_the_oracle_says((ranks, steps) in program(false)) {
+        let (world, receives) = run(ranks, &steps);
+        let got: Vec<_> = world.posted[..receives].iter().map(|p| p.got).collect();
+        prop_assert_eq!(got, world.oracle(receives));
+    }
+}

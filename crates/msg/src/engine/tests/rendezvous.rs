@@ -1,0 +1,148 @@
+//! Rendezvous: direct reads, streams, refusals, and messages that are cleared in part.
+
+use hikyaku_nic::fabric::Port;
+
+use super::*;
+use crate::testing::{Rules, pair, pattern, ports_of, settle, tight};
+
+/// Sends a long message from `a` to `b` and checks that it comes.
+fn exchange(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>, length: usize, posted_first: bool) {
+    let early = posted_first.then(|| irecv(b, length, from(0, 0)));
+    let send = isend(a, &pattern(length, 6), to(1, 0));
+    settle(&mut [&mut *a, &mut *b]);
+    let receive = early.unwrap_or_else(|| irecv(b, length, from(0, 0)));
+    settle(&mut [&mut *a, &mut *b]);
+    assert!(a.test(send).unwrap().is_ok());
+    assert_eq!(taken(b, receive).unwrap().1, pattern(length, 6));
+    assert_clean(a);
+    assert_clean(b);
+}
+
+#[test]
+fn memory_that_can_be_reached_is_read_and_nothing_is_streamed() {
+    for posted_first in [true, false] {
+        let (mut a, mut b) = pair();
+        a.port_mut().rules().process = true;
+        exchange(&mut a, &mut b, 5000, posted_first);
+        assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (1, 0));
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_named_is_streamed() {
+    for posted_first in [true, false] {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 5000, posted_first);
+        assert_eq!((a.statistics().rendezvous_sent, b.statistics().direct_reads), (1, 0));
+    }
+}
+
+#[test]
+fn a_refused_read_becomes_a_stream_and_is_not_tried_again() {
+    let (mut a, mut b) = pair();
+    a.port_mut().rules().process = true;
+    b.port_mut().rules().refuse_reads = true;
+    exchange(&mut a, &mut b, 5000, true);
+    exchange(&mut a, &mut b, 5000, false);
+    assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (0, 1));
+}
+
+#[test]
+fn a_buffer_in_the_region_is_read_from_a_smaller_size_on() {
+    let (mut a, mut b) = pair();
+    let mut shared = a.port_mut().allocate(1000).unwrap();
+    shared.copy_from_slice(&pattern(1000, 8));
+    for (length, reads) in [(255, 0), (256, 1), (600, 2), (1000, 3)] {
+        let receive = irecv(&mut b, length, from(0, 0));
+        // Blocking in synchronous steps: the receive is posted, so the send ends by itself.
+        let id = a.open_send(&shared[..length], to(1, 0), SendMode::Standard, true).unwrap();
+        if let Some(id) = id {
+            a.lend_to_send(id, &shared[..length], |a| settle(&mut [a, &mut b]));
+            assert!(a.test(id).unwrap().is_ok());
+        }
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(1000, 8)[..length]);
+        assert_eq!(b.statistics().direct_reads, reads, "{length}");
+    }
+}
+
+#[test]
+fn ranks_of_different_nodes_do_not_name_their_memory() {
+    let (layout, config) = tight(2);
+    let job = hikyaku_nic::loopback::Config {
+        layout,
+        ranks_per_node: 1,
+        ..hikyaku_nic::loopback::Config::for_ranks(2)
+    };
+    let ports = ports_of(&job);
+    let mut both = ports.into_iter().map(|port| Engine::new(port, config));
+    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    a.port_mut().rules().process = true;
+    exchange(&mut a, &mut b, 5000, true);
+    assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (0, 0));
+}
+
+#[test]
+fn a_stream_through_a_full_ring_takes_turns_with_messages() {
+    let (mut a, mut b) = pair();
+    *a.port_mut().rules() = Rules { part: Some(60), ..Rules::default() };
+    let long = irecv(&mut b, 4000, from(0, 0));
+    let long_send = isend(&mut a, &pattern(4000, 1), to(1, 0));
+    let other = irecv(&mut b, 3000, from(0, 1));
+    let other_send = isend(&mut a, &pattern(3000, 2), to(1, 1));
+    let small = irecv(&mut b, 500, from(0, 2));
+    let small_send = isend(&mut a, &pattern(500, 3), to(1, 2));
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(taken(&mut b, long).unwrap().1, pattern(4000, 1));
+    assert_eq!(taken(&mut b, other).unwrap().1, pattern(3000, 2));
+    assert_eq!(taken(&mut b, small).unwrap().1, pattern(500, 3));
+    for send in [long_send, other_send, small_send] {
+        assert!(a.test(send).unwrap().is_ok());
+    }
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+#[test]
+fn both_ways_at_once_through_full_rings() {
+    let (mut a, mut b) = pair();
+    let to_b = irecv(&mut b, 9000, from(0, 0));
+    let to_a = irecv(&mut a, 9000, from(1, 0));
+    isend(&mut a, &pattern(9000, 1), to(1, 0));
+    isend(&mut b, &pattern(9000, 2), to(0, 0));
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(taken(&mut b, to_b).unwrap().1, pattern(9000, 1));
+    assert_eq!(taken(&mut a, to_a).unwrap().1, pattern(9000, 2));
+}
+
+#[test]
+fn a_detached_send_streams_only_while_it_has_its_bytes() {
+    let (mut a, mut b) = pair();
+    let bytes = pattern(2000, 4);
+    let send = a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
+    let receive = irecv(&mut b, 2000, from(0, 0));
+    settle(&mut [&mut a, &mut b]);
+    assert!(a.test(send).is_none() && b.test(receive.0).is_none());
+    // Not the bytes it was started with: not taken.
+    a.lend_to_send(send, &bytes[..1999], |a| settle(&mut [a, &mut b]));
+    assert!(a.test(send).is_none());
+    a.lend_to_send(send, &bytes, |a| settle(&mut [a, &mut b]));
+    assert!(a.test(send).unwrap().is_ok());
+    assert_eq!(taken(&mut b, receive).unwrap().1, bytes);
+}
+
+#[test]
+fn a_detached_receive_reads_only_while_it_has_its_memory() {
+    for process in [true, false] {
+        let (mut a, mut b) = pair();
+        a.port_mut().rules().process = process;
+        let receive = b.start_recv_detached(2000, from(0, 0)).unwrap();
+        let send = isend(&mut a, &pattern(2000, 5), to(1, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert!(b.test(receive).is_none() && a.test(send).is_none());
+        let mut buffer = vec![0; 2000];
+        b.lend_to_receive(receive, &mut buffer, |b| settle(&mut [&mut a, b]));
+        assert!(b.test(receive).unwrap().is_ok() && a.test(send).unwrap().is_ok());
+        assert_eq!(buffer, pattern(2000, 5));
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong with a message, and whose fault it is.
+
+use hikyaku_nic::fabric::{PeerFailure, PostError, Rank};
+use thiserror::Error;
+
+/// Why an operation did not do what was asked.
+///
+/// The program's own mistakes: `Truncated` (with the sender), `NoSuchRank`, `InvalidTag`,
+/// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`. A peer's end: `PeerFailed`, `PeerLeft`,
+/// `Abandoned`. Asked for: `Cancelled`. The machine's: `Fabric`, `Malformed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MsgError {
+    /// The message is longer than the buffer. It is consumed; the buffer holds its first bytes.
+    #[error(
+        "the message of {sent} bytes from rank {source_rank} with tag {tag} does not fit the \
+         buffer of {room} bytes: its first {room} bytes were received"
+    )]
+    Truncated {
+        /// Length of the message, bytes.
+        sent: u64,
+        /// Length of the buffer, bytes.
+        room: u64,
+        /// Who sent it.
+        source_rank: Rank,
+        /// Its tag.
+        tag: i32,
+    },
+    /// A rank this operation needs has died. A receive from any source needs every rank.
+    #[error("{0}")]
+    PeerFailed(PeerFailure),
+    /// A rank this operation needs has left the job, and nothing from it is on the way.
+    #[error("rank {rank} has left the job: nothing further comes from it or is taken by it")]
+    PeerLeft {
+        /// The rank.
+        rank: Rank,
+    },
+    /// The sender gave the message up before it was delivered whole.
+    #[error("rank {source_rank} gave up its message with tag {tag} before it was delivered")]
+    Abandoned {
+        /// Who was sending.
+        source_rank: Rank,
+        /// The tag.
+        tag: i32,
+    },
+    /// A blocking call that only this rank itself could complete.
+    #[error(
+        "rank {rank} waits for a message to itself that nobody else can send or receive: post the \
+         receive first, without blocking"
+    )]
+    WaitsForItself {
+        /// This rank.
+        rank: Rank,
+    },
+    /// There is no such rank.
+    #[error("rank {rank} does not exist: this job has ranks 0 to {}", .size.saturating_sub(1))]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// Tags start at 0.
+    #[error("tag {tag} is not valid: tags are 0 to {}", i32::MAX)]
+    InvalidTag {
+        /// The tag asked for.
+        tag: i32,
+    },
+    /// The buffers given to one operation do not fit each other.
+    #[error("a buffer has {given} bytes where this operation needs {needed}")]
+    InvalidLength {
+        /// Bytes it has.
+        given: u64,
+        /// Bytes it must have.
+        needed: u64,
+    },
+    /// The request was cancelled before it took effect.
+    #[error("the operation was cancelled")]
+    Cancelled,
+    /// The request is complete and was already asked for, or is another engine's.
+    #[error("there is no such request: it was already completed")]
+    NoSuchRequest,
+    /// Packets of the message contradicted each other; the sender is broken or is not hikyaku.
+    #[error("packets of a message from rank {source_rank} contradict each other: it was dropped")]
+    Malformed {
+        /// Whom the packets claim to be from.
+        source_rank: Rank,
+    },
+    /// The fabric refused for good.
+    #[error(transparent)]
+    Fabric(#[from] PostError),
+}

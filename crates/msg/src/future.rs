@@ -1,0 +1,355 @@
+//! Send and receive as futures, and how to run them.
+//!
+//! A future here holds a borrow of the memory and lends it to its request only while it is polled
+//! (see `buffer.rs`). Between polls the request is detached: an arriving message waits where it
+//! landed, a cleared one is not streamed. So a future may be dropped or leaked at any time; when
+//! it is dropped its operation is given up, when it is leaked the operation stays as it is.
+//!
+//! No thread moves the engine behind anybody's back, so there is nobody to wake a future: it wakes
+//! itself and is polled again after the executor has let time pass. [`block_on`] does that with
+//! [`Engine::idle`]'s waiting.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use hikyaku_nic::fabric::{Activity, Port};
+
+use crate::engine::{Blocked, Engine};
+use crate::envelope::{Envelope, Received, Selector, SendMode};
+use crate::error::MsgError;
+use crate::request::RequestId;
+
+/// A send in progress. Ready when the bytes may be used again; in synchronous mode, when the
+/// message has matched.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct SendFuture<'e, 'b, P: Port> {
+    engine: &'e RefCell<Engine<P>>,
+    bytes: &'b [u8],
+    state: State<(Envelope, SendMode)>,
+}
+
+/// A receive in progress. Ready when the message is in the buffer.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct RecvFuture<'e, 'b, P: Port> {
+    engine: &'e RefCell<Engine<P>>,
+    buffer: &'b mut [u8],
+    state: State<Selector>,
+}
+
+#[derive(Debug)]
+enum State<S> {
+    /// Not polled yet: it takes its place in the order of messages when it is.
+    New(S),
+    Pending(RequestId),
+    Over,
+}
+
+impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
+    /// A send of `bytes`, which starts when it is polled first.
+    pub fn new(
+        engine: &'e RefCell<Engine<P>>,
+        bytes: &'b [u8],
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> SendFuture<'e, 'b, P> {
+        SendFuture { engine, bytes, state: State::New((envelope, mode)) }
+    }
+}
+
+impl<'e, 'b, P: Port> RecvFuture<'e, 'b, P> {
+    /// A receive into `buffer`, which is posted when it is polled first.
+    pub fn new(
+        engine: &'e RefCell<Engine<P>>,
+        buffer: &'b mut [u8],
+        selector: Selector,
+    ) -> RecvFuture<'e, 'b, P> {
+        RecvFuture { engine, buffer, state: State::New(selector) }
+    }
+}
+
+impl<P: Port> Future for SendFuture<'_, '_, P> {
+    type Output = Result<(), MsgError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut engine = this.engine.borrow_mut();
+        let id = match this.state {
+            State::New((envelope, mode)) => {
+                match engine.start_send_detached(this.bytes, envelope, mode) {
+                    Ok(id) => id,
+                    Err(error) => {
+                        this.state = State::Over;
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+            State::Pending(id) => id,
+            State::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
+        };
+        let result = engine.lend_to_send(id, this.bytes, |engine| engine.test(id));
+        settle(&mut this.state, id, result, context).map_ok(|_| ())
+    }
+}
+
+impl<P: Port> Future for RecvFuture<'_, '_, P> {
+    type Output = Result<Received, MsgError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut engine = this.engine.borrow_mut();
+        let id = match this.state {
+            State::New(selector) => match engine.start_recv_detached(this.buffer.len(), selector) {
+                Ok(id) => id,
+                Err(error) => {
+                    this.state = State::Over;
+                    return Poll::Ready(Err(error));
+                }
+            },
+            State::Pending(id) => id,
+            State::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
+        };
+        let result = engine.lend_to_receive(id, this.buffer, |engine| engine.test(id));
+        settle(&mut this.state, id, result, context)
+    }
+}
+
+fn settle<S>(
+    state: &mut State<S>,
+    id: RequestId,
+    result: Option<Result<Received, MsgError>>,
+    context: &mut Context<'_>,
+) -> Poll<Result<Received, MsgError>> {
+    match result {
+        Some(result) => {
+            *state = State::Over;
+            Poll::Ready(result)
+        }
+        None => {
+            *state = State::Pending(id);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+}
+
+impl<P: Port> Drop for SendFuture<'_, '_, P> {
+    fn drop(&mut self) {
+        if let State::Pending(id) = self.state {
+            self.engine.borrow_mut().abandon(id);
+        }
+    }
+}
+
+impl<P: Port> Drop for RecvFuture<'_, '_, P> {
+    fn drop(&mut self) {
+        if let State::Pending(id) = self.state {
+            self.engine.borrow_mut().abandon(id);
+        }
+    }
+}
+
+/// Runs a future to its end, letting the port wait while there is nothing to do. `activity` is
+/// what the waiting is accounted and announced as.
+pub fn block_on<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    activity: Activity,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut blocked = Blocked::new(activity, None, None);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            engine.borrow_mut().awake(&blocked);
+            return output;
+        }
+        let mut engine = engine.borrow_mut();
+        if !engine.progress() && !engine.attend(None) {
+            engine.rest(&mut blocked);
+        }
+    }
+}
+
+/// Runs two futures at the same time until both are done.
+pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(move |context| {
+        poll_once(&mut first, a.as_mut(), context);
+        poll_once(&mut second, b.as_mut(), context);
+        match (first.take(), second.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (first, second) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Runs futures at the same time until all are done; their outputs are in the futures' order. Each
+/// round polls them in that order, so operations take their places among messages in it too.
+pub async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(move |context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            poll_once(output, Pin::new(future), context);
+        }
+        if outputs.iter().any(Option::is_none) {
+            return Poll::Pending;
+        }
+        Poll::Ready(outputs.iter_mut().filter_map(Option::take).collect())
+    })
+    .await
+}
+
+fn poll_once<F: Future>(
+    output: &mut Option<F::Output>,
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) {
+    if output.is_none()
+        && let Poll::Ready(value) = future.poll(context)
+    {
+        *output = Some(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::{pair, pattern, run, settle, tight};
+
+    fn to(destination: u32) -> Envelope {
+        Envelope { destination, context: 1, tag: 0 }
+    }
+
+    fn from(source: u32) -> Selector {
+        Selector { source: Some(source), tag: Some(0), context: 1 }
+    }
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn messages_of_every_length_go_both_ways_at_once() {
+        run(tight(2), |engine| {
+            let engine = RefCell::new(engine);
+            let other = 1 - engine.borrow().rank();
+            for length in [0, 48, 49, 600, 601, 5000] {
+                let bytes = pattern(length, other as usize);
+                let mut buffer = vec![0; length];
+                block_on(&engine, Activity::Requests, async {
+                    let send = SendFuture::new(&engine, &bytes, to(other), SendMode::Standard);
+                    let receive = RecvFuture::new(&engine, &mut buffer, from(other));
+                    let (sent, received) = join(send, receive).await;
+                    sent.unwrap();
+                    assert_eq!(received.unwrap().bytes, length as u64);
+                });
+                assert_eq!(buffer, pattern(length, 1 - other as usize));
+            }
+            engine.borrow_mut().flush();
+        });
+    }
+
+    #[test]
+    fn a_dropped_receive_takes_nothing_that_has_not_matched() {
+        let (a, b) = pair();
+        let (a, b) = (RefCell::new(a), RefCell::new(b));
+        let mut unused = [0; 8];
+        let mut first = RecvFuture::new(&b, &mut unused, from(0));
+        assert!(poll(&mut first).is_pending());
+        drop(first);
+        a.borrow_mut().send(&[3], to(1), SendMode::Standard).unwrap();
+        let mut buffer = [0];
+        assert!(poll(&mut RecvFuture::new(&b, &mut buffer, from(0))).is_ready());
+        assert_eq!((buffer, unused), ([3], [0; 8]));
+    }
+
+    #[test]
+    fn leaked_futures_touch_no_memory_afterwards() {
+        for length in [500, 3000] {
+            let (a, b) = pair();
+            let (a, b) = (RefCell::new(a), RefCell::new(b));
+            let mut buffer = vec![0xEE; length];
+            let mut receive = RecvFuture::new(&b, &mut buffer, from(0));
+            assert!(poll(&mut receive).is_pending());
+            std::mem::forget(receive);
+            let bytes = pattern(length, 1);
+            a.borrow_mut().port_mut().rules().part = Some(100);
+            let mut send = SendFuture::new(&a, &bytes, to(1), SendMode::Standard);
+            assert!(poll(&mut send).is_pending());
+            std::mem::forget(send);
+            drop(bytes);
+            settle(&mut [&mut *a.borrow_mut(), &mut *b.borrow_mut()]);
+            assert_eq!(buffer, vec![0xEE; length]);
+        }
+    }
+
+    #[test]
+    fn a_dropped_send_that_was_not_posted_is_never_sent() {
+        let (a, b) = pair();
+        let (a, b) = (RefCell::new(a), RefCell::new(b));
+        a.borrow_mut().port_mut().rules().full = 100;
+        let mut send = SendFuture::new(&a, &[1], to(1), SendMode::Standard);
+        assert!(poll(&mut send).is_pending());
+        drop(send);
+        a.borrow_mut().port_mut().rules().full = 0;
+        settle(&mut [&mut *a.borrow_mut(), &mut *b.borrow_mut()]);
+        assert_eq!(b.borrow_mut().probe(from(0)), Ok(None));
+    }
+
+    #[test]
+    fn a_future_that_nobody_polls_does_not_hold_up_later_messages() {
+        let (a, b) = pair();
+        let (a, mut b) = (RefCell::new(a), b);
+        let bytes = pattern(500, 1);
+        a.borrow_mut().port_mut().rules().full = 5;
+        let mut send = SendFuture::new(&a, &bytes, to(1), SendMode::Standard);
+        assert!(poll(&mut send).is_pending());
+        a.borrow_mut().send(&[9], to(1), SendMode::Standard).unwrap();
+        let mut buffer = vec![0; 500];
+        b.recv(&mut buffer, from(0)).unwrap();
+        assert_eq!(buffer, bytes);
+        b.recv(&mut buffer, from(0)).unwrap();
+        assert_eq!(buffer[0], 9);
+        assert!(poll(&mut send).is_ready());
+    }
+
+    #[test]
+    fn a_finished_future_polled_again_says_so() {
+        let (a, _b) = pair();
+        let a = RefCell::new(a);
+        let mut send = SendFuture::new(&a, &[], to(1), SendMode::Standard);
+        assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut send), Poll::Ready(Err(MsgError::NoSuchRequest)));
+        let mut receive = RecvFuture::new(&a, &mut [], from(5));
+        assert!(matches!(poll(&mut receive), Poll::Ready(Err(MsgError::NoSuchRank { .. }))));
+        assert_eq!(poll(&mut receive), Poll::Ready(Err(MsgError::NoSuchRequest)));
+    }
+
+    #[test]
+    fn many_receives_complete_in_whatever_order_their_messages_come() {
+        let (mut a, b) = pair();
+        let b = RefCell::new(b);
+        let mut buffers = [[0u8; 1]; 4];
+        for tag in [2, 0, 3, 1] {
+            a.send(&[tag as u8], Envelope { tag, ..to(1) }, SendMode::Standard).unwrap();
+        }
+        let receives = (0..).zip(&mut buffers).map(|(tag, buffer)| {
+            RecvFuture::new(&b, buffer, Selector { tag: Some(tag), ..from(0) })
+        });
+        let all = block_on(&b, Activity::Requests, join_all(receives.collect()));
+        assert!(all.iter().zip(0..).all(|(result, tag)| result.unwrap().tag == tag));
+        assert_eq!(buffers, [[0], [1], [2], [3]]);
+    }
+}

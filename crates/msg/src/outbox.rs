@@ -1,0 +1,120 @@
+//! What could not be posted at once, per destination.
+//!
+//! Three queues per destination, tried in this order:
+//!
+//! 1. control packets, which need neither credit nor ring room and on which others wait;
+//! 2. messages that match in order, eager ones and announcements: strictly first in, first out;
+//! 3. streams: messages their receivers have cleared; each packet names its request, so several
+//!    may take turns.
+//!
+//! Nothing here copies a payload: an entry is the name of a request, whose memory stays with the
+//! program. The queues are as long as the program has requests, and no longer.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::Rank;
+
+use crate::protocol::Control;
+use crate::request::RequestId;
+
+/// The pending posts of one engine.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    lanes: Vec<Lane>,
+    /// Destinations with something pending, each once.
+    active: Vec<Rank>,
+}
+
+/// The pending posts to one destination.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    pub(crate) control: VecDeque<Control>,
+    pub(crate) ordered: VecDeque<RequestId>,
+    pub(crate) streams: VecDeque<RequestId>,
+    active: bool,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.ordered.is_empty() && self.streams.is_empty()
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(ranks: u32) -> Outbox {
+        Outbox { lanes: (0..ranks).map(|_| Lane::default()).collect(), active: Vec::new() }
+    }
+
+    /// Whether a message to an existing rank may be posted without overtaking another.
+    #[inline]
+    pub(crate) fn is_clear(&self, destination: Rank) -> bool {
+        self.lanes.get(destination as usize).is_some_and(|lane| lane.ordered.is_empty())
+    }
+
+    /// Whether nothing is pending at all.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Whether nothing is pending to one destination.
+    pub(crate) fn is_empty_to(&self, destination: Rank) -> bool {
+        self.lanes.get(destination as usize).is_none_or(Lane::is_empty)
+    }
+
+    /// Whether a message to an existing rank is one of those to be posted next.
+    pub(crate) fn is_next(&self, destination: Rank, id: RequestId) -> bool {
+        let lane = &self.lanes[destination as usize];
+        lane.ordered.front() == Some(&id) || lane.streams.contains(&id)
+    }
+
+    /// Destinations with something pending, and what.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (Rank, &Lane)> {
+        self.active.iter().map(|rank| (*rank, &self.lanes[*rank as usize]))
+    }
+
+    /// The destination at a place of the list of those with something pending.
+    pub(crate) fn active(&self, at: usize) -> Option<Rank> {
+        self.active.get(at).copied()
+    }
+
+    /// Strikes the destination at `at` off the list if nothing is pending to it any more.
+    pub(crate) fn retire(&mut self, at: usize) -> bool {
+        let lane = &mut self.lanes[self.active[at] as usize];
+        lane.active = !lane.is_empty();
+        if !lane.active {
+            self.active.swap_remove(at);
+            return true;
+        }
+        false
+    }
+
+    /// The queues of an existing destination, which is then looked at until they are empty.
+    pub(crate) fn lane(&mut self, destination: Rank) -> &mut Lane {
+        let lane = &mut self.lanes[destination as usize];
+        if !lane.active {
+            lane.active = true;
+            self.active.push(destination);
+        }
+        lane
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_listed_once_and_struck_off_when_empty() {
+        let mut outbox = Outbox::new(3);
+        let id = RequestId::from_word(1);
+        outbox.lane(2).ordered.push_back(id);
+        outbox.lane(2).streams.push_back(id);
+        assert!(outbox.is_clear(0) && !outbox.is_clear(2) && !outbox.is_clear(3));
+        assert_eq!((outbox.active(0), outbox.active(1)), (Some(2), None));
+        outbox.lane(2).ordered.clear();
+        assert!(!outbox.retire(0) && outbox.is_clear(2) && !outbox.is_empty_to(2));
+        outbox.lane(2).streams.clear();
+        assert!(outbox.retire(0) && outbox.is_empty());
+    }
+}

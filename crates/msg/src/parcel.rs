@@ -1,0 +1,135 @@
+//! Parts of messages that have landed and were not copied out yet.
+//!
+//! A part is a claim on ring bytes, a record's inline payload, or bytes that were moved to
+//! ordinary memory. Parts are consumed by value: a ring slice is released exactly once, on the way
+//! to a buffer, to ordinary memory, or to nowhere.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::{Inline, Landing, Port, RingSlice};
+
+/// One part of a message.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Inline(Inline),
+    Ring(RingSlice),
+    Heap(Box<[u8]>),
+}
+
+impl From<Landing> for Part {
+    #[inline]
+    fn from(landing: Landing) -> Part {
+        match landing {
+            Landing::Inline(inline) => Part::Inline(inline),
+            Landing::Ring(slice) => Part::Ring(slice),
+        }
+    }
+}
+
+impl Part {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Part::Inline(inline) => inline.len(),
+            Part::Ring(slice) => slice.len(),
+            Part::Heap(bytes) => bytes.len(),
+        }
+    }
+
+    /// Copies as much as fits to `into` and gives the rest up; says how many bytes were copied.
+    #[inline]
+    pub(crate) fn deliver<P: Port>(self, port: &mut P, into: &mut [u8]) -> usize {
+        match self {
+            Part::Inline(inline) => inline.copy_to(into),
+            Part::Ring(slice) => port.read_out(slice, into),
+            Part::Heap(bytes) => {
+                let length = bytes.len().min(into.len());
+                into[..length].copy_from_slice(&bytes[..length]);
+                length
+            }
+        }
+    }
+
+    /// Gives the part up.
+    pub(crate) fn discard<P: Port>(self, port: &mut P) {
+        if let Part::Ring(slice) = self {
+            port.release(slice);
+        }
+    }
+
+    /// Moves ring bytes to ordinary memory; says how many.
+    fn evacuate<P: Port>(&mut self, port: &mut P) -> usize {
+        let Part::Ring(slice) = self else { return 0 };
+        let mut bytes = vec![0; slice.len()].into_boxed_slice();
+        port.copy_out(slice, 0, &mut bytes);
+        let length = bytes.len();
+        if let Part::Ring(slice) = std::mem::replace(self, Part::Heap(bytes)) {
+            port.release(slice);
+        }
+        length
+    }
+}
+
+/// The parts of one message in order. Most messages have one part, which needs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    first: Option<Part>,
+    rest: VecDeque<Part>,
+}
+
+impl Parts {
+    #[inline]
+    pub(crate) fn one(part: Part) -> Parts {
+        Parts { first: Some(part), rest: VecDeque::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn push(&mut self, part: Part) {
+        if self.first.is_none() {
+            self.first = Some(part);
+        } else {
+            self.rest.push_back(part);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Part> {
+        let part = self.first.take()?;
+        self.first = self.rest.pop_front();
+        Some(part)
+    }
+
+    /// Bytes in all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.first.iter().chain(&self.rest).map(|part| part.len() as u64).sum()
+    }
+
+    /// Copies all parts to `into`, one after the other, as far as they fit, and gives them up;
+    /// says how many bytes they were.
+    #[inline]
+    pub(crate) fn deliver<P: Port>(&mut self, port: &mut P, into: &mut [u8]) -> u64 {
+        let mut at = 0;
+        let mut bytes = 0;
+        while let Some(part) = self.pop() {
+            bytes += part.len() as u64;
+            at += part.deliver(port, &mut into[at..]);
+        }
+        bytes
+    }
+
+    /// Gives all parts up.
+    pub(crate) fn discard<P: Port>(&mut self, port: &mut P) {
+        while let Some(part) = self.pop() {
+            part.discard(port);
+        }
+    }
+
+    /// Moves all ring bytes to ordinary memory; says how many.
+    pub(crate) fn evacuate<P: Port>(&mut self, port: &mut P) -> u64 {
+        let parts = self.first.iter_mut().chain(&mut self.rest);
+        parts.map(|part| part.evacuate(port) as u64).sum()
+    }
+}

@@ -1,0 +1,149 @@
+//! Posted receives that nothing has matched.
+//!
+//! One queue per source and one for wildcard sources. A message of source `s` may match the
+//! oldest fitting receive of queue `s` or of the wildcards, whichever was posted first (MPI 5.0
+//! §3.5). Queues are searched from the front: programs post receives in the order in which the
+//! messages come, so the first entry nearly always fits.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::Rank;
+
+use crate::envelope::{Pattern, Selector};
+use crate::request::RequestId;
+
+/// The posted receives of one engine.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    by_source: Vec<VecDeque<Entry>>,
+    any_source: VecDeque<Entry>,
+    count: usize,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// When it was posted, in posts.
+    order: u64,
+    pattern: Pattern,
+    id: RequestId,
+}
+
+impl Posted {
+    pub(crate) fn new(ranks: u32) -> Posted {
+        let by_source = (0..ranks).map(|_| VecDeque::new()).collect();
+        Posted { by_source, any_source: VecDeque::new(), count: 0, next: 0 }
+    }
+
+    /// Adds a receive. Its source, if it names one, exists.
+    pub(crate) fn push(&mut self, selector: &Selector, id: RequestId) {
+        let entry = Entry { order: self.next, pattern: selector.pattern(), id };
+        self.next += 1;
+        self.count += 1;
+        self.queue(selector.source).push_back(entry);
+    }
+
+    /// Takes the oldest receive that fits a message.
+    #[inline]
+    pub(crate) fn take(&mut self, source: Rank, bits: u64) -> Option<RequestId> {
+        if self.count == 0 {
+            return None;
+        }
+        let (wildcard, at) = self.find(source, bits)?;
+        self.count -= 1;
+        self.queue((!wildcard).then_some(source)).remove(at).map(|entry| entry.id)
+    }
+
+    /// Whether a receive fits a message.
+    #[inline]
+    pub(crate) fn fits(&self, source: Rank, bits: u64) -> bool {
+        self.count != 0 && self.find(source, bits).is_some()
+    }
+
+    /// Takes a receive out.
+    pub(crate) fn remove(&mut self, selector: &Selector, id: RequestId) -> bool {
+        let queue = self.queue(selector.source);
+        let found = queue.iter().position(|entry| entry.id == id);
+        if let Some(at) = found {
+            queue.remove(at);
+            self.count -= 1;
+        }
+        found.is_some()
+    }
+
+    /// Whether some receive may take a message of this source.
+    pub(crate) fn wants(&self, source: Rank) -> bool {
+        let own = self.by_source.get(source as usize);
+        !self.any_source.is_empty() || own.is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// The queue and place of the oldest receive that fits.
+    #[inline]
+    fn find(&self, source: Rank, bits: u64) -> Option<(bool, usize)> {
+        let own = self.by_source.get(source as usize).and_then(|queue| first_in(queue, bits));
+        let any = first_in(&self.any_source, bits);
+        match (own, any) {
+            (Some((own, _)), Some((any, at))) if any < own => Some((true, at)),
+            (Some((_, at)), _) => Some((false, at)),
+            (None, Some((_, at))) => Some((true, at)),
+            (None, None) => None,
+        }
+    }
+
+    fn queue(&mut self, source: Option<Rank>) -> &mut VecDeque<Entry> {
+        match source {
+            Some(source) => &mut self.by_source[source as usize],
+            None => &mut self.any_source,
+        }
+    }
+}
+
+#[inline]
+fn first_in(queue: &VecDeque<Entry>, bits: u64) -> Option<(u64, usize)> {
+    let at = queue.iter().position(|entry| entry.pattern.takes(bits))?;
+    Some((queue[at].order, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::Envelope;
+
+    fn id(word: u64) -> RequestId {
+        RequestId::from_word(word)
+    }
+
+    fn selector(source: Option<Rank>, tag: Option<i32>) -> Selector {
+        Selector { source, tag, context: 0 }
+    }
+
+    fn bits(tag: i32) -> u64 {
+        Envelope { destination: 0, context: 0, tag }.bits()
+    }
+
+    #[test]
+    fn the_receive_posted_first_wins_whatever_queue_it_is_in() {
+        let mut posted = Posted::new(2);
+        posted.push(&selector(Some(1), Some(9)), id(0));
+        posted.push(&selector(None, Some(5)), id(1));
+        posted.push(&selector(Some(1), Some(5)), id(2));
+        posted.push(&selector(Some(1), None), id(3));
+        assert_eq!(posted.take(1, bits(5)), Some(id(1)));
+        assert_eq!(posted.take(1, bits(5)), Some(id(2)));
+        assert_eq!(posted.take(1, bits(5)), Some(id(3)));
+        assert_eq!(posted.take(1, bits(5)), None);
+        assert!(posted.wants(1) && !posted.wants(0));
+        assert_eq!(posted.take(1, bits(9)), Some(id(0)));
+        assert!(!posted.wants(1));
+    }
+
+    #[test]
+    fn a_receive_taken_out_matches_nothing() {
+        let mut posted = Posted::new(1);
+        let any = selector(None, None);
+        posted.push(&any, id(4));
+        assert!(posted.fits(0, bits(1)));
+        assert!(posted.remove(&any, id(4)) && !posted.remove(&any, id(4)));
+        assert!(!posted.fits(0, bits(1)));
+    }
+}

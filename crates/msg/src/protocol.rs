@@ -1,0 +1,216 @@
+//! The packets of this layer: what [`Command::protocol`] and [`Command::header`] mean.
+//!
+//! ```text
+//!   protocol     header               payload                          credited
+//!   EAGER        match bits           the message, in one or more parts  first part
+//!   EAGER_READY  match bits           the same, sent in ready mode       first part
+//!   RTS          match bits           total, sender's request, address   yes
+//!   CTS          sender's request     receiver's request, bytes wanted   no
+//!   DATA         receiver's request   part of the message                no
+//!   FIN          sender's request     outcome                            no
+//!   CANCEL       sender's request     none                               no
+//!   ABORT        receiver's request   none                               no
+//! ```
+//!
+//! Control packets take one status record each and no credit, so they can always be sent when the
+//! receiver looks at its status ring. Decoding answers `None` for what makes no sense.
+//!
+//! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
+//! [`Command::header`]: hikyaku_nic::fabric::Command::header
+
+use hikyaku_nic::fabric::{INLINE_BYTES, Landing, Port, Space};
+
+use crate::request::RequestId;
+
+/// A message or the next part of one.
+pub(crate) const EAGER: u8 = 1;
+/// The same, in ready mode.
+pub(crate) const EAGER_READY: u8 = 2;
+/// Ready to send: a message that is not sent before it has matched.
+pub(crate) const RTS: u8 = 3;
+/// Clear to send.
+pub(crate) const CTS: u8 = 4;
+/// A part of a message that was cleared to be sent.
+pub(crate) const DATA: u8 = 5;
+/// The receiver has what it wants of a message, or it never will.
+pub(crate) const FIN: u8 = 6;
+/// The sender takes its RTS back, if it has not matched.
+pub(crate) const CANCEL: u8 = 7;
+/// The sender stops in the middle of a message that it was cleared to send.
+pub(crate) const ABORT: u8 = 8;
+
+/// The announcement of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadyToSend {
+    /// Length of the message, bytes.
+    pub(crate) total: u64,
+    /// The sender's request.
+    pub(crate) request: u64,
+    /// Where the receiver may read it.
+    pub(crate) address: Option<(Space, u64)>,
+    /// Whether it was sent in ready mode.
+    pub(crate) ready: bool,
+}
+
+const RTS_BYTES: usize = 32;
+const READY: u64 = 1 << 8;
+
+impl ReadyToSend {
+    pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
+        let (space, offset) = match self.address {
+            None => (0, 0),
+            Some((Space::Region, offset)) => (1, offset),
+            Some((Space::Process, offset)) => (2, offset),
+        };
+        let flags = space | if self.ready { READY } else { 0 };
+        let mut bytes = [0; RTS_BYTES];
+        for (chunk, word) in
+            bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
+        {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
+        let [total, request, flags, offset] = words(payload)?;
+        let address = match flags & !READY {
+            0 => None,
+            1 => Some((Space::Region, offset)),
+            2 => Some((Space::Process, offset)),
+            _ => return None,
+        };
+        Some(ReadyToSend { total, request, address, ready: flags & READY != 0 })
+    }
+}
+
+/// How a message ended for its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It matched and was received.
+    Consumed = 0,
+    /// It was taken out before it matched, as its sender asked.
+    Withdrawn = 1,
+}
+
+/// A packet that is about a message and carries none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Send the first `want` bytes to my request.
+    ClearToSend { sender: u64, receiver: RequestId, want: u64 },
+    /// The message is over.
+    Finish { sender: u64, outcome: Outcome },
+    /// Take my message out.
+    Cancel { sender: RequestId },
+    /// Nothing further comes for your request.
+    Abort { receiver: u64 },
+}
+
+/// A control packet as it is posted.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) protocol: u8,
+    pub(crate) header: u64,
+    payload: [u8; 16],
+    length: usize,
+}
+
+impl Packet {
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload[..self.length]
+    }
+}
+
+impl Control {
+    pub(crate) fn packet(&self) -> Packet {
+        let mut payload = [0; 16];
+        let (protocol, header, length) = match *self {
+            Control::ClearToSend { sender, receiver, want } => {
+                payload[..8].copy_from_slice(&receiver.word().to_le_bytes());
+                payload[8..].copy_from_slice(&want.to_le_bytes());
+                (CTS, sender, 16)
+            }
+            Control::Finish { sender, outcome } => {
+                payload[..8].copy_from_slice(&(outcome as u64).to_le_bytes());
+                (FIN, sender, 8)
+            }
+            Control::Cancel { sender } => (CANCEL, sender.word(), 0),
+            Control::Abort { receiver } => (ABORT, receiver, 0),
+        };
+        Packet { protocol, header, payload, length }
+    }
+}
+
+/// The receiver's request and the bytes wanted of a CTS.
+pub(crate) fn decode_clear_to_send(payload: &[u8]) -> Option<(u64, u64)> {
+    let [receiver, want] = words(payload)?;
+    Some((receiver, want))
+}
+
+/// The outcome of a FIN.
+pub(crate) fn decode_finish(payload: &[u8]) -> Option<Outcome> {
+    match words(payload)? {
+        [0] => Some(Outcome::Consumed),
+        [1] => Some(Outcome::Withdrawn),
+        _ => None,
+    }
+}
+
+/// The payload of a control packet, which is then given back to its ring if it lay in one.
+/// Longer ones than any of ours are cut, and decode to nothing.
+pub(crate) fn take_payload<P: Port>(
+    port: &mut P,
+    data: Landing,
+    into: &mut [u8; INLINE_BYTES],
+) -> usize {
+    match data {
+        Landing::Inline(inline) => inline.copy_to(into),
+        Landing::Ring(slice) => port.read_out(slice, into),
+    }
+}
+
+/// Exactly `N` words.
+fn words<const N: usize>(payload: &[u8]) -> Option<[u64; N]> {
+    let (chunks, rest) = payload.as_chunks::<8>();
+    let chunks: &[[u8; 8]; N] = chunks.try_into().ok()?;
+    rest.is_empty().then(|| chunks.map(u64::from_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_announcement_survives_the_wire(
+            total: u64, request: u64, offset: u64, space in 0..3, ready: bool
+        ) {
+            let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
+            let rts = ReadyToSend { total, request, address: address[space as usize], ready };
+            prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
+        }
+
+        #[test]
+        fn arbitrary_payloads_decode_or_do_not(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let decoded = ReadyToSend::decode(&bytes);
+            prop_assert!(decoded.is_none() || bytes.len() == RTS_BYTES);
+            prop_assert!(decode_clear_to_send(&bytes).is_none() || bytes.len() == 16);
+            prop_assert!(decode_finish(&bytes).is_none() || bytes.len() == 8);
+        }
+    }
+
+    #[test]
+    fn control_packets_say_what_was_meant() {
+        let receiver = RequestId::from_word(77 << 32 | 5);
+        let packet = Control::ClearToSend { sender: 9, receiver, want: 1 << 40 }.packet();
+        assert_eq!((packet.protocol, packet.header), (CTS, 9));
+        assert_eq!(decode_clear_to_send(packet.payload()), Some((receiver.word(), 1 << 40)));
+        for outcome in [Outcome::Consumed, Outcome::Withdrawn] {
+            let packet = Control::Finish { sender: 3, outcome }.packet();
+            assert_eq!(decode_finish(packet.payload()), Some(outcome));
+        }
+        assert_eq!(decode_finish(&[2, 0, 0, 0, 0, 0, 0, 0]), None);
+    }
+}

@@ -1,0 +1,307 @@
+//! Requests: operations in flight, kept in a slab and named by generational indices.
+//!
+//! A slot is used again as soon as its request is over; its generation then differs, so an old
+//! name, from the program or from a late packet, finds nothing instead of another's request.
+
+use std::mem;
+
+use hikyaku_nic::fabric::Rank;
+
+use crate::buffer::{RecvBuffer, SendBuffer};
+use crate::envelope::{Received, Selector, tag_of};
+use crate::error::MsgError;
+use crate::parcel::Parts;
+use crate::protocol::ReadyToSend;
+
+/// The name of an operation that was started and not yet asked for its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    index: u32,
+    generation: u32,
+}
+
+impl RequestId {
+    /// As one word, for a packet.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// From a packet. May name nothing.
+    pub(crate) fn from_word(word: u64) -> RequestId {
+        RequestId { index: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
+/// One operation in flight, or its result.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Send(Send),
+    Receive(Receive),
+    Done(Result<Received, MsgError>),
+}
+
+/// A send that is not complete.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) destination: Rank,
+    pub(crate) bits: u64,
+    /// Length of the message, bytes.
+    pub(crate) total: u64,
+    pub(crate) body: Body,
+    pub(crate) stage: SendStage,
+    /// Nobody will ask for the result: the slot is freed when it is there.
+    pub(crate) abandoned: bool,
+}
+
+/// Where the bytes of a send are.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// In the program's memory.
+    Borrowed(SendBuffer),
+    /// The last bytes of the message, owned.
+    Owned(Vec<u8>),
+    /// In the program's memory, which is not ours at the moment.
+    Detached,
+}
+
+/// How far a send is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendStage {
+    /// Eager, in the outbox: so many bytes were posted.
+    Eager { posted: u64, ready: bool },
+    /// Its RTS is in the outbox.
+    Announce(ReadyToSend),
+    /// Its RTS was posted.
+    Announced { cancelling: bool },
+    /// The receiver asked for the first `want` bytes; it has been sent `sent`.
+    Stream { receiver: u64, sent: u64, want: u64 },
+}
+
+/// A receive that is not complete.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) selector: Selector,
+    /// Length of the buffer, bytes, attached or not.
+    pub(crate) room: usize,
+    pub(crate) buffer: Option<RecvBuffer>,
+    pub(crate) stage: ReceiveStage,
+    pub(crate) abandoned: bool,
+}
+
+/// How far a receive is.
+#[derive(Debug)]
+pub(crate) enum ReceiveStage {
+    /// Nothing has matched.
+    Posted,
+    /// An RTS has matched and the buffer is not attached.
+    Announced { source: Rank, bits: u64, rts: ReadyToSend },
+    /// A message is coming in, eager or streamed.
+    Incoming(Incoming),
+}
+
+/// A matched message of which not everything has come or was copied.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) source: Rank,
+    pub(crate) bits: u64,
+    /// Length of the message at its sender, bytes.
+    pub(crate) total: u64,
+    /// Bytes of it that come here: all of an eager message, as many as asked for of a streamed.
+    pub(crate) expected: u64,
+    /// Bytes that have come.
+    pub(crate) arrived: u64,
+    /// Bytes passed on to the buffer, or beyond its end.
+    pub(crate) copied: u64,
+    /// Whether by DATA packets that name this request.
+    pub(crate) streamed: bool,
+    /// What has come and waits for the buffer.
+    pub(crate) parts: Parts,
+}
+
+impl Incoming {
+    /// Whether nothing is left to come or to copy.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.copied == self.expected
+    }
+
+    /// The result, once complete, for a buffer of `room` bytes.
+    pub(crate) fn outcome(&self, room: usize) -> Result<Received, MsgError> {
+        outcome(self.source, self.bits, self.total, room)
+    }
+}
+
+/// The result of a message of `total` bytes in a buffer of `room`.
+#[inline]
+pub(crate) fn outcome(
+    source: Rank,
+    bits: u64,
+    total: u64,
+    room: usize,
+) -> Result<Received, MsgError> {
+    let (tag, room) = (tag_of(bits), room as u64);
+    if total > room {
+        return Err(MsgError::Truncated { sent: total, room, source_rank: source, tag });
+    }
+    Ok(Received { source, tag, bytes: total })
+}
+
+impl Send {
+    /// The bytes from `from` on, if they are here.
+    pub(crate) fn bytes_from(&self, from: u64) -> Option<&[u8]> {
+        match &self.body {
+            Body::Borrowed(buffer) => buffer.as_slice().get(usize::try_from(from).ok()?..),
+            Body::Owned(last) => {
+                let start = self.total - last.len() as u64;
+                last.get(usize::try_from(from.checked_sub(start)?).ok()?..)
+            }
+            Body::Detached if self.total == 0 => Some(&[]),
+            Body::Detached => None,
+        }
+    }
+}
+
+/// The requests of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    request: Option<Request>,
+}
+
+impl Slab {
+    pub(crate) fn insert(&mut self, request: Request) -> RequestId {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.request = Some(request);
+            return RequestId { index, generation: slot.generation };
+        }
+        let index = u32::try_from(self.slots.len()).expect("four billion requests do not fit");
+        self.slots.push(Slot { generation: 0, request: Some(request) });
+        RequestId { index, generation: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: RequestId) -> Option<&Request> {
+        let slot = self.slots.get(id.index as usize)?;
+        slot.request.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        slot.request.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    #[inline]
+    pub(crate) fn send_mut(&mut self, id: RequestId) -> Option<&mut Send> {
+        match self.get_mut(id)? {
+            Request::Send(send) => Some(send),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn receive_mut(&mut self, id: RequestId) -> Option<&mut Receive> {
+        match self.get_mut(id)? {
+            Request::Receive(receive) => Some(receive),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let request = slot.request.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+        Some(request)
+    }
+
+    /// Gives a request its result, or frees it if nobody will ask. Answers what it was, for the
+    /// caller to give back what it held.
+    pub(crate) fn finish(
+        &mut self,
+        id: RequestId,
+        result: Result<Received, MsgError>,
+    ) -> Option<Request> {
+        match self.get_mut(id)? {
+            Request::Done(_) => None,
+            Request::Send(Send { abandoned: true, .. })
+            | Request::Receive(Receive { abandoned: true, .. }) => self.remove(id),
+            pending => Some(mem::replace(pending, Request::Done(result))),
+        }
+    }
+
+    /// Whether a request is not pending: complete, or no request.
+    #[inline]
+    pub(crate) fn is_done(&self, id: RequestId) -> bool {
+        matches!(self.get(id), None | Some(Request::Done(_)))
+    }
+
+    /// The result of a request, which is freed then; `None` while it is pending.
+    #[inline]
+    pub(crate) fn take_done(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
+        match self.get(id) {
+            None => Some(Err(MsgError::NoSuchRequest)),
+            Some(Request::Done(result)) => {
+                let result = *result;
+                self.remove(id);
+                Some(result)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Every request there is.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let id = RequestId { index: index as u32, generation: slot.generation };
+            slot.request.as_ref().map(|request| (id, request))
+        })
+    }
+
+    /// Every request there is.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+        self.slots.iter_mut().filter_map(|slot| slot.request.as_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn done(tag: i32) -> Request {
+        Request::Done(Ok(Received { source: 0, tag, bytes: 0 }))
+    }
+
+    #[test]
+    fn an_old_name_does_not_find_the_slots_next_request() {
+        let mut slab = Slab::default();
+        let old = slab.insert(done(1));
+        assert!(slab.take_done(old).unwrap().is_ok());
+        let new = slab.insert(done(2));
+        assert_eq!(new.index, old.index);
+        assert!(slab.get(old).is_none() && slab.remove(old).is_none());
+        assert_eq!(slab.take_done(old), Some(Err(MsgError::NoSuchRequest)));
+        assert_eq!(slab.take_done(new).unwrap().unwrap().tag, 2);
+    }
+
+    #[test]
+    fn a_name_survives_the_way_through_a_packet_and_a_made_up_one_finds_nothing() {
+        let mut slab = Slab::default();
+        let id = slab.insert(done(3));
+        assert_eq!(RequestId::from_word(id.word()), id);
+        for word in [u64::MAX, 1, 1 << 32] {
+            assert!(slab.get(RequestId::from_word(word)).is_none());
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! An unruly fabric for the tests of this crate: loopback, made to answer what it rarely answers.
+//!
+//! [`Unruly`] wraps a loopback port and, when told to, has no room, takes a part of a post, names
+//! the program's own memory, refuses to read it, or holds arrivals back. Everything is scripted or
+//! counted; nothing depends on time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hikyaku_nic::fabric::{
+    Capabilities, ChainError, Command, Event, FullCause, PeerState, Port, PostError, Rank,
+    RemoteAddress, RingId, RingSlice, RingState, Space, TableError, Wait, Wake,
+};
+use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::segment::Layout;
+use hikyaku_nic::time::Time;
+
+use crate::config::EngineConfig;
+use crate::engine::Engine;
+
+/// What an unruly port does. The default is to do nothing but pass on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules {
+    /// So many posts find no room.
+    pub(crate) full: u32,
+    /// A post takes no more bytes than this.
+    pub(crate) part: Option<usize>,
+    /// The program's memory can be named to peers.
+    pub(crate) process: bool,
+    /// Reads of other memory are refused.
+    pub(crate) refuse_reads: bool,
+    /// So many polls yield nothing.
+    pub(crate) blind: u32,
+    /// The last wait that was announced.
+    pub(crate) announced: Option<Wait>,
+}
+
+/// Memory that was named to peers.
+type Exposed = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A loopback port with rules.
+#[derive(Debug)]
+pub(crate) struct Unruly {
+    pub(crate) inner: LoopbackPort,
+    rules: Mutex<Rules>,
+    exposed: Exposed,
+}
+
+impl Unruly {
+    pub(crate) fn rules(&mut self) -> &mut Rules {
+        self.rules.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Small sizes, so that everything is full soon.
+pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
+    let layout = Layout {
+        status_slots: 16,
+        rings: ranks,
+        ring_bytes: 1024,
+        packet_bytes: 128,
+        credit: 4,
+        ..Layout::for_ranks(ranks)
+    };
+    let config = EngineConfig {
+        eager_limit: 600,
+        direct_from: 256,
+        credit_window: 4,
+        poll_budget: 8,
+        direct_rounds: 4,
+    };
+    (layout, config)
+}
+
+/// The ports of a job with these sizes.
+pub(crate) fn ports(layout: Layout) -> Vec<Unruly> {
+    ports_of(&loopback::Config { layout, ..loopback::Config::for_ranks(layout.ranks) })
+}
+
+/// The ports of a job.
+pub(crate) fn ports_of(config: &loopback::Config) -> Vec<Unruly> {
+    let exposed = Exposed::default();
+    let unruly = |inner| Unruly {
+        inner,
+        rules: Mutex::new(Rules::default()),
+        exposed: Arc::clone(&exposed),
+    };
+    let ports = loopback::open(config).expect("the tests' layouts are possible");
+    ports.into_iter().map(unruly).collect()
+}
+
+/// The engines of a job with tight sizes.
+pub(crate) fn engines(ranks: u32) -> Vec<Engine<Unruly>> {
+    let (layout, config) = tight(ranks);
+    ports(layout).into_iter().map(|port| Engine::new(port, config)).collect()
+}
+
+/// Two engines of a job with tight sizes.
+pub(crate) fn pair() -> (Engine<Unruly>, Engine<Unruly>) {
+    let mut both = engines(2).into_iter();
+    match (both.next(), both.next()) {
+        (Some(first), Some(second)) => (first, second),
+        _ => unreachable!("two engines were asked for"),
+    }
+}
+
+/// Runs `body` on every rank of a job, each in a thread of its own; answers what they answer.
+pub(crate) fn run<R: Send>(
+    (layout, config): (Layout, EngineConfig),
+    body: impl Fn(Engine<Unruly>) -> R + Sync,
+) -> Vec<R> {
+    let body = &body;
+    std::thread::scope(|scope| {
+        let start = |port| scope.spawn(move || body(Engine::new(port, config)));
+        let threads: Vec<_> = ports(layout).into_iter().map(start).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// Steps engines until none has anything to do.
+pub(crate) fn settle(engines: &mut [&mut Engine<Unruly>]) {
+    while engines.iter_mut().fold(false, |any, engine| engine.progress() | any) {}
+}
+
+/// `length` bytes that differ by `seed`.
+pub(crate) fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + seed * 31 + at / 251) as u8).collect()
+}
+
+impl Port for Unruly {
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        self.inner.node_of(rank)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Engines ask once, before the tests make their rules; whether it works, `expose` decides.
+        Capabilities { process_from: Some(512), ..self.inner.capabilities() }
+    }
+
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let rules = self.rules();
+        if rules.full > 0 {
+            rules.full -= 1;
+            let destination = command.destination;
+            return Err(PostError::Full { destination, cause: FullCause::RingRefused });
+        }
+        let length = rules.part.map_or(command.payload.len(), |n| n.min(command.payload.len()));
+        self.inner.post(&Command { payload: &command.payload[..length], ..*command })
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        self.inner.post_chain(chain)
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        let rules = self.rules();
+        if rules.blind > 0 {
+            rules.blind -= 1;
+            return None;
+        }
+        self.inner.poll()
+    }
+
+    fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize {
+        self.inner.copy_out(slice, offset, into)
+    }
+
+    fn release(&mut self, slice: RingSlice) {
+        self.inner.release(slice);
+    }
+
+    fn grant(&mut self, source: Rank, messages: u64) {
+        self.inner.grant(source, messages);
+    }
+
+    fn held_up(&mut self, source: Rank) -> bool {
+        self.inner.held_up(source)
+    }
+
+    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
+        self.inner.route(source, ring)
+    }
+
+    fn route_of(&self, source: Rank) -> Option<RingId> {
+        self.inner.route_of(source)
+    }
+
+    fn ring(&self, ring: RingId) -> Option<RingState> {
+        self.inner.ring(ring)
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.inner.allocate(bytes)
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, None) = (rules.process, self.inner.expose(bytes)) {
+            let mut exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+            exposed.push(bytes.to_vec());
+            let offset = exposed.len() as u64 - 1;
+            return Some(RemoteAddress { rank: self.rank(), space: Space::Process, offset });
+        }
+        self.inner.expose(bytes)
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = from;
+        if self.rules().refuse_reads {
+            return Err(PostError::Refused { rank, code: 1 });
+        }
+        if space == Space::Region {
+            return self.inner.read(from, into);
+        }
+        let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = into.len() as u64;
+        let memory = exposed.get(offset as usize).and_then(|bytes| bytes.get(..into.len()));
+        let memory = memory.ok_or(PostError::OutOfBounds { rank, offset, length })?;
+        into.copy_from_slice(memory);
+        Ok(())
+    }
+
+    fn peer(&self, rank: Rank) -> PeerState {
+        self.inner.peer(rank)
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn announce_wait(&self, wait: Option<Wait>) {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.announced = wait.or(rules.announced);
+        self.inner.announce_wait(wait);
+    }
+
+    fn park(&mut self, deadline: Option<Time>) -> Wake {
+        self.inner.park(deadline)
+    }
+}

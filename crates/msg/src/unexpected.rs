@@ -1,0 +1,203 @@
+//! Messages that came before a receive for them was posted.
+//!
+//! One queue per source: a receive that names its source searches that source's messages only
+//! (IP-24). The payload stays in the landing ring; an entry holds the claim on it. Entries carry
+//! their number of arrival, so that a wildcard receive takes the earliest of all sources (IP-09).
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::{Port, Rank};
+
+use crate::envelope::Selector;
+use crate::parcel::{Part, Parts};
+use crate::protocol::ReadyToSend;
+
+/// A message nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) source: Rank,
+    pub(crate) bits: u64,
+    /// Length of the message, bytes.
+    pub(crate) total: u64,
+    pub(crate) body: EntryBody,
+    order: u64,
+}
+
+/// What of it is here.
+#[derive(Debug)]
+pub(crate) enum EntryBody {
+    /// The first `arrived` bytes. Only the last entry of a source may lack some.
+    Eager { arrived: u64, parts: Parts },
+    /// An announcement; the sender holds the bytes.
+    Announced(ReadyToSend),
+}
+
+impl Entry {
+    /// Whether everything that comes without being asked for is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self.body {
+            EntryBody::Eager { arrived, .. } => arrived == self.total,
+            EntryBody::Announced(_) => true,
+        }
+    }
+
+    /// Bytes of it that are here.
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.body {
+            EntryBody::Eager { parts, .. } => parts.bytes(),
+            EntryBody::Announced(_) => 0,
+        }
+    }
+}
+
+/// The unexpected messages of one engine.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    by_source: Vec<VecDeque<Entry>>,
+    count: usize,
+    next: u64,
+}
+
+impl Unexpected {
+    pub(crate) fn new(ranks: u32) -> Unexpected {
+        let by_source = (0..ranks).map(|_| VecDeque::new()).collect();
+        Unexpected { by_source, count: 0, next: 0 }
+    }
+
+    /// Adds a message of an existing source.
+    pub(crate) fn push(&mut self, source: Rank, bits: u64, total: u64, body: EntryBody) {
+        let entry = Entry { source, bits, total, body, order: self.next };
+        self.next += 1;
+        self.count += 1;
+        self.by_source[source as usize].push_back(entry);
+    }
+
+    /// Adds a part to the last message of a source, if it lacks just that.
+    pub(crate) fn grow(&mut self, source: Rank, part: Part) -> Grown {
+        let entry = self.by_source.get_mut(source as usize).and_then(VecDeque::back_mut);
+        match entry {
+            Some(Entry { total, body: EntryBody::Eager { arrived, parts }, .. }) => {
+                *arrived += part.len() as u64;
+                parts.push(part);
+                if *arrived == *total { Grown::Complete } else { Grown::Partial }
+            }
+            _ => Grown::Refused(part),
+        }
+    }
+
+    /// The earliest message that fits.
+    #[inline]
+    pub(crate) fn find(&self, selector: &Selector) -> Option<&Entry> {
+        let (source, at) = self.place(selector)?;
+        self.by_source[source as usize].get(at)
+    }
+
+    /// Takes the earliest message that fits.
+    #[inline]
+    pub(crate) fn take(&mut self, selector: &Selector) -> Option<Entry> {
+        let (source, at) = self.place(selector)?;
+        self.count -= 1;
+        self.by_source[source as usize].remove(at)
+    }
+
+    /// Takes the messages of a source that do not pass `keep`.
+    pub(crate) fn take_unless(
+        &mut self,
+        source: Rank,
+        keep: impl Fn(&Entry) -> bool,
+    ) -> Vec<Entry> {
+        let Some(queue) = self.by_source.get_mut(source as usize) else { return Vec::new() };
+        let mut kept = VecDeque::with_capacity(queue.len());
+        let mut taken = Vec::new();
+        for entry in queue.drain(..) {
+            if keep(&entry) {
+                kept.push_back(entry);
+            } else {
+                taken.push(entry);
+            }
+        }
+        *queue = kept;
+        self.count -= taken.len();
+        taken
+    }
+
+    /// Moves the ring bytes of one source's messages to ordinary memory; says how many.
+    pub(crate) fn evacuate<P: Port>(&mut self, source: Rank, port: &mut P) -> u64 {
+        let Some(queue) = self.by_source.get_mut(source as usize) else { return 0 };
+        let moved = queue.iter_mut().map(|entry| match &mut entry.body {
+            EntryBody::Eager { parts, .. } => parts.evacuate(port),
+            EntryBody::Announced(_) => 0,
+        });
+        moved.sum()
+    }
+
+    #[inline]
+    fn place(&self, selector: &Selector) -> Option<(Rank, usize)> {
+        if self.count == 0 {
+            return None;
+        }
+        let pattern = selector.pattern();
+        let first = |source: Rank| {
+            let queue = self.by_source.get(source as usize)?;
+            let at = queue.iter().position(|entry| pattern.takes(entry.bits))?;
+            Some((queue[at].order, source, at))
+        };
+        let found = match selector.source {
+            Some(source) => first(source),
+            None => (0..self.by_source.len() as Rank).filter_map(first).min(),
+        };
+        found.map(|(_, source, at)| (source, at))
+    }
+}
+
+/// What became of a part.
+#[derive(Debug)]
+pub(crate) enum Grown {
+    /// Its message still lacks some.
+    Partial,
+    /// Its message is whole now.
+    Complete,
+    /// No message lacks it.
+    Refused(Part),
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::envelope::Envelope;
+
+    fn push(queue: &mut Unexpected, source: Rank, tag: i32) {
+        let bits = Envelope { destination: 0, context: 0, tag }.bits();
+        queue.push(source, bits, 0, EntryBody::Eager { arrived: 0, parts: Parts::default() });
+    }
+
+    fn take(queue: &mut Unexpected, source: Option<Rank>, tag: Option<i32>) -> Option<(Rank, u64)> {
+        let entry = queue.take(&Selector { source, tag, context: 0 })?;
+        Some((entry.source, entry.bits))
+    }
+
+    #[test]
+    fn a_wildcard_takes_in_order_of_arrival_over_all_sources() {
+        let mut queue = Unexpected::new(3);
+        for (source, tag) in [(2, 1), (0, 2), (2, 2), (1, 1)] {
+            push(&mut queue, source, tag);
+        }
+        assert_eq!(take(&mut queue, None, Some(2)), Some((0, 2)));
+        assert_eq!(take(&mut queue, Some(2), None), Some((2, 1)));
+        assert_eq!(take(&mut queue, None, None), Some((2, 2)));
+        assert_eq!(take(&mut queue, Some(2), None), None);
+        assert_eq!(take(&mut queue, None, None), Some((1, 1)));
+        assert_eq!(take(&mut queue, None, None), None);
+    }
+
+    #[test]
+    fn a_source_that_does_not_exist_has_no_messages() {
+        let mut queue = Unexpected::new(1);
+        push(&mut queue, 0, 0);
+        assert_eq!(take(&mut queue, Some(7), None), None);
+        assert!(queue.take_unless(7, |_| false).is_empty());
+        assert_eq!(queue.take_unless(0, |_| false).len(), 1);
+        assert!(queue.find(&Selector { source: None, tag: None, context: 0 }).is_none());
+    }
+}
