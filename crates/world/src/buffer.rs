@@ -1,0 +1,52 @@
+//! Buffers that peers reach by one copy.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use hikyaku_nic::region::RegionBuffer;
+
+use crate::scalar::Scalar;
+
+/// A slice in memory that the other ranks of the node can copy from and to directly.
+///
+/// Made by [`crate::World::alloc`]; use it like any slice. A message from or into it needs one
+/// copy where ordinary memory needs two. Filled with zeros at first.
+pub struct SharedBuffer<T: Scalar> {
+    bytes: RegionBuffer,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Scalar> SharedBuffer<T> {
+    /// `length` zeros in `bytes`, which are aligned for `T` and long enough.
+    pub(crate) fn new(mut bytes: RegionBuffer, length: usize) -> SharedBuffer<T> {
+        bytes.fill(0);
+        SharedBuffer { bytes, length, element: PhantomData }
+    }
+
+    fn used(&self) -> usize {
+        self.length * size_of::<T>()
+    }
+}
+
+impl<T: Scalar> Deref for SharedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.bytes[..self.used()])
+    }
+}
+
+impl<T: Scalar> DerefMut for SharedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let used = self.used();
+        bytemuck::cast_slice_mut(&mut self.bytes[..used])
+    }
+}
+
+impl<T: Scalar + fmt::Debug> fmt::Debug for SharedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

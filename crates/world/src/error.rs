@@ -1,0 +1,64 @@
+//! What can go wrong, and whose fault it is.
+
+use hikyaku_msg::MsgError;
+use hikyaku_nic::region::RegionError;
+use hikyaku_shm::{AttachError, JobError};
+use thiserror::Error;
+
+/// Why a call of [`crate::World`] did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// A message went wrong: [`MsgError`] says whose fault that is.
+    #[error(transparent)]
+    Message(#[from] MsgError),
+    /// There is no memory for a shared buffer.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// A message is not a whole number of the elements it was to be received as.
+    #[error(
+        "the message of {bytes} bytes from rank {source_rank} is not a whole number of elements \
+         of {element} bytes: sender and receiver disagree on the type"
+    )]
+    PartialElement {
+        /// Length of the message, bytes.
+        bytes: u64,
+        /// Size of an element, bytes.
+        element: usize,
+        /// Who sent it.
+        source_rank: u32,
+    },
+    /// Ranks gave one collective operation buffers of different lengths.
+    #[error(
+        "rank {rank} gave {given} bytes to the gather where rank {root} expects {expected}: use \
+         gatherv for blocks of different lengths"
+    )]
+    UnequalBlocks {
+        /// Whose block differs.
+        rank: u32,
+        /// Bytes it gave.
+        given: u64,
+        /// The root.
+        root: u32,
+        /// Bytes of the root's own block.
+        expected: u64,
+    },
+    /// More bytes were asked for than can be counted.
+    #[error("{elements} elements of {element} bytes are more than this machine can address")]
+    TooLarge {
+        /// How many elements.
+        elements: usize,
+        /// Size of one, bytes.
+        element: usize,
+    },
+}
+
+/// Why a program could not join its job.
+#[derive(Debug, Error)]
+pub enum InitError {
+    /// It was started by `hikyaku run`, and the job could not be joined.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// It was started by itself, and a world of one could not be made.
+    #[error(transparent)]
+    Single(#[from] JobError),
+}

@@ -1,0 +1,167 @@
+//! Reads what ranks write, one stream (standard output or error) of all of them.
+//!
+//! The pipes are in an epoll set of their own, and that set is one entry in the supervising
+//! thread's. When the output is full, taking that one entry out stops all reading; the pipes of
+//! ten thousand ranks need not be touched.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+};
+
+use super::lines::{Assembler, Source};
+
+/// How long the beginning of a line may wait for its end before a person sees it on a terminal:
+/// prompts and progress bars have no end of line. Files and pipes always get whole lines.
+const SHOW_AFTER: Duration = Duration::from_millis(100);
+
+/// The most a pipe can hold on Linux (`/proc/sys/fs/pipe-max-size` for an unprivileged user): what
+/// is read at the end of a job from a pipe that somebody keeps filling.
+const DRAIN_BYTES: usize = 1024 * 1024;
+
+/// One stream of every rank.
+pub(super) struct Intake {
+    stream: usize,
+    /// Whether lines without an end are shown after a while.
+    interactive: bool,
+    ready: OwnedFd,
+    pipes: Vec<Option<Pipe>>,
+    buffer: Vec<u8>,
+}
+
+struct Pipe {
+    fd: OwnedFd,
+    assembler: Assembler,
+    /// Since when the beginning of a line has been waiting.
+    held_since: Option<Duration>,
+}
+
+/// What a read found.
+#[derive(PartialEq, Eq)]
+enum Read {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Intake {
+    pub(super) fn new(stream: usize, interactive: bool) -> io::Result<Intake> {
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Intake { stream, interactive, ready, pipes: Vec::new(), buffer: vec![0; 64 * 1024] })
+    }
+
+    /// Adds the next rank's pipe.
+    pub(super) fn add(&mut self, fd: OwnedFd) -> io::Result<()> {
+        fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+        let data = epoll::EventData::new_u64(self.pipes.len() as u64);
+        epoll::add(&self.ready, &fd, data, epoll::EventFlags::IN)?;
+        let assembler = Assembler::default();
+        self.pipes.push(Some(Pipe { fd, assembler, held_since: None }));
+        Ok(())
+    }
+
+    /// Reads once from every pipe that has something, and passes on what is complete.
+    pub(super) fn read_ready(
+        &mut self,
+        now: Duration,
+        mut pass: impl FnMut(Source, &[u8]),
+    ) -> io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        match epoll::wait(&self.ready, spare_capacity(&mut events), Some(&Timespec::default())) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            let index = usize::try_from(event.data.u64()).expect("it was made from an index");
+            self.read(index, now, &mut pass);
+        }
+        Ok(())
+    }
+
+    /// Reads what is left in every pipe and ends: lines without an end are passed on as they are.
+    pub(super) fn finish(&mut self, now: Duration, mut pass: impl FnMut(Source, &[u8])) {
+        for index in 0..self.pipes.len() {
+            let mut drained = 0;
+            while let Read::Bytes(count) = self.read(index, now, &mut pass) {
+                drained += count;
+                if drained >= DRAIN_BYTES {
+                    break;
+                }
+            }
+            self.end(index, &mut pass);
+        }
+    }
+
+    /// Closes every pipe: ranks that write on learn that nobody reads.
+    pub(super) fn close(&mut self) {
+        self.pipes.iter_mut().for_each(|pipe| *pipe = None);
+    }
+
+    /// When `show_held` has something to do next.
+    pub(super) fn poll_deadline(&self) -> Option<Duration> {
+        let held = self.pipes.iter().flatten().filter_map(|pipe| pipe.held_since).min()?;
+        self.interactive.then_some(held + SHOW_AFTER)
+    }
+
+    /// Passes on beginnings of lines that have waited long enough.
+    pub(super) fn show_held(&mut self, now: Duration, mut pass: impl FnMut(Source, &[u8])) {
+        if !self.interactive {
+            return;
+        }
+        for index in 0..self.pipes.len() {
+            let source = self.source(index);
+            let Some(pipe) = &mut self.pipes[index] else { continue };
+            if pipe.held_since.is_some_and(|since| now >= since + SHOW_AFTER) {
+                pipe.assembler.flush(|piece| pass(source, piece));
+                pipe.held_since = None;
+            }
+        }
+    }
+
+    fn read(&mut self, index: usize, now: Duration, pass: &mut impl FnMut(Source, &[u8])) -> Read {
+        let source = self.source(index);
+        let Some(pipe) = &mut self.pipes[index] else { return Read::End };
+        match rustix::io::read(&pipe.fd, &mut self.buffer) {
+            Err(Errno::AGAIN | Errno::INTR) => Read::Nothing,
+            Ok(0) | Err(_) => {
+                self.end(index, pass);
+                Read::End
+            }
+            Ok(count) => {
+                pipe.assembler.feed(&self.buffer[..count], |piece| pass(source, piece));
+                pipe.held_since = match pipe.assembler.is_holding() {
+                    true => Some(pipe.held_since.unwrap_or(now)),
+                    false => None,
+                };
+                Read::Bytes(count)
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, pass: &mut impl FnMut(Source, &[u8])) {
+        let source = self.source(index);
+        if let Some(mut pipe) = self.pipes[index].take() {
+            pipe.assembler.flush(|piece| pass(source, piece));
+        }
+    }
+
+    fn source(&self, index: usize) -> Source {
+        let rank = u32::try_from(index).expect("there are at most MAX_RANKS");
+        Source { rank, stream: self.stream }
+    }
+}
+
+/// Readable when one of the pipes is.
+impl AsFd for Intake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}

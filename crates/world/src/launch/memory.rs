@@ -1,0 +1,57 @@
+//! What the launcher needs of the memory a job shares, and nothing more.
+//!
+//! A trait of its own so that the launcher can be tested without shared memory, and so that it
+//! does not know how ranks find each other: it hands the environment and the file descriptor on,
+//! marks who started and who is gone, and asks two questions.
+
+use std::os::fd::BorrowedFd;
+
+use hikyaku_nic::fabric::DeathCause;
+
+/// The launcher's side of a job's shared memory.
+pub trait JobMemory {
+    /// Environment variables a rank needs to attach.
+    fn environment(&self, rank: u32) -> Vec<(String, String)>;
+
+    /// The memory's file; a rank inherits it under the same number.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// The rank runs as process `pid`.
+    fn mark_started(&self, rank: u32, pid: u32);
+
+    /// The rank is gone without having left in order: peers that wait for it get an error.
+    fn mark_dead(&self, rank: u32, cause: DeathCause);
+
+    /// Whether the rank has left the job in order.
+    fn has_left(&self, rank: u32) -> bool;
+
+    /// What the rank is blocked in, in words ("receive from rank 2, tag 7, for 3.2 s"); `None` if
+    /// it is not blocked in a call of hikyaku.
+    fn waiting(&self, rank: u32) -> Option<String>;
+}
+
+impl JobMemory for hikyaku_shm::Job {
+    fn environment(&self, rank: u32) -> Vec<(String, String)> {
+        self.environment(rank)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+
+    fn mark_started(&self, rank: u32, pid: u32) {
+        self.mark_started(rank, pid);
+    }
+
+    fn mark_dead(&self, rank: u32, cause: DeathCause) {
+        self.mark_dead(rank, cause);
+    }
+
+    fn has_left(&self, rank: u32) -> bool {
+        self.has_left(rank)
+    }
+
+    fn waiting(&self, rank: u32) -> Option<String> {
+        self.waiting(rank).map(|waiting| waiting.to_string())
+    }
+}

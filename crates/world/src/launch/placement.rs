@@ -1,0 +1,76 @@
+//! Which CPUs each rank may run on. Pure: the launcher's own affinity mask comes in as a list.
+//!
+//! Everything here is relative to the mask the launcher itself was given (a batch system's cpuset,
+//! `taskset`, a container), never to the machine's CPUs.
+
+/// How ranks are tied to CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// With at most as many ranks as CPUs, each rank gets an equal, contiguous share that no other
+    /// rank of the job has; with more ranks, as [`Bind::None`].
+    ///
+    /// A rank that spins for a message must not share a CPU with the rank it waits for: that is
+    /// what binding buys, and shares give it. When there are as many ranks as CPUs a share is one
+    /// CPU. With fewer ranks a share is several, because tying a rank to one CPU then would cost
+    /// more than it brings: its threads (OpenMP, a BLAS) would all sit on that CPU, one rank alone
+    /// would lose the rest of the machine, and two jobs on one machine would meet on its first
+    /// CPUs. With more ranks than CPUs the kernel balances better than a fixed assignment: ranks
+    /// that sleep free their CPU for any other.
+    #[default]
+    Auto,
+    /// Rank r runs on the r-th allowed CPU only, modulo their number.
+    Core,
+    /// Every rank runs wherever the launcher may.
+    None,
+}
+
+/// The CPUs of a rank, out of those `allowed` to the launcher; `None` leaves its mask as it is.
+pub(super) fn cpus_of(bind: Bind, rank: u32, ranks: u32, allowed: &[usize]) -> Option<&[usize]> {
+    let (rank, ranks, cpus) = (rank as usize, ranks as usize, allowed.len());
+    if cpus == 0 {
+        return None;
+    }
+    match bind {
+        Bind::None => None,
+        Bind::Auto if ranks <= 1 || ranks > cpus => None,
+        Bind::Auto => Some(&allowed[rank * cpus / ranks..(rank + 1) * cpus / ranks]),
+        Bind::Core => Some(&allowed[rank % cpus..=rank % cpus]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: [usize; 5] = [2, 3, 8, 9, 11];
+
+    #[test]
+    fn core_takes_the_allowed_cpus_in_turn() {
+        let cpu = |rank| cpus_of(Bind::Core, rank, 7, &ALLOWED).map(<[usize]>::to_vec);
+        assert_eq!(cpu(0), Some(vec![2]));
+        assert_eq!(cpu(4), Some(vec![11]));
+        assert_eq!(cpu(5), Some(vec![2]), "more ranks than CPUs start over");
+    }
+
+    #[test]
+    fn shares_cover_every_cpu_once() {
+        for ranks in 2..=5 {
+            let all: Vec<usize> = (0..ranks)
+                .flat_map(|rank| cpus_of(Bind::Auto, rank, ranks, &ALLOWED).unwrap_or(&[]))
+                .copied()
+                .collect();
+            assert_eq!(all, ALLOWED, "{ranks} ranks");
+            for rank in 0..ranks {
+                assert!(!cpus_of(Bind::Auto, rank, ranks, &ALLOWED).unwrap_or(&[]).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn one_rank_or_too_many_are_left_alone() {
+        assert_eq!(cpus_of(Bind::Auto, 0, 1, &ALLOWED), None);
+        assert_eq!(cpus_of(Bind::Auto, 5, 6, &ALLOWED), None);
+        assert_eq!(cpus_of(Bind::None, 0, 2, &ALLOWED), None);
+        assert_eq!(cpus_of(Bind::Core, 0, 2, &[]), None, "an unreadable mask binds nothing");
+    }
+}

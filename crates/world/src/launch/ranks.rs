@@ -1,0 +1,101 @@
+//! The processes of a job: who runs, how they ended, and that none is left.
+//!
+//! An ended rank is observed without being reaped (`WNOWAIT`) and stays a zombie until the job is
+//! over. A zombie costs nothing and keeps its number taken, so that a signal to its process group
+//! can only reach its own children, never a stranger who was given the number since.
+//!
+//! Dropping [`Ranks`] kills every group and reaps every rank: whatever path leads out of a launch,
+//! nothing stays behind.
+
+use std::{io, os::fd::OwnedFd};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+
+use super::ending::Ending;
+
+/// One rank's process.
+struct Rank {
+    pid: Pid,
+    ended: bool,
+}
+
+/// All processes started so far, by rank.
+#[derive(Default)]
+pub(super) struct Ranks {
+    all: Vec<Rank>,
+}
+
+impl Ranks {
+    /// Takes charge of the next rank's process and gives a descriptor that becomes readable when
+    /// it ends.
+    ///
+    /// # Errors
+    /// No descriptor can be had; the process is in charge all the same.
+    pub(super) fn add(&mut self, pid: Pid) -> io::Result<OwnedFd> {
+        self.all.push(Rank { pid, ended: false });
+        Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    }
+
+    /// How many have been started.
+    pub(super) fn started(&self) -> u32 {
+        u32::try_from(self.all.len()).expect("there are at most MAX_RANKS")
+    }
+
+    /// The process of a rank.
+    pub(super) fn pid(&self, rank: u32) -> Pid {
+        self.all[rank as usize].pid
+    }
+
+    /// Whether the rank's end has been seen.
+    pub(super) fn has_ended(&self, rank: u32) -> bool {
+        self.all[rank as usize].ended
+    }
+
+    /// Whether this process is a rank.
+    pub(super) fn contains(&self, pid: Pid) -> bool {
+        self.all.iter().any(|rank| rank.pid == pid)
+    }
+
+    /// How the rank ended, the first time that is asked after it did.
+    ///
+    /// # Errors
+    /// The kernel does not know the process: somebody else has reaped it.
+    pub(super) fn take_ending(&mut self, rank: u32) -> io::Result<Option<Ending>> {
+        let rank = &mut self.all[rank as usize];
+        if rank.ended {
+            return Ok(None);
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let Some(status) = waitid(WaitId::Pid(rank.pid), options)? else { return Ok(None) };
+        rank.ended = true;
+        let signal = status.terminating_signal().map(Ending::Signal);
+        Ok(signal.or_else(|| status.exit_status().map(Ending::Code)))
+    }
+
+    /// Sends a signal to every rank's group, those of ended ranks too: their children may live.
+    pub(super) fn send(&self, signal: Signal) {
+        for rank in &self.all {
+            // ESRCH: all of the group are gone. EPERM: it became another user's program, which
+            // only that user or root can end.
+            let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    /// Ends what is left of every group and reaps the ranks.
+    pub(super) fn clear(&mut self) {
+        self.send(Signal::KILL);
+        for rank in self.all.drain(..) {
+            while waitid(WaitId::Pid(rank.pid), WaitIdOptions::EXITED)
+                .is_err_and(|error| error == rustix::io::Errno::INTR)
+            {}
+        }
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,238 @@
+//! Writes bytes somewhere without ever making the supervising thread wait.
+//!
+//! A terminal can be stopped and a pager can stop reading. If the supervising thread wrote itself
+//! it would hang there, deaf to Ctrl-C, to ranks that die and to `--timeout`. Making the launcher's
+//! own standard output non-blocking is no way out: the flag belongs to the open file, which is
+//! shared with the shell and everything else in the pipeline. So a thread writes, started with the
+//! first byte; jobs that print nothing have none.
+//!
+//! ```text
+//!   supervising thread ──push──► queue ──► writing thread ──write──► file
+//!            ▲                                   │
+//!            └───────────── eventfd ◄────────────┘  "written" / "failed"
+//! ```
+//!
+//! Bounded: whoever pushes stops reading from ranks while `is_full`, and their pipes fill up, and
+//! they wait, as they would on the file itself.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Bytes waiting from which on no more should come.
+const FULL: usize = 1024 * 1024;
+
+/// A queue of bytes and the thread that writes them.
+pub(super) struct Sink {
+    shared: Arc<Shared>,
+    /// The file until its thread is started.
+    file: Option<File>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    /// Counts changes the supervising thread should look at.
+    changed: OwnedFd,
+}
+
+#[derive(Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    /// Bytes that the thread has taken and not yet written.
+    writing: usize,
+    closed: bool,
+    error: Option<io::Error>,
+    failed: bool,
+}
+
+impl Sink {
+    pub(super) fn new(file: File) -> io::Result<Sink> {
+        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (queue, filled) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { queue, filled, changed });
+        Ok(Sink { shared, file: Some(file) })
+    }
+
+    /// Has `fill` append bytes; they are dropped if an earlier write has failed.
+    pub(super) fn push(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut queue = self.shared.lock();
+        if queue.failed {
+            return;
+        }
+        fill(&mut queue.bytes);
+        drop(queue);
+        if let Some(file) = self.file.take() {
+            let shared = Arc::clone(&self.shared);
+            let run = move || shared.write_to(file);
+            if let Err(error) = thread::Builder::new().name("hikyaku-output".into()).spawn(run) {
+                self.shared.lock().fail(error);
+            }
+        }
+        self.shared.filled.notify_one();
+    }
+
+    /// Whether no more should be pushed for now.
+    pub(super) fn is_full(&self) -> bool {
+        let queue = self.shared.lock();
+        !queue.failed && queue.bytes.len() >= FULL
+    }
+
+    /// Whether everything pushed has been written, or nothing further will be.
+    pub(super) fn is_done(&self) -> bool {
+        let queue = self.shared.lock();
+        queue.failed || queue.bytes.len() + queue.writing == 0
+    }
+
+    /// Whether writing has failed: nothing further will be written.
+    pub(super) fn has_failed(&self) -> bool {
+        self.shared.lock().failed
+    }
+
+    /// Why writing failed, the first time that is asked.
+    pub(super) fn take_error(&mut self) -> Option<io::Error> {
+        self.shared.lock().error.take()
+    }
+
+    /// Makes the descriptor unreadable until something changes again.
+    pub(super) fn acknowledge(&self) {
+        // EAGAIN: there was no change. Nothing else can come from an eventfd.
+        let _ = rustix::io::read(&self.shared.changed, &mut [0; 8]);
+    }
+}
+
+/// Readable when something was written or failed.
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.changed.as_fd()
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // The thread is not joined: it may be waiting for a reader who never comes.
+        self.shared.lock().closed = true;
+        self.shared.filled.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // The queue is whole between any two statements that hold the lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writing thread.
+    fn write_to(&self, mut file: File) {
+        let mut batch = Vec::new();
+        loop {
+            let mut queue = self.lock();
+            while queue.bytes.is_empty() && !queue.closed {
+                queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.bytes.is_empty() {
+                return;
+            }
+            std::mem::swap(&mut queue.bytes, &mut batch);
+            queue.writing = batch.len();
+            drop(queue);
+            let result = file.write_all(&batch);
+            batch.clear();
+            let mut queue = self.lock();
+            queue.writing = 0;
+            let failed = result.is_err();
+            if let Err(error) = result {
+                queue.fail(error);
+            }
+            drop(queue);
+            // EAGAIN would mean that 2^64 changes have not been looked at.
+            let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
+            if failed {
+                return;
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn fail(&mut self, error: io::Error) {
+        self.failed = true;
+        self.error = Some(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{fs::OpenOptions, io::Read};
+
+    use rustix::{
+        event::{PollFd, PollFlags, poll},
+        pipe::{PipeFlags, pipe_with},
+    };
+
+    use super::*;
+
+    fn wait_for_change(sink: &Sink) {
+        poll(&mut [PollFd::new(sink, PollFlags::IN)], None).unwrap();
+        sink.acknowledge();
+    }
+
+    #[test]
+    fn bytes_arrive_in_order_and_the_end_is_told() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut sink = Sink::new(writer.into()).unwrap();
+        assert!(sink.is_done());
+        sink.push(|bytes| bytes.extend_from_slice(b"one\n"));
+        sink.push(|bytes| bytes.extend_from_slice(b"two\n"));
+        while !sink.is_done() {
+            wait_for_change(&sink);
+        }
+        drop(sink);
+        let mut text = String::new();
+        File::from(reader).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_makes_it_full_and_not_blocked() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut sink = Sink::new(writer.into()).unwrap();
+        let mut pushed = 0;
+        while !sink.is_full() {
+            sink.push(|bytes| bytes.extend_from_slice(&[b'x'; 10_000]));
+            pushed += 10_000;
+            assert!(pushed < 64 * FULL, "never full");
+        }
+        let mut file = File::from(reader);
+        let mut buffer = vec![0; 100_000];
+        let mut read = 0;
+        while read < pushed {
+            read += file.read(&mut buffer).unwrap();
+        }
+        while !sink.is_done() {
+            wait_for_change(&sink);
+        }
+        assert_eq!(read, pushed);
+        assert!(!sink.is_full());
+    }
+
+    #[test]
+    fn a_failed_write_is_told_once_and_later_bytes_are_dropped() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut sink = Sink::new(full).unwrap();
+        sink.push(|bytes| bytes.push(b'x'));
+        wait_for_change(&sink);
+        assert!(sink.has_failed() && sink.is_done() && !sink.is_full());
+        assert_eq!(sink.take_error().unwrap().kind(), io::ErrorKind::StorageFull);
+        assert!(sink.take_error().is_none());
+        sink.push(|_| unreachable!("nothing is written any more"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Standard input goes to rank 0, the others read the end of file.
+//!
+//! A file or pipe is simply inherited: nothing is copied, nothing is read that rank 0 does not
+//! read, and whoever feeds the pipe notices when rank 0 closes it. A terminal cannot be: ranks are
+//! in process groups of their own, and the kernel stops a group that reads from its terminal in
+//! the background. So the launcher reads the terminal, while it is itself in the foreground, and
+//! passes lines on.
+
+use std::{
+    io::{self, IsTerminal},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    process::Stdio,
+    time::Duration,
+};
+
+use rustix::{
+    event::epoll,
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+    process::getpgrp,
+    termios::tcgetpgrp,
+};
+
+/// How often a launcher in the background looks whether it was brought to the foreground, of
+/// which the kernel sends no word.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// What rank 0 is given as standard input, and the pump to it if there has to be one.
+pub(super) fn of_rank_0() -> io::Result<(Stdio, Option<Pump>)> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return Ok((Stdio::inherit(), None));
+    }
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
+    let terminal = stdin.as_fd().try_clone_to_owned()?;
+    let pump = Pump { terminal, pipe: writer, pending: Vec::new(), watched: None, look_at: None };
+    Ok((Stdio::from(reader), Some(pump)))
+}
+
+/// Carries bytes from the terminal to rank 0. Holds at most one read's worth.
+pub(super) struct Pump {
+    terminal: OwnedFd,
+    pipe: OwnedFd,
+    pending: Vec<u8>,
+    /// Which of the two ends is in the epoll set.
+    watched: Option<End>,
+    /// When to look again whether this is the foreground.
+    look_at: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Terminal,
+    Pipe,
+}
+
+impl Pump {
+    /// Moves what can be moved and registers for what it waits for next. `false`: the terminal or
+    /// rank 0 has ended the conversation, drop the pump.
+    pub(super) fn run(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        token: u64,
+        now: Duration,
+    ) -> io::Result<bool> {
+        let goes_on = match self.watched {
+            Some(End::Terminal) => !self.in_foreground() || self.read(),
+            Some(End::Pipe) => self.write(),
+            None => true,
+        };
+        if !goes_on {
+            self.stop(epoll)?;
+            return Ok(false);
+        }
+        let next = match (self.pending.is_empty(), self.in_foreground()) {
+            (false, _) => Some(End::Pipe),
+            (true, true) => Some(End::Terminal),
+            (true, false) => None,
+        };
+        self.look_at = next.is_none().then_some(now + LOOK_EVERY);
+        self.watch(epoll, token, next)?;
+        Ok(true)
+    }
+
+    /// Stops waiting for either end.
+    ///
+    /// Closing the descriptors would not do: the kernel forgets a terminal only when nobody has it
+    /// open any more.
+    pub(super) fn stop(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.watch(epoll, 0, None)
+    }
+
+    /// When `run` is due even if nothing is ready.
+    pub(super) fn poll_deadline(&self) -> Option<Duration> {
+        self.look_at
+    }
+
+    fn in_foreground(&self) -> bool {
+        tcgetpgrp(&self.terminal).is_ok_and(|group| group == getpgrp())
+    }
+
+    fn read(&mut self) -> bool {
+        self.pending.resize(4096, 0);
+        let result = rustix::io::read(&self.terminal, &mut self.pending);
+        self.pending.truncate(result.unwrap_or(0));
+        match result {
+            Ok(count) => count > 0 && self.write(),
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn write(&mut self) -> bool {
+        match rustix::io::write(&self.pipe, &self.pending) {
+            Ok(count) => {
+                self.pending.drain(..count);
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn watch(&mut self, epoll: BorrowedFd<'_>, token: u64, next: Option<End>) -> io::Result<()> {
+        if next == self.watched {
+            return Ok(());
+        }
+        if let Some(end) = self.watched.take() {
+            epoll::delete(epoll, self.end(end))?;
+        }
+        if let Some(end) = next {
+            let flags = match end {
+                End::Terminal => epoll::EventFlags::IN,
+                End::Pipe => epoll::EventFlags::OUT,
+            };
+            epoll::add(epoll, self.end(end), epoll::EventData::new_u64(token), flags)?;
+        }
+        self.watched = next;
+        Ok(())
+    }
+
+    fn end(&self, end: End) -> BorrowedFd<'_> {
+        match end {
+            End::Terminal => self.terminal.as_fd(),
+            End::Pipe => self.pipe.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Decides when and how a job ends. Pure: events and the time come in, actions come out.
+//!
+//! ```text
+//!             a rank fails                 500 ms               500 ms
+//!   Running ────────────────► Grace ───────────────► Asked ───────────────► Killed
+//!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
+//!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
+//!      ├── SIGTERM ─────────────────────────────────► Asked
+//!      └── time is up ──────────────────────────────► Asked
+//!                                    any second signal ─────────────────────► Killed
+//! ```
+//!
+//! The first thing that goes wrong is the job's verdict; what follows from it (peers failing
+//! because a rank is gone, ranks dying of the signals sent here) never replaces it.
+//!
+//! A rank that exits with code 0 without having left the job in order is no failure: it may be a
+//! program that knows nothing of hikyaku (`hostname`), or one that called `exit` without closing
+//! its world. But it will never answer again, so it is marked as gone: peers that wait for it get
+//! an error instead of a hang, and whether that fails the job is theirs to say. Any other exit code
+//! fails the job, even of a rank that left in order first: nothing else can have meant it to.
+
+use std::{collections::VecDeque, time::Duration};
+
+use hikyaku_nic::fabric::DeathCause;
+use rustix::process::Signal;
+
+use super::ending::{Ending, Named};
+
+/// How long ranks may take to end by themselves after one has failed, and again after SIGTERM.
+/// Twice this leaves half of the two seconds in which a job has to be over.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
+
+/// Exit code of a job whose time was up, as of `timeout(1)`.
+const TIMED_OUT: i32 = 124;
+
+/// What the launcher must do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Tell peers that this rank is gone.
+    MarkDead { rank: u32, cause: DeathCause },
+    /// Note what every rank is waiting in, before anything disturbs it.
+    AskWaiting,
+    /// Send this to every rank's process group.
+    Send(Signal),
+}
+
+/// Why a job ended other than by success of all its ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This rank was the first to fail.
+    Failed { rank: u32, pid: u32, ending: Ending },
+    /// The launcher was told to stop by this signal.
+    Interrupted(Signal),
+    /// The job did not end in this time.
+    TimedOut(Duration),
+}
+
+impl Verdict {
+    /// The job's exit code.
+    pub(super) fn code(&self) -> i32 {
+        match self {
+            Verdict::Failed { ending, .. } => ending.code(),
+            Verdict::Interrupted(signal) => 128 + signal.as_raw(),
+            Verdict::TimedOut(_) => TIMED_OUT,
+        }
+    }
+
+    /// The one line that says why.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Verdict::Failed { rank, pid, ending } => format!("rank {rank} (pid {pid}) {ending}"),
+            Verdict::Interrupted(signal) => {
+                format!("interrupted by {}: all ranks were ended", Named(signal.as_raw()))
+            }
+            Verdict::TimedOut(limit) => {
+                format!(
+                    "the job did not end within {} s: all ranks were ended",
+                    limit.as_secs_f64()
+                )
+            }
+        }
+    }
+}
+
+/// How far the ending of the job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Ranks may end by themselves until then.
+    Grace(Duration),
+    /// Ranks have been asked to end, and have until then.
+    Asked(Duration),
+    Killed,
+}
+
+/// The state of a job from its first rank's start to its last rank's end. All times are since the
+/// job's start.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    running: u32,
+    limit: Option<Duration>,
+    phase: Phase,
+    verdict: Option<Verdict>,
+    actions: VecDeque<Action>,
+}
+
+impl Supervisor {
+    /// A job that has no ranks yet and, perhaps, a limit to its time.
+    pub(super) fn new(limit: Option<Duration>) -> Supervisor {
+        let actions = VecDeque::new();
+        Supervisor { running: 0, limit, phase: Phase::Running, verdict: None, actions }
+    }
+
+    /// A rank has started.
+    pub(super) fn handle_start(&mut self) {
+        self.running += 1;
+    }
+
+    /// A rank has ended; `left` says whether it left the job in order before.
+    pub(super) fn handle_end(
+        &mut self,
+        rank: u32,
+        pid: u32,
+        ending: Ending,
+        left: bool,
+        now: Duration,
+    ) {
+        assert!(self.running > 0, "a rank ends once, after it has started");
+        self.running -= 1;
+        if !left {
+            self.actions.push_back(Action::MarkDead { rank, cause: ending.cause() });
+        }
+        if self.verdict.is_none() && !ending.is_success() {
+            self.verdict = Some(Verdict::Failed { rank, pid, ending });
+            self.phase = Phase::Grace(now + GRACE);
+        }
+    }
+
+    /// The launcher was sent SIGINT, SIGHUP or SIGTERM.
+    pub(super) fn handle_signal(&mut self, signal: Signal, now: Duration) {
+        if matches!(self.verdict, Some(Verdict::Interrupted(_))) {
+            self.kill();
+            return;
+        }
+        // A job that is failing already keeps its verdict, but somebody is in a hurry.
+        self.verdict.get_or_insert(Verdict::Interrupted(signal));
+        match self.phase {
+            Phase::Running if signal != Signal::TERM => {
+                self.actions.push_back(Action::Send(signal));
+                self.phase = Phase::Grace(now + GRACE);
+            }
+            Phase::Running | Phase::Grace(_) => self.ask(now),
+            Phase::Asked(_) | Phase::Killed => self.kill(),
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn handle_time(&mut self, now: Duration) {
+        match self.phase {
+            Phase::Running => {
+                if let Some(limit) = self.limit.filter(|&limit| now >= limit && self.running > 0) {
+                    self.verdict = Some(Verdict::TimedOut(limit));
+                    self.actions.push_back(Action::AskWaiting);
+                    self.ask(now);
+                }
+            }
+            Phase::Grace(until) if now >= until => self.ask(now),
+            Phase::Asked(until) if now >= until => self.kill(),
+            Phase::Grace(_) | Phase::Asked(_) | Phase::Killed => {}
+        }
+    }
+
+    /// When `handle_time` has something to do next.
+    pub(super) fn poll_deadline(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Running => self.limit,
+            Phase::Grace(until) | Phase::Asked(until) => Some(until),
+            Phase::Killed => None,
+        }
+    }
+
+    /// What to do next; ask until there is nothing.
+    pub(super) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Whether every rank that started has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Why the job ended; `None`: all its ranks succeeded.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    fn ask(&mut self, now: Duration) {
+        self.actions.push_back(Action::Send(Signal::TERM));
+        // A stopped process acts on SIGTERM only once it runs again.
+        self.actions.push_back(Action::Send(Signal::CONT));
+        self.phase = Phase::Asked(now + GRACE);
+    }
+
+    fn kill(&mut self) {
+        self.actions.push_back(Action::Send(Signal::KILL));
+        self.phase = Phase::Killed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn job(ranks: u32, limit: Option<Duration>) -> Supervisor {
+        let mut supervisor = Supervisor::new(limit);
+        (0..ranks).for_each(|_| supervisor.handle_start());
+        supervisor
+    }
+
+    fn end(supervisor: &mut Supervisor, rank: u32, ending: Ending, left: bool, at: Duration) {
+        supervisor.handle_end(rank, 100 + rank, ending, left, at);
+    }
+
+    fn actions(supervisor: &mut Supervisor) -> Vec<Action> {
+        std::iter::from_fn(|| supervisor.poll_action()).collect()
+    }
+
+    const ASK: [Action; 2] = [Action::Send(Signal::TERM), Action::Send(Signal::CONT)];
+    const KILL: [Action; 1] = [Action::Send(Signal::KILL)];
+
+    #[test]
+    fn success_of_all_is_success() {
+        let mut job = job(2, None);
+        end(&mut job, 0, Ending::Code(0), true, MS);
+        assert!(!job.is_over());
+        end(&mut job, 1, Ending::Code(0), true, MS);
+        assert!(job.is_over());
+        assert_eq!((job.verdict(), job.poll_deadline()), (None, None));
+        assert_eq!(actions(&mut job), []);
+    }
+
+    #[test]
+    fn exit_0_without_leaving_marks_the_rank_but_fails_nothing() {
+        let mut job = job(2, None);
+        end(&mut job, 1, Ending::Code(0), false, MS);
+        let cause = DeathCause::Exit(0);
+        assert_eq!(actions(&mut job), [Action::MarkDead { rank: 1, cause }]);
+        assert_eq!((job.verdict(), job.poll_deadline()), (None, None));
+    }
+
+    #[test]
+    fn a_failure_is_told_then_asked_then_killed_within_two_seconds() {
+        let mut job = job(3, None);
+        end(&mut job, 2, Ending::Signal(9), false, 10 * MS);
+        let cause = DeathCause::Signal(9);
+        assert_eq!(actions(&mut job), [Action::MarkDead { rank: 2, cause }]);
+        assert_eq!(job.poll_deadline(), Some(10 * MS + GRACE));
+        job.handle_time(9 * MS + GRACE);
+        assert_eq!(actions(&mut job), []);
+        job.handle_time(10 * MS + GRACE);
+        assert_eq!(actions(&mut job), ASK);
+        job.handle_time(10 * MS + 2 * GRACE);
+        assert_eq!(actions(&mut job), KILL);
+        assert!(10 * MS + 2 * GRACE < Duration::from_secs(2));
+        assert_eq!(job.poll_deadline(), None, "after SIGKILL there is only waiting");
+    }
+
+    #[test]
+    fn the_first_failure_is_the_verdict() {
+        let mut job = job(3, None);
+        end(&mut job, 1, Ending::Code(7), false, MS);
+        end(&mut job, 0, Ending::Signal(6), false, 2 * MS);
+        end(&mut job, 2, Ending::Code(0), true, 2 * MS);
+        let verdict = job.verdict().unwrap();
+        assert_eq!(verdict.code(), 7);
+        assert_eq!(verdict.reason(), "rank 1 (pid 101) exited with code 7");
+    }
+
+    #[test]
+    fn a_nonzero_code_fails_the_job_even_after_leaving_in_order() {
+        let mut job = job(2, None);
+        end(&mut job, 0, Ending::Code(1), true, MS);
+        assert_eq!(actions(&mut job), [], "peers were told by the rank itself");
+        assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(1));
+    }
+
+    #[test]
+    fn interrupts_are_passed_on_and_the_second_kills() {
+        for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+            let mut job = job(2, None);
+            job.handle_signal(signal, MS);
+            assert_eq!(actions(&mut job), [Action::Send(signal)]);
+            job.handle_signal(signal, 2 * MS);
+            assert_eq!(actions(&mut job), KILL);
+            end(&mut job, 0, Ending::Signal(9), false, 3 * MS);
+            end(&mut job, 1, Ending::Signal(9), false, 3 * MS);
+            assert!(job.is_over());
+            assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(code));
+        }
+    }
+
+    #[test]
+    fn sigterm_asks_at_once() {
+        let mut job = job(1, None);
+        job.handle_signal(Signal::TERM, MS);
+        assert_eq!(actions(&mut job), ASK);
+        job.handle_time(MS + GRACE);
+        assert_eq!(actions(&mut job), KILL);
+        assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(143));
+    }
+
+    #[test]
+    fn an_ignored_interrupt_is_followed_by_sigterm_and_sigkill() {
+        let mut job = job(1, None);
+        job.handle_signal(Signal::INT, MS);
+        job.handle_time(MS + GRACE);
+        job.handle_time(MS + 2 * GRACE);
+        let expected = [&[Action::Send(Signal::INT)], &ASK[..], &KILL].concat();
+        assert_eq!(actions(&mut job), expected);
+    }
+
+    #[test]
+    fn an_interrupt_hurries_a_failing_job_but_does_not_change_its_verdict() {
+        let mut job = job(2, None);
+        end(&mut job, 0, Ending::Code(3), false, MS);
+        let _ = actions(&mut job);
+        job.handle_signal(Signal::INT, 2 * MS);
+        assert_eq!(actions(&mut job), ASK);
+        job.handle_signal(Signal::INT, 3 * MS);
+        assert_eq!(actions(&mut job), KILL);
+        assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(3));
+    }
+
+    #[test]
+    fn time_up_asks_what_ranks_wait_in_before_it_disturbs_them() {
+        let limit = 1500 * MS;
+        let mut job = job(2, Some(limit));
+        assert_eq!(job.poll_deadline(), Some(limit));
+        job.handle_time(limit - MS);
+        assert_eq!(actions(&mut job), []);
+        job.handle_time(limit);
+        assert_eq!(actions(&mut job), [&[Action::AskWaiting], &ASK[..]].concat());
+        let verdict = job.verdict().unwrap();
+        assert_eq!(verdict.code(), 124);
+        assert_eq!(verdict.reason(), "the job did not end within 1.5 s: all ranks were ended");
+    }
+
+    #[test]
+    fn time_does_not_run_out_for_a_job_that_is_over() {
+        let mut job = job(1, Some(MS));
+        end(&mut job, 0, Ending::Code(0), true, MS);
+        job.handle_time(2 * MS);
+        assert_eq!(job.verdict(), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! hikyaku: message passing in which the receiving side's interface lands the messages.
+//!
+//! ```no_run
+//! use hikyaku::{Op, World};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let world = World::init()?;
+//!     let (rank, size) = (world.rank(), world.size());
+//!     let next = (rank + 1) % size;
+//!     let previous = (rank + size - 1) % size;
+//!     let mut heard = [0];
+//!     world.sendrecv(&[rank], next, 0, &mut heard, previous, 0)?;
+//!     let mut sum = [heard[0]];
+//!     world.allreduce(&mut sum, Op::Sum)?;
+//!     if rank == 0 {
+//!         println!("{size} ranks, sum {}", sum[0]);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Started by `hikyaku run -n 4 -- ./program`, that prints `4 ranks, sum 6`; started by itself it
+//! is a world of one.
+//!
+//! - [`World`]: who am I; send, receive, probe; barrier, broadcast, allreduce, gather.
+//! - [`World::scope`]: non-blocking operations on borrowed buffers.
+//! - [`World::block_on`]: the same as futures.
+//! - [`World::alloc`]: buffers that peers reach by one copy.
+//! - [`launch`]: what `hikyaku run` does, as a library.
+//!
+//! This is the only crate that names more than one fabric.
+
+mod buffer;
+mod collective;
+mod error;
+pub mod launch;
+mod scalar;
+mod scope;
+mod select;
+mod world;
+
+pub use buffer::SharedBuffer;
+pub use error::{Error, InitError};
+pub use hikyaku_msg::{MsgError, Statistics, join, join_all};
+pub use hikyaku_nic::fabric::{Capabilities, DeathCause, PeerFailure};
+pub use hikyaku_nic::time::Time;
+pub use scalar::{Number, Op, Scalar};
+pub use scope::{Request, Scope};
+pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};
+pub use world::{Received, World};

@@ -1,0 +1,312 @@
+//! A rank's view of its job: who it is, and messages to and from the others.
+
+use std::cell::{Cell, RefCell};
+use std::mem::size_of;
+use std::rc::Rc;
+
+use hikyaku_msg::{
+    Endpoint, Engine, EngineConfig, Envelope, Selector, SendMode, Statistics, block_on,
+};
+use hikyaku_nic::fabric::{Activity, Capabilities, Port};
+use hikyaku_nic::time::Time;
+use hikyaku_shm::ShmPort;
+
+use crate::buffer::SharedBuffer;
+use crate::error::{Error, InitError};
+use crate::scalar::Scalar;
+use crate::select::{Source, Tag};
+
+/// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
+///
+/// Not `Send`: a rank is one thread. When the last handle goes, the rank leaves the job in order:
+/// what it still had to post is posted first.
+#[derive(Debug)]
+pub struct World {
+    rank: Rc<RankState>,
+    /// Point-to-point messages of this communicator; collectives use the next one.
+    context: u32,
+    /// Collectives started so far.
+    collectives: Cell<u32>,
+}
+
+/// What all communicators of a rank share.
+#[derive(Debug)]
+struct RankState {
+    engine: RefCell<Engine<ShmPort>>,
+    next_context: Cell<u32>,
+}
+
+impl Drop for RankState {
+    fn drop(&mut self) {
+        self.engine.get_mut().flush();
+    }
+}
+
+/// What a receive or probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent the message.
+    pub source: u32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its length, bytes.
+    pub bytes: u64,
+}
+
+impl Received {
+    /// How many elements of type `T` the message holds (MPI_Get_count).
+    pub fn count<T: Scalar>(&self) -> usize {
+        self.bytes as usize / size_of::<T>().max(1)
+    }
+}
+
+impl From<hikyaku_msg::Received> for Received {
+    fn from(received: hikyaku_msg::Received) -> Received {
+        let hikyaku_msg::Received { source, tag, bytes } = received;
+        Received { source, tag, bytes }
+    }
+}
+
+impl World {
+    /// Joins the job that `hikyaku run` started this program in. A program that was started by
+    /// itself is a world of one rank.
+    ///
+    /// # Errors
+    /// [`InitError`]: the job cannot be joined, for example because this rank already has.
+    pub fn init() -> Result<World, InitError> {
+        let port = match hikyaku_shm::attach()? {
+            Some(port) => port,
+            None => hikyaku_shm::single()?,
+        };
+        let engine = RefCell::new(Engine::new(port, EngineConfig::default()));
+        let rank = Rc::new(RankState { engine, next_context: Cell::new(2) });
+        Ok(World { rank, context: 0, collectives: Cell::new(0) })
+    }
+
+    /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
+    /// Every rank calls it, in the same order as other duplications.
+    pub fn duplicate(&self) -> World {
+        let context = self.rank.next_context.get();
+        self.rank.next_context.set(context + 2);
+        World { rank: Rc::clone(&self.rank), context, collectives: Cell::new(0) }
+    }
+
+    pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {
+        &self.rank.engine
+    }
+
+    pub(crate) fn context(&self) -> u32 {
+        self.context
+    }
+
+    /// The endpoint of this communicator's collectives.
+    pub(crate) fn endpoint(&self) -> Endpoint<'_, ShmPort> {
+        Endpoint::new(self.engine(), self.context + 1, &self.collectives)
+    }
+
+    /// This rank, `0..size`.
+    pub fn rank(&self) -> u32 {
+        self.engine().borrow().rank()
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> u32 {
+        self.engine().borrow().size()
+    }
+
+    /// The (virtual) node this rank lives on; see `hikyaku run --ranks-per-node`.
+    pub fn node(&self) -> u32 {
+        self.node_of(self.rank())
+    }
+
+    /// The (virtual) node a rank lives on. Ranks start at 0; `rank` is below [`World::size`].
+    pub fn node_of(&self, rank: u32) -> u32 {
+        assert!(rank < self.size(), "rank {rank} does not exist: there are {}", self.size());
+        self.engine().borrow().port().node_of(rank)
+    }
+
+    /// How many (virtual) nodes the job has.
+    pub fn nodes(&self) -> u32 {
+        self.node_of(self.size() - 1) + 1
+    }
+
+    /// What the fabric below can do, and its name.
+    pub fn capabilities(&self) -> Capabilities {
+        self.engine().borrow().port().capabilities()
+    }
+
+    /// What this rank has sent, received and waited so far.
+    pub fn statistics(&self) -> Statistics {
+        self.engine().borrow().statistics()
+    }
+
+    /// The job's clock: the same for all ranks of a host.
+    pub fn now(&self) -> Time {
+        self.engine().borrow().port().now()
+    }
+
+    /// Sends `data`; returns when it may be changed again (MPI_Send, MPI 5.0 §3.2.1).
+    ///
+    /// # Errors
+    /// The rank or tag does not exist, or the receiver is gone.
+    #[inline]
+    pub fn send<T: Scalar>(&self, data: &[T], to: u32, tag: i32) -> Result<(), Error> {
+        self.send_in(data, to, tag, SendMode::Standard)
+    }
+
+    /// Sends `data`; returns when the receive has matched (MPI_Ssend).
+    ///
+    /// # Errors
+    /// As [`World::send`].
+    pub fn ssend<T: Scalar>(&self, data: &[T], to: u32, tag: i32) -> Result<(), Error> {
+        self.send_in(data, to, tag, SendMode::Synchronous)
+    }
+
+    /// Sends `data` to a receive that is known to be posted (MPI_Rsend). If it is not, the message
+    /// is delivered all the same and counted in the receiver's statistics.
+    ///
+    /// # Errors
+    /// As [`World::send`].
+    pub fn rsend<T: Scalar>(&self, data: &[T], to: u32, tag: i32) -> Result<(), Error> {
+        self.send_in(data, to, tag, SendMode::Ready)
+    }
+
+    #[inline]
+    fn send_in<T: Scalar>(
+        &self,
+        data: &[T],
+        to: u32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<(), Error> {
+        let envelope = Envelope { destination: to, context: self.context, tag };
+        let bytes = bytemuck::cast_slice(data);
+        Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?)
+    }
+
+    /// Receives a message into the front of `into` (MPI_Recv, MPI 5.0 §3.2.4).
+    ///
+    /// # Errors
+    /// The message is longer than `into` or not a whole number of elements, the rank or tag does
+    /// not exist, or the sender is gone.
+    #[inline]
+    pub fn recv<T: Scalar>(
+        &self,
+        into: &mut [T],
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Received, Error> {
+        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        let bytes = bytemuck::cast_slice_mut(into);
+        let received = self.engine().borrow_mut().recv(bytes, selector)?;
+        whole::<T>(received.into())
+    }
+
+    /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that
+    /// do this wait for each other.
+    ///
+    /// # Errors
+    /// As [`World::send`] and [`World::recv`].
+    pub fn sendrecv<S: Scalar, R: Scalar>(
+        &self,
+        data: &[S],
+        to: u32,
+        send_tag: i32,
+        into: &mut [R],
+        from: impl Into<Source>,
+        receive_tag: impl Into<Tag>,
+    ) -> Result<Received, Error> {
+        self.scope(|scope| {
+            let receive = scope.irecv(into, from, receive_tag)?;
+            scope.isend(data, to, send_tag)?.wait()?;
+            whole::<R>(receive.wait()?)
+        })
+    }
+
+    /// Waits for a message and says what it is, without receiving it (MPI_Probe).
+    ///
+    /// # Errors
+    /// The rank or tag does not exist, or the sender is gone.
+    pub fn probe(&self, from: impl Into<Source>, tag: impl Into<Tag>) -> Result<Received, Error> {
+        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        Ok(self.engine().borrow_mut().wait_probe(selector)?.into())
+    }
+
+    /// Says what message is there to be received, if any (MPI_Iprobe).
+    ///
+    /// # Errors
+    /// As [`World::probe`].
+    pub fn iprobe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<Received>, Error> {
+        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        Ok(self.engine().borrow_mut().probe(selector)?.map(Received::from))
+    }
+
+    /// [`World::send`] as a future. It moves only while it is polled: run it with
+    /// [`World::block_on`].
+    ///
+    /// # Errors
+    /// As [`World::send`].
+    pub async fn send_async<T: Scalar>(&self, data: &[T], to: u32, tag: i32) -> Result<(), Error> {
+        let bytes = bytemuck::cast_slice(data);
+        Ok(self.messages().send(bytes, to, tag).await?)
+    }
+
+    /// [`World::recv`] as a future. Dropping it withdraws the receive.
+    ///
+    /// # Errors
+    /// As [`World::recv`].
+    pub async fn recv_async<T: Scalar>(
+        &self,
+        into: &mut [T],
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Received, Error> {
+        let (from, tag) = (from.into().0, tag.into().0);
+        let received = self.messages().recv(bytemuck::cast_slice_mut(into), from, tag).await?;
+        whole::<T>(received.into())
+    }
+
+    fn messages(&self) -> Endpoint<'_, ShmPort> {
+        Endpoint::new(self.engine(), self.context, &self.collectives)
+    }
+
+    /// Runs a future to its end, making progress on all messages meanwhile.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        block_on(self.engine(), Activity::Requests, future)
+    }
+
+    /// A buffer of `length` zeros that the node's other ranks reach by one copy.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn alloc<T: Scalar>(&self, length: usize) -> Result<SharedBuffer<T>, Error> {
+        let bytes = length
+            .checked_mul(size_of::<T>())
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or(Error::TooLarge { elements: length, element: size_of::<T>() })?;
+        let bytes = self.engine().borrow_mut().port_mut().allocate(bytes)?;
+        Ok(SharedBuffer::new(bytes, length))
+    }
+
+    /// Ends this rank with an exit code, without leaving the job in order: `hikyaku run` ends the
+    /// others too (MPI_Abort).
+    #[expect(clippy::disallowed_methods, reason = "ending the process is what is asked for")]
+    pub fn abort(&self, code: i32) -> ! {
+        std::process::exit(code)
+    }
+}
+
+/// Checks that a message is a whole number of elements.
+#[inline]
+fn whole<T: Scalar>(received: Received) -> Result<Received, Error> {
+    let element = size_of::<T>().max(1);
+    if received.bytes.is_multiple_of(element as u64) {
+        return Ok(received);
+    }
+    let Received { source, bytes, .. } = received;
+    Err(Error::PartialElement { bytes, element, source_rank: source })
+}
