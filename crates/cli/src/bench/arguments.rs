@@ -1,0 +1,321 @@
+//! The command line of `hikyaku bench`, and its meaning as checked [`Settings`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use thiserror::Error;
+
+use super::control;
+
+/// The most ranks a benchmark starts, as a guard against a slip of the finger.
+const MOST_RANKS: u32 = 1024;
+
+/// Measure latency, message rate, bandwidth, barriers, start-up and idle cost, by ratio to the
+/// bare hardware and, on request, side by side with other libraries
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Arguments {
+    /// What to measure
+    #[arg(value_enum, value_name = "KIND")]
+    pub(crate) kind: Selection,
+
+    /// Ranks, for barrier and start (several separated by commas)
+    #[arg(short = 'n', long, value_name = "RANKS", value_delimiter = ',')]
+    pub(crate) ranks: Vec<u32>,
+
+    /// Message sizes for latency and bandwidth, such as 8,1K,64KiB,1M
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Sample blocks per figure, each beside its own measurement of the bare hardware
+    #[arg(long, value_name = "R", default_value_t = 11)]
+    pub(crate) repetitions: u32,
+
+    /// Length of a sample block, in milliseconds
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 50)]
+    pub(crate) block: u64,
+
+    /// Measure latency from buffers allocated through hikyaku too (bandwidth always does)
+    #[arg(long)]
+    pub(crate) allocated: bool,
+
+    /// Libraries to compare with, built by their own mpicc and measured in the same run
+    #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
+    pub(crate) against: Vec<PeerKind>,
+
+    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec
+    #[arg(long, value_name = "DIR")]
+    pub(crate) peer_dir: Vec<PathBuf>,
+
+    /// Give a job up that has not answered for this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) time_limit: u64,
+
+    /// Print one JSON document in place of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write a page (.html) or the charts alone (.svg)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// What this process is when the benchmark starts itself
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) role: Option<Role>,
+
+    /// The conductor's socket, for the role of a rank
+    #[arg(long, hide = true)]
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// The kinds that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Selection {
+    /// Half a round trip between two ranks
+    Latency,
+    /// Messages of eight bytes per second, in windows of 64
+    Rate,
+    /// Bytes per second in windows of messages
+    Bandwidth,
+    /// Barriers, also of more ranks than cores
+    Barrier,
+    /// Starting and stopping a job, and the memory of its ranks
+    Start,
+    /// Processor time of ranks blocked in a receive
+    Idle,
+    /// Everything
+    All,
+}
+
+impl Selection {
+    /// Whether this selection covers `kind`.
+    pub(crate) fn covers(self, kind: Selection) -> bool {
+        self == kind || self == Selection::All
+    }
+}
+
+/// The libraries this tool knows how to build against and start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerKind {
+    /// Open MPI
+    #[value(name = "openmpi")]
+    OpenMpi,
+    /// MPICH and what descends from it with the same launcher
+    Mpich,
+}
+
+/// What a process of the benchmark is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// A rank that runs what the conductor tells it
+    Rank,
+    /// A rank that joins, passes a barrier and leaves
+    Start,
+    /// A process that does nothing: what a process costs at least
+    Nothing,
+}
+
+/// Why a command line cannot be carried out; the user's mistake, exit code 2.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum ArgumentError {
+    /// A number out of its range.
+    #[error("{flag} must be between {least} and {most}, not {given}")]
+    Range {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        given: u64,
+        /// The smallest value allowed.
+        least: u64,
+        /// The largest value allowed.
+        most: u64,
+    },
+    /// Rank counts for a kind that always uses two ranks.
+    #[error(
+        "-n has no meaning for {0}: it is measured between two ranks; use it with barrier or start"
+    )]
+    RanksFixed(&'static str),
+    /// Sizes for a kind without messages.
+    #[error("--sizes has no meaning for {0}; use it with latency, bandwidth or all")]
+    SizesUnused(&'static str),
+    /// A report file whose kind its name does not tell.
+    #[error("--report {}: the name must end in .html or .svg", .0.display())]
+    ReportName(PathBuf),
+    /// A rank started by hand.
+    #[error("--role rank needs --control SOCKET; both are for hikyaku bench itself")]
+    NoControl,
+}
+
+/// A command line whose every value has been checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// What to measure.
+    pub(crate) selection: Selection,
+    /// Rank counts asked for; empty means each kind's own.
+    pub(crate) ranks: Vec<u32>,
+    /// Message sizes asked for, in bytes; empty means each kind's own.
+    pub(crate) sizes: Vec<u64>,
+    /// Blocks per figure.
+    pub(crate) blocks: u32,
+    /// Length of a block.
+    pub(crate) block: Duration,
+    /// Latency from allocated buffers too.
+    pub(crate) allocated: bool,
+    /// Patience with a silent job.
+    pub(crate) time_limit: Duration,
+}
+
+impl Arguments {
+    /// Checks the values against each other.
+    pub(crate) fn settings(&self) -> Result<Settings, ArgumentError> {
+        range("-n", self.ranks.iter().map(|n| u64::from(*n)), 1, u64::from(MOST_RANKS))?;
+        range("--sizes", self.sizes.iter().copied(), 0, control::MOST_BYTES)?;
+        range("--repetitions", [u64::from(self.repetitions)], 1, 10_000)?;
+        range("--block", [self.block], 1, 10_000)?;
+        range("--time-limit", [self.time_limit], 1, 86_400)?;
+        let name = self.kind.name();
+        let multiple = matches!(self.kind, Selection::Barrier | Selection::Start | Selection::All);
+        if !multiple && self.ranks.iter().any(|n| *n != 2) {
+            return Err(ArgumentError::RanksFixed(name));
+        }
+        let sized = matches!(self.kind, Selection::Latency | Selection::Bandwidth | Selection::All);
+        if !sized && !self.sizes.is_empty() {
+            return Err(ArgumentError::SizesUnused(name));
+        }
+        if let Some(path) = &self.report
+            && !path.extension().is_some_and(|end| end == "html" || end == "svg")
+        {
+            return Err(ArgumentError::ReportName(path.clone()));
+        }
+        if self.role == Some(Role::Rank) && self.control.is_none() {
+            return Err(ArgumentError::NoControl);
+        }
+        Ok(Settings {
+            selection: self.kind,
+            ranks: if multiple { self.ranks.clone() } else { Vec::new() },
+            sizes: self.sizes.clone(),
+            blocks: self.repetitions,
+            block: Duration::from_millis(self.block),
+            allocated: self.allocated || self.kind == Selection::All,
+            time_limit: Duration::from_secs(self.time_limit),
+        })
+    }
+}
+
+impl Selection {
+    /// The word of the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Selection::Latency => "latency",
+            Selection::Rate => "rate",
+            Selection::Bandwidth => "bandwidth",
+            Selection::Barrier => "barrier",
+            Selection::Start => "start",
+            Selection::Idle => "idle",
+            Selection::All => "all",
+        }
+    }
+}
+
+fn range(
+    flag: &'static str,
+    values: impl IntoIterator<Item = u64>,
+    least: u64,
+    most: u64,
+) -> Result<(), ArgumentError> {
+    match values.into_iter().find(|value| !(least..=most).contains(value)) {
+        Some(given) => Err(ArgumentError::Range { flag, given, least, most }),
+        None => Ok(()),
+    }
+}
+
+/// Reads a size in bytes: a number, and K, M or G of 1024 with or without "iB" or "B".
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no size; write bytes, or a number with K, M or G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Door {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        let words = ["bench"].into_iter().chain(line.split_whitespace());
+        Door::try_parse_from(words).map(|door| door.arguments)
+    }
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        for (text, bytes) in
+            [("0", 0), ("8", 8), ("8B", 8), ("1K", 1024), ("64KiB", 65536), ("1m", 1 << 20)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for wrong in
+            ["", "K", "-1", "1.5K", "8X", "1KK", "99999999999999999999", "18014398509481984K"]
+        {
+            assert!(parse_size(wrong).unwrap_err().contains("is no size"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_full_command_line_has_its_meaning() {
+        let line = "all -n 2,4 --sizes 0,8,1K --repetitions 3 --against openmpi,mpich \
+                    --peer-dir /a --peer-dir /b --json --report out.html";
+        let arguments = parse(line).unwrap();
+        assert_eq!(arguments.against, [PeerKind::OpenMpi, PeerKind::Mpich]);
+        assert_eq!(arguments.peer_dir.len(), 2);
+        let settings = arguments.settings().unwrap();
+        assert_eq!(settings.ranks, [2, 4]);
+        assert_eq!(settings.sizes, [0, 8, 1024]);
+        assert_eq!((settings.blocks, settings.allocated), (3, true));
+    }
+
+    #[test]
+    fn clap_refuses_what_is_no_value() {
+        for line in ["", "speed", "latency --sizes x", "latency --against mvapich", "latency -n x"]
+        {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named_in_one_line() {
+        let cases = [
+            ("barrier -n 0", "-n must be between 1 and 1024, not 0"),
+            ("barrier -n 100000", "-n must be between 1 and 1024, not 100000"),
+            ("latency -n 4", "-n has no meaning for latency"),
+            ("rate --sizes 8", "--sizes has no meaning for rate"),
+            ("latency --sizes 2G", "--sizes must be between 0 and 1073741824"),
+            ("latency --repetitions 0", "--repetitions must be between 1 and 10000, not 0"),
+            ("latency --block 0", "--block must be between"),
+            ("latency --time-limit 0", "--time-limit must be between"),
+            ("latency --report out.pdf", "must end in .html or .svg"),
+            ("latency --role rank", "--role rank needs --control"),
+        ];
+        for (line, message) in cases {
+            let error = parse(line).unwrap().settings().unwrap_err().to_string();
+            assert!(error.contains(message), "{line}: {error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+        assert!(parse("latency -n 2").unwrap().settings().is_ok());
+    }
+}

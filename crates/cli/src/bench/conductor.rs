@@ -1,0 +1,470 @@
+//! The conductor: starts the contestants and has them run their blocks in turn, each block
+//! between two measurements of the bare hardware.
+//!
+//! ```text
+//!   bare | hikyaku | bare | Open MPI | bare | MPICH | bare | hikyaku | ...
+//!        |<- block with its own bare value (the mean of its two neighbours) ->|
+//! ```
+//!
+//! Invariant: while one contestant runs a block, the others sleep in a read, and the conductor
+//! sleeps too; while the bare hardware is measured, all of them sleep.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+use super::arguments::{Selection, Settings};
+use super::control::Answer;
+use super::hardware::{self, Cores};
+use super::job::{self, Job, JobError};
+use super::kinds::{Kind, Point, bandwidth, barrier, idle, latency, rate, start};
+use super::peers::{self, Peer};
+use super::plan::{self, Block, Schedule};
+use super::results::{Blocks, ContestantInfo, Figure, summarise};
+
+/// Start-up is slow and steady: fewer repetitions tell as much.
+const START_BLOCKS: u32 = 7;
+
+/// Watching idle ranks takes four seconds each time.
+const IDLE_BLOCKS: u32 = 1;
+
+/// A library under measurement.
+pub(crate) enum Contestant {
+    /// This one, by its own launcher.
+    Hikyaku(PathBuf),
+    /// Another one.
+    Peer(Peer),
+}
+
+/// What a job's ranks are.
+#[derive(Clone, Copy)]
+enum Work<'a> {
+    /// Serve the conductor's socket.
+    Serve(&'a Path),
+    /// Join, pass a barrier, leave.
+    Start,
+}
+
+impl Contestant {
+    /// Its name in figures.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Contestant::Hikyaku(_) => "hikyaku",
+            Contestant::Peer(peer) => peer.kind().name(),
+        }
+    }
+
+    fn own(&self) -> bool {
+        matches!(self, Contestant::Hikyaku(_))
+    }
+
+    fn launcher(&self, ranks: u32, pinned: bool, work: Work<'_>) -> Process {
+        match self {
+            Contestant::Hikyaku(executable) => {
+                let mut command = Process::new(executable);
+                let bind = if pinned { "core" } else { "none" };
+                command.args(["run", "-n", &ranks.to_string(), "--bind", bind, "--"]);
+                command.arg(executable).args(["bench", "start", "--role"]);
+                match work {
+                    Work::Serve(path) => command.arg("rank").arg("--control").arg(path),
+                    Work::Start => command.arg("start"),
+                };
+                command
+            }
+            Contestant::Peer(peer) => {
+                let mut command = peer.launcher(ranks, pinned);
+                match work {
+                    Work::Serve(path) => command.arg(path),
+                    Work::Start => command.arg("start"),
+                };
+                command
+            }
+        }
+    }
+}
+
+/// A contestant's job at one rank count, or why it has none.
+type Seat = RefCell<Result<Job, String>>;
+
+/// One form of one contestant, and how a block of it is sampled.
+struct Turn<'a> {
+    contestant: &'a Contestant,
+    form: &'static str,
+    sample: Box<dyn FnMut() -> Result<f64, String> + 'a>,
+}
+
+/// The state of a run.
+pub(crate) struct Conductor<'a> {
+    settings: &'a Settings,
+    contestants: Vec<Contestant>,
+    executable: PathBuf,
+    cores: Cores,
+    lines: RefCell<Vec<f64>>,
+    infos: Vec<ContestantInfo>,
+    notes: Vec<String>,
+    progress: &'a mut dyn FnMut(&Figure),
+}
+
+/// What a run leaves: figures are reported one by one as they are found.
+pub(crate) struct Found {
+    /// The cores measured between.
+    pub(crate) cores: Cores,
+    /// Every cache-line transfer of the run, in nanoseconds.
+    pub(crate) lines: Vec<f64>,
+    /// Who took part.
+    pub(crate) contestants: Vec<ContestantInfo>,
+    /// What went wrong.
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> Conductor<'a> {
+    /// A run of `contestants`, of which `executable` is this program; `progress` receives every
+    /// figure when it is complete.
+    pub(crate) fn new(
+        settings: &'a Settings,
+        executable: PathBuf,
+        contestants: Vec<Contestant>,
+        progress: &'a mut dyn FnMut(&Figure),
+    ) -> Conductor<'a> {
+        Conductor {
+            settings,
+            contestants,
+            executable,
+            cores: Cores::available(),
+            lines: RefCell::new(Vec::new()),
+            infos: Vec::new(),
+            notes: Vec::new(),
+            progress,
+        }
+    }
+
+    /// Measures everything the settings select.
+    pub(crate) fn run(mut self) -> Found {
+        let covers = |kind| self.settings.selection.covers(kind);
+        let cores = u32::try_from(hardware::affinity().len()).unwrap_or(u32::MAX).max(1);
+        let mut points = Vec::new();
+        if covers(Selection::Latency) {
+            points.extend(latency::points(self.settings));
+        }
+        if covers(Selection::Rate) {
+            points.extend(rate::points());
+        }
+        if covers(Selection::Bandwidth) {
+            points.extend(bandwidth::points(self.settings));
+        }
+        if covers(Selection::Barrier) {
+            points.extend(barrier::points(self.settings, cores));
+        }
+        for same_ranks in points.chunk_by(|one, next| one.ranks == next.ranks) {
+            self.measure(same_ranks, cores);
+        }
+        if covers(Selection::Start) {
+            self.start(cores);
+            self.memory(cores);
+        }
+        if covers(Selection::Idle) {
+            self.idle(cores);
+        }
+        let lines = self.lines.into_inner();
+        Found { cores: self.cores, lines, contestants: self.infos, notes: self.notes }
+    }
+
+    /// Hands a figure over, and notes who is missing in it, once for each reason.
+    fn report(&mut self, figure: &Figure) {
+        for series in &figure.series {
+            let Some(reason) = &series.unavailable else { continue };
+            let note = format!("{}, {} ranks: {reason}", series.contestant, figure.ranks);
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        (self.progress)(figure);
+    }
+
+    /// Measures points that share their rank count, and with it their jobs.
+    fn measure(&mut self, points: &[Point], cores: u32) {
+        let Some(ranks) = points.first().map(|point| point.ranks) else { return };
+        let seats = self.seat(ranks, ranks <= cores);
+        for point in points {
+            let figure = self.figure_of(point, &seats);
+            self.report(&figure);
+        }
+    }
+
+    /// Starts one job per contestant.
+    fn seat(&mut self, ranks: u32, pinned: bool) -> Vec<Seat> {
+        let mut seats = Vec::new();
+        for contestant in &self.contestants {
+            let launch = |path: &Path| contestant.launcher(ranks, pinned, Work::Serve(path));
+            let job = Job::start(ranks, self.settings.time_limit, launch);
+            if let Ok(job) = &job {
+                let cpus: Vec<Vec<usize>> = job.hello().map(|hello| hello.cpus.clone()).collect();
+                if let [first, second, ..] = cpus.as_slice()
+                    && let Some(cores) = Cores::of_ranks(first, second)
+                    && contestant.own()
+                {
+                    self.cores = cores;
+                }
+                let name = contestant.name();
+                if !self.infos.iter().any(|info| info.name == name) {
+                    let library = job.hello().next().map(|h| peers::short_version(&h.library));
+                    let library = library.unwrap_or_default();
+                    self.infos.push(ContestantInfo { name: name.to_owned(), library, cpus });
+                }
+            }
+            seats.push(RefCell::new(job.map_err(|error| error.to_string())));
+        }
+        seats
+    }
+
+    fn figure_of(&self, point: &Point, seats: &[Seat]) -> Figure {
+        let mut turns = Vec::new();
+        for (contestant, seat) in self.contestants.iter().zip(seats) {
+            turns.push(self.turn(point, contestant, seat, false));
+            if point.allocated && contestant.own() {
+                turns.push(self.turn(point, contestant, seat, true));
+            }
+        }
+        let bare = || {
+            let line = hardware::line(self.cores);
+            self.lines.borrow_mut().push(line);
+            Some(point.bare(self.cores, line))
+        };
+        let all = rounds(self.settings.blocks, bare, turns);
+        let has_messages = point.bytes > 0 || point.kind == Kind::Latency;
+        Figure {
+            bytes: has_messages.then_some(point.bytes),
+            window: (point.window > 1).then_some(point.window),
+            bare_is: Some(point.bare.description()),
+            ..figure(point.kind, point.ranks, &all)
+        }
+    }
+
+    fn turn<'b>(
+        &'b self,
+        point: &'b Point,
+        contestant: &'b Contestant,
+        seat: &'b Seat,
+        allocated: bool,
+    ) -> Turn<'b> {
+        let block = self.settings.block.as_nanos() as f64;
+        let mut schedule = None;
+        let sample = move || {
+            let mut seat = seat.borrow_mut();
+            let result = match seat.as_mut() {
+                Ok(job) => sample(job, point, allocated, block, &mut schedule),
+                Err(reason) => return Err(reason.clone()),
+            };
+            // A job that failed once is out: what it would say next cannot be trusted.
+            result.map_err(|error| {
+                *seat = Err(error.to_string());
+                error.to_string()
+            })
+        };
+        Turn { contestant, form: form(point, allocated), sample: Box::new(sample) }
+    }
+
+    /// Times whole jobs.
+    fn start(&mut self, cores: u32) {
+        for ranks in start::start_ranks(self.settings) {
+            let limit = self.settings.time_limit;
+            let turn = |contestant| {
+                let sample = move || {
+                    let launcher =
+                        Contestant::launcher(contestant, ranks, ranks <= cores, Work::Start);
+                    let elapsed = job::time_to_end(launcher, limit);
+                    elapsed.map(|time| time.as_secs_f64() * 1e3).map_err(|error| error.to_string())
+                };
+                Turn { contestant, form: "", sample: Box::new(sample) }
+            };
+            let turns = self.contestants.iter().map(turn).collect();
+            let bare = || start::bare(&self.executable, ranks).ok();
+            let all = rounds(self.settings.blocks.min(START_BLOCKS), bare, turns);
+            let bare_is = Some(format!("{ranks} processes that do nothing"));
+            self.report(&Figure { bare_is, ..figure(Kind::Start, ranks, &all) });
+        }
+    }
+
+    /// Asks the ranks of fresh jobs for their memory.
+    fn memory(&mut self, cores: u32) {
+        for ranks in start::memory_ranks(self.settings) {
+            let seats = self.seat(ranks, ranks <= cores);
+            let mut all = Vec::new();
+            for (contestant, seat) in self.contestants.iter().zip(&seats) {
+                let told = match seat.borrow_mut().as_mut() {
+                    Ok(job) => start::memory(job).map_err(|error| error.to_string()),
+                    Err(reason) => Err(reason.clone()),
+                };
+                let entry = |form, outcome: Result<f64, String>| Blocks {
+                    contestant: contestant.name().to_owned(),
+                    form,
+                    own: contestant.own(),
+                    outcome: outcome.map(|value| vec![Block { value, bare: None }]),
+                };
+                all.push(entry("resident", told.clone().map(|(resident, _)| resident)));
+                all.push(entry("shared", told.map(|(_, shared)| shared)));
+            }
+            self.report(&figure(Kind::Memory, ranks, &all));
+        }
+    }
+
+    /// Watches blocked ranks.
+    fn idle(&mut self, cores: u32) {
+        let seats = self.seat(2, 2 <= cores);
+        let turns = self.contestants.iter().zip(&seats).map(|(contestant, seat)| {
+            let sample = move || match seat.borrow_mut().as_mut() {
+                Ok(job) => idle::sample(job).map_err(|error| error.to_string()),
+                Err(reason) => Err(reason.clone()),
+            };
+            Turn { contestant, form: "", sample: Box::new(sample) }
+        });
+        let all = rounds(IDLE_BLOCKS, || None, turns.collect());
+        self.report(&figure(Kind::Idle, 2, &all));
+    }
+}
+
+/// A figure without messages; the caller adds what it has.
+fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
+    let (bare, series) = summarise(all);
+    Figure {
+        kind,
+        unit: kind.unit(),
+        lower_is_better: kind.lower_is_better(),
+        ranks,
+        bytes: None,
+        window: None,
+        bare_is: None,
+        bare,
+        series,
+    }
+}
+
+fn form(point: &Point, allocated: bool) -> &'static str {
+    match (point.kind, allocated) {
+        (Kind::Rate, _) => point.verb.word(),
+        (_, true) => "allocated",
+        (Kind::Latency | Kind::Bandwidth, false) => "heap",
+        _ => "",
+    }
+}
+
+/// One block; the first one finds out how much fits into a block.
+fn sample(
+    job: &mut Job,
+    point: &Point,
+    allocated: bool,
+    block: f64,
+    schedule: &mut Option<Schedule>,
+) -> Result<f64, JobError> {
+    let mut time = |schedule: Schedule| -> Result<f64, JobError> {
+        let answers = job.run(&point.command(schedule, allocated))?;
+        match answers.into_iter().next() {
+            Some(Answer::Times { nanoseconds }) if !nanoseconds.is_empty() => {
+                let each = |batch: u64| batch.max(1) as f64 / schedule.repetitions as f64;
+                let times: Vec<f64> = nanoseconds.into_iter().map(each).collect();
+                Ok(plan::median(&times).expect("there is at least one time, and all are finite"))
+            }
+            answer => Err(JobError::Answer { rank: 0, answer: format!("{answer:?}") }),
+        }
+    };
+    let fitting = match *schedule {
+        Some(fitting) => fitting,
+        None => {
+            // A first message pays for connections and page faults: look twice.
+            let first = time(Schedule::FIRST)?;
+            let second = time(Schedule::fill(first, block / 10.0))?;
+            *schedule.insert(Schedule::fill(second, block))
+        }
+    };
+    Ok(point.value(time(fitting)?))
+}
+
+/// Runs all turns `blocks` times in alternation, each between two bare measurements.
+///
+/// A turn that fails is not asked again.
+fn rounds(
+    blocks: u32,
+    mut bare: impl FnMut() -> Option<f64>,
+    mut turns: Vec<Turn<'_>>,
+) -> Vec<Blocks> {
+    let mut outcomes: Vec<Result<Vec<Block>, String>> = turns.iter().map(|_| Ok(vec![])).collect();
+    let mut before = bare();
+    for _ in 0..blocks {
+        for (turn, outcome) in turns.iter_mut().zip(&mut outcomes) {
+            let Ok(taken) = outcome else { continue };
+            match (turn.sample)() {
+                Ok(value) => {
+                    let after = bare();
+                    let beside = before.zip(after).map(|(one, other)| (one + other) / 2.0);
+                    taken.push(Block { value, bare: beside });
+                    before = after;
+                }
+                Err(reason) => *outcome = Err(reason),
+            }
+        }
+    }
+    let named = |(turn, outcome): (Turn<'_>, _)| Blocks {
+        contestant: turn.contestant.name().to_owned(),
+        form: turn.form,
+        own: turn.contestant.own(),
+        outcome,
+    };
+    turns.into_iter().zip(outcomes).map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn every_block_stands_between_two_bare_measurements() {
+        let own = Contestant::Hikyaku("hikyaku".into());
+        let turn =
+            |form, value: f64| Turn { contestant: &own, form, sample: Box::new(move || Ok(value)) };
+        let measured = Cell::new(0.0);
+        let bare = || {
+            measured.set(measured.get() + 10.0);
+            Some(measured.get())
+        };
+        let all = rounds(2, bare, vec![turn("heap", 1.0), turn("allocated", 2.0)]);
+        let bares = |entry: &Blocks| plan::bare_values(entry.outcome.as_ref().unwrap());
+        assert_eq!(bares(&all[0]), [15.0, 35.0]);
+        assert_eq!(bares(&all[1]), [25.0, 45.0]);
+        assert_eq!(measured.get(), 50.0);
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_not_asked_again() {
+        let own = Contestant::Hikyaku("hikyaku".into());
+        let asked = Cell::new(0);
+        let fail = || {
+            asked.set(asked.get() + 1);
+            Err("gone".to_owned())
+        };
+        let turns = vec![Turn { contestant: &own, form: "", sample: Box::new(fail) }];
+        let all = rounds(5, || None, turns);
+        assert_eq!(all[0].outcome, Err("gone".into()));
+        assert_eq!(asked.get(), 1);
+    }
+
+    #[test]
+    fn the_own_launcher_is_hikyaku_run() {
+        let own = Contestant::Hikyaku("/x/hikyaku".into());
+        let words = |pinned, work| {
+            let command = own.launcher(2, pinned, work);
+            let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            words(true, Work::Serve(Path::new("/s"))),
+            "run -n 2 --bind core -- /x/hikyaku bench start --role rank --control /s"
+        );
+        assert_eq!(
+            words(false, Work::Start),
+            "run -n 2 --bind none -- /x/hikyaku bench start --role start"
+        );
+    }
+}

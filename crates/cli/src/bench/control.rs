@@ -1,0 +1,252 @@
+//! The line protocol between the conductor and the ranks it measures.
+//!
+//! The conductor (`hikyaku bench`) listens on a Unix socket in a directory of its own; every rank,
+//! ours and the peers', connects, says who it is, and then sleeps in a read until it is told to run
+//! a block. So all contestants can be alive at once without disturbing each other, and a block of
+//! one can stand right beside a block of the other.
+//!
+//! ```text
+//!   rank      -> conductor   {"rank":0,"size":2,"pid":17,"library":"hikyaku 0.1.0","cpus":[0]}
+//!   conductor -> every rank  latency 8 0 1 50 5000
+//!   every rank -> conductor  {"nanoseconds":[1023000,1019000,...]}
+//!   conductor -> every rank  quit 0 0 0 0 0
+//! ```
+//!
+//! A command is one line of six words so that a C program reads it with one `sscanf`; an answer is
+//! one line of JSON. The end of the stream means `quit`: when the conductor dies, so do its ranks.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+
+use serde::{Deserialize, Serialize};
+
+/// The longest line either side accepts, in bytes: the answer with the most batches fits.
+pub(crate) const LINE_LIMIT: u64 = 64 * 1024;
+
+/// The largest message a command may ask for: 1 GiB, as in peer.c.
+pub(crate) const MOST_BYTES: u64 = 1 << 30;
+
+/// The largest window a command may ask for, as in peer.c.
+pub(crate) const MOST_WINDOW: u32 = 1024;
+
+/// The most batches a command may ask for, as in peer.c.
+pub(crate) const MOST_BATCHES: u32 = 1000;
+
+/// What the ranks shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Ping-pong between rank 0 and rank 1; a repetition is a round trip.
+    Latency,
+    /// Windows of blocking sends, each window acknowledged; a repetition is a window.
+    Send,
+    /// Windows of non-blocking sends and receives, completed together.
+    Isend,
+    /// Barriers of all ranks.
+    Barrier,
+    /// Tell the resident memory.
+    Memory,
+    /// Block in a receive until the other rank's `Release`.
+    Block,
+    /// Send what the other rank's `Block` waits for.
+    Release,
+    /// Leave.
+    Quit,
+}
+
+impl Verb {
+    const ALL: [Verb; 8] = [
+        Verb::Latency,
+        Verb::Send,
+        Verb::Isend,
+        Verb::Barrier,
+        Verb::Memory,
+        Verb::Block,
+        Verb::Release,
+        Verb::Quit,
+    ];
+
+    /// The word of the protocol.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verb::Latency => "latency",
+            Verb::Send => "send",
+            Verb::Isend => "isend",
+            Verb::Barrier => "barrier",
+            Verb::Memory => "memory",
+            Verb::Block => "block",
+            Verb::Release => "release",
+            Verb::Quit => "quit",
+        }
+    }
+}
+
+/// One block of work, the same for every rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// What to do.
+    pub(crate) verb: Verb,
+    /// Bytes of one message.
+    pub(crate) bytes: u64,
+    /// Whether the buffer comes from `World::alloc` and not from the heap.
+    pub(crate) allocated: bool,
+    /// Messages in a window.
+    pub(crate) window: u32,
+    /// Timed batches.
+    pub(crate) batches: u32,
+    /// Repetitions in each batch.
+    pub(crate) repetitions: u64,
+}
+
+impl Command {
+    /// A command without parameters.
+    pub(crate) fn plain(verb: Verb) -> Command {
+        Command { verb, bytes: 0, allocated: false, window: 0, batches: 0, repetitions: 0 }
+    }
+
+    /// Reads a command line; the error says what is wrong with it.
+    pub(crate) fn parse(line: &str) -> Result<Command, String> {
+        let malformed = || format!("malformed command {:?}", line.trim_end());
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [verb, numbers @ ..] = words.as_slice() else { return Err(malformed()) };
+        let verb = Verb::ALL.into_iter().find(|v| v.word() == *verb).ok_or_else(malformed)?;
+        let numbers: Option<Vec<u64>> = numbers.iter().map(|word| word.parse().ok()).collect();
+        let Some(&[bytes, allocated, window, batches, repetitions]) = numbers.as_deref() else {
+            return Err(malformed());
+        };
+        let limit = |value: u64, most: u32| u32::try_from(value).ok().filter(|v| *v <= most);
+        let window = limit(window, MOST_WINDOW).ok_or_else(malformed)?;
+        let batches = limit(batches, MOST_BATCHES).ok_or_else(malformed)?;
+        if bytes > MOST_BYTES || allocated > 1 {
+            return Err(malformed());
+        }
+        Ok(Command { verb, bytes, allocated: allocated == 1, window, batches, repetitions })
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Command { verb, bytes, allocated, window, batches, repetitions } = *self;
+        let (verb, allocated) = (verb.word(), u32::from(allocated));
+        write!(f, "{verb} {bytes} {allocated} {window} {batches} {repetitions}")
+    }
+}
+
+/// The first line of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The rank.
+    pub(crate) rank: u32,
+    /// The ranks of its job.
+    pub(crate) size: u32,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// The library it runs on, with version.
+    pub(crate) library: String,
+    /// The CPUs it may run on, ascending.
+    pub(crate) cpus: Vec<usize>,
+}
+
+/// The answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(crate) enum Answer {
+    /// The time of each batch.
+    Times {
+        /// Nanoseconds per batch.
+        nanoseconds: Vec<u64>,
+    },
+    /// The memory of the rank.
+    Memory {
+        /// `VmRSS` of /proc/self/status, in KiB.
+        resident_kib: u64,
+        /// `RssShmem`, the shared part of it, in KiB.
+        shared_kib: u64,
+    },
+    /// The rank could not do it.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// Reads one line of at most [`LINE_LIMIT`] bytes; `None` at the end of the stream.
+pub(crate) fn read_line(stream: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    stream.by_ref().take(LINE_LIMIT).read_line(&mut line)?;
+    match line.ends_with('\n') {
+        true => Ok(Some(line)),
+        false if line.is_empty() => Ok(None),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_command_reads_back_as_written() {
+        for verb in Verb::ALL {
+            let command = Command {
+                verb,
+                bytes: 1 << 20,
+                allocated: true,
+                window: 64,
+                batches: 200,
+                repetitions: 10_000_000,
+            };
+            assert_eq!(Command::parse(&format!("{command}\n")), Ok(command));
+            assert_eq!(Command::parse(&Command::plain(verb).to_string()), Ok(Command::plain(verb)));
+        }
+    }
+
+    #[test]
+    fn malformed_commands_are_refused() {
+        let cases = [
+            "",
+            "\n",
+            "latency",
+            "latency 8 0 1 1",
+            "latency 8 0 1 1 1 1",
+            "Latency 8 0 1 1 1",
+            "latency -8 0 1 1 1",
+            "latency 8 2 1 1 1",
+            "latency 1073741825 0 1 1 1",
+            "latency 8 0 1025 1 1",
+            "latency 8 0 1 1001 1",
+            "latency 8 0 4294967297 1 1",
+            "latency 99999999999999999999 0 1 1 1",
+        ];
+        for case in cases {
+            assert!(Command::parse(case).unwrap_err().starts_with("malformed command"), "{case}");
+        }
+    }
+
+    #[test]
+    fn answers_of_a_peer_are_understood() {
+        let times: Answer = serde_json::from_str("{\"nanoseconds\":[12,13]}\n").unwrap();
+        assert_eq!(times, Answer::Times { nanoseconds: vec![12, 13] });
+        let memory: Answer =
+            serde_json::from_str("{\"resident_kib\":14532,\"shared_kib\":128}").unwrap();
+        assert_eq!(memory, Answer::Memory { resident_kib: 14532, shared_kib: 128 });
+        let failed: Answer = serde_json::from_str("{\"error\":\"an unknown command\"}").unwrap();
+        assert_eq!(failed, Answer::Failed { error: "an unknown command".into() });
+        for malformed in ["", "{}", "{\"nanoseconds\":[-1]}", "{\"nanoseconds\":[1],\"x\":2}", "7"]
+        {
+            assert!(serde_json::from_str::<Answer>(malformed).is_err(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn lines_are_bounded_and_whole() {
+        let mut stream: &[u8] = b"one\ntwo\nthr";
+        assert_eq!(read_line(&mut stream).unwrap().as_deref(), Some("one\n"));
+        assert_eq!(read_line(&mut stream).unwrap().as_deref(), Some("two\n"));
+        assert!(read_line(&mut stream).is_err());
+        assert_eq!(read_line(&mut stream).unwrap(), None);
+        let long = vec![b'x'; LINE_LIMIT as usize + 1];
+        assert!(read_line(&mut long.as_slice()).is_err());
+        assert!(read_line(&mut [0xff_u8, b'\n'].as_slice()).is_err());
+    }
+}

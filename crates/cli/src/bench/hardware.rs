@@ -1,0 +1,289 @@
+//! What the bare hardware gives: probes between two cores, without any message passing.
+//!
+//! Each probe starts two threads, pins them to the two cores the ranks run on, measures for a
+//! millisecond or a few and ends; the caller places it directly before and after each sample.
+//! All of it is safe Rust over atomics and a mutex, and every probe's figure is the median of
+//! batches, so that a batch in which the kernel ran something else does not count.
+//!
+//! The line probe is the floor of any message: one store of one core, seen by the other. The copy
+//! probe reads a buffer that the other core has just written, which is what a receiver's one copy
+//! must do; a warm buffer copied in one core's own cache would flatter.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+use std::thread;
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::plan;
+
+/// Batches per probe.
+const BATCHES: usize = 9;
+
+/// Round trips of the line probe per batch: 60 to 250 µs.
+const LINE_ROUNDS: u64 = 500;
+
+/// Hand-overs within one core per batch; each costs a switch of threads.
+const SWITCH_ROUNDS: u64 = 50;
+
+/// The copy probe copies at least this many bytes per clock reading.
+const COPY_BYTES: usize = 16 * 1024;
+
+/// The size and alignment of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// Two cores between which is measured; equal where the process may use only one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cores {
+    /// The core of rank 0.
+    pub(crate) first: usize,
+    /// The core of rank 1.
+    pub(crate) second: usize,
+}
+
+impl Cores {
+    /// The first two cores this process may use.
+    pub(crate) fn available() -> Cores {
+        let cpus = affinity();
+        let first = cpus.first().copied().unwrap_or(0);
+        Cores { first, second: cpus.get(1).copied().unwrap_or(first) }
+    }
+
+    /// The cores two ranks are bound to, if each has exactly one and they differ.
+    pub(crate) fn of_ranks(first: &[usize], second: &[usize]) -> Option<Cores> {
+        match (first, second) {
+            (&[first], &[second]) if first != second => Some(Cores { first, second }),
+            _ => None,
+        }
+    }
+
+    fn shared(self) -> bool {
+        self.first == self.second
+    }
+}
+
+/// The CPUs this process may run on, ascending; empty if the kernel does not tell.
+pub(crate) fn affinity() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// Pins the calling thread. A refusal (the core went offline) leaves it where it is: the figure
+/// then has the wrong neighbourhood, which the spread of the blocks shows.
+fn pin(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// One cache line of its own, and the line next to it, which prefetchers fetch along.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Line {
+    fn new() -> Line {
+        Line(AtomicU64::new(0))
+    }
+
+    /// Waits until the line holds `value`; `yielding` where both threads share one core.
+    fn wait_for(&self, value: u64, yielding: bool) {
+        while self.0.load(Acquire) != value {
+            if yielding { thread::yield_now() } else { spin_loop() }
+        }
+    }
+}
+
+/// Runs `first` and `second` on two pinned threads and returns what `first` returns.
+fn on_both<R: Send>(
+    cores: Cores,
+    first: impl FnOnce() -> R + Send,
+    second: impl FnOnce() + Send,
+) -> R {
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            pin(cores.second);
+            second();
+        });
+        let timed = scope.spawn(move || {
+            pin(cores.first);
+            first()
+        });
+        timed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The median of the batches' nanoseconds.
+fn middle(batches: &[f64]) -> f64 {
+    plan::median(batches).expect("a probe has a fixed number of batches, and times are finite")
+}
+
+/// One cache line handed from one core to the other, in nanoseconds one way.
+pub(crate) fn line(cores: Cores) -> f64 {
+    alternate(cores, if cores.shared() { SWITCH_ROUNDS } else { LINE_ROUNDS })
+}
+
+/// One hand-over between two threads of one core, both yielding, in nanoseconds.
+pub(crate) fn switch(core: usize) -> f64 {
+    alternate(Cores { first: core, second: core }, SWITCH_ROUNDS)
+}
+
+fn alternate(cores: Cores, rounds: u64) -> f64 {
+    let line = Line::new();
+    let yielding = cores.shared();
+    let total = rounds * BATCHES as u64;
+    let answer = || {
+        for round in 0..total {
+            line.wait_for(2 * round + 1, yielding);
+            line.0.store(2 * round + 2, Release);
+        }
+    };
+    let ask = || {
+        let batch = |batch: u64| {
+            let start = Instant::now();
+            for round in batch * rounds..(batch + 1) * rounds {
+                line.0.store(2 * round + 1, Release);
+                line.wait_for(2 * round + 2, yielding);
+            }
+            start.elapsed().as_nanos() as f64 / (2 * rounds) as f64
+        };
+        (0..BATCHES as u64).map(batch).collect::<Vec<f64>>()
+    };
+    middle(&on_both(cores, ask, answer))
+}
+
+/// A stream of cache lines, `window` at a time and then one back: nanoseconds per line.
+///
+/// This is what a window of the smallest messages costs at least: one line each, moved in a
+/// pipeline, and one acknowledgement.
+pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
+    let lines: Vec<Line> = (0..window.max(1)).map(|_| Line::new()).collect();
+    let acknowledgement = Line::new();
+    let yielding = cores.shared();
+    let rounds = (LINE_ROUNDS / 4).max(1);
+    let total = rounds * BATCHES as u64;
+    let receive = || {
+        for round in 1..=total {
+            lines.iter().for_each(|line| line.wait_for(round, yielding));
+            acknowledgement.0.store(round, Release);
+        }
+    };
+    let send = || {
+        let batch = |batch: u64| {
+            let start = Instant::now();
+            for round in batch * rounds + 1..=(batch + 1) * rounds {
+                lines.iter().for_each(|line| line.0.store(round, Release));
+                acknowledgement.wait_for(round, yielding);
+            }
+            start.elapsed().as_nanos() as f64 / (rounds * lines.len() as u64) as f64
+        };
+        (0..BATCHES as u64).map(batch).collect::<Vec<f64>>()
+    };
+    middle(&on_both(cores, send, receive))
+}
+
+/// One copy of `bytes` that the other core has just written: nanoseconds, the copy alone.
+///
+/// Source and destination both begin on a cache line, which is the best the hardware gives: a
+/// destination 16 bytes beside its source's alignment, as malloc likes to place it, was measured
+/// to take up to twice as long.
+///
+/// Small buffers are written and copied several at a time, since a clock reading costs as much as
+/// a copy of 1 KiB.
+pub(crate) fn fresh_copy(cores: Cores, bytes: usize) -> f64 {
+    let bytes = bytes.max(1);
+    let count = COPY_BYTES.div_ceil(bytes);
+    let shared = Mutex::new(vec![0_u8; bytes * count + LINE_BYTES]);
+    let turn = Line::new();
+    let yielding = cores.shared();
+    let write = || {
+        for round in 0..BATCHES as u64 {
+            turn.wait_for(2 * round, yielding);
+            lock(&shared).fill(round as u8);
+            turn.0.store(2 * round + 1, Release);
+        }
+    };
+    let copy = || {
+        let mut own = vec![1_u8; bytes * count + LINE_BYTES];
+        let own = from_line(&mut own);
+        let mut times = Vec::with_capacity(BATCHES);
+        for round in 0..BATCHES as u64 {
+            turn.wait_for(2 * round + 1, yielding);
+            let mut shared = lock(&shared);
+            let fresh = from_line(&mut shared);
+            let start = Instant::now();
+            let pairs = own.chunks_exact_mut(bytes).zip(fresh.chunks_exact(bytes)).take(count);
+            for (to, from) in pairs {
+                black_box(to).copy_from_slice(black_box(from));
+            }
+            times.push(start.elapsed().as_nanos() as f64 / count as f64);
+            drop(shared);
+            turn.0.store(2 * round + 2, Release);
+        }
+        times
+    };
+    // The measuring side is the second core: the first writes, as rank 0 sends.
+    let turned = Cores { first: cores.second, second: cores.first };
+    middle(&on_both(turned, copy, write))
+}
+
+/// What of `buffer` lies behind its first line boundary.
+fn from_line(buffer: &mut [u8]) -> &mut [u8] {
+    let skip = buffer.as_ptr().align_offset(LINE_BYTES).min(buffer.len());
+    &mut buffer[skip..]
+}
+
+/// The mutex is held by one thread at a time by turns; a poisoned one means that the other thread
+/// panicked, and the scope will say so.
+fn lock(shared: &Mutex<Vec<u8>>) -> std::sync::MutexGuard<'_, Vec<u8>> {
+    shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_probe_gives_a_time_between_two_cores_and_on_one() {
+        let here = Cores::available();
+        for cores in [here, Cores { first: here.first, second: here.first }] {
+            let figures = [
+                line(cores),
+                stream(cores, 64),
+                fresh_copy(cores, 1),
+                fresh_copy(cores, 1 << 16),
+                switch(cores.first),
+            ];
+            assert!(
+                figures.iter().all(|figure| figure.is_finite() && *figure > 0.0),
+                "{figures:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_no_error() {
+        assert!(line(Cores { first: CpuSet::MAX_CPU - 1, second: CpuSet::MAX_CPU - 2 }) > 0.0);
+    }
+
+    #[test]
+    fn an_empty_window_counts_as_one_message() {
+        assert!(stream(Cores::available(), 0) > 0.0);
+        assert!(fresh_copy(Cores::available(), 0) > 0.0);
+    }
+
+    #[test]
+    fn the_ranks_cores_count_only_if_each_has_its_own() {
+        assert_eq!(Cores::of_ranks(&[0], &[1]), Some(Cores { first: 0, second: 1 }));
+        assert_eq!(Cores::of_ranks(&[0], &[0]), None);
+        assert_eq!(Cores::of_ranks(&[0, 1], &[0, 1]), None);
+        assert_eq!(Cores::of_ranks(&[], &[1]), None);
+    }
+
+    #[test]
+    fn the_affinity_mask_is_ascending_and_not_empty() {
+        let cpus = affinity();
+        assert!(!cpus.is_empty() && cpus.is_sorted());
+    }
+}

@@ -1,0 +1,195 @@
+//! `hikyaku bench`: how fast messages are here, by ratio to what the bare hardware gives at the
+//! same moment, and on request to other libraries side by side.
+//!
+//! The program is its own measured object: the conductor (this process) starts itself as ranks
+//! with `hikyaku run`, one to a core where there are enough, and tells them over a Unix socket
+//! what to run. Machines drift while one measures, so every block of about 50 ms has the bare
+//! hardware measured directly before and after it, between the same two cores, and what is
+//! reported first is the median of the ratios formed block by block.
+//!
+//! Reading order: [`arguments`] and [`plan`] (pure), [`kinds`] (what is measured, and the ranks'
+//! side of it), [`hardware`] (the bare measurements), [`control`] and [`rank`] (the protocol and
+//! who obeys it), [`job`], [`peers`] and [`conductor`] (who is started and when), [`results`] and
+//! [`present`] (what is said about it).
+
+pub(crate) mod arguments;
+mod plan;
+
+mod hardware;
+mod kinds;
+mod machine;
+
+mod control;
+mod rank;
+
+mod job;
+mod peers;
+mod scratch;
+
+mod conductor;
+mod present;
+mod results;
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+pub(crate) use arguments::Arguments;
+use arguments::{ArgumentError, Role, Settings};
+use conductor::{Conductor, Contestant, Found};
+use machine::Machine;
+use plan::NearFar;
+use results::{Figure, Results, SCHEMA};
+use scratch::Scratch;
+
+use crate::exit::{USAGE, say};
+
+/// Why a benchmark has no result at all.
+#[derive(Debug, Error)]
+enum BenchError {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Arguments(#[from] ArgumentError),
+    /// This program cannot find itself.
+    #[error("cannot find this program's own file, to start it as ranks: {0}")]
+    Executable(io::Error),
+    /// Interrupts cannot be watched.
+    #[error("cannot watch for interrupts: {0}")]
+    Signals(io::Error),
+    /// No place for temporary files.
+    #[error("cannot make a directory for temporary files (see TMPDIR): {0}")]
+    Scratch(io::Error),
+    /// A report that cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Standard output is gone.
+    #[error("cannot write the result: {0}")]
+    Output(#[from] io::Error),
+    /// Not one figure of this library.
+    #[error("nothing could be measured: {0}")]
+    Nothing(String),
+    /// A rank failed.
+    #[error("{0}")]
+    Rank(#[from] rank::RankError),
+}
+
+/// Runs `hikyaku bench`; a failure is one line on standard error.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match dispatch(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("bench: {error}"));
+            match error {
+                BenchError::Arguments(_) => ExitCode::from(USAGE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn dispatch(arguments: &Arguments) -> Result<(), BenchError> {
+    let settings = arguments.settings()?;
+    match (arguments.role, &arguments.control) {
+        (Some(Role::Nothing), _) => Ok(()),
+        (Some(Role::Start), _) => Ok(rank::start_only()?),
+        (Some(Role::Rank), Some(control)) => Ok(rank::serve(control)?),
+        (Some(Role::Rank), None) => Err(ArgumentError::NoControl.into()),
+        (None, _) => conduct(arguments, &settings),
+    }
+}
+
+/// Measures, writes and prints.
+fn conduct(arguments: &Arguments, settings: &Settings) -> Result<(), BenchError> {
+    let executable = env::current_exe().map_err(BenchError::Executable)?;
+    scratch::remove_when_interrupted().map_err(BenchError::Signals)?;
+    // The peers' programs live here until the last of them has been started.
+    let scratch = Scratch::new().map_err(BenchError::Scratch)?;
+    let mut contestants = vec![Contestant::Hikyaku(executable.clone())];
+    let mut notes = Vec::new();
+    let directories = peers::search_path(&arguments.peer_dir);
+    for kind in &arguments.against {
+        let peer = peers::find(*kind, &directories).and_then(|tools| tools.build(scratch.path()));
+        match peer {
+            Ok(peer) => contestants.push(Contestant::Peer(peer)),
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    notes.iter().for_each(|note| say(format_args!("bench: {note}")));
+
+    let mut figures = Vec::new();
+    let mut progress = |figure: &Figure| {
+        show_progress(figure);
+        figures.push(figure.clone());
+    };
+    let found = Conductor::new(settings, executable, contestants, &mut progress).run();
+    clear_progress();
+    found.notes.iter().for_each(|note| say(format_args!("bench: {note}")));
+    let results = gather(settings, found, figures, notes);
+    publish(arguments, &results)?;
+    let measured = |figure: &Figure| figure.series.iter().any(|series| series.value.is_some());
+    match results.figures.iter().any(measured) {
+        true => Ok(()),
+        false => Err(BenchError::Nothing(results.notes.join("; "))),
+    }
+}
+
+fn gather(
+    settings: &Settings,
+    found: Found,
+    figures: Vec<Figure>,
+    mut notes: Vec<String>,
+) -> Results {
+    notes.extend(found.notes);
+    Results {
+        schema: SCHEMA,
+        hikyaku: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: Machine::describe(),
+        cores: [found.cores.first, found.cores.second],
+        line: NearFar::of(&found.lines),
+        blocks: settings.blocks,
+        block_milliseconds: u64::try_from(settings.block.as_millis()).unwrap_or(u64::MAX),
+        contestants: found.contestants,
+        figures,
+        notes,
+    }
+}
+
+fn publish(arguments: &Arguments, results: &Results) -> Result<(), BenchError> {
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, results).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(present::text(results).as_bytes())?;
+    }
+    let Some(report) = &arguments.report else { return Ok(()) };
+    for (path, content) in present::files(results, report) {
+        let written = fs::write(&path, content);
+        written.map_err(|source| BenchError::Write { path: path.clone(), source })?;
+        say(format_args!("bench: wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// One line that overwrites itself, where somebody watches.
+fn show_progress(figure: &Figure) {
+    if io::stderr().is_terminal() {
+        let size = figure.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+        eprint!("\r\x1b[Kmeasured {}, {} ranks{size}", figure.kind.name(), figure.ranks);
+    }
+}
+
+fn clear_progress() {
+    if io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+}

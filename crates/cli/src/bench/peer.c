@@ -1,0 +1,223 @@
+/*
+ * The comparison program of `hikyaku bench`: the same measurements through MPI.
+ *
+ * It is built with a peer's own mpicc and started with that peer's mpiexec. Every rank connects to
+ * the conductor's Unix socket (argv[1]), says who it is, and then sleeps in read(2) between the
+ * blocks it is told to run, so that it does not disturb whoever is measured in the meantime. The
+ * protocol is that of control.rs: a command is one line of six words, an answer one line of JSON.
+ *
+ *   command:  VERB BYTES ALLOCATED WINDOW BATCHES REPETITIONS
+ *   answer:   {"nanoseconds":[...]} | {"resident_kib":..,"shared_kib":..} | {"error":".."}
+ *
+ * With the single argument "start" it initialises, passes one barrier and leaves.
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG = 7, WINDOW_LIMIT = 1024, BATCH_LIMIT = 1000 };
+
+struct command {
+    char verb[16];
+    unsigned long long bytes;
+    unsigned allocated; /* hikyaku's own memory: no meaning here, kept for the common format */
+    unsigned window, batches;
+    unsigned long long repetitions;
+};
+
+static int rank, size;
+static char *buffer;
+static unsigned long long capacity;
+static MPI_Request requests[WINDOW_LIMIT];
+static unsigned long long elapsed[BATCH_LIMIT];
+
+static unsigned long long now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
+
+static int reserve(unsigned long long bytes) {
+    if (bytes <= capacity) return 1;
+    free(buffer);
+    capacity = 0;
+    /* From malloc, where a program's buffers are and ours too: its alignment is part of the cost.
+       Written once, so that no page fault is timed. */
+    buffer = malloc(bytes);
+    if (!buffer) return 0;
+    memset(buffer, 1, bytes);
+    capacity = bytes;
+    return 1;
+}
+
+/* Rank 0 sends and receives back, rank 1 answers from the buffer it has just received into. */
+static void ping_pong(const struct command *c) {
+    int bytes = (int)c->bytes;
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        if (rank == 0) {
+            MPI_Send(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            MPI_Recv(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (rank == 1) {
+            MPI_Recv(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        }
+    }
+}
+
+/* A window of blocking sends, then a four-byte acknowledgement. */
+static void blocking_window(const struct command *c) {
+    int bytes = (int)c->bytes, acknowledgement = 0;
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        for (unsigned w = 0; w < c->window; w++) {
+            char *slot = buffer + w * c->bytes;
+            if (rank == 0) MPI_Send(slot, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            else MPI_Recv(slot, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        if (rank == 0)
+            MPI_Recv(&acknowledgement, 4, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else MPI_Send(&acknowledgement, 4, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* The same with non-blocking operations, completed together. */
+static void nonblocking_window(const struct command *c) {
+    int bytes = (int)c->bytes, acknowledgement = 0;
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        for (unsigned w = 0; w < c->window; w++) {
+            char *slot = buffer + w * c->bytes;
+            if (rank == 0) MPI_Isend(slot, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[w]);
+            else MPI_Irecv(slot, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[w]);
+        }
+        MPI_Waitall((int)c->window, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0)
+            MPI_Recv(&acknowledgement, 4, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else MPI_Send(&acknowledgement, 4, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+static void barriers(const struct command *c) {
+    for (unsigned long long i = 0; i < c->repetitions; i++) MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void timed(FILE *answer, const struct command *c, void (*body)(const struct command *)) {
+    if (c->batches > BATCH_LIMIT || c->window > WINDOW_LIMIT || c->bytes > (1u << 30) ||
+        !reserve(c->bytes * (c->window ? c->window : 1) + 8)) {
+        fprintf(answer, "{\"error\":\"the command asks for more than the program has\"}\n");
+        return;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (unsigned b = 0; b < c->batches; b++) {
+        unsigned long long start = now_ns();
+        body(c);
+        elapsed[b] = now_ns() - start;
+    }
+    fprintf(answer, "{\"nanoseconds\":[");
+    for (unsigned b = 0; b < c->batches; b++) fprintf(answer, b ? ",%llu" : "%llu", elapsed[b]);
+    fprintf(answer, "]}\n");
+}
+
+static void memory(FILE *answer) {
+    unsigned long long resident = 0, shared = 0;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) {
+        sscanf(line, "VmRSS: %llu", &resident);
+        sscanf(line, "RssShmem: %llu", &shared);
+    }
+    if (status) fclose(status);
+    fprintf(answer, "{\"resident_kib\":%llu,\"shared_kib\":%llu}\n", resident, shared);
+}
+
+/* `block` receives what the other rank's `release` sends: what an idle rank costs. */
+static void idle(FILE *answer, int blocked) {
+    char byte = 0;
+    if (blocked) MPI_Recv(&byte, 1, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else MPI_Send(&byte, 1, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
+    fprintf(answer, "{\"nanoseconds\":[]}\n");
+}
+
+static void hello(FILE *answer) {
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0, first = 1;
+    cpu_set_t set;
+    MPI_Get_library_version(library, &length);
+    for (char *c = library; *c; c++) {
+        if (*c == '\n' || *c == '\r') *c = '\0';
+        else if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = ' ';
+        if (!*c) break;
+    }
+    fprintf(answer, "{\"rank\":%d,\"size\":%d,\"pid\":%d,\"library\":\"%s\",\"cpus\":[", rank, size,
+            (int)getpid(), library);
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set)) continue;
+        fprintf(answer, first ? "%d" : ",%d", cpu);
+        first = 0;
+    }
+    fprintf(answer, "]}\n");
+}
+
+static int connect_to(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) return -1;
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) return -1;
+    return fd;
+}
+
+/* Until "quit", or until the conductor has gone. */
+static void serve(FILE *commands, FILE *answers) {
+    char line[256];
+    hello(answers);
+    fflush(answers);
+    while (fgets(line, sizeof line, commands)) {
+        struct command c;
+        if (sscanf(line, "%15s %llu %u %u %u %llu", c.verb, &c.bytes, &c.allocated, &c.window,
+                   &c.batches, &c.repetitions) != 6)
+            fprintf(answers, "{\"error\":\"a malformed command\"}\n");
+        else if (!strcmp(c.verb, "latency")) timed(answers, &c, ping_pong);
+        else if (!strcmp(c.verb, "send")) timed(answers, &c, blocking_window);
+        else if (!strcmp(c.verb, "isend")) timed(answers, &c, nonblocking_window);
+        else if (!strcmp(c.verb, "barrier")) timed(answers, &c, barriers);
+        else if (!strcmp(c.verb, "memory")) memory(answers);
+        else if (!strcmp(c.verb, "block")) idle(answers, 1);
+        else if (!strcmp(c.verb, "release")) idle(answers, 0);
+        else if (!strcmp(c.verb, "quit")) return;
+        else fprintf(answers, "{\"error\":\"an unknown command\"}\n");
+        fflush(answers);
+    }
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc == 2 && !strcmp(argv[1], "start")) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        int fd = argc == 2 ? connect_to(argv[1]) : -1;
+        FILE *commands = fd < 0 ? NULL : fdopen(fd, "r");
+        FILE *answers = fd < 0 ? NULL : fdopen(dup(fd), "w");
+        if (!commands || !answers) {
+            fprintf(stderr, "peer: cannot connect to the conductor\n");
+            MPI_Abort(MPI_COMM_WORLD, 2);
+            return 2;
+        }
+        serve(commands, answers);
+        fclose(answers);
+        fclose(commands);
+    }
+    free(buffer);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,230 @@
+//! The arithmetic of a benchmark: how long a block runs and what a series of blocks says.
+//!
+//! Everything here is a pure function of numbers, so that it can be tested exactly. The rule the
+//! whole module serves: machines drift (cores that share a cache at one moment do not at the
+//! next), so a ratio is formed inside each block, against the bare measurement taken right beside
+//! it, and only the ratios are summarised. The ratio of two medians is never used.
+
+use serde::Serialize;
+
+/// Two bare measurements belong to the same state of the machine up to this factor.
+const SAME_STATE: f64 = 1.5;
+
+/// The shortest batch worth timing, in nanoseconds: a clock reading costs about 25 ns.
+const BATCH_NANOSECONDS: f64 = 1e6;
+
+/// The most batches one block is cut into (peer.c keeps an array of that order).
+const MOST_BATCHES: u32 = 200;
+
+/// The most repetitions in one batch, whatever the estimate says.
+const MOST_REPETITIONS: u64 = 10_000_000;
+
+/// What a set of values says: its middle and its spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// The middle value.
+    pub(crate) median: f64,
+    /// A tenth of the values lie below.
+    pub(crate) p10: f64,
+    /// A tenth of the values lie above.
+    pub(crate) p90: f64,
+    /// How many values there were.
+    pub(crate) blocks: usize,
+}
+
+impl Summary {
+    /// The summary of `values`, `None` of an empty set or one that holds a value not finite.
+    pub(crate) fn of(values: &[f64]) -> Option<Summary> {
+        Some(Summary {
+            median: percentile(values, 0.5)?,
+            p10: percentile(values, 0.1)?,
+            p90: percentile(values, 0.9)?,
+            blocks: values.len(),
+        })
+    }
+}
+
+/// The value below which `fraction` (0 to 1) of `values` lie, interpolated between neighbours.
+pub(crate) fn percentile(values: &[f64], fraction: f64) -> Option<f64> {
+    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = fraction.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let (low, high) = (place.floor() as usize, place.ceil() as usize);
+    Some(sorted[low] + (sorted[high] - sorted[low]) * (place - low as f64))
+}
+
+/// The middle of `values`.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    percentile(values, 0.5)
+}
+
+/// One block: what a contestant reached, and what the bare hardware gave right beside it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Block {
+    /// The contestant's value, in the point's unit.
+    pub(crate) value: f64,
+    /// The bare value in the same unit, where the point has one.
+    pub(crate) bare: Option<f64>,
+}
+
+/// The values of a series of blocks.
+pub(crate) fn values(blocks: &[Block]) -> Vec<f64> {
+    blocks.iter().map(|block| block.value).collect()
+}
+
+/// The bare values beside a series of blocks.
+pub(crate) fn bare_values(blocks: &[Block]) -> Vec<f64> {
+    blocks.iter().filter_map(|block| block.bare).collect()
+}
+
+/// Each block's value over its own bare value.
+pub(crate) fn ratios_to_bare(blocks: &[Block]) -> Vec<f64> {
+    let ratio = |block: &Block| block.bare.filter(|bare| *bare > 0.0).map(|b| block.value / b);
+    blocks.iter().filter_map(ratio).collect()
+}
+
+/// Each block of `ours` over the block of `theirs` taken in the same round.
+///
+/// A pair between whose halves the machine changed state says nothing about either, so it is left
+/// out; if the machine never stood still, all pairs count, and the spread tells.
+pub(crate) fn ratios_to_peer(ours: &[Block], theirs: &[Block]) -> Vec<f64> {
+    let pairs = || ours.iter().zip(theirs).filter(|(_, their)| their.value > 0.0);
+    let ratio = |(our, their): (&Block, &Block)| our.value / their.value;
+    let settled: Vec<f64> = pairs().filter(|(o, t)| same_state(o, t)).map(ratio).collect();
+    if settled.is_empty() { pairs().map(ratio).collect() } else { settled }
+}
+
+fn same_state(one: &Block, other: &Block) -> bool {
+    match (one.bare, other.bare) {
+        (Some(a), Some(b)) => a.max(b) <= SAME_STATE * a.min(b),
+        _ => true,
+    }
+}
+
+/// How a block is cut: every batch is timed for itself and the block's value is their median, so
+/// that a batch in which another process took the core does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// Timed batches in the block.
+    pub(crate) batches: u32,
+    /// Repetitions in each batch.
+    pub(crate) repetitions: u64,
+}
+
+impl Schedule {
+    /// The first look at something whose cost is unknown.
+    pub(crate) const FIRST: Schedule = Schedule { batches: 1, repetitions: 1 };
+
+    /// A block of about `block_nanoseconds` of something that takes `each_nanoseconds`.
+    pub(crate) fn fill(each_nanoseconds: f64, block_nanoseconds: f64) -> Schedule {
+        let each = if each_nanoseconds.is_finite() { each_nanoseconds.max(1.0) } else { f64::MAX };
+        let batch = BATCH_NANOSECONDS.min(block_nanoseconds);
+        let repetitions = ((batch / each) as u64).clamp(1, MOST_REPETITIONS);
+        let batches = (block_nanoseconds / (each * repetitions as f64)) as u32;
+        Schedule { batches: batches.clamp(1, MOST_BATCHES), repetitions }
+    }
+}
+
+/// The two states a machine was seen in: cores close to each other, and far apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct NearFar {
+    /// Median cache-line transfer of the near blocks, one way, in nanoseconds.
+    pub(crate) near_nanoseconds: f64,
+    /// How many blocks were near.
+    pub(crate) near_blocks: usize,
+    /// Median of the far blocks, in nanoseconds; absent on a machine with one state.
+    pub(crate) far_nanoseconds: Option<f64>,
+    /// How many blocks were far.
+    pub(crate) far_blocks: usize,
+}
+
+impl NearFar {
+    /// Splits cache-line times at the geometric mean of their 5th and 95th percentile, if these
+    /// are a factor of two apart; a machine that never changed has near blocks only.
+    pub(crate) fn of(lines: &[f64]) -> Option<NearFar> {
+        let (low, high) = (percentile(lines, 0.05)?, percentile(lines, 0.95)?);
+        let split = if high > 2.0 * low { (low * high).sqrt() } else { f64::INFINITY };
+        let (near, far): (Vec<f64>, Vec<f64>) = lines.iter().partition(|line| **line <= split);
+        Some(NearFar {
+            near_nanoseconds: median(&near)?,
+            near_blocks: near.len(),
+            far_nanoseconds: median(&far),
+            far_blocks: far.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn block(value: f64, bare: f64) -> Block {
+        Block { value, bare: Some(bare) }
+    }
+
+    #[test]
+    fn percentiles_interpolate_and_ignore_order() {
+        let values = [5.0, 1.0, 4.0, 2.0, 3.0];
+        assert_eq!(percentile(&values, 0.0), Some(1.0));
+        assert_eq!(percentile(&values, 0.5), Some(3.0));
+        assert_eq!(percentile(&values, 1.0), Some(5.0));
+        assert_eq!(percentile(&values, 0.1), Some(1.4));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+        assert_eq!(median(&[7.0]), Some(7.0));
+    }
+
+    #[test]
+    fn nothing_comes_of_nothing_or_of_what_is_no_number() {
+        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(Summary::of(&[f64::INFINITY]), None);
+        assert_eq!(NearFar::of(&[]), None);
+    }
+
+    #[test]
+    fn the_ratio_is_formed_in_each_block() {
+        // The machine flips from near to far: both medians of values would mix the two states.
+        let blocks = [block(100.0, 50.0), block(480.0, 240.0), block(110.0, 55.0)];
+        assert_eq!(ratios_to_bare(&blocks), [2.0, 2.0, 2.0]);
+        let summary = Summary::of(&values(&blocks)).unwrap();
+        assert_eq!((summary.median, summary.blocks), (110.0, 3));
+        assert_eq!(bare_values(&blocks), [50.0, 240.0, 55.0]);
+    }
+
+    #[test]
+    fn a_block_without_a_bare_value_has_no_ratio() {
+        assert!(ratios_to_bare(&[Block { value: 3.0, bare: None }, block(1.0, 0.0)]).is_empty());
+    }
+
+    #[test]
+    fn a_pair_across_a_flip_is_left_out_unless_there_is_no_other() {
+        let ours = [block(100.0, 50.0), block(100.0, 50.0)];
+        let theirs = [block(400.0, 52.0), block(900.0, 240.0)];
+        assert_eq!(ratios_to_peer(&ours, &theirs), [0.25]);
+        assert_eq!(ratios_to_peer(&ours[1..], &theirs[1..]), [100.0 / 900.0]);
+        assert!(ratios_to_peer(&ours, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_schedule_fills_the_block_in_batches() {
+        assert_eq!(Schedule::fill(1e3, 50e6), Schedule { batches: 50, repetitions: 1_000 });
+        assert_eq!(Schedule::fill(20e6, 50e6), Schedule { batches: 2, repetitions: 1 });
+        assert_eq!(Schedule::fill(1e12, 50e6), Schedule::FIRST);
+        assert_eq!(Schedule::fill(f64::NAN, 50e6), Schedule::FIRST);
+        let tiny = Schedule::fill(0.0, 1e15);
+        assert_eq!((tiny.batches, tiny.repetitions), (MOST_BATCHES, 1_000_000));
+    }
+
+    #[test]
+    fn near_and_far_are_told_apart_only_when_they_are() {
+        let split = NearFar::of(&[55.0, 56.0, 57.0, 240.0, 242.0]).unwrap();
+        assert_eq!((split.near_nanoseconds, split.near_blocks), (56.0, 3));
+        assert_eq!((split.far_nanoseconds, split.far_blocks), (Some(241.0), 2));
+        let steady = NearFar::of(&[55.0, 60.0, 70.0]).unwrap();
+        assert_eq!((steady.far_nanoseconds, steady.near_blocks), (None, 3));
+    }
+}

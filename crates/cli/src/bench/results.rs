@@ -1,0 +1,251 @@
+//! What a run of the benchmark found, as data: the JSON document is this, and the tables and
+//! charts are made of it.
+
+use serde::Serialize;
+
+use super::kinds::{Kind, Unit};
+use super::machine::Machine;
+use super::plan::{self, Block, NearFar, Summary};
+
+/// The version of the JSON document; it grows when a field changes its meaning or goes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Everything one run found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Results {
+    /// Version of this document.
+    pub(crate) schema: u32,
+    /// Version of hikyaku.
+    pub(crate) hikyaku: String,
+    /// What it ran on.
+    pub(crate) machine: Machine,
+    /// The cores between which the bare hardware was measured.
+    pub(crate) cores: [usize; 2],
+    /// The cache-line transfer between them over the run; absent if nothing was measured.
+    pub(crate) line: Option<NearFar>,
+    /// Blocks asked for per figure.
+    pub(crate) blocks: u32,
+    /// Length of a block, in milliseconds.
+    pub(crate) block_milliseconds: u64,
+    /// The libraries, as they name themselves, with the CPUs of their ranks where two were asked.
+    pub(crate) contestants: Vec<ContestantInfo>,
+    /// The figures.
+    pub(crate) figures: Vec<Figure>,
+    /// What a reader should know: peers not found, contestants given up.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A library that took part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct ContestantInfo {
+    /// Its name in the figures.
+    pub(crate) name: String,
+    /// What it says it is.
+    pub(crate) library: String,
+    /// The CPUs each rank of its two-rank job may use.
+    pub(crate) cpus: Vec<Vec<usize>>,
+}
+
+/// One figure: a kind, a size, a rank count, and what everybody reached.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// The unit of all its values but ratios.
+    pub(crate) unit: Unit,
+    /// Whether less is better.
+    pub(crate) lower_is_better: bool,
+    /// Ranks of the job.
+    pub(crate) ranks: u32,
+    /// Bytes of a message, for kinds with messages.
+    pub(crate) bytes: Option<u64>,
+    /// Messages in a window, for kinds with windows.
+    pub(crate) window: Option<u32>,
+    /// What "bare" is for this figure.
+    pub(crate) bare_is: Option<String>,
+    /// What the bare hardware gave.
+    pub(crate) bare: Option<Summary>,
+    /// What each contestant reached.
+    pub(crate) series: Vec<Series>,
+}
+
+/// What one contestant reached in one form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Series {
+    /// The contestant.
+    pub(crate) contestant: String,
+    /// The form: "heap", "allocated", "send", "isend", "resident", "shared" or nothing.
+    pub(crate) form: String,
+    /// Its value; absent if it could not be measured.
+    pub(crate) value: Option<Summary>,
+    /// Its ratio to the bare hardware, formed block by block.
+    pub(crate) to_bare: Option<Summary>,
+    /// Ratio of this one to each peer, formed round by round.
+    pub(crate) to_peers: Vec<PeerRatio>,
+    /// Why there is no value.
+    pub(crate) unavailable: Option<String>,
+}
+
+/// One ratio to a peer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct PeerRatio {
+    /// The peer.
+    pub(crate) peer: String,
+    /// This contestant's value over the peer's.
+    pub(crate) ratio: Summary,
+}
+
+/// The blocks of one contestant in one form, before they are summarised.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Blocks {
+    /// The contestant.
+    pub(crate) contestant: String,
+    /// The form.
+    pub(crate) form: &'static str,
+    /// Whether it is hikyaku, whose ratio to the others is of interest.
+    pub(crate) own: bool,
+    /// The blocks, or why there are none.
+    pub(crate) outcome: Result<Vec<Block>, String>,
+}
+
+/// Summarises the blocks of one figure: `(bare, series)`.
+///
+/// Where a block ended a contestant half-way, the blocks before it do not count: a median of what
+/// went well would flatter.
+pub(crate) fn summarise(all: &[Blocks]) -> (Option<Summary>, Vec<Series>) {
+    let blocks = |entry: &Blocks| entry.outcome.clone().unwrap_or_default();
+    let bare: Vec<f64> = all.iter().flat_map(|entry| plan::bare_values(&blocks(entry))).collect();
+    let series = |entry: &Blocks| {
+        let ours = blocks(entry);
+        // A peer is compared in the same form where it has that, and else in the one it has.
+        let comparable = |other: &Blocks| {
+            let same = |o: &Blocks| o.contestant == other.contestant && o.form == entry.form;
+            other.form == entry.form || !all.iter().any(same)
+        };
+        let peers = all.iter().filter(|other| entry.own && !other.own && comparable(other));
+        let ratio = |peer: &Blocks| {
+            let ratio = Summary::of(&plan::ratios_to_peer(&ours, &blocks(peer)))?;
+            Some(PeerRatio { peer: peer.contestant.clone(), ratio })
+        };
+        Series {
+            contestant: entry.contestant.clone(),
+            form: entry.form.to_owned(),
+            value: Summary::of(&plan::values(&ours)),
+            to_bare: Summary::of(&plan::ratios_to_bare(&ours)),
+            to_peers: peers.filter_map(ratio).collect(),
+            unavailable: entry.outcome.as_ref().err().cloned(),
+        }
+    };
+    (Summary::of(&bare), all.iter().map(series).collect())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::Value;
+
+    use super::*;
+
+    pub(crate) fn entry(name: &str, own: bool, pairs: &[(f64, f64)]) -> Blocks {
+        let blocks = pairs.iter().map(|&(value, bare)| Block { value, bare: Some(bare) }).collect();
+        Blocks { contestant: name.into(), form: "heap", own, outcome: Ok(blocks) }
+    }
+
+    /// A run with one figure, one peer, one contestant that failed.
+    pub(crate) fn example() -> Results {
+        let all = [
+            entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0)]),
+            entry("Open MPI", false, &[(360.0, 50.0), (1200.0, 240.0)]),
+            Blocks {
+                contestant: "MPICH".into(),
+                form: "heap",
+                own: false,
+                outcome: Err("no answer within 60 s".into()),
+            },
+        ];
+        let (bare, series) = summarise(&all);
+        let figure = |bytes| Figure {
+            kind: Kind::Latency,
+            unit: Unit::Nanoseconds,
+            lower_is_better: true,
+            ranks: 2,
+            bytes: Some(bytes),
+            window: None,
+            bare_is: Some("one cache line one way".into()),
+            bare,
+            series: series.clone(),
+        };
+        Results {
+            schema: SCHEMA,
+            hikyaku: "0.1.0".into(),
+            machine: Machine::describe(),
+            cores: [0, 1],
+            line: NearFar::of(&[50.0, 240.0]),
+            blocks: 2,
+            block_milliseconds: 50,
+            contestants: vec![ContestantInfo {
+                name: "hikyaku".into(),
+                library: "hikyaku 0.1.0".into(),
+                cpus: vec![vec![0], vec![1]],
+            }],
+            figures: vec![figure(8), figure(1024)],
+            notes: vec!["MPICH: no answer within 60 s".into()],
+        }
+    }
+
+    #[test]
+    fn ratios_are_formed_by_block_and_round() {
+        let (bare, series) = summarise(&[
+            entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0)]),
+            entry("Open MPI", false, &[(400.0, 50.0), (1920.0, 240.0)]),
+        ]);
+        assert_eq!(bare.unwrap().blocks, 4);
+        assert_eq!(series[0].to_bare.unwrap().median, 2.0);
+        assert_eq!(series[0].to_peers[0].peer, "Open MPI");
+        assert_eq!(series[0].to_peers[0].ratio.median, 0.25);
+        assert!(series[1].to_peers.is_empty());
+        assert_eq!(series[1].to_bare.unwrap().median, 8.0);
+    }
+
+    #[test]
+    fn a_peer_is_compared_in_the_same_form_where_it_has_that() {
+        let form = |form, entry| Blocks { form, ..entry };
+        let all = [
+            form("resident", entry("hikyaku", true, &[(8.0, 1.0)])),
+            form("shared", entry("hikyaku", true, &[(1.0, 1.0)])),
+            form("resident", entry("MPICH", false, &[(16.0, 1.0)])),
+            form("shared", entry("MPICH", false, &[(4.0, 1.0)])),
+        ];
+        let ratios: Vec<f64> =
+            summarise(&all).1.iter().flat_map(|s| &s.to_peers).map(|r| r.ratio.median).collect();
+        assert_eq!(ratios, [0.5, 0.25]);
+        let all = [
+            form("allocated", entry("hikyaku", true, &[(8.0, 1.0)])),
+            entry("MPICH", false, &[(16.0, 1.0)]),
+        ];
+        assert_eq!(summarise(&all).1[0].to_peers[0].ratio.median, 0.5);
+    }
+
+    #[test]
+    fn the_document_has_the_fields_a_reader_needs() {
+        let document: Value = serde_json::to_value(example()).unwrap();
+        assert_eq!(document["schema"], SCHEMA);
+        for field in ["hikyaku", "machine", "cores", "line", "blocks", "contestants", "notes"] {
+            assert!(!document[field].is_null(), "{field}");
+        }
+        for field in ["cpu", "cores", "affinity", "kernel"] {
+            assert!(!document["machine"][field].is_null(), "{field}");
+        }
+        let figure = &document["figures"][0];
+        assert_eq!(figure["kind"], "latency");
+        assert_eq!(figure["unit"], "ns");
+        assert_eq!(figure["bytes"], 8);
+        let own = &figure["series"][0];
+        assert_eq!(own["contestant"], "hikyaku");
+        assert_eq!(own["to_bare"]["median"], 2.0);
+        assert_eq!(own["value"]["blocks"], 2);
+        let failed = &figure["series"][2];
+        assert!(failed["value"].is_null());
+        assert_eq!(failed["unavailable"], "no answer within 60 s");
+    }
+}

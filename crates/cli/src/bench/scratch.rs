@@ -1,0 +1,97 @@
+//! A directory of the benchmark's own: the conductor's sockets, what the jobs said on standard
+//! error, and the peers' comparison program.
+//!
+//! Mode 0700, so that no other user can connect to a socket in it and answer in a rank's place.
+//! Every such directory is on a list, so that an interrupt removes them too: a signal ends the
+//! process without running destructors.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+/// The directories that exist at this moment.
+static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// The list is whole after every statement, so a panic elsewhere does not spoil it.
+fn living() -> MutexGuard<'static, Vec<PathBuf>> {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on an interrupt removes the directories before it ends the process.
+pub(crate) fn remove_when_interrupted() -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::Builder::new().name("interrupts".into()).spawn(move || {
+        for signal in &mut signals {
+            living().drain(..).for_each(|path| remove(&path));
+            let _ = emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}
+
+/// Whoever cleans the directory of temporary files may have been quicker.
+fn remove(path: &Path) {
+    let _ = fs::remove_dir_all(path);
+}
+
+/// Removed with everything in it when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes a new directory under the system's one for temporary files.
+    pub(crate) fn new() -> io::Result<Scratch> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("hikyaku-bench-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        living().push(path.clone());
+        Ok(Scratch(path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        living().retain(|path| *path != self.0);
+        remove(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn it_is_private_and_leaves_nothing() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::write(path.join("file"), "x").unwrap();
+        assert!(living().contains(&path));
+        drop(scratch);
+        assert!(!path.exists() && !living().contains(&path));
+    }
+
+    #[test]
+    fn two_do_not_meet() {
+        let (one, other) = (Scratch::new().unwrap(), Scratch::new().unwrap());
+        assert_ne!(one.path(), other.path());
+    }
+}

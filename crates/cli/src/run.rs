@@ -1,0 +1,201 @@
+//! `hikyaku run`: the words of the command line as a [`Launch`], and its outcome as an exit code.
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueEnum};
+use hikyaku::launch::{Bind, Launch};
+
+use crate::exit;
+
+/// Start ranks of a program on this machine, and see them to their end.
+///
+/// Starts PROGRAM N times. A program written with hikyaku finds the others and exchanges messages
+/// with them; any other program simply runs N times. Nothing has to be set up, no daemon runs, and
+/// neither network nor host name is used.
+#[derive(Debug, Args)]
+#[command(override_usage = "hikyaku run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
+#[command(after_long_help = DETAILS)]
+pub(crate) struct Arguments {
+    /// How many ranks to start
+    ///
+    /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep.
+    #[arg(short = 'n', value_name = "N", allow_negative_numbers = true)]
+    ranks: u32,
+
+    /// How to tie ranks to CPUs [default: shares, if there are enough CPUs]
+    ///
+    /// By default, with at most as many ranks as CPUs, each rank has an equal share of the CPUs to
+    /// itself (one CPU each if their numbers are equal), and with more ranks than CPUs the kernel
+    /// decides. Only CPUs that the launcher itself may use are counted (taskset, cpusets).
+    #[arg(long, value_enum, value_name = "HOW")]
+    bind: Option<BindTo>,
+
+    /// Split this machine into virtual nodes of K ranks
+    ///
+    /// Ranks of different nodes do not touch each other's memory, as on a cluster. For testing.
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    ranks_per_node: Option<u32>,
+
+    /// Start each line of output with "[rank] "
+    #[arg(long)]
+    label: bool,
+
+    /// End the job after so many seconds (fractions allowed), saying what each rank waits in
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+
+    /// The program and its arguments; the program is searched in PATH unless it has a slash
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    program: Vec<OsString>,
+}
+
+/// What `--bind` takes.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BindTo {
+    /// Rank r runs on the r-th CPU only, starting over when there are more ranks
+    Core,
+    /// Ranks run on any CPU
+    None,
+}
+
+const DETAILS: &str = "\
+Input and output:
+  Standard input goes to rank 0; the others find it empty. What ranks write to standard output and
+  standard error comes out of the same stream of hikyaku. Lines of different ranks never mix, as
+  long as they are shorter than 64 KiB; a newline is added only between an unfinished line and
+  another rank's output. On a terminal, an unfinished line (a prompt) shows after 0.1 s.
+
+How a job ends:
+  It ends with its last rank. If a rank fails, by a signal or with an exit code other than 0, one
+  line on standard error says which and how, the others get an error from whatever they wait in,
+  and after 0.5 s are sent SIGTERM, after another 0.5 s SIGKILL. A rank that exits with code 0
+  without leaving the job in order is no failure by itself, but ranks that wait for it get an
+  error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku are passed to all ranks, with SIGTERM and
+  SIGKILL to follow; a second one kills at once. Whatever ranks have started ends with the job. If
+  hikyaku is killed with SIGKILL the kernel kills the ranks (but not what they have started).
+
+Exit code:
+  0      all ranks exited with code 0
+  N      the first failing rank exited with code N, or was killed by signal N - 128
+  1      the machine could not run the job or take its output (one line says why)
+  2      the command line makes no sense, or the program cannot be run
+  124    the time of --timeout was up
+  129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
+
+Environment:
+  HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts.
+
+Examples:
+  Four ranks of a solver, each line labelled with its rank:
+      hikyaku run -n 4 --label -- ./heat input.toml
+
+  As many ranks as this shell may use CPUs, one on each:
+      hikyaku run -n $(nproc) --bind core -- ./heat input.toml
+
+  Find out why a program hangs:
+      hikyaku run -n 4 --timeout 10 -- ./solver
+
+  A script that does something else on each rank:
+      hikyaku run -n 3 -- sh -c 'gzip part-$HIKYAKU_RANK.csv'
+
+  Input for rank 0, results to a file, messages to the terminal:
+      hikyaku run -n 2 -- ./filter < input.dat > output.dat
+";
+
+/// Runs the job and ends as it did.
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    match launch(arguments).run() {
+        Ok(outcome) => {
+            outcome.reason.iter().for_each(exit::say);
+            outcome.details.iter().for_each(|line| exit::say(format_args!("  {line}")));
+            // Codes of programs and signals fit into a byte; anything else must not become 0.
+            ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX))
+        }
+        Err(error) => {
+            exit::say(&error);
+            ExitCode::from(u8::try_from(error.code()).unwrap_or(u8::MAX))
+        }
+    }
+}
+
+fn launch(arguments: Arguments) -> Launch {
+    let mut words = arguments.program.into_iter();
+    let program = words.next().unwrap_or_default();
+    Launch {
+        args: words.collect(),
+        bind: match arguments.bind {
+            None => Bind::Auto,
+            Some(BindTo::Core) => Bind::Core,
+            Some(BindTo::None) => Bind::None,
+        },
+        ranks_per_node: arguments.ranks_per_node,
+        label: arguments.label,
+        timeout: arguments.timeout,
+        owns_process: true,
+        ..Launch::new(arguments.ranks, program)
+    }
+}
+
+/// Reads a time in seconds.
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("the time must be more than 0 seconds"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(words: &str) -> Result<Launch, clap::Error> {
+        let words = std::iter::once("run").chain(words.split_whitespace());
+        Line::try_parse_from(words).map(|line| launch(line.arguments))
+    }
+
+    #[test]
+    fn flags_arrive_in_the_launch() {
+        let launch =
+            parse("-n 4 --bind core --ranks-per-node 2 --label --timeout 1.5 -- prog --label -n 9")
+                .unwrap();
+        assert_eq!((launch.ranks, launch.bind), (4, Bind::Core));
+        assert_eq!(launch.ranks_per_node, Some(2));
+        assert!(launch.label && launch.owns_process);
+        assert_eq!(launch.timeout, Some(Duration::from_millis(1500)));
+        assert_eq!(launch.program, "prog");
+        assert_eq!(launch.args, ["--label", "-n", "9"]);
+    }
+
+    #[test]
+    fn defaults_are_quiet() {
+        let launch = parse("-n 1 true").unwrap();
+        assert_eq!((launch.bind, launch.timeout, launch.label), (Bind::Auto, None, false));
+    }
+
+    #[test]
+    fn words_after_the_program_are_its_own_even_without_dashes() {
+        let launch = parse("-n 2 prog -x --timeout").unwrap();
+        assert_eq!(launch.args, ["-x", "--timeout"]);
+        let launch = parse("-n 2 -- prog -- -x").unwrap();
+        assert_eq!(launch.args, ["--", "-x"]);
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        for bad in ["0", "-1", "nan", "inf", "1e300", "soon", "", "0.0000000001"] {
+            assert!(seconds(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+    }
+}

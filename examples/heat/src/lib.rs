@@ -1,0 +1,31 @@
+//! A 2-D heat-equation solver: the program to read first to see what writing for hikyaku is like.
+//!
+//! The grid is cut into blocks, one a rank. In every step a rank sends the edges of its block to
+//! its neighbours, computes the interior while they travel, and finishes with the edges that came
+//! from the other side. Every so many steps all ranks agree on the largest change, and stop when it
+//! is small enough. The result is bitwise the serial program's, whatever the number of ranks.
+//!
+//! ```text
+//!   config ─► input ─┐                                   ┌─► image, npy, report
+//!   image, npy ──────┴─► exchange ─► solver ─► exchange ─┘
+//!    rank 0 reads        blocks out   every     blocks in      rank 0 writes
+//!                                     rank
+//! ```
+//!
+//! All message passing is in [`exchange`], all arithmetic of a step in [`block`]. Nothing but
+//! [`exchange`] and [`solver`] knows that there is more than one process.
+
+pub mod block;
+pub mod colour;
+pub mod config;
+pub mod decompose;
+pub mod exchange;
+pub mod field;
+pub mod image;
+pub mod input;
+pub mod npy;
+pub mod progress;
+pub mod report;
+pub mod serial;
+pub mod solver;
+pub mod stopwatch;

@@ -1,0 +1,260 @@
+//! The command line: `hikyaku run -n 4 -- heat CONFIG.toml`.
+//!
+//! Rank 0 reads, writes and talks to people; the others compute. Exit codes: 0 done; 1 the check
+//! failed, a result could not be written, or another rank failed; 2 bad input, said in one line on
+//! the standard error stream before any other rank ends.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use clap::Parser;
+use heat::block::Block;
+use heat::decompose::Decomposition;
+use heat::exchange::{self, ROOT};
+use heat::field::Field;
+use heat::input::{Input, InputError};
+use heat::progress::{Progress, grouped};
+use heat::report::{Check, Run, StepTimes};
+use heat::solver::{self, Outcome, Plan};
+use heat::stopwatch::Split;
+use heat::{image, npy, report, serial};
+use hikyaku::{Error, World};
+
+const FAILED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+
+/// Solves the 2-D heat equation on as many ranks as it is started with.
+///
+/// `hikyaku run -n 4 -- heat demo.toml` runs it on 4 ranks; without `hikyaku run` it is one.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// What to compute (TOML; README.md lists the keys)
+    config: PathBuf,
+    /// Where final.png and final.npy are written
+    #[arg(long, value_name = "DIR", default_value = "heat-output")]
+    output: PathBuf,
+    /// Write a page with pictures and times
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Run the serial program as well and compare bit for bit
+    #[arg(long)]
+    check: bool,
+    /// No progress, no summary
+    #[arg(long)]
+    quiet: bool,
+    /// Make this many steps at most, whatever the configuration says
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let world = match World::init() {
+        Ok(world) => world,
+        Err(error) => {
+            complain(&format!("cannot join the job: {error}"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    run(&world).unwrap_or_else(|error| {
+        complain(&format!("rank {}: {error}", world.rank()));
+        ExitCode::from(FAILED)
+    })
+}
+
+/// The whole run as each rank sees it.
+fn run(world: &World) -> Result<ExitCode, Error> {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return answer_usage(world, &error),
+    };
+    let input = (world.rank() == ROOT).then(|| prepare(&args)).flatten();
+    let Some(plan) = exchange::announce(world, input.as_ref().map(|input| &input.plan))? else {
+        return Ok(ExitCode::from(BAD_INPUT));
+    };
+
+    let grid = Decomposition::new(plan.width, plan.height, world.size());
+    let field = exchange::distribute(world, &grid, input.as_ref().map(|input| &input.field))?;
+    let around = grid.neighbours(world.rank());
+    let mut block = Block::new(field, around, plan.ratio, plan.boundary);
+
+    let mut progress = Progress::new("heat", plan.steps, args.quiet || world.rank() != ROOT);
+    let mut times = StepTimes::new(plan.steps);
+    world.barrier()?; // all start together, so that nobody's first step waits for the reading
+    let began = Instant::now();
+    let outcome = solver::solve(world, &plan, &mut block, |step| {
+        times.record(step.number, step.took);
+        progress.step(step.number, step.change);
+    })?;
+    let elapsed = began.elapsed();
+    progress.finish();
+
+    let field = exchange::collect(world, &grid, &plan, &block.current)?;
+    let splits = exchange::splits(world, &outcome.split)?;
+    let (Some(input), Some(field), Some(splits)) = (input, field, splits) else {
+        return Ok(ExitCode::SUCCESS); // not rank 0
+    };
+    let done = Done { args, grid, input, field, outcome, splits, times, elapsed };
+    Ok(done.finish())
+}
+
+/// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
+/// because the first rank that fails makes the launcher end the job.
+fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
+    if world.rank() == ROOT {
+        if error.use_stderr() {
+            let text = error.render().to_string();
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            complain(&format!("{} (--help lists the options)", line.replacen("error: ", "", 1)));
+        } else {
+            // Help or version; if nobody reads it there is nothing to be done.
+            let _ = error.print();
+        }
+    }
+    world.barrier()?;
+    Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
+}
+
+/// Reads the input and makes sure that results have a place to go to; on trouble says so, now,
+/// while no other rank can have ended yet.
+fn prepare(args: &Args) -> Option<Input> {
+    let input = Input::read(&args.config, args.steps).and_then(|input| {
+        make_directory(&args.output)?;
+        let beside = args.report.as_deref().and_then(Path::parent);
+        beside.filter(|path| !path.as_os_str().is_empty()).map_or(Ok(()), make_directory)?;
+        Ok(input)
+    });
+    input.inspect_err(|error| complain(&error.to_string())).ok()
+}
+
+fn make_directory(path: &Path) -> Result<(), InputError> {
+    fs::create_dir_all(path).map_err(|source| InputError::Output { path: path.into(), source })
+}
+
+/// What rank 0 holds after the last step.
+struct Done {
+    args: Args,
+    grid: Decomposition,
+    input: Input,
+    field: Field,
+    outcome: Outcome,
+    splits: Vec<Split>,
+    times: StepTimes,
+    elapsed: Duration,
+}
+
+impl Done {
+    /// Writes the results, checks them if asked to, and says what there is to say.
+    fn finish(self) -> ExitCode {
+        if !self.args.quiet {
+            say(&self.summary());
+        }
+        let mut failed = false;
+        for (name, bytes) in self.results() {
+            failed |= !self.write(&self.args.output.join(name), &bytes);
+        }
+        let check = self.args.check.then(|| self.check());
+        failed |= check.as_ref().is_some_and(|check| check.first_difference.is_some());
+        if let Some(path) = &self.args.report {
+            failed |= !self.write(path, self.page(check.as_ref()).as_bytes());
+        }
+        ExitCode::from(if failed { FAILED } else { 0 })
+    }
+
+    fn results(&self) -> [(&str, Vec<u8>); 2] {
+        let picture = image::encode(&self.field, self.input.range)
+            .expect("a field of at least one cell and bounded sides is a valid picture");
+        [("final.png", picture), ("final.npy", npy::encode(&self.field))]
+    }
+
+    /// Writes a file and says so; answers whether it is there.
+    fn write(&self, path: &Path, bytes: &[u8]) -> bool {
+        match fs::write(path, bytes) {
+            Ok(()) if self.args.quiet => true,
+            Ok(()) => {
+                say(&format!("heat: wrote {}", path.display()));
+                true
+            }
+            Err(error) => {
+                complain(&format!("{}: cannot be written: {error}", path.display()));
+                false
+            }
+        }
+    }
+
+    fn summary(&self) -> String {
+        let Plan { width, height, tolerance, .. } = self.input.plan;
+        let Outcome { steps, change, .. } = self.outcome;
+        let steady = if change <= tolerance { "steady" } else { "not steady yet" };
+        format!(
+            "heat: {} x {} cells in {} x {} blocks on {} ranks: {} steps in {:.2} s, {} steps/s; \
+             largest change {change:.1e}, {steady}",
+            grouped(width as u64),
+            grouped(height as u64),
+            self.grid.columns(),
+            self.grid.rows(),
+            self.splits.len(),
+            grouped(steps),
+            self.elapsed.as_secs_f64(),
+            grouped((steps as f64 / self.elapsed.as_secs_f64().max(1e-9)).round() as u64),
+        )
+    }
+
+    /// Runs the serial program and compares.
+    fn check(&self) -> Check {
+        let plan = &self.input.plan;
+        let mut progress = Progress::new("check", plan.steps, self.args.quiet);
+        let began = Instant::now();
+        let (expected, steps) =
+            serial::solve(&self.input.field, plan, |step| progress.step(step, None));
+        let elapsed = began.elapsed();
+        progress.finish();
+        let mut first_difference = self.field.first_difference(&expected);
+        let cells = grouped(self.field.cells().len() as u64);
+        if steps != self.outcome.steps {
+            let made = self.outcome.steps;
+            complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
+            first_difference = first_difference.or(Some((0, 0)));
+        }
+        match first_difference {
+            None => say(&format!(
+                "check: field is bitwise equal to the serial program's ({cells} cells)"
+            )),
+            Some((x, y)) => complain(&format!(
+                "check: field differs from the serial program's, first in row {y}, column {x}: \
+                 {:e} instead of {:e}",
+                self.field.row(y)[x],
+                expected.row(y)[x]
+            )),
+        }
+        Check { first_difference, elapsed }
+    }
+
+    fn page(&self, check: Option<&Check>) -> String {
+        report::page(&Run {
+            config: &self.args.config,
+            input: &self.input,
+            grid: &self.grid,
+            field: &self.field,
+            outcome: &self.outcome,
+            splits: &self.splits,
+            times: &self.times,
+            elapsed: self.elapsed,
+            check,
+        })
+    }
+}
+
+/// A line of results. If nobody reads it, that is no reason to fail.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// A line about what went wrong.
+fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "heat: {line}");
+}
