@@ -183,7 +183,7 @@ pub struct Doorbell {
     pub sleeping: Line<AtomicU64>,
     /// Counts wake-ups; the word a sleeping rank waits on. Written by whoever wakes it.
     pub wakes: Line<AtomicU64>,
-    /// Counts arrivals where the processor has no clock to stamp them with. Written by senders.
+    /// The latest arrival time given out; see `hosted::send`. Written by senders.
     pub arrivals: Line<AtomicU64>,
     /// Nonzero when a sender was held up for want of room. Set by senders, cleared by the rank.
     pub attention: Line<AtomicU64>,

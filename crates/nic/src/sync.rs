@@ -8,7 +8,7 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::{cell::UnsafeCell, thread::yield_now};
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 #[cfg(not(loom))]
 pub use std::thread::yield_now;
 
@@ -25,33 +25,6 @@ impl<T> Deref for Line<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-/// A clock that all processes of the host read alike, for stamping arrivals; only its order
-/// counts. With `after_loads`, it is read after every earlier load has its value, so that what a
-/// rank sends after it received something is stamped later than that.
-///
-/// The processor's own counter, since it costs 7 to 10 ns and no cache line. Where there is none
-/// that we know, `counter` is counted up, which costs a cache-line transfer.
-#[inline]
-pub fn arrival_time(after_loads: bool, counter: &AtomicU64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    {
-        let _ = counter;
-        if after_loads {
-            let mut processor = 0;
-            // SAFETY: every x86-64 processor since 2006 has the instruction; it only writes
-            // `processor`.
-            return unsafe { std::arch::x86_64::__rdtscp(&raw mut processor) };
-        }
-        // SAFETY: every x86-64 processor has the instruction; it touches no memory.
-        unsafe { std::arch::x86_64::_rdtsc() }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-    {
-        let _ = after_loads;
-        counter.fetch_add(1, Ordering::AcqRel)
     }
 }
 

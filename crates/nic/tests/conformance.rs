@@ -1,9 +1,10 @@
 //! The rules of a fabric, checked on loopback and on every layer over it.
 
 #![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
 
 use hikyaku_conformance::{Harness, Setup};
-use hikyaku_nic::fabric::{DeathCause, Rank};
+use hikyaku_nic::fabric::{DeathCause, Port};
 use hikyaku_nic::loopback::{self, Config, LoopbackPort};
 
 /// The reference fabric as it is.
@@ -17,17 +18,14 @@ impl Harness for Loopback {
         loopback::open(&Config { layout, ranks_per_node, region_bytes }).unwrap()
     }
 
-    fn kill(&self, ports: &mut [Option<LoopbackPort>], rank: Rank) {
-        let port = ports[rank as usize].take().unwrap();
-        assert!(port.host().fail(rank, DeathCause::Signal(9)));
+    fn kill(&self, port: &mut LoopbackPort) {
+        assert!(port.host().fail(port.rank(), DeathCause::Signal(9)));
     }
 
-    fn doorbells(&self, port: &LoopbackPort) -> Option<u64> {
+    fn doorbells(&self, port: &mut LoopbackPort) -> Option<u64> {
         Some(port.doorbells())
     }
 }
 
-mod plain {
-    use super::Loopback;
-    hikyaku_conformance::conformance!(Loopback);
-}
+hikyaku_conformance::conformance!(Loopback);
+hikyaku_conformance::conformance_layered!(Loopback);

@@ -34,9 +34,8 @@ fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) 
 pub fn a_chain_rings_one_doorbell<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let payloads: Vec<_> = (0..6).map(|n| pattern(n, 90 * n as usize)).collect();
-    let commands: Vec<_> = (0..6)
-        .map(|n| Command::send(2 * (n as u32 % 2), 0, n, &payloads[n as usize]))
-        .collect();
+    let commands: Vec<_> =
+        (0..6).map(|n| Command::send(2 * (n as u32 % 2), 0, n, &payloads[n as usize])).collect();
     let before = harness.doorbells(job.port(1));
     chain(&mut job, 1, &commands);
     if let (Some(before), Some(after)) = (before, harness.doorbells(job.port(1))) {
@@ -152,5 +151,36 @@ pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H)
         job.settle(1);
         let bytes: Vec<u8> = job.take_all(0).into_iter().flat_map(|r| r.bytes).collect();
         assert_eq!(bytes, pattern(number, length));
+    }
+}
+
+/// The short way to an inline message takes it only if it is the source's next and exactly the
+/// one asked for; what it leaves, `poll` yields.
+pub fn receive_inline_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
+    for setup in [Setup::private(3), Setup::shared(3, 1)] {
+        let mut job = Job::open(harness, &setup);
+        let mut into = [0; 16];
+        assert_eq!(job.port(0).receive_inline(1, 5, 6, &mut into), None, "nothing has come");
+        job.send(1, &Command::send(0, 5, 6, b"thirteen byte"));
+        for (source, protocol, header, room) in
+            [(2, 5, 6, 16), (1, 4, 6, 16), (1, 5, 7, 16), (1, 5, 6, 12), (7, 5, 6, 16)]
+        {
+            let answer = job.port(0).receive_inline(source, protocol, header, &mut into[..room]);
+            assert_eq!(answer, None, "that is another message");
+        }
+        if let Some(length) = job.port(0).receive_inline(1, 5, 6, &mut into) {
+            assert_eq!(&into[..length], b"thirteen byte");
+        } else {
+            let record = job.take(0).expect("a fabric without the short way yields it by poll");
+            assert_eq!(record.bytes, b"thirteen byte");
+        }
+        assert!(job.take(0).is_none(), "it is taken once");
+        let large = pattern(1, 100);
+        job.send(1, &Command::send(0, 5, 6, &large));
+        job.send(1, &Command::send(0, 5, 6, b"behind"));
+        let mut into = [0; 200];
+        assert_eq!(job.port(0).receive_inline(1, 5, 6, &mut into), None, "it is not the next");
+        let bytes: Vec<_> = job.take_all(0).into_iter().map(|record| record.bytes).collect();
+        assert_eq!(bytes, [large, b"behind".to_vec()]);
     }
 }

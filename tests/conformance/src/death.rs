@@ -1,8 +1,6 @@
 //! Ends: of a rank, in order or not, and of a wait.
 
-use hikyaku_nic::fabric::{
-    Command, Event, PeerFailure, PeerState, Port, PostError, Rank, Wake,
-};
+use hikyaku_nic::fabric::{Command, Event, PeerFailure, PeerState, Port, PostError, Rank, Wake};
 use hikyaku_nic::time::Time;
 
 use crate::job::pattern;

@@ -1,14 +1,14 @@
 //! A job under test: all ports in one hand, and what every body does with them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use hikyaku_nic::fabric::{Command, Event, FullCause, Landed, Landing, Port, PostError, Rank};
 
 use crate::{Harness, Setup};
 
 /// How often "full" must be the answer, with the sender's own port polled in between, before it
-/// is believed. A layer that refuses at random one time in two persists this long once in 2^48.
-const STEADY: usize = 48;
+/// is believed. A layer that refuses at random does not persist that long.
+const STEADY: usize = 256;
 
 /// Polls after which something that should have happened never will.
 const PATIENCE: usize = 1_000_000;
@@ -83,6 +83,20 @@ impl<'h, H: Harness> Job<'h, H> {
         }
         self.settle(from);
         answer
+    }
+
+    /// The causes that a rank is told when it goes on posting what there is no room for. A layer
+    /// may add refusals of its own to the fabric's.
+    pub fn full_causes(&mut self, from: Rank, command: &Command<'_>) -> HashSet<FullCause> {
+        let mut causes = HashSet::new();
+        for _ in 0..STEADY {
+            match self.port(from).post(command) {
+                Err(PostError::Full { cause, .. }) => _ = causes.insert(cause),
+                other => panic!("expected no room, got {other:?}"),
+            }
+            self.drive(from);
+        }
+        causes
     }
 
     /// Posts a message whole, in as many posts as it takes.
@@ -177,8 +191,8 @@ impl<'h, H: Harness> Job<'h, H> {
 
     /// Ends a rank as a kill would.
     pub fn kill(&mut self, rank: Rank) {
-        self.harness.kill(&mut self.ports, rank);
-        self.ports[rank as usize] = None;
+        let mut port = self.ports[rank as usize].take().expect("the rank still has its port");
+        self.harness.kill(&mut port);
     }
 }
 
@@ -202,14 +216,6 @@ pub fn read_out(port: &mut impl Port, landed: Landed) -> Received {
     };
     assert_eq!(copied, bytes.len(), "a record is copied whole");
     Received { source, protocol, header, total, offset, bytes }
-}
-
-/// The cause of a "full" answer.
-pub fn full_cause(answer: Result<usize, PostError>) -> FullCause {
-    match answer {
-        Err(PostError::Full { cause, .. }) => cause,
-        other => panic!("expected no room, got {other:?}"),
-    }
 }
 
 /// Bytes that no other seed has, at any offset.

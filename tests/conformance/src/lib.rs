@@ -4,11 +4,14 @@
 //! rule from the head of `hikyaku_nic::fabric` or one number of the checklist for paper 000
 //! (IP-01 to IP-25). [`conformance!`] makes a `#[test]` of every body:
 //!
-//! ```ignore
+//! ```text
 //! struct Loopback;
 //! impl Harness for Loopback { /* open, kill */ }
 //! hikyaku_conformance::conformance!(Loopback);
+//! hikyaku_conformance::conformance_layered!(Loopback);
 //! ```
+//!
+//! [`conformance_layered!`] does so once more for each layer of `nic` over the fabric.
 //!
 //! The bodies hold for fabrics that answer at once and for those behind a layer that delays,
 //! refuses or loses: [`Job::offer`] takes "full" for an answer only when it persists, and
@@ -22,6 +25,7 @@
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   threads   the same rules with a thread a rank
+//!   layered   a harness of a layer over another harness's fabric
 //! ```
 
 #![cfg(not(loom))]
@@ -32,6 +36,7 @@ pub mod death;
 pub mod full;
 pub mod job;
 pub mod landing;
+pub mod layered;
 pub mod remote;
 pub mod tables;
 pub mod threads;
@@ -39,7 +44,7 @@ pub mod wrap;
 
 pub use job::{Job, Received};
 
-use hikyaku_nic::fabric::{FullPolicy, Port, Rank};
+use hikyaku_nic::fabric::{FullPolicy, Port};
 use hikyaku_nic::segment::Layout;
 
 /// How one fabric is opened and what can be done to it.
@@ -50,16 +55,16 @@ pub trait Harness {
     /// Opens the ports of all ranks of a job.
     fn open(&self, setup: &Setup) -> Vec<Self::P>;
 
-    /// Ends a rank as a kill would: what it has landed stays, what it holds back is gone, and the
-    /// other ranks are told.
-    fn kill(&self, ports: &mut [Option<Self::P>], rank: Rank);
+    /// Ends the port's rank as a kill would: what it has landed stays, what it holds back is gone,
+    /// and the other ranks are told. The port is dropped next.
+    fn kill(&self, port: &mut Self::P);
 
     /// Brings every command the port has accepted to its destination, as far as there is room.
     /// For a fabric that lands before `post` returns there is nothing to do.
     fn settle(&self, _port: &mut Self::P) {}
 
     /// How often the port rang its doorbell, if it counts.
-    fn doorbells(&self, _port: &Self::P) -> Option<u64> {
+    fn doorbells(&self, _port: &mut Self::P) -> Option<u64> {
         None
     }
 }
@@ -157,6 +162,7 @@ macro_rules! conformance {
             command: ranks_and_rings_out_of_range_are_errors,
             command: a_nop_takes_nothing_and_a_rank_may_send_to_itself,
             command: a_payload_is_the_callers_again_when_post_returns,
+            command: receive_inline_takes_exactly_what_it_asks_for,
             remote: a_put_arrives_before_its_notification,
             remote: a_put_out_of_bounds_writes_nothing,
             remote: reads_see_what_is_there_and_nothing_outside,
@@ -174,6 +180,42 @@ macro_rules! conformance {
             threads: everyone_sends_to_everyone,
             threads: credits_bound_a_fast_sender,
             threads: survivors_go_on_when_a_sender_dies,
+        }
+    };
+}
+
+/// Instantiates the bodies for the fabric of the harness expression behind each layer of `nic`:
+/// traced, with an idle fault injector, with each kind of fault alone, and with all of them under
+/// a tracer. One module each.
+#[macro_export]
+macro_rules! conformance_layered {
+    ($harness:expr) => {
+        mod traced {
+            use super::*;
+            $crate::conformance!($crate::layered::traced($harness));
+        }
+        mod faults_off {
+            use super::*;
+            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::OFF));
+        }
+        mod delay {
+            use super::*;
+            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::DELAY));
+        }
+        mod refuse {
+            use super::*;
+            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::REFUSE));
+        }
+        mod drop_and_duplicate {
+            use super::*;
+            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::LOSSY));
+        }
+        mod traced_over_all_faults {
+            use super::*;
+            $crate::conformance!($crate::layered::traced($crate::layered::faulty(
+                $harness,
+                $crate::layered::ALL
+            )));
         }
     };
 }

@@ -214,8 +214,7 @@ pub fn ip_10_threads_stall_and_resume<H: Harness>(harness: &H) {
 /// IP-11: likewise with rings that refuse.
 pub fn ip_11_threads_are_refused_and_send_again<H: Harness>(harness: &H) {
     for setup in [Setup::private(3), Setup::shared(3, 1)] {
-        let mut setup =
-            setup.ring_policy(FullPolicy::Refuse).status_policy(FullPolicy::Refuse);
+        let mut setup = setup.ring_policy(FullPolicy::Refuse).status_policy(FullPolicy::Refuse);
         setup.layout.ring_bytes = 1024;
         setup.layout.status_slots = 8;
         many_to_one(harness, &setup, 1000, 3000);
@@ -310,8 +309,7 @@ pub fn survivors_go_on_when_a_sender_dies<H: Harness>(harness: &H) {
             }
             victim
         });
-        let victim = dying.join().expect("the victim's thread ends");
-        let mut ports = [None, None, Some(victim.port)];
-        harness.kill(&mut ports, 2);
+        let mut victim = dying.join().expect("the victim's thread ends");
+        harness.kill(&mut victim.port);
     });
 }

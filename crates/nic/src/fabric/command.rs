@@ -92,14 +92,15 @@ pub struct Command<'a> {
     pub offset: u64,
     /// One record for each packet or for the message.
     pub granularity: Granularity,
-    /// By which table or ring it lands.
+    /// By which table or ring it lands. A message that rides in its status record needs no ring:
+    /// it arrives whatever the table says.
     pub route: Route,
     /// Whether this send uses up one of the messages the receiver granted ([`Port::grant`]).
     pub credited: bool,
     /// What follows the payload of a put.
     pub notification: Notification,
     /// How far the addressed command queue's scheduling pointer advances on arrival (paper 002's
-    /// sps). Zero advances nothing.
+    /// sps). Zero advances nothing; so does any count where no session queue is addressed.
     pub release: u32,
 }
 

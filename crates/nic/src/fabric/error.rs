@@ -62,7 +62,10 @@ pub enum PostError {
         ring: RingId,
     },
     /// The address is outside the target's registered memory. Nothing was written.
-    #[error("bytes {offset}..{} are outside what rank {rank} has registered", .offset.saturating_add(*.length))]
+    #[error(
+        "bytes {offset}..{} are outside what rank {rank} has registered",
+        .offset.saturating_add(*.length)
+    )]
     OutOfBounds {
         /// Whose memory.
         rank: Rank,

@@ -111,7 +111,7 @@ impl Inline {
 
 /// Packs up to [`INLINE_BYTES`] bytes into words, little end first, the rest zero.
 #[inline]
-pub(crate) fn pack(bytes: &[u8]) -> [u64; INLINE_BYTES / 8] {
+fn pack(bytes: &[u8]) -> [u64; INLINE_BYTES / 8] {
     let mut words = [0; INLINE_BYTES / 8];
     let mut chunks = bytes.chunks_exact(8);
     let mut filled = 0;

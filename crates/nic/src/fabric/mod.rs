@@ -29,7 +29,6 @@ mod port;
 
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
-pub(crate) use event::pack;
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Wait, Wake};
 

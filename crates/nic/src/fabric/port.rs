@@ -131,6 +131,24 @@ pub trait Port {
     /// [`PostError`]; nothing was taken then.
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError>;
 
+    /// [`Port::post`] for a whole message of up to [`INLINE_BYTES`](super::INLINE_BYTES) bytes:
+    /// the short way, in which nothing but the record is written.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was taken then.
+    #[inline]
+    fn post_inline(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
+        self.post(&command).map(drop)
+    }
+
     /// Rings the doorbell once for several commands, executed in order (paper 004's TCW chain).
     ///
     /// # Errors
@@ -179,7 +197,8 @@ pub trait Port {
     /// Whether `source` has been held up (for credit or room) since this was last asked.
     fn held_up(&mut self, source: Rank) -> bool;
 
-    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25).
+    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). A private
+    /// ring may be given to another source when its last one has no message under way.
     ///
     /// # Errors
     /// The source or ring does not exist, or the ring is private to another source.

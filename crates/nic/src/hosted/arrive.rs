@@ -22,11 +22,11 @@ impl<H: Host> HostedPort<H> {
             return self.events.pop_front();
         }
         loop {
-            let Some((lane, stamp)) = self.oldest() else {
+            let Some((lane, stamp, time)) = self.oldest() else {
                 return self.nothing_arrived();
             };
             self.idle = 0;
-            self.received = true;
+            self.clock = self.clock.max(time);
             let event = self.decode(lane, stamp);
             self.consume_record(lane);
             if event.is_some() {
@@ -53,37 +53,41 @@ impl<H: Host> HostedPort<H> {
         if !wanted || length > into.len().min(INLINE_BYTES) {
             return None;
         }
-        let mut chunks = into[..length].chunks_exact_mut(8);
+        let (whole, rest) = into[..length].as_chunks_mut::<8>();
         let mut at = DATA;
-        for chunk in chunks.by_ref() {
-            chunk.copy_from_slice(&ring.word(head, at).to_le_bytes());
+        for bytes in whole {
+            *bytes = ring.word(head, at).to_le_bytes();
             at += 1;
         }
-        let rest = chunks.into_remainder();
         if !rest.is_empty() {
-            rest.copy_from_slice(&ring.word(head, at).to_le_bytes()[..rest.len()]);
+            // Without a copy of unknown length, which would be a call.
+            let mut word = ring.word(head, at);
+            for byte in rest {
+                *byte = word as u8;
+                word >>= 8;
+            }
         }
         self.idle = 0;
-        self.received = true;
+        self.clock = self.clock.max(ring.word(head, TIME));
         self.consume_record(id);
         Some(length)
     }
 
-    /// The ring whose next record arrived first, and that record's stamp.
+    /// The ring whose next record arrived first, and that record's stamp and time.
     ///
     /// A record that was sent because of another (by whoever received it, or after it by the same
     /// rank) has a later time, and when it is visible so is the other. But the other's ring may
     /// have been looked at before it was: so after a find the rings are looked at once more, until
     /// a look changes nothing.
     #[inline]
-    fn oldest(&self) -> Option<(usize, Stamp)> {
+    fn oldest(&self) -> Option<(usize, Stamp, u64)> {
         let mut best = self.earlier_than(None)?;
         if self.lanes.len() > 1 {
             while let Some(earlier) = self.earlier_than(Some(best)) {
                 best = earlier;
             }
         }
-        Some((best.0, best.1))
+        Some(best)
     }
 
     #[inline]
@@ -206,8 +210,13 @@ impl<H: Host> HostedPort<H> {
         if self.host.registry().ends() != self.seen_ends {
             self.note_departures();
         }
-        if !self.repairs.is_empty() && self.repair() {
-            return self.next_event();
+        while !self.repairs.is_empty() && self.repair() {
+            if !self.events.is_empty() {
+                break;
+            }
+            if self.oldest().is_some() {
+                return self.next_event();
+            }
         }
         self.events.pop_front()
     }
@@ -228,7 +237,7 @@ impl<H: Host> HostedPort<H> {
         for (id, landing) in self.rings.iter_mut().enumerate() {
             let ring = own.ring(id as RingId);
             let (stalls, refusals) = ring.full();
-            let full = stalls + refusals;
+            let full = stalls.wrapping_add(refusals);
             if std::mem::replace(&mut landing.seen_full, full) != full {
                 self.events.push_back(Event::RingFull(id as RingId));
             }
@@ -239,7 +248,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Wakes every source that waits for room or credit; stops being eager when none does.
-    fn wake_waiting(&mut self) {
+    pub(super) fn wake_waiting(&mut self) {
         let own = self.own;
         let mut any = false;
         for source in 0..self.size {

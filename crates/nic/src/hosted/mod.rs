@@ -148,8 +148,8 @@ pub struct HostedPort<H: Host> {
     own: Segment<'static>,
     peers: Vec<Peer>,
     lanes: Vec<Lane>,
-    /// Whether something was received since the last post.
-    received: bool,
+    /// The latest arrival time sent or received: a Lamport clock.
+    clock: u64,
     rings: Vec<Landing>,
     /// A sender waits for room: publish every release at once.
     eager: bool,
@@ -185,7 +185,7 @@ impl<H: Host> HostedPort<H> {
             own,
             peers,
             lanes: (0..layout.status_rings).map(|id| Lane::new(own.status(id))).collect(),
-            received: false,
+            clock: 0,
             rings,
             eager: false,
             events: VecDeque::new(),
@@ -269,6 +269,23 @@ impl<H: Host> Port for HostedPort<H> {
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         self.doorbells += 1;
         self.execute(command)
+    }
+
+    #[inline]
+    fn post_inline(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        self.doorbells += 1;
+        if self.short(destination, protocol, header, payload, credited) {
+            return Ok(());
+        }
+        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
+        self.execute(&command).map(drop)
     }
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {

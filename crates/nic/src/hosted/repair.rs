@@ -49,38 +49,51 @@ impl<H: Host> HostedPort<H> {
         Repair { failure, holes: self.reserved(), claims, unsettled, records: None }
     }
 
-    /// Goes on with the oldest repair, when no record is at the head; says whether to look again.
+    /// Goes on with the repairs, when no record is at a head; says whether to look again.
     pub(super) fn repair(&mut self) -> bool {
-        let Some(mut repair) = self.repairs.pop_front() else { return false };
-        self.settle(&mut repair);
-        let Some(records) = &repair.records else {
-            self.repairs.push_front(repair);
-            return false;
-        };
-        let behind = |lane: &Lane, mark: &u64| lane.head < *mark;
-        let hole = self
-            .lanes
-            .iter()
-            .zip(&repair.holes)
-            .position(|(lane, mark)| behind(lane, mark) && lane.ring.peek(lane.head).is_none());
-        if let Some(lane) = hole {
+        let mut repairs = std::mem::take(&mut self.repairs);
+        repairs.iter_mut().for_each(|repair| self.settle(repair));
+        self.repairs = repairs;
+        if let Some(lane) = self.hole() {
             self.consume_record(lane);
-            self.repairs.push_front(repair);
             return true;
         }
-        if self.lanes.iter().zip(records).any(|(lane, mark)| behind(lane, mark)) {
-            // Published since, or a living source's record is on its way.
-            let arrived = self.lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some());
-            self.repairs.push_front(repair);
-            return arrived;
+        let read = |repair: &Repair| {
+            let records = repair.records.as_ref();
+            records.is_some_and(|marks| self.lanes.iter().zip(marks).all(|(l, m)| l.head >= *m))
+        };
+        let Some(done) = self.repairs.iter().position(read) else {
+            // A record may have been published since; or a living source's is on its way.
+            return self.lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some());
+        };
+        if let Some(repair) = self.repairs.remove(done) {
+            self.abandon(&repair.claims);
+            self.events.push_back(Event::PeerFailed(repair.failure));
         }
-        self.abandon(&repair.claims);
-        self.events.push_back(Event::PeerFailed(repair.failure));
         true
     }
 
+    /// A status ring whose next record will never be published.
+    ///
+    /// Every repair that has settled is asked and not only the oldest, which may wait for records
+    /// that are behind a hole of one who died later.
+    fn hole(&self) -> Option<usize> {
+        let settled = || self.repairs.iter().filter(|repair| repair.records.is_some());
+        let dead = |id: usize, head| settled().any(|repair| head < repair.holes[id]);
+        let mut lanes = self.lanes.iter().enumerate();
+        lanes.find_map(|(id, lane)| {
+            (dead(id, lane.head) && lane.ring.peek(lane.head).is_none()).then_some(id)
+        })
+    }
+
+    /// Records reserved in each status ring. A count that is not within a ring's length of the
+    /// head is nonsense that a broken peer wrote: nothing is reserved then.
     fn reserved(&self) -> Vec<u64> {
-        self.lanes.iter().map(|lane| lane.ring.reserved()).collect()
+        let reserved = |lane: &Lane| {
+            let ahead = lane.ring.reserved().wrapping_sub(lane.head);
+            lane.head + if ahead <= lane.ring.capacity() as u64 { ahead } else { 0 }
+        };
+        self.lanes.iter().map(reserved).collect()
     }
 
     /// Drops from the list whoever has finished the post it was in, or died in it.
@@ -107,5 +120,12 @@ impl<H: Host> HostedPort<H> {
                 own.ring(id as RingId).free(landing.published);
             }
         }
+        if self.eager {
+            // There may be room now that somebody waits for.
+            self.wake_waiting();
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,12 @@
 use super::{Host, HostedPort, Peer};
 use crate::fabric::{
     Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Notification, Operation, PostError,
-    RemoteAddress, RingId, Route, pack,
+    Rank, RemoteAddress, RingId, Route,
 };
 use crate::ring::{Claim, LandingRing, StatusRing};
 use crate::segment::Segment;
-use crate::sync::Ordering;
-use crate::sync::arrival_time;
-use crate::wire::{BODY_WORDS, Kind};
+use crate::sync::{Ordering, compiler_fence};
+use crate::wire::Kind;
 
 impl<H: Host> HostedPort<H> {
     /// Runs one command; answers how many payload bytes were taken.
@@ -23,8 +22,8 @@ impl<H: Host> HostedPort<H> {
             return Err(PostError::PeerFailed(failure));
         }
         let host = &self.host;
-        let received = std::mem::take(&mut self.received);
-        let mut post = Post { host, rank: self.rank, target: peer.target, peer, received };
+        let clock = &mut self.clock;
+        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         match command.operation {
             Operation::Send => post.send(command),
             Operation::Put(target) => {
@@ -33,6 +32,34 @@ impl<H: Host> HostedPort<H> {
             }
             Operation::Nop => Ok(0),
         }
+    }
+
+    /// Posts an inline message if there is nothing to it: the peer is well, has room and credit
+    /// as far as this port remembers, and the message fits. Says whether it did.
+    #[inline]
+    pub(super) fn short(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> bool {
+        let Some(peer) = self.peers.get_mut(destination as usize) else { return false };
+        let plain = peer.failed.is_none()
+            && !peer.held_up
+            && payload.len() <= INLINE_BYTES
+            && (!credited || peer.sent < peer.credit);
+        let status = peer.status;
+        if !plain || !status.has_room(&mut peer.status_head) {
+            return false;
+        }
+        peer.sent += u64::from(credited);
+        let (host, clock, target) = (&self.host, &mut self.clock, peer.target);
+        let mut post = Post { host, rank: self.rank, target, peer, clock };
+        post.publish_inline(status, protocol, header, payload);
+        post.ring_doorbell(destination);
+        true
     }
 
     /// Whether this rank may name memory of that one at all.
@@ -74,8 +101,8 @@ impl<H: Host> HostedPort<H> {
         }
         let host = &self.host;
         let peer = &mut self.peers[command.destination as usize];
-        let received = std::mem::take(&mut self.received);
-        let mut post = Post { host, rank: self.rank, target: peer.target, peer, received };
+        let clock = &mut self.clock;
+        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         let status = post.peer.status;
         if command.notification == Notification::Status
             && !status.has_room(&mut post.peer.status_head)
@@ -107,8 +134,8 @@ struct Post<'p, H: Host> {
     rank: u32,
     peer: &'p mut Peer,
     target: Segment<'static>,
-    /// Whether this rank has received anything since its last post.
-    received: bool,
+    /// The port's arrival clock.
+    clock: &'p mut u64,
 }
 
 impl<H: Host> Post<'_, H> {
@@ -127,7 +154,7 @@ impl<H: Host> Post<'_, H> {
         let length = command.payload.len();
         let whole = command.offset == 0 && command.total == length as u64;
         let taken = if whole && length <= INLINE_BYTES {
-            self.send_inline(command, status);
+            self.publish_inline(status, command.protocol, command.header, command.payload);
             length
         } else {
             self.send_ring(command, status)?
@@ -150,25 +177,18 @@ impl<H: Host> Post<'_, H> {
     }
 
     /// The whole message rides in its status record: one cache line moves.
-    #[inline]
-    fn send_inline(&mut self, command: &Command<'_>, status: StatusRing<'static>) {
-        let words = pack(command.payload);
-        let length = command.payload.len();
-        let mut body = [0; BODY_WORDS];
-        body[0] = command.header;
-        body[1] = self.arrival_time();
-        body[2..].copy_from_slice(&words);
+    #[inline(always)]
+    fn publish_inline(
+        &mut self,
+        status: StatusRing<'static>,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+    ) {
+        let time = self.arrival_time();
         self.begin();
         let index = status.reserve();
-        let used = 2 + length.div_ceil(8);
-        status.publish(
-            index,
-            Kind::Inline,
-            command.protocol,
-            length as u8,
-            self.rank,
-            &body[..used],
-        );
+        status.publish_inline(index, protocol, self.rank, [header, time], payload);
         self.end();
         status.prefetch_after(index);
     }
@@ -316,7 +336,8 @@ impl<H: Host> Post<'_, H> {
         if !self.peer.held_up {
             self.peer.held_up = true;
             let line = self.target.sender(self.rank);
-            line.held_up.store(line.held_up.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
+            line.held_up.store(times, Ordering::Relaxed);
             line.waiting.store(1, Ordering::Release);
             self.target.doorbell().attention.store(1, Ordering::Release);
             self.ring_doorbell(command.destination);
@@ -330,14 +351,27 @@ impl<H: Host> Post<'_, H> {
     /// barrier on both sides itself (see `Host::wait`), since it has the time and we have not.
     #[inline]
     fn ring_doorbell(&self, destination: u32) {
+        // The processor needs none; the compiler must not read ahead of the record's store.
+        compiler_fence(Ordering::SeqCst);
         if self.target.doorbell().sleeping.load(Ordering::Relaxed) != 0 {
             self.host.wake(destination);
         }
     }
 
+    /// The arrival time of the next record: later than all that this rank has sent or received,
+    /// and than all that others have sent to the target as far as is visible.
+    ///
+    /// The first makes the order causal whatever happens. The second makes it the order of the
+    /// posts, also of ranks that know nothing of each other; two that post at the very same time
+    /// may overwrite each other's count, and either order is right for them. So a plain load and
+    /// store do, where a locked add would wait for the stores of the message before.
     #[inline]
-    fn arrival_time(&self) -> u64 {
-        arrival_time(self.received, &self.target.doorbell().arrivals)
+    fn arrival_time(&mut self) -> u64 {
+        let arrivals = &self.target.doorbell().arrivals;
+        let time = arrivals.load(Ordering::Relaxed).max(*self.clock).saturating_add(1);
+        arrivals.store(time, Ordering::Relaxed);
+        *self.clock = time;
+        time
     }
 
     /// Between `begin` and `end` this source may hold a claim that nothing announces yet.

@@ -137,20 +137,29 @@ impl<'m> LandingRing<'m> {
                 room = self.room(reserved, *cached_head);
             }
             if room < span_of(u64::from(least)) {
-                return None;
+                // The head may be ahead of claims that were not seen yet; seen against it they
+                // are, and a ring that was full then need not be now.
+                let now = pointers.reserved.load(Ordering::Relaxed);
+                if now == reserved {
+                    return None;
+                }
+                reserved = now;
+                continue;
             }
             let length = u64::from(most).min(room) as u32;
             let claim = Claim { position: reserved, length };
             let end = reserved.wrapping_add(claim.span());
             if !self.is_shared() {
-                // The only source of a private ring is its only writer.
-                pointers.reserved.store(end, Ordering::Relaxed);
+                // The only source of a private ring is its only writer. Release: as below.
+                pointers.reserved.store(end, Ordering::Release);
                 return Some(claim);
             }
+            // Release: the source's epoch (see `segment::SenderLine`) is odd before the claim can
+            // be seen, so that a repair never takes a living source's claim for a dead one's.
             match pointers.reserved.compare_exchange_weak(
                 reserved,
                 end,
-                Ordering::Relaxed,
+                Ordering::Release,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(claim),
@@ -251,5 +260,99 @@ impl<'m> LandingRing<'m> {
     #[inline]
     fn index(&self, position: u64) -> usize {
         (position & (self.size() - 1)) as usize
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::ptr::NonNull;
+
+    use super::*;
+
+    /// A ring of `size` bytes over memory of its own, for one test.
+    fn ring(control: &RingControl, size: usize) -> LandingRing<'_> {
+        let memory: &'static mut [u8] = Box::leak(vec![0; size].into_boxed_slice());
+        // SAFETY: the bytes were leaked: they stay mapped and writable, and are used here only.
+        let bytes = unsafe { Bytes::new(NonNull::from(memory).cast(), size) };
+        LandingRing::new(control, bytes)
+    }
+
+    #[test]
+    fn a_claim_is_between_least_and_most_and_a_whole_number_of_granules() {
+        for shared in [false, true] {
+            let control = RingControl::default();
+            control.set_up(shared, FullPolicy::Stall);
+            let ring = ring(&control, 512);
+            let mut head = 0;
+            assert_eq!(ring.claim(1, 100, &mut head), Some(Claim { position: 0, length: 100 }));
+            assert_eq!(ring.claim(1, 1, &mut head), Some(Claim { position: 128, length: 1 }));
+            assert_eq!(ring.claim(1, 900, &mut head), Some(Claim { position: 192, length: 320 }));
+            assert_eq!(ring.claim(1, 1, &mut head), None, "full");
+            assert_eq!(ring.reserved(), 512);
+            ring.free(128);
+            assert_eq!(ring.claim(129, 900, &mut head), None, "less room than the least");
+            assert_eq!(ring.claim(128, 900, &mut head), Some(Claim { position: 512, length: 128 }));
+            assert_eq!(head, 128);
+        }
+    }
+
+    #[test]
+    fn ip_05_the_tail_moves_at_the_commit_and_not_before() {
+        let control = RingControl::default();
+        let ring = ring(&control, 256);
+        let claim = ring.claim(65, 65, &mut 0).unwrap();
+        assert_eq!((ring.reserved(), ring.tail()), (128, 0));
+        ring.store(claim, &[7; 65]);
+        assert_eq!(ring.tail(), 0);
+        ring.commit(claim);
+        assert_eq!(ring.tail(), 128);
+    }
+
+    #[test]
+    fn ip_22_a_payload_is_stored_in_two_pieces_where_the_ring_ends() {
+        for start in (0..512).step_by(64) {
+            let control = RingControl::default();
+            let ring = ring(&control, 512);
+            let mut head = 0;
+            if start > 0 {
+                ring.claim(start, start, &mut head).unwrap();
+                ring.free(u64::from(start));
+            }
+            let payload: Vec<u8> = (0..512).map(|n| (n % 251) as u8).collect();
+            let claim = ring.claim(512, 512, &mut head).unwrap();
+            ring.store(claim, &payload);
+            let mut whole = vec![0; 512];
+            ring.load(claim.position, &mut whole);
+            assert_eq!(whole, payload);
+            let mut middle = [0; 300];
+            ring.load(claim.position + 101, &mut middle);
+            assert_eq!(middle, payload[101..401]);
+        }
+    }
+
+    #[test]
+    fn a_head_that_makes_no_sense_is_no_room() {
+        let control = RingControl::default();
+        let ring = ring(&control, 256);
+        ring.claim(256, 256, &mut 0).unwrap();
+        for head in [u64::MAX, 257, 1 << 63, 256_u64.wrapping_neg()] {
+            ring.free(head);
+            assert_eq!(ring.claim(1, 1, &mut 0), None, "head {head}");
+        }
+        ring.free(256);
+        assert!(ring.claim(256, 256, &mut 0).is_some());
+    }
+
+    #[test]
+    fn full_posts_are_counted_by_policy() {
+        for (policy, expected) in [(FullPolicy::Stall, (2, 0)), (FullPolicy::Refuse, (0, 2))] {
+            let control = RingControl::default();
+            control.set_up(true, policy);
+            let ring = ring(&control, 64);
+            assert_eq!((ring.policy(), ring.is_shared()), (policy, true));
+            ring.count_full(policy);
+            ring.count_full(policy);
+            assert_eq!(ring.full(), expected);
+        }
     }
 }

@@ -1,0 +1,559 @@
+//! A layer that makes trouble between sender and landing, by a seeded generator: the same seed and
+//! the same calls give the same faults.
+//!
+//! Between this port and each destination lies a *link*. A command in it is a packet with a
+//! sequence number and a copy of its payload:
+//!
+//! ```text
+//!   post ──► refuse? ──► link: 7 6 5 4 ──► 4 lost?  timer, then again; 5 6 7 wait
+//!             Full        (delay: each      4 early? waits
+//!                          from poll k on)  3 again? suppressed by its number, counted
+//!                                           else ──► post on the port underneath
+//! ```
+//!
+//! What the rules of a fabric ask for still holds: per destination the order is kept, nothing is
+//! lost or doubled, and full is an answer (a link holds a bounded number of packets). Two things
+//! are as on any fabric that accepts before it knows the outcome:
+//!
+//! - An error that the port underneath gives to a held command is the answer to the next post to
+//!   that destination, which is not tried then.
+//! - What is held when the port is dropped is sent before it leaves, for a bounded time. A killed
+//!   rank's is gone ([`FaultInjector::discard`]).
+//!
+//! A command that needs credit is never held: only the port underneath knows whether there is
+//! credit, and one that waited for it in the link would hold up what needs none. Where it would
+//! have been held it is refused, for as long.
+//!
+//! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
+
+use std::collections::VecDeque;
+
+use super::pass_through;
+use crate::fabric::{
+    Capabilities, ChainError, Command, Event, FullCause, Granularity, INLINE_BYTES, Operation,
+    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, TableError,
+    Wait, Wake,
+};
+use crate::region::{RegionBuffer, RegionError};
+use crate::sync::yield_now;
+use crate::time::Time;
+
+/// Payloads above this are not held: they go straight on or wait with the caller.
+const LONGEST_HELD: usize = 256 << 10;
+
+/// How long a dropped port goes on sending what it holds.
+const LEAVE_NANOSECONDS: u64 = 100_000_000;
+
+/// Which faults, and how often. Rates are in thousandths of the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faults {
+    /// The seed of the generator.
+    pub seed: u64,
+    /// Commands answered with [`PostError::Full`] though there may be room.
+    pub refuse: u32,
+    /// Commands that land later.
+    pub delay: u32,
+    /// How much later at most, in calls.
+    pub delay_polls: u32,
+    /// Packets lost on the way, each time they are sent.
+    pub drop: u32,
+    /// After how many calls a lost packet is sent again.
+    pub retransmit_polls: u32,
+    /// Packets that arrive twice.
+    pub duplicate: u32,
+    /// Packets that a link holds.
+    pub window: usize,
+}
+
+impl Faults {
+    /// No faults: the layer is transparent.
+    pub const NONE: Faults = Faults {
+        seed: 0,
+        refuse: 0,
+        delay: 0,
+        delay_polls: 0,
+        drop: 0,
+        retransmit_polls: 0,
+        duplicate: 0,
+        window: 0,
+    };
+
+    /// All kinds of faults, each often.
+    pub const fn all(seed: u64) -> Faults {
+        Faults {
+            seed,
+            refuse: 100,
+            delay: 200,
+            delay_polls: 20,
+            drop: 100,
+            retransmit_polls: 10,
+            duplicate: 100,
+            window: 16,
+        }
+    }
+
+    fn are_off(&self) -> bool {
+        self.refuse == 0 && self.delay == 0 && self.drop == 0 && self.duplicate == 0
+    }
+}
+
+/// How many faults there were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Commands refused.
+    pub refused: u64,
+    /// Commands delayed.
+    pub delayed: u64,
+    /// Packets lost.
+    pub dropped: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Second copies sent.
+    pub duplicated: u64,
+    /// Second copies suppressed at the end of the link.
+    pub suppressed: u64,
+    /// Held commands that came to nothing: their destination died or they could not be done.
+    pub abandoned: u64,
+}
+
+/// A port with unreliable links.
+#[derive(Debug)]
+pub struct FaultInjector<P: Port> {
+    port: P,
+    faults: Faults,
+    random: SplitMix,
+    /// Calls so far.
+    now: u64,
+    links: Vec<Link>,
+    counts: FaultCounts,
+    /// The last answer was a refusal of this layer's: nobody will wake the caller for it.
+    restless: bool,
+}
+
+/// The way to one destination.
+#[derive(Debug, Default)]
+struct Link {
+    packets: VecDeque<Packet>,
+    /// Number of the next packet that is accepted.
+    next: u64,
+    /// Number of the next packet that may arrive.
+    expected: u64,
+    /// Why the port underneath had no room for the first packet.
+    cause: Option<FullCause>,
+    /// An error that the next post shall have.
+    late: Option<PostError>,
+    /// Until when commands that need credit are refused.
+    barred: u64,
+}
+
+/// A command on its way.
+#[derive(Debug, Clone)]
+struct Packet {
+    number: u64,
+    command: Held,
+    /// Not before this call.
+    ready: u64,
+    /// It is lost when it arrives.
+    lost: bool,
+    /// It was lost and is sent again.
+    again: bool,
+}
+
+/// What is going to happen to a command.
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    wait: u64,
+    lost: bool,
+    twice: bool,
+}
+
+impl<P: Port> FaultInjector<P> {
+    /// Puts unreliable links before `port`.
+    pub fn new(port: P, faults: Faults) -> FaultInjector<P> {
+        let links = (0..port.size()).map(|_| Link::default()).collect();
+        // Ranks of a job share the seed but not the faults.
+        let random = SplitMix(faults.seed ^ (u64::from(port.rank()) << 32));
+        let counts = FaultCounts::default();
+        FaultInjector { port, faults, random, now: 0, links, counts, restless: false }
+    }
+
+    /// The port underneath.
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The port underneath, to drive it past the links.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// The faults so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// Packets held in all links.
+    pub fn held(&self) -> usize {
+        self.links.iter().map(|link| link.packets.len()).sum()
+    }
+
+    /// Sends all that is held now, without further faults, as far as there is room; says whether
+    /// nothing is left.
+    pub fn flush(&mut self) -> bool {
+        let now = self.now;
+        for destination in 0..self.links.len() {
+            for packet in &mut self.links[destination].packets {
+                (packet.ready, packet.lost) = (now, false);
+            }
+            self.drive(destination);
+        }
+        self.held() == 0
+    }
+
+    /// Throws away all that is held, as the death of the process does.
+    pub fn discard(&mut self) {
+        for link in &mut self.links {
+            link.abandon(&mut self.counts);
+        }
+    }
+
+    /// One call's worth of time.
+    fn advance(&mut self) {
+        self.now += 1;
+        for destination in 0..self.links.len() {
+            self.drive(destination);
+        }
+    }
+
+    /// Brings to its end what has come to the end of a link.
+    fn drive(&mut self, destination: usize) {
+        let FaultInjector { port, faults, random, now, links, counts, .. } = self;
+        let link = &mut links[destination];
+        while let Some(packet) = link.packets.front_mut().filter(|packet| packet.ready <= *now) {
+            if packet.number < link.expected {
+                counts.suppressed += 1;
+                link.packets.pop_front();
+                continue;
+            }
+            if packet.lost {
+                counts.dropped += 1;
+                packet.ready = *now + u64::from(faults.retransmit_polls.max(1));
+                packet.lost = random.chance(faults.drop);
+                packet.again = true;
+                break;
+            }
+            if std::mem::take(&mut packet.again) {
+                counts.retransmitted += 1;
+            }
+            match port.post(&packet.command.rest()) {
+                Ok(taken) => {
+                    link.cause = None;
+                    packet.command.taken += taken;
+                    if !packet.command.is_whole() {
+                        continue;
+                    }
+                }
+                Err(PostError::Full { cause, .. }) => {
+                    link.cause = Some(cause);
+                    break;
+                }
+                Err(PostError::PeerFailed(_)) => {
+                    // The next post learns it from the port underneath.
+                    link.abandon(counts);
+                    break;
+                }
+                Err(error) => {
+                    counts.abandoned += 1;
+                    link.late.get_or_insert(error);
+                }
+            }
+            link.expected = packet.number + 1;
+            link.packets.pop_front();
+        }
+    }
+
+    /// A post, once time has moved on.
+    fn submit(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let destination = command.destination;
+        let Some(link) = self.links.get_mut(destination as usize) else {
+            return self.port.post(command);
+        };
+        if let Some(error) = link.late.take() {
+            return Err(error);
+        }
+        if command.operation == Operation::Nop || self.faults.are_off() && link.packets.is_empty() {
+            return self.port.post(command);
+        }
+        if matches!(self.port.peer(destination), PeerState::Failed(_)) {
+            // Nothing lands there any more, and the port underneath says so.
+            link.abandon(&mut self.counts);
+            return self.port.post(command);
+        }
+        if self.random.chance(self.faults.refuse) {
+            self.counts.refused += 1;
+            return self.full(destination, FullCause::RingRefused);
+        }
+        let fate = self.fate();
+        let Some(bytes) = self.bytes_to_hold(command) else {
+            return self.post_straight(command, fate);
+        };
+        let link = &mut self.links[destination as usize];
+        if link.packets.is_empty() && fate.is_none() {
+            return self.port.post(command);
+        }
+        if link.packets.len() >= self.faults.window.max(1) {
+            let cause = link.cause.unwrap_or(FullCause::RingStalled);
+            return self.full(destination, cause);
+        }
+        self.hold(command, bytes, fate);
+        self.drive(destination as usize);
+        Ok(bytes)
+    }
+
+    /// How many bytes of a command the link takes into a packet; `None` if it does not hold it.
+    fn bytes_to_hold(&self, command: &Command<'_>) -> Option<usize> {
+        let packet = self.port.capabilities().packet_bytes.clamp(INLINE_BYTES, LONGEST_HELD);
+        let length = command.payload.len();
+        if command.credited {
+            return None;
+        }
+        let in_parts =
+            command.operation == Operation::Send && command.granularity == Granularity::PerPacket;
+        match length {
+            0..=LONGEST_HELD if !in_parts => Some(length),
+            _ if in_parts => Some(length.min(packet)),
+            _ => None,
+        }
+    }
+
+    /// Posts a command that is not held: now, or not yet.
+    fn post_straight(&mut self, command: &Command<'_>, fate: Fate) -> Result<usize, PostError> {
+        let destination = command.destination;
+        let link = &mut self.links[destination as usize];
+        if self.now >= link.barred && fate.late() {
+            link.barred = self.now + fate.wait.max(1);
+            self.counts.delayed += 1;
+        }
+        if self.now < link.barred || !link.packets.is_empty() {
+            let cause = link.cause.unwrap_or(FullCause::RingStalled);
+            return self.full(destination, cause);
+        }
+        self.port.post(command)
+    }
+
+    fn hold(&mut self, command: &Command<'_>, bytes: usize, fate: Fate) {
+        let link = &mut self.links[command.destination as usize];
+        let packet = Packet {
+            number: link.next,
+            command: Held::new(command, bytes),
+            ready: self.now + fate.wait,
+            lost: fate.lost,
+            again: false,
+        };
+        link.next += 1;
+        if link.packets.is_empty() {
+            link.expected = packet.number;
+        }
+        self.counts.delayed += u64::from(fate.wait > 0);
+        let copy = fate.twice.then(|| packet.clone());
+        self.counts.duplicated += u64::from(fate.twice);
+        link.packets.push_back(packet);
+        link.packets.extend(copy);
+    }
+
+    fn fate(&mut self) -> Fate {
+        let Faults { delay, delay_polls, drop, duplicate, .. } = self.faults;
+        let delayed = self.random.chance(delay);
+        let wait = if delayed { 1 + self.random.below(u64::from(delay_polls.max(1))) } else { 0 };
+        Fate { wait, lost: self.random.chance(drop), twice: self.random.chance(duplicate) }
+    }
+
+    fn full(&mut self, destination: Rank, cause: FullCause) -> Result<usize, PostError> {
+        self.restless = true;
+        Err(PostError::Full { destination, cause })
+    }
+}
+
+impl Link {
+    /// Gives up all that is held, since nobody will take it.
+    fn abandon(&mut self, counts: &mut FaultCounts) {
+        counts.abandoned += self.packets.len() as u64;
+        self.packets.clear();
+        self.cause = None;
+    }
+}
+
+/// A command that owns its payload. It needs no credit.
+#[derive(Debug, Clone)]
+struct Held {
+    /// All but the payload.
+    frame: Command<'static>,
+    payload: Vec<u8>,
+    /// Payload bytes that the port underneath has taken.
+    taken: usize,
+}
+
+impl Held {
+    /// A copy of the first `bytes` of a command.
+    fn new(command: &Command<'_>, bytes: usize) -> Held {
+        let payload = command.payload[..bytes].to_vec();
+        let Command { operation, destination, protocol, header, total, offset, .. } = *command;
+        let Command { granularity, route, credited, notification, release, .. } = *command;
+        let frame = Command {
+            operation,
+            destination,
+            protocol,
+            header,
+            payload: &[],
+            total,
+            offset,
+            granularity,
+            route,
+            credited,
+            notification,
+            release,
+        };
+        Held { frame, payload, taken: 0 }
+    }
+
+    /// What of it is still to be posted.
+    fn rest(&self) -> Command<'_> {
+        after(&self.frame, &self.payload, self.taken)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.taken == self.payload.len()
+    }
+}
+
+/// The command `frame` with what is left of its payload when `taken` bytes are.
+fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) -> Command<'a> {
+    Command {
+        payload: &payload[taken..],
+        offset: frame.offset + taken as u64,
+        credited: frame.credited && taken == 0,
+        ..*frame
+    }
+}
+
+impl Fate {
+    fn is_none(self) -> bool {
+        !self.late() && !self.twice
+    }
+
+    fn late(self) -> bool {
+        self.wait > 0 || self.lost
+    }
+}
+
+impl<P: Port> Port for FaultInjector<P> {
+    pass_through!(port);
+
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        self.advance();
+        self.submit(command)
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        self.advance();
+        let late = self.links.iter().any(|link| link.late.is_some());
+        if self.faults.are_off() && self.held() == 0 && !late {
+            return self.port.post_chain(chain);
+        }
+        for (done, command) in chain.iter().enumerate() {
+            let mut bytes = 0;
+            loop {
+                let rest = after(command, command.payload, bytes);
+                bytes += self.submit(&rest).map_err(|error| ChainError { done, bytes, error })?;
+                if bytes == command.payload.len() || command.operation == Operation::Nop {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        self.advance();
+        self.port.poll()
+    }
+
+    fn receive_inline(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        self.advance();
+        self.port.receive_inline(source, protocol, header, into)
+    }
+
+    fn release(&mut self, slice: RingSlice) {
+        self.port.release(slice);
+    }
+
+    fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
+        self.port.read_out(slice, into)
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.port.read(from, into)
+    }
+
+    fn park(&mut self, deadline: Option<Time>) -> Wake {
+        self.advance();
+        let restless = std::mem::take(&mut self.restless);
+        if !restless && self.held() == 0 {
+            return self.port.park(deadline);
+        }
+        // The links' time is counted in calls: whoever waits must not sleep, but
+        // whoever it waits for may need the processor.
+        let now = self.port.now();
+        self.port.park(Some(now));
+        yield_now();
+        match deadline {
+            Some(deadline) if now >= deadline => Wake::Deadline,
+            _ => Wake::Look,
+        }
+    }
+}
+
+impl<P: Port> Drop for FaultInjector<P> {
+    fn drop(&mut self) {
+        let last = self.port.now() + Time::from_nanoseconds(LEAVE_NANOSECONDS);
+        while !self.flush() && self.port.now() < last {
+            // Deaths are learnt by polling; messages have no reader any more.
+            while self.port.poll().is_some() {}
+            let now = self.port.now();
+            self.port.park(Some(now));
+            yield_now();
+        }
+    }
+}
+
+/// Sebastiano Vigna's splitmix64: one word of state, any seed is good.
+#[derive(Debug)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A number below `limit`; the bias of the remainder does not matter here.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// True `thousandths` times in a thousand.
+    fn chance(&mut self, thousandths: u32) -> bool {
+        thousandths > 0 && self.below(1000) < u64::from(thousandths)
+    }
+}
+
+#[cfg(test)]
+mod tests;

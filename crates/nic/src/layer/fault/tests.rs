@@ -1,0 +1,198 @@
+//! Each fault alone, counted; held commands; what a link refuses to hold.
+
+use super::*;
+use crate::fabric::{Landing, Route};
+use crate::loopback::{Config, LoopbackPort, open};
+use crate::segment::Layout;
+
+type Faulty = FaultInjector<LoopbackPort>;
+
+fn job(faults: Faults) -> (Faulty, Faulty) {
+    let mut config = Config::for_ranks(2);
+    config.layout = Layout { ring_bytes: 1024, packet_bytes: 256, credit: 3, ..config.layout };
+    let mut ports = open(&config).unwrap().into_iter();
+    let mut next = || FaultInjector::new(ports.next().unwrap(), faults);
+    (next(), next())
+}
+
+/// The headers of all that has landed at a port.
+fn headers(port: &mut Faulty) -> Vec<u64> {
+    let mut found = Vec::new();
+    while let Some(event) = port.inner_mut().poll() {
+        if let Event::Landed(landed) = event {
+            found.push(landed.header);
+            if let Landing::Ring(slice) = landed.data {
+                port.inner_mut().release(slice);
+            }
+        }
+    }
+    found
+}
+
+fn message(header: u64) -> Command<'static> {
+    Command::send(1, 0, header, &[7; 100])
+}
+
+#[test]
+fn without_faults_nothing_is_held_or_counted() {
+    let (mut a, mut b) = job(Faults::NONE);
+    for header in 0..4 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+    }
+    a.post_chain(&[message(4), message(5)]).unwrap();
+    assert_eq!(a.inner().doorbells(), 5, "a chain stays a chain");
+    assert_eq!((a.held(), a.counts()), (0, FaultCounts::default()));
+    assert_eq!(headers(&mut b), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_delayed_command_lands_after_its_polls_and_those_behind_it_after_it() {
+    let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
+    let mut payload = vec![1; 100];
+    assert_eq!(a.post(&Command::send(1, 0, 0, &payload)), Ok(100));
+    payload.fill(2);
+    assert_eq!(a.held(), 1, "it is held, with a payload of its own");
+    assert!(headers(&mut b).is_empty());
+    a.poll();
+    let Some(Event::Landed(landed)) = b.inner_mut().poll() else { panic!("it has landed") };
+    let Landing::Ring(slice) = landed.data else { panic!("it needs a ring") };
+    let mut into = [0; 100];
+    b.inner_mut().read_out(slice, &mut into);
+    assert_eq!(into, [1; 100]);
+    assert_eq!(a.counts().delayed, 1);
+}
+
+#[test]
+fn a_link_is_bounded() {
+    let (mut a, _b) =
+        job(Faults { delay: 1000, delay_polls: 1 << 30, window: 4, seed: 5, ..Faults::NONE });
+    for header in 0..4 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+    }
+    let full = PostError::Full { destination: 1, cause: FullCause::RingStalled };
+    assert_eq!(a.post(&message(4)), Err(full));
+    assert_eq!(a.held(), 4);
+    a.discard();
+    assert_eq!((a.held(), a.counts().abandoned), (0, 4));
+}
+
+#[test]
+fn a_refusal_is_spontaneous_and_takes_nothing() {
+    let (mut a, mut b) = job(Faults { refuse: 1000, ..Faults::NONE });
+    let full = PostError::Full { destination: 1, cause: FullCause::RingRefused };
+    assert_eq!(a.post(&message(0)), Err(full));
+    assert_eq!(a.post_chain(&[message(0)]), Err(ChainError { done: 0, bytes: 0, error: full }));
+    assert_eq!(a.counts().refused, 2);
+    assert!(headers(&mut b).is_empty());
+}
+
+#[test]
+fn a_lost_packet_is_sent_again_and_later_ones_wait_for_it() {
+    let (mut a, mut b) =
+        job(Faults { drop: 500, retransmit_polls: 3, window: 64, seed: 1, ..Faults::NONE });
+    for header in 0..8 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+        let arrived = headers(&mut b);
+        assert!(arrived.is_sorted());
+    }
+    let mut polls = 0;
+    while a.held() > 0 {
+        a.poll();
+        headers(&mut b);
+        polls += 1;
+    }
+    let counts = a.counts();
+    assert!(counts.dropped > 0 && polls >= 3, "{counts:?}");
+    assert!(counts.retransmitted > 0 && counts.retransmitted <= counts.dropped);
+}
+
+#[test]
+fn a_second_copy_is_suppressed() {
+    let (mut a, mut b) = job(Faults { duplicate: 1000, window: 4, ..Faults::NONE });
+    for header in 0..10 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+        assert_eq!(headers(&mut b), [header]);
+    }
+    let FaultCounts { duplicated, suppressed, .. } = a.counts();
+    assert_eq!((duplicated, suppressed), (10, 10));
+}
+
+#[test]
+fn short_posts_underneath_are_gone_on_with() {
+    let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 64, ..Faults::NONE });
+    let payload: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
+    let (mut taken, mut received) = (0, Vec::new());
+    while received.len() < payload.len() {
+        let whole = Command::send(1, 0, 0, &payload);
+        if let (true, Ok(more)) = (taken < payload.len(), a.post(&after(&whole, &payload, taken))) {
+            assert!(more <= 256, "a packet at a time");
+            taken += more;
+        }
+        a.poll();
+        while let Some(event) = b.poll() {
+            let Event::Landed(landed) = event else { continue };
+            assert_eq!(landed.offset as usize, received.len());
+            let Landing::Ring(slice) = landed.data else { panic!("a part needs a ring") };
+            let mut bytes = vec![0; slice.len()];
+            b.read_out(slice, &mut bytes);
+            received.extend(bytes);
+        }
+    }
+    assert_eq!(received, payload);
+}
+
+#[test]
+fn what_needs_credit_is_never_held() {
+    let (mut a, mut b) =
+        job(Faults { delay: 500, delay_polls: 3, window: 4, seed: 3, ..Faults::NONE });
+    let mut header = 0;
+    for _ in 0..200 {
+        let command = Command { credited: true, ..message(header) };
+        match a.post(&command) {
+            Ok(_) => header += 1,
+            Err(error) => assert!(matches!(error, PostError::Full { .. })),
+        }
+        assert_eq!(a.held(), 0);
+    }
+    assert_eq!(headers(&mut b), [0, 1, 2], "as many as there is credit for");
+}
+
+#[test]
+fn an_error_of_a_held_command_is_the_next_answer() {
+    let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
+    let bad = Command { route: Route::Ring(9), ..message(0) };
+    assert_eq!(a.post(&bad), Ok(100));
+    a.poll();
+    let error = PostError::NoSuchRing { destination: 1, ring: 9 };
+    assert_eq!(a.post(&message(1)), Err(error), "late, and the second was not tried");
+    assert_eq!(a.post(&message(2)), Ok(100));
+    assert!(a.flush());
+    assert_eq!(headers(&mut b), [2]);
+    assert_eq!(a.counts().abandoned, 1);
+}
+
+#[test]
+fn what_is_held_is_sent_before_the_port_leaves() {
+    let (mut a, mut b) =
+        job(Faults { delay: 1000, delay_polls: 1 << 30, window: 9, seed: 8, ..Faults::NONE });
+    for header in 0..5 {
+        a.post(&message(header)).unwrap();
+    }
+    drop(a);
+    assert_eq!(headers(&mut b), [0, 1, 2, 3, 4]);
+    assert_eq!(b.peer(0), PeerState::Left);
+}
+
+#[test]
+fn the_same_seed_makes_the_same_faults() {
+    let run = |seed| {
+        let (mut a, mut b) = job(Faults::all(seed));
+        let mut log = Vec::new();
+        for header in 0..500 {
+            log.push((a.post(&message(header)).is_ok(), headers(&mut b)));
+        }
+        (log, a.counts())
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

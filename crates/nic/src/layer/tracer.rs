@@ -1,0 +1,377 @@
+//! A layer that tells a sink what passes through it: every post, every event that `poll` yields,
+//! every release and every read, with the time.
+//!
+//! It changes nothing and holds nothing back. A poll that yields nothing is not told: an idle rank
+//! would fill any trace with them. The clock is the caller's, or the port's own.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::pass_through;
+use crate::fabric::{
+    Capabilities, ChainError, Command, Event, Landing, Notified, Operation, PeerFailure, PeerState,
+    Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, TableError, Wait, Wake,
+};
+use crate::region::{RegionBuffer, RegionError};
+use crate::time::Time;
+
+/// One line of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// When it was done.
+    pub time: Time,
+    /// What was done.
+    pub action: Action,
+}
+
+/// What passed through a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// A command was posted: a send, a put or a nop.
+    Post {
+        /// [`Command::operation`].
+        operation: Operation,
+        /// [`Command::destination`].
+        destination: Rank,
+        /// [`Command::protocol`].
+        protocol: u8,
+        /// [`Command::header`].
+        header: u64,
+        /// Payload bytes offered.
+        bytes: usize,
+        /// Payload bytes taken, or why none were.
+        outcome: Result<usize, PostError>,
+    },
+    /// A doorbell for several commands; one [`Action::Post`] for each that was tried follows.
+    Chain {
+        /// Commands in the chain.
+        commands: usize,
+    },
+    /// `poll` or `receive_inline` yielded a message or packet.
+    Landed {
+        /// Who sent it.
+        source: Rank,
+        /// As posted.
+        protocol: u8,
+        /// As posted.
+        header: u64,
+        /// Where in the message it starts, bytes.
+        offset: u64,
+        /// Length of the whole message, bytes.
+        total: u64,
+        /// Bytes of this record.
+        bytes: usize,
+        /// The landing ring it is in; `None` if it rode in the record.
+        ring: Option<RingId>,
+    },
+    /// `poll` yielded the notification of a put.
+    Notified(Notified),
+    /// `poll` said that a landing ring was full.
+    RingFull(RingId),
+    /// `poll` said that a status ring was full.
+    StatusFull,
+    /// `poll` told of a death.
+    PeerFailed(PeerFailure),
+    /// `poll` met a record that made no sense.
+    Malformed {
+        /// The source it claims.
+        source: Rank,
+    },
+    /// Bytes of a landing ring were given back.
+    Release {
+        /// Which ring.
+        ring: RingId,
+        /// How many.
+        bytes: usize,
+        /// Whether they were copied out in the same request.
+        read_out: bool,
+    },
+    /// Another rank's memory was read.
+    Read {
+        /// Where.
+        from: RemoteAddress,
+        /// How many bytes were asked for.
+        bytes: usize,
+        /// Whether it was done.
+        outcome: Result<(), PostError>,
+    },
+}
+
+/// Where a trace goes.
+pub trait Sink {
+    /// Takes one line. Called within the call it is about, so it should be quick.
+    fn record(&mut self, entry: Entry);
+}
+
+/// A sink in memory that keeps the latest entries, as a flight recorder does, and counts those it
+/// had to drop.
+#[derive(Debug)]
+pub struct Recording {
+    entries: VecDeque<Entry>,
+    capacity: usize,
+    dropped: u64,
+}
+
+impl Recording {
+    /// A recording of at most `capacity` entries.
+    pub fn new(capacity: usize) -> Recording {
+        Recording { entries: VecDeque::new(), capacity, dropped: 0 }
+    }
+
+    /// The entries it has, oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// How many older ones it dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl Sink for Recording {
+    fn record(&mut self, entry: Entry) {
+        if self.entries.len() == self.capacity {
+            self.dropped += 1;
+            if self.entries.pop_front().is_none() {
+                return;
+            }
+        }
+        self.entries.push_back(entry);
+    }
+}
+
+/// A clock that is not the port's.
+type Clock = Box<dyn Fn() -> Time + Send>;
+
+/// A port that tells a sink what passes through it.
+pub struct Tracer<P, S> {
+    port: P,
+    sink: S,
+    clock: Option<Clock>,
+}
+
+impl<P: fmt::Debug, S: fmt::Debug> fmt::Debug for Tracer<P, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tracer { port, sink, clock: _ } = self;
+        f.debug_struct("Tracer").field("port", port).field("sink", sink).finish_non_exhaustive()
+    }
+}
+
+impl<P: Port, S: Sink> Tracer<P, S> {
+    /// Traces `port` into `sink` by the port's own clock.
+    pub fn new(port: P, sink: S) -> Tracer<P, S> {
+        Tracer { port, sink, clock: None }
+    }
+
+    /// The same by another clock.
+    pub fn with_clock(port: P, sink: S, clock: impl Fn() -> Time + Send + 'static) -> Tracer<P, S> {
+        Tracer { port, sink, clock: Some(Box::new(clock)) }
+    }
+
+    /// The port underneath.
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The port underneath, to drive it past the tracer.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// The sink.
+    pub fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    /// The port and the sink.
+    pub fn into_parts(self) -> (P, S) {
+        (self.port, self.sink)
+    }
+
+    fn tell(&mut self, action: Action) {
+        let time = self.clock.as_ref().map_or_else(|| self.port.now(), |clock| clock());
+        self.sink.record(Entry { time, action });
+    }
+}
+
+impl<P: Port, S: Sink> Port for Tracer<P, S> {
+    pass_through!(port);
+
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let outcome = self.port.post(command);
+        self.tell(posted(command, outcome));
+        outcome
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        let outcome = self.port.post_chain(chain);
+        self.tell(Action::Chain { commands: chain.len() });
+        let done = outcome.map_or_else(|cut| cut.done, |()| chain.len());
+        for command in &chain[..done] {
+            self.tell(posted(command, Ok(command.payload.len())));
+        }
+        if let (Err(cut), Some(command)) = (outcome, chain.get(done)) {
+            let taken = if cut.bytes > 0 { Ok(cut.bytes) } else { Err(cut.error) };
+            self.tell(posted(command, taken));
+        }
+        outcome
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        let event = self.port.poll()?;
+        let action = arrived(&event);
+        self.tell(action);
+        Some(event)
+    }
+
+    fn receive_inline(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        let bytes = self.port.receive_inline(source, protocol, header, into)?;
+        let total = bytes as u64;
+        self.tell(Action::Landed { source, protocol, header, offset: 0, total, bytes, ring: None });
+        Some(bytes)
+    }
+
+    fn release(&mut self, slice: RingSlice) {
+        let (ring, bytes) = (slice.ring(), slice.len());
+        self.port.release(slice);
+        self.tell(Action::Release { ring, bytes, read_out: false });
+    }
+
+    fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
+        let (ring, bytes) = (slice.ring(), slice.len());
+        let copied = self.port.read_out(slice, into);
+        self.tell(Action::Release { ring, bytes, read_out: true });
+        copied
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let outcome = self.port.read(from, into);
+        self.tell(Action::Read { from, bytes: into.len(), outcome });
+        outcome
+    }
+
+    fn park(&mut self, deadline: Option<Time>) -> Wake {
+        self.port.park(deadline)
+    }
+}
+
+fn posted(command: &Command<'_>, outcome: Result<usize, PostError>) -> Action {
+    let Command { operation, destination, protocol, header, payload, .. } = *command;
+    Action::Post { operation, destination, protocol, header, bytes: payload.len(), outcome }
+}
+
+fn arrived(event: &Event) -> Action {
+    match event {
+        Event::Landed(landed) => Action::Landed {
+            source: landed.source,
+            protocol: landed.protocol,
+            header: landed.header,
+            offset: landed.offset,
+            total: landed.total,
+            bytes: landed.len(),
+            ring: match &landed.data {
+                Landing::Inline(_) => None,
+                Landing::Ring(slice) => Some(slice.ring()),
+            },
+        },
+        Event::Notified(notified) => Action::Notified(*notified),
+        Event::RingFull(ring) => Action::RingFull(*ring),
+        Event::StatusFull => Action::StatusFull,
+        Event::PeerFailed(failure) => Action::PeerFailed(*failure),
+        Event::Malformed { source } => Action::Malformed { source: *source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::loopback::{Config, LoopbackPort, open};
+
+    fn traced() -> (Tracer<LoopbackPort, Recording>, Tracer<LoopbackPort, Recording>) {
+        let clock = Arc::new(AtomicU64::new(0));
+        let mut ports = open(&Config::for_ranks(2)).unwrap().into_iter().map(|port| {
+            let clock = Arc::clone(&clock);
+            let tick = move || Time::from_picoseconds(clock.fetch_add(1, Ordering::Relaxed));
+            Tracer::with_clock(port, Recording::new(16), tick)
+        });
+        (ports.next().unwrap(), ports.next().unwrap())
+    }
+
+    #[test]
+    fn what_passes_is_told_in_order_with_the_callers_clock() {
+        let (mut a, mut b) = traced();
+        let payload = [1; 100];
+        a.post(&Command::send(1, 5, 9, &payload)).unwrap();
+        a.post(&Command::nop(7)).unwrap_err();
+        let Some(Event::Landed(landed)) = b.poll() else { panic!("it has landed") };
+        let Landing::Ring(slice) = landed.data else { panic!("it needs a ring") };
+        b.read_out(slice, &mut [0; 100]);
+        assert!(b.poll().is_none(), "which is not told");
+        let times: Vec<u64> =
+            a.sink().entries().chain(b.sink().entries()).map(|e| e.time.picoseconds()).collect();
+        assert_eq!(times, [0, 1, 2, 3]);
+        let post = |operation, destination, protocol, header, bytes, outcome| Action::Post {
+            operation,
+            destination,
+            protocol,
+            header,
+            bytes,
+            outcome,
+        };
+        let missing = Err(PostError::NoSuchRank { rank: 7, size: 2 });
+        let sent: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
+        assert_eq!(
+            sent,
+            [
+                post(Operation::Send, 1, 5, 9, 100, Ok(100)),
+                post(Operation::Nop, 7, 0, 0, 0, missing)
+            ]
+        );
+        let received: Vec<Action> = b.sink().entries().map(|entry| entry.action).collect();
+        let landed = Action::Landed {
+            source: 0,
+            protocol: 5,
+            header: 9,
+            offset: 0,
+            total: 100,
+            bytes: 100,
+            ring: Some(0),
+        };
+        assert_eq!(received, [landed, Action::Release { ring: 0, bytes: 100, read_out: true }]);
+    }
+
+    #[test]
+    fn a_chain_is_told_with_its_commands() {
+        let (mut a, _b) = traced();
+        let chain = [Command::nop(1), Command::send(9, 0, 0, &[]), Command::nop(1)];
+        a.post_chain(&chain).unwrap_err();
+        let actions: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
+        assert_eq!(actions.len(), 3, "the third was not tried");
+        assert_eq!(actions[0], Action::Chain { commands: 3 });
+        assert!(matches!(actions[2], Action::Post { outcome: Err(_), destination: 9, .. }));
+    }
+
+    #[test]
+    fn a_recording_keeps_the_latest_and_counts_the_rest() {
+        for (capacity, kept) in [(0, 0), (3, 3), (20, 10)] {
+            let mut recording = Recording::new(capacity);
+            for time in 0..10 {
+                let time = Time::from_picoseconds(time);
+                recording.record(Entry { time, action: Action::StatusFull });
+            }
+            assert_eq!(recording.dropped(), 10 - kept as u64);
+            let first = recording.entries().next().map(|entry| entry.time.picoseconds());
+            assert_eq!(first, (kept > 0).then(|| 10 - kept as u64));
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A broken or hostile peer: random words in the memory that it can write.
+//!
+//! Two ports over memory of the test's own, which a third party writes at will between calls. The
+//! ports may answer nonsense with `Malformed`, full or nothing; they must not panic, and must not
+//! touch anything outside their segments, which lie between walls of known bytes.
+
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{
+    Command, DeathCause, Event, FullPolicy, Landing, Port, PostError, Rank, RemoteAddress, Wake,
+};
+use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::ring::RingControl;
+use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::sync::{AtomicU64, Line, Ordering};
+use hikyaku_nic::time::Time;
+use hikyaku_nic::wire::{Kind, Stamp};
+use proptest::prelude::*;
+
+const RANKS: u32 = 2;
+const WALL: usize = 64 << 10;
+const BRICK: u64 = 0x5aa5_c33c_0ff0_9669;
+
+/// Memory of a job of two: wall, segment, wall, segment, wall.
+struct Memory {
+    words: Vec<AlignedWords>,
+    layout: Layout,
+    /// Byte offset of the first status ring's first slot in a segment.
+    slots: usize,
+    ends: Line<AtomicU64>,
+    lines: Vec<RankLine>,
+    ticks: Cell<u64>,
+}
+
+/// A page, so that segments are aligned.
+#[repr(C, align(4096))]
+struct AlignedWords([AtomicU64; 512]);
+
+impl Memory {
+    fn new() -> Rc<Memory> {
+        let layout = Layout {
+            ranks: RANKS,
+            status_rings: 2,
+            status_slots: 16,
+            status_policy: FullPolicy::Stall,
+            rings: 2,
+            ring_bytes: 512,
+            ring_policy: FullPolicy::Stall,
+            packet_bytes: 256,
+            credit: 4,
+        };
+        layout.check().unwrap();
+        let bytes = 3 * WALL + 2 * layout.segment_bytes();
+        let page = || AlignedWords(std::array::from_fn(|_| AtomicU64::new(0)));
+        let mut memory = Memory {
+            words: (0..bytes / 4096).map(|_| page()).collect(),
+            layout,
+            slots: 0,
+            ends: Line::default(),
+            lines: (0..RANKS).map(|_| RankLine::default()).collect(),
+            ticks: Cell::new(0),
+        };
+        memory.walls().for_each(|at| memory.word(at).store(BRICK, Ordering::Relaxed));
+        memory.slots = memory.find_slots();
+        for rank in 0..RANKS {
+            memory.segment(rank).set_up();
+        }
+        Rc::new(memory)
+    }
+
+    /// The word at a byte offset.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words[at / 4096].0[at % 4096 / 8]
+    }
+
+    fn start(&self, rank: Rank) -> usize {
+        WALL + rank as usize * (WALL + self.layout.segment_bytes())
+    }
+
+    /// Byte offsets of the walls' words.
+    fn walls(&self) -> impl Iterator<Item = usize> {
+        let stride = WALL + self.layout.segment_bytes();
+        (0..3).flat_map(move |wall| (0..WALL / 8).map(move |word| wall * stride + word * 8))
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        let base = self.words.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: the segment is inside the vector, by construction of its size.
+        let base = unsafe { base.add(self.start(rank)) };
+        let base = NonNull::new(base).unwrap();
+        // SAFETY: pages of atomics, aligned, zero at first, that live as long as `self` does; they
+        // may be written through a shared reference.
+        unsafe { Segment::new(base, &self.layout) }
+    }
+
+    /// Where the slots are: found by publishing a record, since the layout is private.
+    fn find_slots(&self) -> usize {
+        self.segment(0).status(0).publish(0, Kind::Void, 0, 0, 1, &[]);
+        let mut words = (0..self.layout.segment_bytes()).step_by(8);
+        let found = words.find(|at| self.word(self.start(0) + at).load(Ordering::Relaxed) != 0);
+        let found = found.unwrap();
+        self.word(self.start(0) + found).store(0, Ordering::Relaxed);
+        found
+    }
+
+    /// Bytes of a segment before the payload: all of them, a broken peer can write.
+    fn control_bytes(&self) -> usize {
+        let slots = self.layout.status_rings as usize * self.layout.status_slots as usize * 64;
+        self.slots + slots + self.layout.rings as usize * size_of::<RingControl>()
+    }
+
+    fn check_walls(&self) {
+        let whole = self.walls().all(|at| self.word(at).load(Ordering::Relaxed) == BRICK);
+        assert!(whole, "something outside the segments was written");
+    }
+}
+
+struct TestHost(Rc<Memory>, Rank);
+
+// SAFETY: the memory is kept by the `Rc`, and does not move with the host.
+unsafe impl Host for TestHost {
+    const NAME: &'static str = "test";
+
+    fn rank(&self) -> Rank {
+        self.1
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.0.segment(rank)
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        Registry::new(&self.0.ends, &self.0.lines)
+    }
+
+    fn node_of(&self, _rank: Rank) -> u32 {
+        0
+    }
+
+    fn wake(&self, _rank: Rank) {}
+
+    fn wait(&mut self, _: u32, _: Option<Time>, _: impl Fn(&Self) -> bool) -> Wake {
+        Wake::Look
+    }
+
+    fn now(&self) -> Time {
+        self.0.ticks.set(self.0.ticks.get() + 1);
+        Time::from_nanoseconds(self.0.ticks.get())
+    }
+
+    fn allocate(&mut self, _bytes: usize) -> Result<RegionBuffer, RegionError> {
+        Err(RegionError::Unsupported)
+    }
+
+    fn expose(&self, _bytes: &[u8]) -> Option<RemoteAddress> {
+        None
+    }
+
+    fn read(&self, _from: RemoteAddress, _into: &mut [u8]) -> Result<(), PostError> {
+        Err(PostError::Unsupported("read"))
+    }
+
+    fn write(&self, _to: RemoteAddress, _payload: &[u8]) -> Result<(), PostError> {
+        Err(PostError::Unsupported("write"))
+    }
+
+    fn write_word(&self, _to: RemoteAddress, _value: u64) -> Result<(), PostError> {
+        Err(PostError::Unsupported("write a word"))
+    }
+
+    fn process_from(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// What is done to, or by, rank 0.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A word of its segment is overwritten.
+    Scribble { at: prop::sample::Index, value: u64 },
+    /// A record is forged whole, ring and slot being those it looks at next or others.
+    Forge { ring: u32, index: u64, stamp: u64, body: [u64; 7] },
+    /// An honest message comes.
+    Send(usize),
+    /// It polls, and keeps or releases what it gets.
+    Poll { keep: bool },
+    /// It gives back what it kept.
+    Release,
+    /// It sends, through what the peer's segment says.
+    Reply(usize),
+    /// The peer is declared dead, so that what it left is repaired.
+    Die,
+}
+
+/// Numbers near the edges of everything.
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        0..40u64,
+        (0..40u64).prop_map(|n| n.wrapping_neg()),
+        (0..40u64).prop_map(|n| n * 64),
+        (0..4u64, 0..600u64).prop_map(|(high, low)| high << 32 | low),
+        (0..64u32).prop_map(|bit| 1 << bit),
+        any::<u64>(),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let stamp = (0..4u64, prop_oneof![0..60u64, 0..256u64], 0..7u64, 0..4u64);
+    let stamp = stamp
+        .prop_map(|(lap, length, kind, source)| lap << 48 | length << 40 | kind << 32 | source);
+    let body = prop::array::uniform7(word());
+    prop_oneof![
+        2 => (any::<prop::sample::Index>(), word())
+            .prop_map(|(at, value)| Step::Scribble { at, value }),
+        4 => (0..2u32, 0..20u64, stamp, body)
+            .prop_map(|(ring, index, stamp, body)| Step::Forge { ring, index, stamp, body }),
+        2 => (0..600usize).prop_map(Step::Send),
+        4 => any::<bool>().prop_map(|keep| Step::Poll { keep }),
+        1 => Just(Step::Release),
+        1 => (0..600usize).prop_map(Step::Reply),
+        1 => Just(Step::Die),
+    ]
+}
+
+fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &mut Vec<Landing>) {
+    let start = memory.start(0);
+    match step {
+        Step::Scribble { at, value } => {
+            let word = at.index(memory.control_bytes() / 8);
+            memory.word(start + word * 8).store(value, Ordering::Relaxed);
+        }
+        Step::Forge { ring, index, stamp, body } => {
+            let at = start + memory.slots + (u64::from(ring) * 16 + index % 16) as usize * 64;
+            for (word, value) in (1..).zip(body) {
+                memory.word(at + word * 8).store(value, Ordering::Relaxed);
+            }
+            memory.word(at).store(Stamp(stamp).0, Ordering::Release);
+        }
+        Step::Send(length) => {
+            let payload = vec![0xab; length];
+            let _ = ports[1].post(&Command::send(0, 0, 0, &payload));
+        }
+        Step::Reply(length) => {
+            let payload = vec![0xcd; length];
+            let _ = ports[0].post(&Command::send(1, 0, 0, &payload));
+            let _ = ports[0].post(&Command::send(0, 0, 0, &payload));
+        }
+        Step::Die => {
+            let registry = Registry::new(&memory.ends, &memory.lines);
+            registry.fail(1, DeathCause::Unknown);
+        }
+        Step::Poll { keep } => {
+            if let Some(Event::Landed(landed)) = ports[0].poll() {
+                let mut into = vec![0; landed.len().min(4096)];
+                if let Landing::Ring(slice) = &landed.data {
+                    ports[0].copy_out(slice, 0, &mut into);
+                }
+                match landed.data {
+                    Landing::Ring(slice) if !keep => ports[0].release(slice),
+                    other => kept.push(other),
+                }
+            }
+            ports[0].receive_inline(1, 0, 0, &mut [0; 64]);
+            for id in 0..2 {
+                ports[0].held_up(id);
+                ports[0].ring(id);
+                ports[0].route_of(id);
+            }
+        }
+        Step::Release => {
+            if let Some(Landing::Ring(slice)) = kept.pop() {
+                ports[0].release(slice);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn nonsense_in_shared_memory_is_survived(steps in prop::collection::vec(step(), 1..60)) {
+        let memory = Memory::new();
+        let mut ports: Vec<_> = (0..RANKS)
+            .map(|rank| HostedPort::new(TestHost(Rc::clone(&memory), rank)))
+            .collect();
+        let mut kept = Vec::new();
+        for step in steps {
+            run(step, &memory, &mut ports, &mut kept);
+        }
+        memory.check_walls();
+    }
+}

@@ -1,0 +1,505 @@
+//! The rings under every interleaving that loom can make of them.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p hikyaku-nic --test loom`. The code is,
+//! line for line, what runs in production: `sync` exchanges the atomics, and `Bytes` makes each
+//! payload byte a checked cell, so that a read of a byte that is not yet, or no longer, the
+//! reader's is a failed model and not a torn message. That this would be noticed is itself shown,
+//! by models that break the protocol.
+//!
+//! Rings have two to four places so that they wrap and fill within a few messages. Interleavings
+//! are bounded to those with few preemptions (`PREEMPTIONS`), where nearly all faults of such code
+//! are; unbounded, the models with three threads would run for days.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use hikyaku_nic::fabric::FullPolicy;
+use hikyaku_nic::ring::{
+    Bytes, Claim, CommandQueue, Descriptor, GRANULE, LandingRing, Ledger, QueuePointers,
+    RingControl, Slot, StatusControl, StatusRing, span_of,
+};
+use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
+use hikyaku_nic::wire::Kind;
+use loom::sync::Arc;
+use loom::thread;
+
+/// Switches to another thread, in one execution, that the running thread did not ask for.
+const PREEMPTIONS: usize = 3;
+
+/// Payload bytes of a message: of the bytes of a granule the first will do.
+const LENGTH: u32 = 1;
+
+fn model(body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+    builder.check(body);
+}
+
+/// One rank's landing ring and status ring, in memory that all threads reach.
+struct Memory {
+    control: RingControl,
+    cells: Vec<UnsafeCell<u8>>,
+    status: StatusControl,
+    slots: Vec<Slot>,
+    senders: u32,
+}
+
+// SAFETY: the cells are what loom checks: a racing access fails the model.
+unsafe impl Sync for Memory {}
+
+// SAFETY: as for Sync.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Rings for `senders` that hold `places` messages and `slots` records.
+    fn new(senders: u32, places: u64, slots: usize, policy: FullPolicy) -> Arc<Memory> {
+        let control = RingControl::default();
+        control.set_up(senders > 1, policy);
+        Arc::new(Memory {
+            control,
+            cells: (0..places * GRANULE).map(|_| UnsafeCell::new(0)).collect(),
+            status: StatusControl::default(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            senders,
+        })
+    }
+
+    fn landing(&self) -> LandingRing<'_> {
+        LandingRing::new(&self.control, Bytes::from_cells(&self.cells))
+    }
+
+    fn status(&self) -> StatusRing<'_> {
+        StatusRing::new(&self.status, &self.slots, self.senders)
+    }
+
+    /// Posts a message as `hosted::send` does; says whether there was room.
+    fn post(&self, source: u32, message: u8, heads: &mut Heads) -> bool {
+        let (ring, status) = (self.landing(), self.status());
+        if !status.has_room(&mut heads.status) {
+            status.count_full();
+            return false;
+        }
+        let Some(claim) = ring.claim(LENGTH, LENGTH, &mut heads.ring) else {
+            ring.count_full(ring.policy());
+            return false;
+        };
+        ring.store(claim, &[message]);
+        ring.commit(claim);
+        self.announce(source, claim);
+        true
+    }
+
+    fn announce(&self, source: u32, claim: Claim) {
+        let status = self.status();
+        let index = status.reserve();
+        status.publish(index, Kind::Ring, 0, 0, source, &[claim.position]);
+    }
+}
+
+/// The receiving side of a [`Memory`].
+struct Receiver<'m> {
+    memory: &'m Memory,
+    ledger: Ledger,
+    /// What was received: source and byte.
+    received: Vec<(u32, u8)>,
+}
+
+impl Receiver<'_> {
+    fn new(memory: &Memory) -> Receiver<'_> {
+        let ledger = Ledger::new(memory.landing().size(), 0);
+        Receiver { memory, ledger, received: Vec::new() }
+    }
+
+    /// Receives and releases the next message, if there is one now.
+    fn poll(&mut self) -> bool {
+        let (ring, status) = (self.memory.landing(), self.memory.status());
+        let head = self.received.len() as u64;
+        let Some(record) = status.read(head) else { return false };
+        let (source, position) = (record.stamp.source(), record.body[0]);
+        let mut byte = [0];
+        ring.load(position, &mut byte);
+        self.ledger.announce(position, span_of(u64::from(LENGTH))).expect("claims are apart");
+        status.free(head + 1);
+        if self.ledger.release(position) {
+            ring.free(self.ledger.head());
+        }
+        self.received.push((source, byte[0]));
+        true
+    }
+
+    /// Receives until there have been `count` messages.
+    fn receive(&mut self, count: usize) {
+        while self.received.len() < count {
+            if !self.poll() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// What came from one source.
+    fn of(&self, source: u32) -> Vec<u8> {
+        self.received.iter().filter(|(from, _)| *from == source).map(|(_, byte)| *byte).collect()
+    }
+}
+
+/// A sender's views of the heads.
+#[derive(Default)]
+struct Heads {
+    ring: u64,
+    status: u64,
+}
+
+/// Starts a sender of `messages` that goes on after each as long as there is room, and answers
+/// how many it sent.
+fn sender(memory: &Arc<Memory>, source: u32, messages: &'static [u8]) -> thread::JoinHandle<usize> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || {
+        let mut heads = Heads::default();
+        messages.iter().take_while(|message| memory.post(source, **message, &mut heads)).count()
+    })
+}
+
+/// Starts a sender of `messages` that waits for room, and answers how often there was none.
+fn patient(memory: &Arc<Memory>, messages: &'static [u8]) -> thread::JoinHandle<u64> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || {
+        let mut heads = Heads::default();
+        let mut fulls = 0;
+        for message in messages {
+            while !memory.post(1, *message, &mut heads) {
+                fulls += 1;
+                thread::yield_now();
+            }
+        }
+        fulls
+    })
+}
+
+/// Two senders and the receiver at the same time on a shared ring of `places`. Nobody waits for
+/// anybody (two threads that wait for a third can go on yielding to each other for ever); what
+/// found no room is sent again at the end.
+fn shared_ring(places: u64, policy: FullPolicy, polls: usize) {
+    const FIRST: &[u8] = &[11, 12];
+    const SECOND: &[u8] = &[21];
+    model(move || {
+        let memory = Memory::new(2, places, 8, policy);
+        let (first, second) = (sender(&memory, 1, FIRST), sender(&memory, 2, SECOND));
+        let mut receiver = Receiver::new(&memory);
+        for _ in 0..polls {
+            receiver.poll();
+        }
+        let sent = [first.join().unwrap(), second.join().unwrap()];
+        let unsent = |source: usize, all: &[u8]| u64::from(sent[source] < all.len());
+        let fulls = unsent(0, FIRST) + unsent(1, SECOND);
+        let counted = if policy == FullPolicy::Stall { (fulls, 0) } else { (0, fulls) };
+        let ring = memory.landing();
+        assert_eq!(ring.full(), counted, "every full answer is counted, by its policy");
+        for (source, rest) in [(1, &FIRST[sent[0]..]), (2, &SECOND[sent[1]..])] {
+            for message in rest {
+                while receiver.poll() {}
+                assert!(memory.post(source, *message, &mut Heads::default()), "it is empty");
+            }
+        }
+        while receiver.poll() {}
+        assert_eq!(receiver.of(1), FIRST, "in order, none lost or doubled");
+        assert_eq!(receiver.of(2), SECOND);
+        assert_eq!((ring.tail(), ring.reserved()), (3 * GRANULE, 3 * GRANULE));
+    });
+}
+
+#[test]
+fn a_shared_ring_of_two_wraps_and_stalls() {
+    shared_ring(2, FullPolicy::Stall, 2);
+}
+
+#[test]
+fn a_shared_ring_of_one_is_full_after_each_message_and_refuses() {
+    shared_ring(1, FullPolicy::Refuse, 2);
+}
+
+#[test]
+fn a_shared_ring_with_room_for_all_is_never_full() {
+    model(|| {
+        let memory = Memory::new(2, 2, 8, FullPolicy::Stall);
+        let (first, second) = (sender(&memory, 1, &[1]), sender(&memory, 2, &[2]));
+        Receiver::new(&memory).poll();
+        assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 1));
+    });
+}
+
+#[test]
+fn a_private_ring_wraps_and_stalls() {
+    model(|| {
+        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let only = patient(&memory, &[1, 2, 3, 4]);
+        let mut receiver = Receiver::new(&memory);
+        receiver.receive(4);
+        assert_eq!(receiver.of(1), [1, 2, 3, 4]);
+        let fulls = only.join().unwrap();
+        assert_eq!(memory.landing().full().0 + memory.status().full(), fulls);
+    });
+}
+
+#[test]
+fn a_private_ring_of_one_refuses() {
+    model(|| {
+        let memory = Memory::new(1, 1, 4, FullPolicy::Refuse);
+        let only = patient(&memory, &[1, 2, 3]);
+        let mut receiver = Receiver::new(&memory);
+        receiver.receive(3);
+        assert_eq!(receiver.of(1), [1, 2, 3]);
+        let fulls = only.join().unwrap();
+        assert_eq!(memory.landing().full(), (0, fulls));
+    });
+}
+
+#[test]
+fn a_tail_that_is_seen_covers_bytes_that_are_there() {
+    model(|| {
+        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let only = sender(&memory, 1, &[42]);
+        let ring = memory.landing();
+        if ring.tail() > 0 {
+            let mut byte = [0];
+            ring.load(0, &mut byte);
+            assert_eq!(byte, [42]);
+        }
+        only.join().unwrap();
+    });
+}
+
+/// Fills the next claim in the order that `steps` says, against a receiver.
+fn broken_sender(steps: fn(&Memory, Claim)) {
+    model(move || {
+        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let breach = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let claim = memory.landing().claim(LENGTH, LENGTH, &mut 0).unwrap();
+                steps(&memory, claim);
+            })
+        };
+        Receiver::new(&memory).receive(1);
+        breach.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_record_before_its_payload_is_noticed() {
+    broken_sender(|memory, claim| {
+        memory.announce(1, claim);
+        memory.landing().store(claim, &[7]);
+        memory.landing().commit(claim);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_tail_before_its_payload_is_noticed() {
+    model(|| {
+        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let breach = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let ring = memory.landing();
+                let claim = ring.claim(LENGTH, LENGTH, &mut 0).unwrap();
+                ring.commit(claim);
+                ring.store(claim, &[7]);
+            })
+        };
+        if memory.landing().tail() > 0 {
+            memory.landing().load(0, &mut [0]);
+        }
+        breach.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_release_before_the_payload_was_read_is_noticed() {
+    model(|| {
+        let memory = Memory::new(1, 1, 4, FullPolicy::Stall);
+        let only = patient(&memory, &[1, 2]);
+        let (ring, status) = (memory.landing(), memory.status());
+        while status.read(0).is_none() {
+            thread::yield_now();
+        }
+        ring.free(GRANULE);
+        ring.load(0, &mut [0]);
+        only.join().unwrap();
+    });
+}
+
+/// Two senders at the edge of a full status ring: both may be told that there is room at once, and
+/// the places kept free for that must be enough.
+#[test]
+fn two_senders_at_the_full_boundary_of_the_status_ring() {
+    model(|| {
+        let memory = Memory::new(2, 1, 8, FullPolicy::Stall);
+        // Five of six: one more, or one more of each sender.
+        for number in 0..5 {
+            let status = memory.status();
+            let index = status.reserve();
+            status.publish(index, Kind::Void, 0, 0, 0, &[number]);
+        }
+        let post = |source| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let status = memory.status();
+                let mut head = 0;
+                let mut fulls = 0;
+                while !status.has_room(&mut head) {
+                    status.count_full();
+                    fulls += 1;
+                    thread::yield_now();
+                }
+                let index = status.reserve();
+                status.publish(index, Kind::Void, 0, 0, source, &[100]);
+                fulls
+            })
+        };
+        let (first, second) = (post(1), post(2));
+        let status = memory.status();
+        let mut late = Vec::new();
+        for head in 0..7 {
+            let record = loop {
+                if let Some(record) = status.read(head) {
+                    break record;
+                }
+                thread::yield_now();
+            };
+            if head < 5 {
+                assert_eq!((record.stamp.source(), record.body[0]), (0, head), "not overwritten");
+            } else {
+                assert_eq!(record.body[0], 100);
+                late.push(record.stamp.source());
+            }
+            status.free(head + 1);
+        }
+        late.sort_unstable();
+        assert_eq!(late, [1, 2]);
+        let fulls = first.join().unwrap() + second.join().unwrap();
+        assert_eq!((status.full(), status.reserved()), (fulls, 7));
+    });
+}
+
+/// A record is whole when its stamp is seen, also in the second round of the ring.
+#[test]
+fn a_status_record_is_whole_in_every_lap() {
+    model(|| {
+        let memory = Memory::new(1, 1, 4, FullPolicy::Stall);
+        let only = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let status = memory.status();
+                let mut head = 0;
+                for number in 0..6u64 {
+                    while !status.has_room(&mut head) {
+                        thread::yield_now();
+                    }
+                    let index = status.reserve();
+                    status.publish(index, Kind::Void, 0, 0, 1, &[number, !number]);
+                }
+            })
+        };
+        let status = memory.status();
+        for head in 0..6 {
+            let record = loop {
+                if let Some(record) = status.read(head) {
+                    break record;
+                }
+                thread::yield_now();
+            };
+            assert_eq!(record.body[..2], [head, !head]);
+            status.free(head + 1);
+        }
+        only.join().unwrap();
+    });
+}
+
+/// A command queue in memory that host, interface and arrivals reach.
+struct Queue {
+    pointers: QueuePointers,
+    slots: Vec<[AtomicU64; 8]>,
+    session: bool,
+}
+
+impl Queue {
+    fn new(slots: usize, session: bool) -> Arc<Queue> {
+        let slots = (0..slots).map(|_| Default::default()).collect();
+        Arc::new(Queue { pointers: QueuePointers::default(), slots, session })
+    }
+
+    fn view(&self) -> CommandQueue<'_> {
+        CommandQueue::new(&self.pointers, &self.slots, self.session)
+    }
+
+    /// Runs `count` commands, as the interface does, and checks their order and content.
+    fn run(&self, count: u64) {
+        let queue = self.view();
+        for number in 0..count {
+            let command = loop {
+                if let Some(command) = queue.next() {
+                    break command;
+                }
+                thread::yield_now();
+            };
+            assert_eq!(command, descriptor(number), "in order and whole");
+            if self.session {
+                assert!(queue.scheduling() > number, "not before it is released");
+            }
+            queue.complete();
+        }
+        assert_eq!(queue.next(), None);
+    }
+}
+
+fn descriptor(number: u64) -> Descriptor {
+    let mut words = [0; 8];
+    (words[0], words[7]) = (number + 1, !number);
+    Descriptor(words)
+}
+
+#[test]
+fn a_command_queue_wraps_at_capacity() {
+    model(|| {
+        let queue = Queue::new(2, false);
+        let host = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                // A chain behind one doorbell, then one by one, with the queue full in between.
+                queue.view().write(&[descriptor(0), descriptor(1)]).unwrap();
+                for number in 2..4 {
+                    while queue.view().write(&[descriptor(number)]).is_err() {
+                        thread::yield_now();
+                    }
+                }
+            })
+        };
+        queue.run(4);
+        host.join().unwrap();
+    });
+}
+
+#[test]
+fn tf_02_a_release_races_the_interface_and_the_host() {
+    model(|| {
+        let queue = Queue::new(2, true);
+        let host = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.view().write(&[descriptor(0), descriptor(1)]).unwrap())
+        };
+        let arrivals = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                queue.view().release(1);
+                queue.view().release(1);
+            })
+        };
+        queue.run(2);
+        host.join().unwrap();
+        arrivals.join().unwrap();
+        assert_eq!(queue.view().scheduling(), 2);
+    });
+}
