@@ -90,7 +90,7 @@ impl Pattern {
 }
 
 #[inline]
-fn match_bits(context: u32, tag: i32) -> u64 {
+pub(crate) fn match_bits(context: u32, tag: i32) -> u64 {
     u64::from(context) << 32 | u64::from(tag as u32)
 }
 

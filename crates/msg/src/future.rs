@@ -80,6 +80,10 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
         let mut engine = this.engine.borrow_mut();
         let id = match this.state {
             State::New((envelope, mode)) => {
+                if let Some(result) = engine.send_directly(this.bytes, &envelope, mode) {
+                    this.state = State::Over;
+                    return Poll::Ready(result);
+                }
                 match engine.start_send_detached(this.bytes, envelope, mode) {
                     Ok(id) => id,
                     Err(error) => {
@@ -103,13 +107,19 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
         let this = self.get_mut();
         let mut engine = this.engine.borrow_mut();
         let id = match this.state {
-            State::New(selector) => match engine.start_recv_detached(this.buffer.len(), selector) {
-                Ok(id) => id,
-                Err(error) => {
+            State::New(selector) => {
+                if let Some(received) = engine.recv_directly(this.buffer, &selector) {
                     this.state = State::Over;
-                    return Poll::Ready(Err(error));
+                    return Poll::Ready(Ok(received));
                 }
-            },
+                match engine.start_recv_detached(this.buffer.len(), selector) {
+                    Ok(id) => id,
+                    Err(error) => {
+                        this.state = State::Over;
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
             State::Pending(id) => id,
             State::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
@@ -225,6 +235,8 @@ fn poll_once<F: Future>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::mem::ManuallyDrop;
+
     use super::*;
     use crate::testing::{pair, pattern, run, settle, tight};
 
@@ -281,14 +293,13 @@ mod tests {
             let (a, b) = pair();
             let (a, b) = (RefCell::new(a), RefCell::new(b));
             let mut buffer = vec![0xEE; length];
-            let mut receive = RecvFuture::new(&b, &mut buffer, from(0));
-            assert!(poll(&mut receive).is_pending());
-            std::mem::forget(receive);
+            let mut receive = ManuallyDrop::new(RecvFuture::new(&b, &mut buffer, from(0)));
+            assert!(poll(&mut *receive).is_pending());
             let bytes = pattern(length, 1);
             a.borrow_mut().port_mut().rules().part = Some(100);
-            let mut send = SendFuture::new(&a, &bytes, to(1), SendMode::Standard);
-            assert!(poll(&mut send).is_pending());
-            std::mem::forget(send);
+            let send = SendFuture::new(&a, &bytes, to(1), SendMode::Standard);
+            let mut send = ManuallyDrop::new(send);
+            assert!(poll(&mut *send).is_pending());
             drop(bytes);
             settle(&mut [&mut *a.borrow_mut(), &mut *b.borrow_mut()]);
             assert_eq!(buffer, vec![0xEE; length]);

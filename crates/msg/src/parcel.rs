@@ -26,6 +26,16 @@ impl From<Landing> for Part {
     }
 }
 
+/// Copies as much of a record's payload as fits to `into` and gives the rest up; says how many
+/// bytes were copied.
+#[inline]
+pub(crate) fn deliver<P: Port>(port: &mut P, data: Landing, into: &mut [u8]) -> usize {
+    match data {
+        Landing::Inline(inline) => inline.copy_to(into),
+        Landing::Ring(slice) => port.read_out(slice, into),
+    }
+}
+
 impl Part {
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -18,7 +18,7 @@
 //! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
 //! [`Command::header`]: hikyaku_nic::fabric::Command::header
 
-use hikyaku_nic::fabric::{INLINE_BYTES, Landing, Port, Space};
+use hikyaku_nic::fabric::Space;
 
 use crate::request::RequestId;
 
@@ -153,19 +153,6 @@ pub(crate) fn decode_finish(payload: &[u8]) -> Option<Outcome> {
         [0] => Some(Outcome::Consumed),
         [1] => Some(Outcome::Withdrawn),
         _ => None,
-    }
-}
-
-/// The payload of a control packet, which is then given back to its ring if it lay in one.
-/// Longer ones than any of ours are cut, and decode to nothing.
-pub(crate) fn take_payload<P: Port>(
-    port: &mut P,
-    data: Landing,
-    into: &mut [u8; INLINE_BYTES],
-) -> usize {
-    match data {
-        Landing::Inline(inline) => inline.copy_to(into),
-        Landing::Ring(slice) => port.read_out(slice, into),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::fabric::{Rank, Space};
 
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::envelope::{Received, Selector, tag_of};
@@ -70,7 +70,7 @@ pub(crate) enum SendStage {
     /// Eager, in the outbox: so many bytes were posted.
     Eager { posted: u64, ready: bool },
     /// Its RTS is in the outbox.
-    Announce(ReadyToSend),
+    Announce { address: Option<(Space, u64)>, ready: bool },
     /// Its RTS was posted.
     Announced { cancelling: bool },
     /// The receiver asked for the first `want` bytes; it has been sent `sent`.
@@ -94,9 +94,18 @@ pub(crate) enum ReceiveStage {
     /// Nothing has matched.
     Posted,
     /// An RTS has matched and the buffer is not attached.
-    Announced { source: Rank, bits: u64, rts: ReadyToSend },
-    /// A message is coming in, eager or streamed.
-    Incoming(Incoming),
+    Announced(Box<Announced>),
+    /// A message of several parts is coming in, or one that waits for the buffer. Boxed, so that
+    /// the receives of small messages stay small themselves.
+    Incoming(Box<Incoming>),
+}
+
+/// A matched announcement that waits for the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Announced {
+    pub(crate) source: Rank,
+    pub(crate) bits: u64,
+    pub(crate) rts: ReadyToSend,
 }
 
 /// A matched message of which not everything has come or was copied.
@@ -174,15 +183,24 @@ struct Slot {
 }
 
 impl Slab {
+    // Inlined so that the request is built in its slot: to build it elsewhere and copy it costs
+    // more than all the rest of starting one.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, request: Request) -> RequestId {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.request = Some(request);
-            return RequestId { index, generation: slot.generation };
-        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.grow(),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.request = Some(request);
+        RequestId { index, generation: slot.generation }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
         let index = u32::try_from(self.slots.len()).expect("four billion requests do not fit");
-        self.slots.push(Slot { generation: 0, request: Some(request) });
-        RequestId { index, generation: 0 }
+        self.slots.push(Slot { generation: 0, request: None });
+        index
     }
 
     #[inline]
@@ -220,9 +238,17 @@ impl Slab {
             return None;
         }
         let request = slot.request.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id.index);
+        self.release(id.index);
         Some(request)
+    }
+
+    /// Empties a slot for its next request.
+    #[inline]
+    fn release(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.request = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
     }
 
     /// Gives a request its result, or frees it if nobody will ask. Answers what it was, for the
@@ -246,6 +272,14 @@ impl Slab {
         matches!(self.get(id), None | Some(Request::Done(_)))
     }
 
+    /// Gives a pending request that is not abandoned its result.
+    #[inline]
+    pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
+        if let Some(request) = self.get_mut(id) {
+            *request = Request::Done(result);
+        }
+    }
+
     /// The result of a request, which is freed then; `None` while it is pending.
     #[inline]
     pub(crate) fn take_done(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
@@ -253,7 +287,7 @@ impl Slab {
             None => Some(Err(MsgError::NoSuchRequest)),
             Some(Request::Done(result)) => {
                 let result = *result;
-                self.remove(id);
+                self.release(id.index);
                 Some(result)
             }
             Some(_) => None,

@@ -41,6 +41,11 @@ impl Entry {
         }
     }
 
+    /// Whether the message itself is here, whole.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.body, EntryBody::Eager { arrived, .. } if arrived == self.total)
+    }
+
     /// Bytes of it that are here.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.body {

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{PeerState, Rank};
 use hikyaku_nic::hosted::HostedPort;
@@ -106,9 +106,7 @@ fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
     if let Some(inherited) = mapping::peek_inherited(name.fd) {
         match recognise(inherited, &name) {
             Ok(facts) => {
-                let memory = mapping::take_inherited(name.fd);
-                rustix::io::fcntl_setfd(&memory, FdFlags::CLOEXEC).map_err(system("keep"))?;
-                return Ok((memory, facts));
+                return Ok((keep(inherited, &name).map_err(system("keep"))?, facts));
             }
             Err(NotAJob::Version(theirs)) => return Err(version(theirs)),
             Err(NotAJob::Foreign) => {}
@@ -129,6 +127,23 @@ fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
         Err(NotAJob::Version(theirs)) => Err(version(theirs)),
         Err(NotAJob::Foreign) => Err(AttachError::Foreign { launcher, fd }),
     }
+}
+
+/// One descriptor is taken over at a time, or two threads would both take the same.
+static KEEPING: Mutex<()> = Mutex::new(());
+
+/// Takes over the descriptor this process was started with, or duplicates it if it has an owner
+/// here already: the launcher's handle, or an earlier port, whose mark is that it is closed on
+/// exec.
+fn keep(found: BorrowedFd<'_>, name: &JobName) -> Result<OwnedFd, Errno> {
+    let _alone = KEEPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let owned = rustix::io::fcntl_getfd(found)?.contains(FdFlags::CLOEXEC);
+    if owned || name.launcher == std::process::id() {
+        return rustix::io::fcntl_dupfd_cloexec(found, 0);
+    }
+    let memory = mapping::take_inherited(name.fd);
+    rustix::io::fcntl_setfd(&memory, FdFlags::CLOEXEC)?;
+    Ok(memory)
 }
 
 /// Whether a file is the memory of the job so named, and what its header says.

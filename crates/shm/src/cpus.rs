@@ -65,6 +65,8 @@ pub(crate) struct Company {
     pub(crate) confined: u32,
     /// Processors the cgroup pays for, if it says.
     pub(crate) quota: Option<u32>,
+    /// Ranks that have said where they run.
+    pub(crate) known: u32,
     /// Ranks on this host.
     pub(crate) ranks: u32,
 }
@@ -78,9 +80,23 @@ impl Company {
         ranks: u32,
         mask_of: impl Fn(Rank) -> Option<Mask>,
     ) -> Company {
-        let masks = (0..ranks).filter_map(mask_of);
-        let confined = masks.filter(|mask| mask.within(own)).count() as u32;
-        Company { cpus: own.count(), confined, quota, ranks }
+        let mut company = Company { cpus: own.count(), confined: 0, quota, known: 0, ranks };
+        for mask in (0..ranks).filter_map(mask_of) {
+            company.known += 1;
+            company.confined += u32::from(mask.within(own));
+        }
+        company
+    }
+
+    /// Whether every rank has said where it runs.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.known == self.ranks
+    }
+
+    /// Whether no other rank is confined to this one's processors, as when each is bound to its
+    /// own. Ranks that are not alone may find themselves on one processor while others are idle.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.confined <= 1
     }
 
     /// Whether a rank that spins may keep another one from running.

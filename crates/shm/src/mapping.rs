@@ -221,10 +221,12 @@ pub(crate) fn peek_inherited(fd: RawFd) -> Option<BorrowedFd<'static>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory.
+/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory, and that
+/// has no owner in this process yet.
 pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
-    // SAFETY: the launcher left it open for exactly this; it has been recognised as the memory of
-    // this job by inode and header, and nobody else in this program knows of it.
+    // SAFETY: another process left it open for exactly this; it has been recognised as the memory
+    // of this job by inode and header; and nobody here owns it: `attach::keep`, the only caller,
+    // takes none that is closed on exec, as all are that this crate or the standard library own.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

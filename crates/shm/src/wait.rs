@@ -105,8 +105,9 @@ pub(crate) fn stage(
     }
 }
 
-/// Looks at the clock are this many spins apart.
-const CLOCK_EVERY: u32 = 16;
+/// While spinning, looks at the clock (and yields, see [`Waiting::next`]) are this many spins
+/// apart: some two microseconds, so that what comes sooner is found without either.
+const CLOCK_EVERY: u32 = 64;
 
 /// One rank's waiting: counts and times what [`stage`] decides by.
 #[derive(Debug)]
@@ -132,6 +133,10 @@ impl Waiting {
     }
 
     /// What to do now. `idle` is the caller's count of waits since something happened to it.
+    ///
+    /// Two unbound ranks on a machine with room for both are now and then put on one processor
+    /// and left there for seconds; then each would wait for the other's spin to end. So a rank
+    /// that is not alone on its processors gives way each time it looks at the clock.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -155,7 +160,10 @@ impl Waiting {
         let since = *self.since.get_or_insert(now);
         let idle_for = Duration::from_nanos(now.saturating_sub(since));
         self.stage = stage(waits, idle_for, company, &self.patience);
-        self.stage
+        match self.stage {
+            Stage::Spin if !company.is_alone() => Stage::Yield,
+            stage => stage,
+        }
     }
 }
 
@@ -228,8 +236,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const ALONE: Company = Company { cpus: 2, confined: 2, quota: None, ranks: 2 };
-    const CROWDED: Company = Company { cpus: 2, confined: 3, quota: None, ranks: 3 };
+    const ALONE: Company = Company { cpus: 2, confined: 1, quota: None, known: 2, ranks: 2 };
+    const CROWDED: Company = Company { cpus: 2, confined: 3, quota: None, known: 3, ranks: 3 };
 
     fn after(idle: u32, microseconds: u64, company: &Company) -> Stage {
         stage(idle, Duration::from_micros(microseconds), company, &Patience::DEFAULT)
@@ -254,18 +262,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_clock_is_looked_at_rarely_while_spinning() {
+    /// Over a spin of ten looks at the clock: how many there were, and how many yields.
+    fn looks_and_yields(company: &Company) -> (u32, u32) {
         let mut waiting = Waiting::new(Patience::DEFAULT);
-        let looks = Cell::new(0);
-        for idle in 0..64 + 160 {
+        let (looks, mut yields) = (Cell::new(0), 0);
+        for idle in 0..Patience::DEFAULT.untimed + 10 * CLOCK_EVERY {
             let clock = || {
                 looks.set(looks.get() + 1);
                 1000
             };
-            assert_eq!(waiting.next(idle, &ALONE, clock), Stage::Spin);
+            yields += u32::from(waiting.next(idle, company, clock) == Stage::Yield);
         }
-        assert_eq!(looks.get(), 10);
+        (looks.get(), yields)
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_rarely_while_spinning() {
+        assert_eq!(looks_and_yields(&ALONE), (10, 0));
+    }
+
+    #[test]
+    fn who_may_share_a_processor_gives_way_now_and_then() {
+        let together = Company { confined: 2, ..ALONE };
+        assert_eq!(looks_and_yields(&together), (10, 10));
     }
 
     #[test]

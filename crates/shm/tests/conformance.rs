@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_conformance::{Harness, Setup};
-use hikyaku_nic::fabric::{DeathCause, Rank};
+use hikyaku_nic::fabric::{DeathCause, Port};
 use hikyaku_shm::{JobConfig, ShmPort, open_all};
 
 struct Shm;
@@ -19,14 +19,14 @@ impl Harness for Shm {
         open_all(&JobConfig { ranks, ranks_per_node, layout, region_bytes }).unwrap()
     }
 
-    fn kill(&self, ports: &mut [Option<ShmPort>], rank: Rank) {
-        let port = ports[rank as usize].take().unwrap();
-        assert!(port.host().fail(rank, DeathCause::Signal(9)));
+    fn kill(&self, port: &mut ShmPort) {
+        assert!(port.host().fail(port.rank(), DeathCause::Signal(9)));
     }
 
-    fn doorbells(&self, port: &ShmPort) -> Option<u64> {
+    fn doorbells(&self, port: &mut ShmPort) -> Option<u64> {
         Some(port.doorbells())
     }
 }
 
 hikyaku_conformance::conformance!(Shm);
+hikyaku_conformance::conformance_layered!(Shm);

@@ -10,7 +10,6 @@ use hikyaku_nic::fabric::{Port, Rank};
 
 use crate::endpoint::Endpoint;
 use crate::error::MsgError;
-use crate::future::{join, join_all};
 
 /// Children of one rank.
 const ARITY: u32 = 16;
@@ -27,21 +26,18 @@ pub fn barrier<'e, P: Port>(
     let (endpoint, tag) = (*endpoint, endpoint.next_tag());
     async move {
         let (rank, size) = (endpoint.rank(), endpoint.size());
-        let children: Vec<Rank> = children(rank, size).collect();
-        let mut reports = vec![[0u8; 0]; children.len()];
-        let receives = reports.iter_mut().zip(&children);
-        let receives = receives.map(|(to, child)| endpoint.recv(to, Some(*child), Some(tag)));
-        for report in join_all(receives.collect()).await {
-            report?;
+        // One after the other: whoever reports last ends the wait, in whatever order it is noticed.
+        for child in children(rank, size) {
+            endpoint.recv(&mut [], Some(child), Some(tag)).await?;
         }
         if let Some(parent) = rank.checked_sub(1).map(|above| above / ARITY) {
-            let release = endpoint.recv(&mut [], Some(parent), Some(tag));
-            let (sent, released) = join(endpoint.send(&[], parent, tag), release).await;
-            sent?;
-            released?;
+            endpoint.send(&[], parent, tag).await?;
+            endpoint.recv(&mut [], Some(parent), Some(tag)).await?;
         }
-        let releases = children.iter().map(|child| endpoint.send(&[], *child, tag));
-        join_all(releases.collect()).await.into_iter().collect()
+        for child in children(rank, size) {
+            endpoint.send(&[], child, tag).await?;
+        }
+        Ok(())
     }
 }
 

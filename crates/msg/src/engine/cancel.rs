@@ -31,7 +31,7 @@ impl<P: Port> Engine<P> {
                     }
                     CancelOutcome::Asked
                 }
-                SendStage::Eager { posted: 0, .. } | SendStage::Announce(_) => {
+                SendStage::Eager { posted: 0, .. } | SendStage::Announce { .. } => {
                     self.forget(id);
                     CancelOutcome::Cancelled
                 }
@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
                 }
                 send.abandoned = true;
             }
-            SendStage::Eager { .. } | SendStage::Announce(_) => self.forget(id),
+            SendStage::Eager { .. } | SendStage::Announce { .. } => self.forget(id),
             SendStage::Announced { .. } => {
                 send.body = Body::Detached;
                 send.abandoned = true;
@@ -87,8 +87,8 @@ impl<P: Port> Engine<P> {
         receive.buffer = None;
         match &mut receive.stage {
             ReceiveStage::Posted => self.forget(id),
-            ReceiveStage::Announced { source, rts, .. } => {
-                let (source, sender) = (*source, rts.request);
+            ReceiveStage::Announced(announced) => {
+                let (source, sender) = (announced.source, announced.rts.request);
                 self.requests.remove(id);
                 let outcome = Outcome::Consumed;
                 self.post_control(source, Control::Finish { sender, outcome });

@@ -4,14 +4,17 @@
 //! out of the status record into the caller's buffer. Neither allocates, hashes or touches the
 //! slab. Whatever is not that simple goes the general way.
 
-use hikyaku_nic::fabric::{Command, Event, INLINE_BYTES, Landed, Port, PostError};
+use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank};
 
 use super::Engine;
-use crate::envelope::{Envelope, Received, Selector, SendMode};
+use crate::envelope::{Envelope, Received, Selector, SendMode, match_bits, tag_of};
 use crate::error::MsgError;
-use crate::parcel::Part;
+use crate::parcel::deliver;
 use crate::protocol::{EAGER, EAGER_READY};
 use crate::request::outcome;
+
+/// Looks at the expected message's place between two polls of everything.
+const EXPECTING_LOOKS: u32 = 4;
 
 impl<P: Port> Engine<P> {
     /// Sends a message and returns when `bytes` may be used again; in synchronous mode, when it
@@ -30,23 +33,33 @@ impl<P: Port> Engine<P> {
         envelope: Envelope,
         mode: SendMode,
     ) -> Result<(), MsgError> {
-        let Envelope { destination, tag, .. } = envelope;
-        let simple = bytes.len() <= INLINE_BYTES && mode == SendMode::Standard && tag >= 0;
-        if simple && self.outbox.is_clear(destination) {
-            let command = Command {
-                credited: true,
-                ..Command::send(destination, EAGER, envelope.bits(), bytes)
-            };
-            match self.port.post(&command) {
-                Ok(_) => {
-                    self.statistics.sent(bytes.len() as u64);
-                    return Ok(());
-                }
-                Err(PostError::Full { .. }) => {}
-                Err(error) => return Err(refusal(error)),
-            }
+        match self.send_directly(bytes, &envelope, mode) {
+            Some(result) => result,
+            None => self.send_general(bytes, envelope, mode),
         }
-        self.send_general(bytes, envelope, mode)
+    }
+
+    /// Sends a message that is one inline post. `None`: it is not, and nothing was sent.
+    #[inline]
+    pub(crate) fn send_directly(
+        &mut self,
+        bytes: &[u8],
+        envelope: &Envelope,
+        mode: SendMode,
+    ) -> Option<Result<(), MsgError>> {
+        let Envelope { destination, tag, .. } = *envelope;
+        let simple = bytes.len() <= INLINE_BYTES && mode == SendMode::Standard && tag >= 0;
+        if !simple || !self.outbox.is_clear(destination) {
+            return None;
+        }
+        match self.port.post_inline(destination, EAGER, envelope.bits(), bytes, true) {
+            Ok(()) => {
+                self.statistics.sent(bytes.len() as u64);
+                Some(Ok(()))
+            }
+            Err(PostError::Full { .. }) => None,
+            Err(error) => Some(Err(refusal(error))),
+        }
     }
 
     /// Any blocking send.
@@ -74,6 +87,21 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// Receives an inline message that is there now and that no wildcard and nothing older stands
+    /// before. `None`: it is not that simple, and nothing was taken.
+    #[inline]
+    pub(crate) fn recv_directly(
+        &mut self,
+        into: &mut [u8],
+        selector: &Selector,
+    ) -> Option<Received> {
+        if self.unexpected.find(selector).is_some() || self.check_selector(selector).is_err() {
+            return None;
+        }
+        let (source, bits) = self.expected(selector)?;
+        self.take_expected(source, bits, into, 1)
+    }
+
     /// Receives a message that comes whole in one packet and is the next that fits. `None`: it is
     /// not that simple, and nothing was taken that the general way does not find.
     #[inline]
@@ -82,11 +110,21 @@ impl<P: Port> Engine<P> {
         into: &mut [u8],
         selector: &Selector,
     ) -> Option<Result<Received, MsgError>> {
-        if self.unexpected.find(selector).is_some() || self.first_failure.is_some() {
+        if let Some(entry) = self.unexpected.find(selector) {
+            let entry =
+                if entry.is_here() { self.unexpected.take(selector)? } else { return None };
+            return Some(self.take_entry(entry, into));
+        }
+        if self.first_failure.is_some() || self.check_selector(selector).is_err() {
             return None;
         }
-        self.check_selector(selector).ok()?;
+        let expected = self.expected(selector);
         for _ in 0..self.config.direct_rounds {
+            if let Some((source, bits)) = expected
+                && let Some(result) = self.take_expected(source, bits, into, EXPECTING_LOOKS)
+            {
+                return Some(Ok(result));
+            }
             match self.port.poll() {
                 Some(Event::Landed(landed)) if self.is_simple(&landed, selector) => {
                     return Some(self.take_simple(landed, into));
@@ -100,6 +138,42 @@ impl<P: Port> Engine<P> {
                 None if !self.outbox.is_empty() => return None,
                 None => drop(self.port.park(None)),
             }
+        }
+        None
+    }
+
+    /// The one message a selector without wildcards can take next, if no older receive and no
+    /// half-arrived message stands before it.
+    #[inline]
+    fn expected(&self, selector: &Selector) -> Option<(Rank, u64)> {
+        let source = selector.source?;
+        let bits = match_bits(selector.context, selector.tag?);
+        let first = self.sources[source as usize].assembling.is_none()
+            && !self.posted.fits(source, bits)
+            && self.outbox.is_empty();
+        first.then_some((source, bits))
+    }
+
+    /// Takes the expected message straight from its status record, if it is there and inline: the
+    /// port looks at one cache line for it. A few looks, since the line of a message under way
+    /// comes sooner to a reader that asks for little else.
+    #[inline]
+    fn take_expected(
+        &mut self,
+        source: Rank,
+        bits: u64,
+        into: &mut [u8],
+        looks: u32,
+    ) -> Option<Received> {
+        for _ in 0..looks {
+            if let Some(length) = self.port.receive_inline(source, EAGER, bits, into) {
+                self.note_credited(source);
+                self.consumed(source);
+                self.statistics.received(length as u64);
+                let bytes = length as u64;
+                return Some(Received { source, tag: tag_of(bits), bytes });
+            }
+            std::hint::spin_loop();
         }
         None
     }
@@ -118,7 +192,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn take_simple(&mut self, landed: Landed, into: &mut [u8]) -> Result<Received, MsgError> {
         let Landed { source, header, total, data, .. } = landed;
-        let copied = Part::from(data).deliver(&mut self.port, into);
+        let copied = deliver(&mut self.port, data, into);
         self.note_credited(source);
         self.consumed(source);
         self.statistics.received(copied as u64);

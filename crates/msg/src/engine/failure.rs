@@ -15,7 +15,7 @@ use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
 use crate::request::{Receive, ReceiveStage, Request, RequestId};
-use crate::unexpected::{Entry, EntryBody};
+use crate::unexpected::Entry;
 
 /// Most calls of `progress` that take in what is on the way from a rank that has left.
 const LAST_LOOKS: u32 = 64;
@@ -31,7 +31,7 @@ impl<P: Port> Engine<P> {
         source.failed = Some(failure);
         source.assembling = None;
         self.first_failure.get_or_insert(failure);
-        self.drop_unexpected(rank, is_here);
+        self.drop_unexpected(rank, Entry::is_here);
         let lane = self.outbox.lane(rank);
         lane.control.clear();
         lane.ordered.clear();
@@ -142,13 +142,8 @@ const NOBODY: Rank = Rank::MAX;
 fn waits_for(receive: &Receive) -> Option<Rank> {
     match &receive.stage {
         ReceiveStage::Posted => receive.selector.source,
-        ReceiveStage::Announced { source, .. } => Some(*source),
+        ReceiveStage::Announced(announced) => Some(announced.source),
         ReceiveStage::Incoming(incoming) if incoming.arrived == incoming.expected => Some(NOBODY),
         ReceiveStage::Incoming(incoming) => Some(incoming.source),
     }
-}
-
-/// Whether a message has come whole.
-fn is_here(entry: &Entry) -> bool {
-    matches!(entry.body, EntryBody::Eager { .. }) && entry.is_complete()
 }

@@ -7,7 +7,9 @@ use super::{Assembling, Blocked, Engine, Target};
 use crate::buffer::RecvBuffer;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::request::{Body, Incoming, Receive, ReceiveStage, Request, RequestId, Send};
+use crate::request::{
+    Announced, Body, Incoming, Receive, ReceiveStage, Request, RequestId, Send, outcome,
+};
 use crate::unexpected::{Entry, EntryBody};
 
 impl<P: Port> Engine<P> {
@@ -21,8 +23,7 @@ impl<P: Port> Engine<P> {
         buffer: RecvBuffer,
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
-        let id = self.open_recv(buffer.len(), Some(buffer), selector)?;
-        Ok(id)
+        self.open_recv(buffer.len(), Some(buffer), selector)
     }
 
     /// Starts to receive a message of up to `room` bytes. It stays where it lands until the
@@ -41,14 +42,23 @@ impl<P: Port> Engine<P> {
     fn open_recv(
         &mut self,
         room: usize,
-        buffer: Option<RecvBuffer>,
+        mut buffer: Option<RecvBuffer>,
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
         self.check_selector(&selector)?;
-        let entry = self.unexpected.take(&selector);
-        if entry.is_none() {
-            self.check_alive(&selector)?;
-        }
+        let entry = match self.unexpected.take(&selector) {
+            None => {
+                self.check_alive(&selector)?;
+                None
+            }
+            Some(entry) => match buffer.as_mut() {
+                Some(buffer) if entry.is_here() => {
+                    let result = self.take_entry(entry, buffer.as_mut_slice());
+                    return Ok(self.requests.insert(Request::Done(result)));
+                }
+                _ => Some(entry),
+            },
+        };
         let receive =
             Receive { selector, room, buffer, stage: ReceiveStage::Posted, abandoned: false };
         let id = self.requests.insert(Request::Receive(receive));
@@ -57,6 +67,22 @@ impl<P: Port> Engine<P> {
             None => self.posted.push(&selector, id),
         }
         Ok(id)
+    }
+
+    /// Receives an unexpected message that is here whole.
+    pub(super) fn take_entry(
+        &mut self,
+        entry: Entry,
+        into: &mut [u8],
+    ) -> Result<Received, MsgError> {
+        self.statistics.unexpected_less(entry.bytes());
+        let Entry { source, bits, total, body, .. } = entry;
+        self.consumed(source);
+        if let EntryBody::Eager { mut parts, .. } = body {
+            parts.deliver(&mut self.port, into);
+        }
+        self.statistics.received(total.min(into.len() as u64));
+        outcome(source, bits, total, into.len())
     }
 
     /// Gives a receive the message that was waiting for it.
@@ -90,7 +116,7 @@ impl<P: Port> Engine<P> {
     /// Makes a message the one that a receive takes in.
     pub(super) fn set_incoming(&mut self, id: RequestId, incoming: Incoming) {
         if let Some(receive) = self.requests.receive_mut(id) {
-            receive.stage = ReceiveStage::Incoming(incoming);
+            receive.stage = ReceiveStage::Incoming(Box::new(incoming));
             self.drain(id);
         }
     }
@@ -124,10 +150,11 @@ impl<P: Port> Engine<P> {
             return;
         }
         receive.buffer = Some(buffer);
-        match receive.stage {
+        match &receive.stage {
             ReceiveStage::Posted => {}
             ReceiveStage::Incoming(_) => self.drain(id),
-            ReceiveStage::Announced { source, bits, rts } => {
+            ReceiveStage::Announced(announced) => {
+                let Announced { source, bits, rts } = **announced;
                 self.begin_rendezvous(id, source, bits, rts);
             }
         }

@@ -118,7 +118,7 @@ impl<P: Port> Engine<P> {
                         Some(source) => source == self.rank,
                         None => alone,
                     },
-                    ReceiveStage::Announced { source, .. } => *source == self.rank,
+                    ReceiveStage::Announced(announced) => announced.source == self.rank,
                     ReceiveStage::Incoming(incoming) => incoming.source == self.rank,
                 };
                 own && self.outbox.is_empty_to(self.rank)

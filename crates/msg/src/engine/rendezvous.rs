@@ -20,7 +20,7 @@ use super::Engine;
 use crate::error::MsgError;
 use crate::parcel::Parts;
 use crate::protocol::{Control, Outcome, ReadyToSend};
-use crate::request::{Body, Incoming, ReceiveStage, RequestId, SendStage, outcome};
+use crate::request::{Announced, Body, Incoming, ReceiveStage, RequestId, SendStage, outcome};
 use crate::unexpected::{Entry, EntryBody};
 
 /// Most bytes of one direct read. The kernel's own limit is just below 2 GiB.
@@ -39,7 +39,8 @@ impl<P: Port> Engine<P> {
         let room = receive.room;
         let want = rts.total.min(room as u64);
         if want > 0 && receive.buffer.is_none() {
-            receive.stage = ReceiveStage::Announced { source, bits, rts };
+            let announced = Announced { source, bits, rts };
+            receive.stage = ReceiveStage::Announced(Box::new(announced));
             return;
         }
         if want == 0 || self.read_directly(id, source, &rts, want) {

@@ -104,7 +104,7 @@ impl<P: Port> Engine<P> {
         let ready = mode == SendMode::Ready;
         let total = bytes.len() as u64;
         let stage = match self.rendezvous(bytes, destination, mode, expose) {
-            Some(address) => SendStage::Announce(ReadyToSend { total, request: 0, address, ready }),
+            Some(address) => SendStage::Announce { address, ready },
             None if self.outbox.is_clear(destination) => {
                 let posted = match self.post_eager(bytes, &envelope, ready) {
                     Ok(posted) if posted == total => {
@@ -122,9 +122,6 @@ impl<P: Port> Engine<P> {
         let bits = envelope.bits();
         let send = Send { destination, bits, total, body: Body::Detached, stage, abandoned: false };
         let id = self.requests.insert(Request::Send(send));
-        if let Some(Send { stage: SendStage::Announce(rts), .. }) = self.requests.send_mut(id) {
-            rts.request = id.word();
-        }
         self.outbox.lane(destination).ordered.push_back(id);
         Ok(Some(id))
     }
@@ -276,8 +273,8 @@ impl<P: Port> Engine<P> {
                     Err(error) => self.not_pushed(id, error),
                 }
             }
-            SendStage::Announce(rts) => {
-                let payload = rts.encode();
+            SendStage::Announce { address, ready } => {
+                let payload = ReadyToSend { total, request: id.word(), address, ready }.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };
                 match self.port.post(&command) {

@@ -58,8 +58,12 @@ impl<P: Port> Engine<P> {
     ///
     /// # Errors
     /// What the operation failed with, or [`MsgError::WaitsForItself`].
+    #[inline]
     pub fn wait(&mut self, id: RequestId) -> Result<Received, MsgError> {
-        self.wait_any(&[id]).1
+        match self.requests.take_done(id) {
+            Some(result) => result,
+            None => self.wait_any(&[id]).1,
+        }
     }
 
     /// Waits until one of several requests is complete; says which and gives its result.
@@ -116,7 +120,7 @@ impl<P: Port> Engine<P> {
             Some(Request::Send(send)) => match send.stage {
                 SendStage::Eager { posted, .. } => send.bytes_from(posted).is_some(),
                 SendStage::Stream { sent, .. } => send.bytes_from(sent).is_some(),
-                SendStage::Announce(_) => true,
+                SendStage::Announce { .. } => true,
                 SendStage::Announced { .. } => false,
             },
             _ => false,
@@ -149,8 +153,9 @@ impl<P: Port> Engine<P> {
                     let selector = receive.selector;
                     Blocked::new(Activity::Receive, selector.source, selector.tag)
                 }
-                ReceiveStage::Announced { source, bits, .. } => {
-                    Blocked::new(Activity::Receive, Some(*source), Some(tag_of(*bits)))
+                ReceiveStage::Announced(announced) => {
+                    let tag = tag_of(announced.bits);
+                    Blocked::new(Activity::Receive, Some(announced.source), Some(tag))
                 }
                 ReceiveStage::Incoming(incoming) => {
                     let tag = tag_of(incoming.bits);

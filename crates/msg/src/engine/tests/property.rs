@@ -141,9 +141,9 @@ impl World {
     fn drain(&mut self) {
         let mut last: Vec<Option<usize>> = vec![None; self.ranks.len()];
         for _ in 0..100_000 {
-            for at in 0..self.ranks.len() {
-                if last[at].is_none_or(|receive| self.posted[receive].got.is_some()) {
-                    last[at] = Some(self.posted.len());
+            for (at, last) in last.iter_mut().enumerate() {
+                if last.is_none_or(|receive| self.posted[receive].got.is_some()) {
+                    *last = Some(self.posted.len());
                     self.post(at as Rank, None, None);
                 }
                 if !self.ranks[at].progress() {
