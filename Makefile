@@ -43,7 +43,7 @@ loom: ## check the loom models of the rings and queues
 soak: ## run the soak test for DURATION seconds (default: an hour)
 	@scripts/setup.sh rust cc
 	HIKYAKU_SOAK_SECONDS=$(DURATION) \
-		cargo test --locked --release -p hikyaku-cli --test soak -- --nocapture
+		cargo test --locked --release -p hikyaku-jobs --test soak -- --nocapture
 
 bench: ## measure everything beside the bare hardware, write out/bench.html
 	@scripts/setup.sh rust cc

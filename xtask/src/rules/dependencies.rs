@@ -32,6 +32,7 @@ const TABLE: &[Row] = &[
     Row { name: "python", level: 5, may_use: &["world", "report"] },
     // nic for its types only: times and ranks in the tables that it prints.
     Row { name: "cli", level: 5, may_use: &["world", "report", "nic"] },
+    Row { name: "jobs", level: 6, may_use: &["world"] },
     Row { name: "examples", level: 6, may_use: &["world", "report"] },
     Row { name: "xtask", level: 0, may_use: &[] },
 ];
