@@ -43,3 +43,15 @@ pub fn prefetch_for_write<T>(place: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = place;
 }
+
+/// Asks for the cache line of `place` to read it.
+#[inline]
+pub fn prefetch_for_read<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch has no effect on memory or registers, whatever the address.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{0}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = place;
+}

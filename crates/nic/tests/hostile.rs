@@ -268,7 +268,7 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
                     other => kept.push(other),
                 }
             }
-            ports[0].receive_inline(1, 0, 0, &mut [0; 64]);
+            ports[0].receive_whole(1, 0, 0, &mut [0; 64]);
             for id in 0..2 {
                 ports[0].held_up(id);
                 ports[0].ring(id);

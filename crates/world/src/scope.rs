@@ -6,6 +6,7 @@
 //! every request in it has, one way or the other.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::mem::size_of_val;
 
@@ -23,7 +24,7 @@ use crate::world::{Received, World};
 pub struct Scope<'scope, 'env: 'scope> {
     world: &'env World,
     /// Requests that nobody has waited for yet.
-    open: RefCell<Vec<RequestId>>,
+    open: RefCell<VecDeque<RequestId>>,
     /// Invariant in both lifetimes, like `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     environment: PhantomData<&'env mut &'env ()>,
@@ -56,7 +57,11 @@ impl Requests for Scope<'_, '_> {
     }
 
     fn close(&self, id: RequestId) {
-        self.open.borrow_mut().retain(|other| *other != id);
+        let mut open = self.open.borrow_mut();
+        // From the front: requests mostly end in the order in which they were started.
+        if let Some(at) = open.iter().position(|other| *other == id) {
+            open.remove(at);
+        }
     }
 }
 
@@ -166,11 +171,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Waits for everything that was started here and not waited for (MPI_Waitall).
     ///
     /// # Errors
-    /// The first failure, after all have ended.
+    /// The failure of the one that was started first, after all have ended.
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
-            let Some(id) = self.open.borrow().first().copied() else { return first };
+            let Some(id) = self.open.borrow().front().copied() else { return first };
             let result = self.world.engine().borrow_mut().wait(id);
             self.close(id);
             if let Err(error) = result {
@@ -198,7 +203,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     fn opened(&'scope self, id: RequestId) -> Request<'scope> {
-        self.open.borrow_mut().push(id);
+        self.open.borrow_mut().push_back(id);
         Request { scope: self, id }
     }
 }

@@ -1,7 +1,7 @@
 //! Commands: chains, answers, and what a command cannot name.
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Granularity, Port, PostError, RemoteAddress, Route, Space,
+    ChainError, Command, Granularity, Port, PostError, RemoteAddress, Route, Short, Space,
 };
 
 use crate::job::{part, pattern};
@@ -154,33 +154,36 @@ pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H)
     }
 }
 
-/// The short way to an inline message takes it only if it is the source's next and exactly the
-/// one asked for; what it leaves, `poll` yields.
-pub fn receive_inline_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
+/// The short way to a message takes it only if it is the source's next, is there whole and is
+/// exactly the one asked for; what it leaves, `poll` yields.
+pub fn receive_whole_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
     for setup in [Setup::private(3), Setup::shared(3, 1)] {
         let mut job = Job::open(harness, &setup);
-        let mut into = [0; 16];
-        assert_eq!(job.port(0).receive_inline(1, 5, 6, &mut into), None, "nothing has come");
-        job.send(1, &Command::send(0, 5, 6, b"thirteen byte"));
-        for (source, protocol, header, room) in
-            [(2, 5, 6, 16), (1, 4, 6, 16), (1, 5, 7, 16), (1, 5, 6, 12), (7, 5, 6, 16)]
-        {
-            let answer = job.port(0).receive_inline(source, protocol, header, &mut into[..room]);
-            assert_eq!(answer, None, "that is another message");
-        }
-        if let Some(length) = job.port(0).receive_inline(1, 5, 6, &mut into) {
-            assert_eq!(&into[..length], b"thirteen byte");
-        } else {
-            let record = job.take(0).expect("a fabric without the short way yields it by poll");
-            assert_eq!(record.bytes, b"thirteen byte");
-        }
-        assert!(job.take(0).is_none(), "it is taken once");
-        let large = pattern(1, 100);
-        job.send(1, &Command::send(0, 5, 6, &large));
-        job.send(1, &Command::send(0, 5, 6, b"behind"));
         let mut into = [0; 200];
-        assert_eq!(job.port(0).receive_inline(1, 5, 6, &mut into), None, "it is not the next");
+        let nothing = job.port(0).receive_whole(1, 5, 6, &mut into);
+        assert!(!matches!(nothing, Short::Taken(_)), "nothing has come");
+        for message in [b"thirteen byte".to_vec(), pattern(1, 100)] {
+            job.send(1, &Command::send(0, 5, 6, &message));
+            let room = message.len();
+            for (source, protocol, header, room) in
+                [(2, 5, 6, room), (1, 4, 6, room), (1, 5, 7, room), (1, 5, 6, room - 1)]
+            {
+                let answer = job.port(0).receive_whole(source, protocol, header, &mut into[..room]);
+                assert!(!matches!(answer, Short::Taken(_)), "that is another message");
+            }
+            if let Short::Taken(length) = job.port(0).receive_whole(1, 5, 6, &mut into) {
+                assert_eq!(&into[..length], message);
+            } else {
+                let record = job.take(0).expect("without the short way it comes by poll");
+                assert_eq!(record.bytes, message);
+            }
+            assert!(job.take(0).is_none(), "it is taken once");
+        }
+        job.send(1, &Command::send(0, 5, 7, b"before"));
+        job.send(1, &Command::send(0, 5, 6, b"behind"));
+        let answer = job.port(0).receive_whole(1, 5, 6, &mut into);
+        assert!(!matches!(answer, Short::Taken(_)), "it is not the next");
         let bytes: Vec<_> = job.take_all(0).into_iter().map(|record| record.bytes).collect();
-        assert_eq!(bytes, [large, b"behind".to_vec()]);
+        assert_eq!(bytes, [b"before".to_vec(), b"behind".to_vec()]);
     }
 }

@@ -162,7 +162,7 @@ macro_rules! conformance {
             command: ranks_and_rings_out_of_range_are_errors,
             command: a_nop_takes_nothing_and_a_rank_may_send_to_itself,
             command: a_payload_is_the_callers_again_when_post_returns,
-            command: receive_inline_takes_exactly_what_it_asks_for,
+            command: receive_whole_takes_exactly_what_it_asks_for,
             remote: a_put_arrives_before_its_notification,
             remote: a_put_out_of_bounds_writes_nothing,
             remote: reads_see_what_is_there_and_nothing_outside,

@@ -4,7 +4,7 @@
 //! out of the status record into the caller's buffer. Neither allocates, hashes or touches the
 //! slab. Whatever is not that simple goes the general way.
 
-use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank};
+use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank, Short};
 
 use super::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode, match_bits, tag_of};
@@ -87,7 +87,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Receives an inline message that is there now and that no wildcard and nothing older stands
+    /// Receives a message of one packet that is there now and that no wildcard and nothing older stands
     /// before. `None`: it is not that simple, and nothing was taken.
     #[inline]
     pub(crate) fn recv_directly(
@@ -154,8 +154,8 @@ impl<P: Port> Engine<P> {
         first.then_some((source, bits))
     }
 
-    /// Takes the expected message straight from its status record, if it is there and inline: the
-    /// port looks at one cache line for it. A few looks, since the line of a message under way
+    /// Takes the expected message from where it landed, if it is there and whole: the port looks at
+    /// one cache line for it. A few looks, since the line of a message under way
     /// comes sooner to a reader that asks for little else.
     #[inline]
     fn take_expected(
@@ -166,14 +166,17 @@ impl<P: Port> Engine<P> {
         looks: u32,
     ) -> Option<Received> {
         for _ in 0..looks {
-            if let Some(length) = self.port.receive_inline(source, EAGER, bits, into) {
-                self.note_credited(source);
-                self.consumed(source);
-                self.statistics.received(length as u64);
-                let bytes = length as u64;
-                return Some(Received { source, tag: tag_of(bits), bytes });
+            match self.port.receive_whole(source, EAGER, bits, into) {
+                Short::Taken(length) => {
+                    self.note_credited(source);
+                    self.consumed(source);
+                    self.statistics.received(length as u64);
+                    let bytes = length as u64;
+                    return Some(Received { source, tag: tag_of(bits), bytes });
+                }
+                Short::Nothing => std::hint::spin_loop(),
+                Short::Other => return None,
             }
-            std::hint::spin_loop();
         }
         None
     }

@@ -30,7 +30,7 @@ mod port;
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
-pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Wait, Wake};
+pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Short, Wait, Wake};
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").
 pub type Rank = u32;

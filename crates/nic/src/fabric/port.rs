@@ -95,6 +95,17 @@ pub enum Activity {
     Collective = 5,
 }
 
+/// What [`Port::receive_whole`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Short {
+    /// The message, of so many bytes; it was taken.
+    Taken(usize),
+    /// Nothing has arrived from that source. Look again soon.
+    Nothing,
+    /// Something else, or nothing can be said: [`Port::poll`] tells.
+    Other,
+}
+
 /// Why `park` returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
@@ -158,21 +169,14 @@ pub trait Port {
     /// The next event, in order of arrival. `None`: nothing has arrived.
     fn poll(&mut self) -> Option<Event>;
 
-    /// Takes the next record of `source` if it is an inline message with exactly this protocol
-    /// and header and no longer than `into`; copies it and says how long it is. `None`: nothing
-    /// was taken, look with [`Port::poll`].
+    /// Takes the next record of `source` if it is a whole message with exactly this protocol and
+    /// header and no longer than `into`, and copies it there.
     ///
-    /// The short way for a receive that knows whom it waits for: 25 instructions where `poll` has
-    /// 110. It may overtake other sources' records, never the same source's.
-    fn receive_inline(
-        &mut self,
-        source: Rank,
-        protocol: u8,
-        header: u64,
-        into: &mut [u8],
-    ) -> Option<usize> {
+    /// The short way for a receive that knows whom it waits for: it looks at that source's line
+    /// only and makes no event. It may overtake other sources' records, never the same source's.
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
         let _ = (source, protocol, header, into);
-        None
+        Short::Other
     }
 
     /// Copies payload bytes out of a landing ring, from byte `offset` of the slice on, until

@@ -6,14 +6,19 @@
 use super::{Host, HostedPort};
 use crate::fabric::{
     Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Rank, RingId, RingSlice,
-    TableError,
+    Short, TableError,
 };
-use crate::ring::span_of;
+use crate::ring::{StatusRing, span_of};
 use crate::sync::Ordering;
 use crate::wire::{DATA, HEADER, Kind, Stamp, TIME};
 
 /// Heads are told to senders when this part of a ring has been freed since the last time.
 const PUBLISH_PARTS: u64 = 8;
+
+/// Lines of payload to ask for ahead of the record; the processor finds the further ones itself.
+/// Measured one way, with none and with 4, far cores: 64 B 440 and 380 ns, 256 B 595 and 460 ns,
+/// 1 KiB 920 and 870 ns. Sixteen gain another 30 ns at 1 KiB and cost 8 ns at 8 B.
+const LOOK_AHEAD_LINES: u64 = 4;
 
 impl<H: Host> HostedPort<H> {
     #[inline]
@@ -35,42 +40,70 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// See [`crate::fabric::Port::receive_inline`].
+    /// See [`crate::fabric::Port::receive_whole`].
     #[inline]
-    pub(super) fn take_inline(
+    pub(super) fn take_whole(
         &mut self,
         source: Rank,
         protocol: u8,
         header: u64,
         into: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Short {
         let id = source as usize % self.lanes.len();
         let lane = &self.lanes[id];
         let (ring, head) = (lane.ring, lane.head);
-        let stamp = ring.peek(head)?;
-        let length = usize::from(stamp.length());
-        let wanted = stamp.is(Kind::Inline, protocol, source) && ring.word(head, HEADER) == header;
-        if !wanted || length > into.len().min(INLINE_BYTES) {
-            return None;
+        let Some(stamp) = ring.peek(head) else {
+            self.look_ahead(source);
+            return Short::Nothing;
+        };
+        if ring.word(head, HEADER) != header {
+            return Short::Other;
         }
-        let (whole, rest) = into[..length].as_chunks_mut::<8>();
-        let mut at = DATA;
-        for bytes in whole {
-            *bytes = ring.word(head, at).to_le_bytes();
-            at += 1;
-        }
-        if !rest.is_empty() {
-            // Without a copy of unknown length, which would be a call.
-            let mut word = ring.word(head, at);
-            for byte in rest {
-                *byte = word as u8;
-                word >>= 8;
-            }
-        }
+        let length = if stamp.is(Kind::Inline, protocol, source) {
+            copy_inline(ring, head, stamp, into)
+        } else if stamp.is(Kind::Ring, protocol, source) {
+            self.copy_landed(ring, head, into)
+        } else {
+            None
+        };
+        let Some(length) = length else { return Short::Other };
         self.idle = 0;
         self.clock = self.clock.max(ring.word(head, TIME));
         self.consume_record(id);
-        Some(length)
+        Short::Taken(length)
+    }
+
+    /// Asks for the lines in which the next payload of a source will land, each time its status
+    /// record is not there yet. The payload is written before the record: whoever asks for it only
+    /// then waits for one cache-line transfer after the other.
+    #[inline]
+    fn look_ahead(&self, source: Rank) {
+        let id = self.own.source(source).ring();
+        let Some(landing) = id.and_then(|id| self.rings.get(id as usize)) else { return };
+        if let Some(id) = id {
+            self.own.ring(id).prefetch(landing.ledger.end(), LOOK_AHEAD_LINES);
+        }
+    }
+
+    /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: it
+    /// is not whole, does not fit, or makes no sense; nothing was taken.
+    #[inline]
+    fn copy_landed(
+        &mut self,
+        status: StatusRing<'static>,
+        head: u64,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        let (position, place) = (status.word(head, DATA + 2), status.word(head, DATA + 3));
+        let (ring, length) = ((place >> 32) as RingId, place as u32);
+        let bytes = into.get_mut(..length as usize)?;
+        let whole =
+            status.word(head, DATA) == u64::from(length) && status.word(head, DATA + 1) == 0;
+        let landing = self.rings.get_mut(ring as usize).filter(|_| whole)?;
+        landing.ledger.announce(position, span_of(u64::from(length))).ok()?;
+        self.own.ring(ring).load(position, bytes);
+        self.give_back(&RingSlice { ring, position, length });
+        Some(length as usize)
     }
 
     /// The ring whose next record arrived first, and that record's stamp and time.
@@ -310,4 +343,33 @@ impl<H: Host> HostedPort<H> {
         own.source(source).set_ring(ring);
         Ok(())
     }
+}
+
+/// Copies an inline message out of its record. `None`: it does not fit, or makes no sense.
+#[inline]
+fn copy_inline(
+    ring: StatusRing<'static>,
+    head: u64,
+    stamp: Stamp,
+    into: &mut [u8],
+) -> Option<usize> {
+    let length = usize::from(stamp.length());
+    if length > into.len().min(INLINE_BYTES) {
+        return None;
+    }
+    let (whole, rest) = into[..length].as_chunks_mut::<8>();
+    let mut at = DATA;
+    for bytes in whole {
+        *bytes = ring.word(head, at).to_le_bytes();
+        at += 1;
+    }
+    if !rest.is_empty() {
+        // Without a copy of unknown length, which would be a call.
+        let mut word = ring.word(head, at);
+        for byte in rest {
+            *byte = word as u8;
+            word >>= 8;
+        }
+    }
+    Some(length)
 }

@@ -22,7 +22,7 @@ pub use registry::{RankLine, Registry};
 
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, Operation, PeerFailure, PeerState, Port, PostError,
-    Rank, RemoteAddress, RingId, RingSlice, RingState, TableError, Wait, Wake,
+    Rank, RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Ledger, StatusRing};
@@ -317,14 +317,8 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     #[inline]
-    fn receive_inline(
-        &mut self,
-        source: Rank,
-        protocol: u8,
-        header: u64,
-        into: &mut [u8],
-    ) -> Option<usize> {
-        self.take_inline(source, protocol, header, into)
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
+        self.take_whole(source, protocol, header, into)
     }
 
     #[inline]

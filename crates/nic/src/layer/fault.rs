@@ -31,8 +31,8 @@ use std::collections::VecDeque;
 use super::pass_through;
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, FullCause, Granularity, INLINE_BYTES, Operation,
-    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, TableError,
-    Wait, Wake,
+    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, Short,
+    TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::sync::yield_now;
@@ -478,15 +478,9 @@ impl<P: Port> Port for FaultInjector<P> {
         self.port.poll()
     }
 
-    fn receive_inline(
-        &mut self,
-        source: Rank,
-        protocol: u8,
-        header: u64,
-        into: &mut [u8],
-    ) -> Option<usize> {
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
         self.advance();
-        self.port.receive_inline(source, protocol, header, into)
+        self.port.receive_whole(source, protocol, header, into)
     }
 
     fn release(&mut self, slice: RingSlice) {

@@ -10,7 +10,8 @@ use std::fmt;
 use super::pass_through;
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, Landing, Notified, Operation, PeerFailure, PeerState,
-    Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, TableError, Wait, Wake,
+    Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait,
+    Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -47,7 +48,7 @@ pub enum Action {
         /// Commands in the chain.
         commands: usize,
     },
-    /// `poll` or `receive_inline` yielded a message or packet.
+    /// `poll` or `receive_whole` yielded a message or packet.
     Landed {
         /// Who sent it.
         source: Rank,
@@ -225,17 +226,13 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
         Some(event)
     }
 
-    fn receive_inline(
-        &mut self,
-        source: Rank,
-        protocol: u8,
-        header: u64,
-        into: &mut [u8],
-    ) -> Option<usize> {
-        let bytes = self.port.receive_inline(source, protocol, header, into)?;
-        let total = bytes as u64;
-        self.tell(Action::Landed { source, protocol, header, offset: 0, total, bytes, ring: None });
-        Some(bytes)
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
+        let answer = self.port.receive_whole(source, protocol, header, into);
+        if let Short::Taken(bytes) = answer {
+            let (offset, total, ring) = (0, bytes as u64, None);
+            self.tell(Action::Landed { source, protocol, header, offset, total, bytes, ring });
+        }
+        answer
     }
 
     fn release(&mut self, slice: RingSlice) {

@@ -17,7 +17,7 @@
 
 use crate::fabric::FullPolicy;
 use crate::ring::{Bytes, GRANULE};
-use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
+use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
 
 /// Set-up of a ring that senders may rely on; written before the job starts.
 #[derive(Debug, Default)]
@@ -198,6 +198,15 @@ impl<'m> LandingRing<'m> {
         let next = claim.position.wrapping_add(claim.span());
         for line in 0..lines {
             prefetch_for_write(self.bytes.address(self.index(next.wrapping_add(line * GRANULE))));
+        }
+    }
+
+    /// Asks for `lines` lines from `position` on, to read them soon.
+    #[inline]
+    pub fn prefetch(&self, position: u64, lines: u64) {
+        for line in 0..lines {
+            let at = self.index(position.wrapping_add(line * GRANULE));
+            prefetch_for_read(self.bytes.address(at));
         }
     }
 

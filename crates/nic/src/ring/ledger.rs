@@ -49,6 +49,12 @@ impl Ledger {
         self.head
     }
 
+    /// Where the next slice of a private ring will start.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.entries.back().map_or(self.head, |last| last.end)
+    }
+
     /// Bytes announced and not yet given back, gaps included.
     pub fn live(&self) -> u64 {
         self.entries.back().map_or(0, |last| last.end.wrapping_sub(self.head))
