@@ -47,9 +47,11 @@ fn one_line(message: &str) -> String {
     let mut paragraphs = message.split("\n\n").map(words);
     let what = paragraphs.next().unwrap_or_default();
     let mut line = what.strip_prefix("error: ").unwrap_or(&what).to_owned();
-    for hint in paragraphs.filter_map(|text| text.strip_prefix("tip: ").map(str::to_owned)) {
-        line.push_str("; ");
-        line.push_str(&hint);
+    for hints in paragraphs.filter(|text| text.starts_with("tip: ")) {
+        for hint in hints.split("tip: ").map(str::trim).filter(|hint| !hint.is_empty()) {
+            line.push_str("; ");
+            line.push_str(hint);
+        }
     }
     line.push_str(" (see --help)");
     line
@@ -68,6 +70,9 @@ mod tests {
             one_line(message),
             "unexpected argument '--lable' found; a similar argument exists: '--label' (see --help)"
         );
+        let message =
+            "error: unexpected argument '--l' found\n\n  tip: one\n  tip: another\n\nUsage: x\n";
+        assert_eq!(one_line(message), "unexpected argument '--l' found; one; another (see --help)");
         let message = "error: the following required arguments were not provided:\n  -n <N>\n  \
                        <PROGRAM>...\n\nUsage: x\n";
         assert_eq!(

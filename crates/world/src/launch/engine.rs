@@ -337,17 +337,23 @@ impl<'a> Engine<'a> {
         let details = std::mem::take(&mut self.waiting);
         let failure = self.failure.take();
         let reader_left = failure.as_ref().is_some_and(|failure| failure.reader_left);
-        let Some(verdict) = self.supervisor.verdict() else {
-            return match failure.filter(|failure| !failure.reader_left) {
-                Some(failure) => Outcome { code: 1, reason: Some(failure.reason), details },
-                None => Outcome { code: 0, reason: None, details },
-            };
-        };
-        // `hikyaku run ... | head`: dying of SIGPIPE is how programs stop then, and no news.
+        let unwritable = failure.filter(|failure| !failure.reader_left);
+        let verdict = self.supervisor.verdict();
+        // When nobody reads, dying of SIGPIPE is how programs stop, and no news of its own.
         let sigpipe = Ending::Signal(Signal::PIPE.as_raw());
-        let expected = matches!(verdict, Verdict::Failed { ending, .. } if ending == sigpipe);
-        let reason = (!(reader_left && expected)).then(|| verdict.reason());
-        Outcome { code: verdict.code(), reason, details }
+        let expected = matches!(verdict, Some(Verdict::Failed { ending, .. }) if ending == sigpipe);
+        match (verdict, unwritable) {
+            (None, None) => Outcome { code: 0, reason: None, details },
+            (Some(verdict), None) => {
+                // `hikyaku run ... | head`
+                let reason = (!(reader_left && expected)).then(|| verdict.reason());
+                Outcome { code: verdict.code(), reason, details }
+            }
+            (Some(verdict), Some(_)) if !expected => {
+                Outcome { code: verdict.code(), reason: Some(verdict.reason()), details }
+            }
+            (_, Some(failure)) => Outcome { code: 1, reason: Some(failure.reason), details },
+        }
     }
 
     fn now(&self) -> Duration {
