@@ -87,8 +87,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Receives a message of one packet that is there now and that no wildcard and nothing older stands
-    /// before. `None`: it is not that simple, and nothing was taken.
+    /// Receives a message of one packet that is there now and that nothing older stands before.
+    /// `None`: it is not that simple, and nothing was taken.
     #[inline]
     pub(crate) fn recv_directly(
         &mut self,
