@@ -140,7 +140,7 @@ impl ShmHost {
         self.company = Company::count(&self.mask, self.quota, self.company.ranks, mask_of);
     }
 
-    fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) {
+    fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
         self.sleeps += 1;
         let bell = self.mapping().segment(self.rank).doorbell();
         let until_deadline =
@@ -158,6 +158,7 @@ impl ShmHost {
             Sleep::TimedOut => self.timeouts += 1,
             Sleep::Refused | Sleep::Woken => self.waiting.restart(),
         }
+        if ended == Sleep::Refused { Wake::Look } else { Wake::Slept }
     }
 
     /// The process id of a peer whose memory the kernel copies for us.
@@ -206,6 +207,11 @@ impl Drop for ShmHost {
     fn drop(&mut self) {
         if std::process::id() != self.pid {
             // A child of a fork has a copy of the port, but is not the rank.
+            return;
+        }
+        if std::thread::panicking() {
+            // A rank that panics has not left in order: its peers are to learn what became of it,
+            // which the launcher tells when the process has ended.
             return;
         }
         self.mapping().registry().leave(self.rank);
@@ -268,21 +274,29 @@ impl ShmHost {
         }
         match self.waiting.next(idle, &self.company, clock::monotonic) {
             Stage::Spin => std::hint::spin_loop(),
-            stage => self.wait_long(stage, deadline, pending),
+            stage => return self.wait_long(stage, deadline, pending),
         }
         Wake::Look
     }
 
     /// Yields or sleeps. Here there is time to see who else is there: until all ranks have said
     /// where they run, and now and then for ranks that were bound only later.
-    fn wait_long(&mut self, stage: Stage, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) {
+    fn wait_long(
+        &mut self,
+        stage: Stage,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Wake {
         self.long_waits += 1;
         if !self.company.is_complete() || self.long_waits.is_power_of_two() {
             self.look_around();
         }
         match stage {
             Stage::Sleep => self.sleep(deadline, pending),
-            Stage::Yield | Stage::Spin => rustix::thread::sched_yield(),
+            Stage::Yield | Stage::Spin => {
+                rustix::thread::sched_yield();
+                Wake::Look
+            }
         }
     }
 
@@ -395,7 +409,7 @@ mod tests {
             unsure: Duration::from_nanos(1),
         });
         host.mapping().header().unsure.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(host.wait(0, None, |_| false), Wake::Look);
+        assert_eq!(host.wait(0, None, |_| false), Wake::Slept);
         assert_eq!(host.sleeps(), (1, 1));
         // Neither does it sleep past a deadline, nor when there is something after all.
         let soon = host.now() + Time::from_nanoseconds(1000);

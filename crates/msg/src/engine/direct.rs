@@ -4,7 +4,7 @@
 //! out of the status record into the caller's buffer. Neither allocates, hashes or touches the
 //! slab. Whatever is not that simple goes the general way.
 
-use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank, Short};
+use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank, Short, Wake};
 
 use super::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode, match_bits, tag_of};
@@ -136,7 +136,9 @@ impl<P: Port> Engine<P> {
                     }
                 }
                 None if !self.outbox.is_empty() => return None,
-                None => drop(self.port.park(None)),
+                // Somebody has to look who is gone or held up: the general way does.
+                None if self.park() == Wake::Slept => return None,
+                None => {}
             }
         }
         None

@@ -5,7 +5,7 @@
 //! that hangs can be explained from outside. The first rounds are not accounted: reading the clock
 //! would cost as much as a message.
 
-use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait};
+use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait, Wake};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -86,11 +86,18 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             let blocked = blocked.get_or_insert_with(|| self.blocked_in(ids));
-            if self.idle_rounds > ALONE_ROUNDS && ids.iter().all(|id| self.is_up_to_us(*id)) {
+            let alone = ids.iter().all(|id| self.is_up_to_us(*id));
+            if alone && self.idle_rounds > ALONE_ROUNDS {
                 ids.iter().for_each(|id| self.give_up_on_ourselves(*id));
                 continue;
             }
-            if !self.attend(None) {
+            if self.attend(None) {
+                continue;
+            }
+            if alone {
+                // Nobody would wake us: to sleep is to lose that time in each of the rounds.
+                self.port.park(Some(self.port.now()));
+            } else {
                 self.rest(blocked);
             }
         };
@@ -134,7 +141,7 @@ impl<P: Port> Engine<P> {
     /// Progress, or else a little waiting. For callers that poll something themselves.
     pub fn idle(&mut self) {
         if !self.progress() && !self.attend(None) {
-            self.port.park(None);
+            self.park();
         }
     }
 
@@ -177,7 +184,18 @@ impl<P: Port> Engine<P> {
             self.waiting = Some(wait);
             self.port.announce_wait(Some(wait));
         }
-        self.port.park(None);
+        self.park();
+    }
+
+    /// Lets time pass. After a sleep, whatever is attended to now and then is due: rounds are no
+    /// measure of time when each may be a tenth of a second.
+    pub(super) fn park(&mut self) -> Wake {
+        let wake = self.port.park(None);
+        if wake == Wake::Slept {
+            let looks = self.idle_rounds / GONE_ROUNDS;
+            self.idle_rounds = looks.saturating_add(1).saturating_mul(GONE_ROUNDS) - 1;
+        }
+        wake
     }
 
     /// The end of a blocking call.

@@ -41,7 +41,8 @@ pub enum Notification {
     /// Nothing: the receiver watches the data itself.
     #[default]
     None,
-    /// A record in the target's status ring, yielded by `poll` as [`Event::Notified`].
+    /// A record in the target's status ring, yielded by `poll` as
+    /// [`Event::Notified`](super::Event::Notified).
     Status,
     /// An 8-byte store of `value` at `address` (paper 003: the `ntf` word), payload before word.
     Word {
@@ -95,7 +96,8 @@ pub struct Command<'a> {
     /// By which table or ring it lands. A message that rides in its status record needs no ring:
     /// it arrives whatever the table says.
     pub route: Route,
-    /// Whether this send uses up one of the messages the receiver granted ([`Port::grant`]).
+    /// Whether this send uses up one of the messages the receiver granted
+    /// ([`Port::grant`](super::Port::grant)).
     pub credited: bool,
     /// What follows the payload of a put.
     pub notification: Notification,

@@ -77,7 +77,7 @@ pub enum PostError {
     /// The destination is gone.
     #[error("{0}")]
     PeerFailed(PeerFailure),
-    /// This fabric cannot do that; see its [`Capabilities`].
+    /// This fabric cannot do that; see its [`Capabilities`](super::Capabilities).
     #[error("this fabric cannot {0}")]
     Unsupported(&'static str),
     /// The operating system refused.

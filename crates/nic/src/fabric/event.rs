@@ -7,7 +7,7 @@ use super::{INLINE_BYTES, PeerFailure, Rank, RingId};
 pub enum Event {
     /// A packet or message has landed.
     Landed(Landed),
-    /// A put with [`Notification::Status`] has been written.
+    /// A put with [`Notification::Status`](super::Notification::Status) has been written.
     Notified(Notified),
     /// A landing ring was full when a message came: read something out (IP-10).
     RingFull(RingId),
@@ -27,9 +27,9 @@ pub enum Event {
 pub struct Landed {
     /// Who sent it.
     pub source: Rank,
-    /// [`Command::protocol`] as posted.
+    /// [`Command::protocol`](super::Command::protocol) as posted.
     pub protocol: u8,
-    /// [`Command::header`] as posted.
+    /// [`Command::header`](super::Command::header) as posted.
     pub header: u64,
     /// Length of the whole message, bytes.
     pub total: u64,
@@ -166,9 +166,9 @@ impl RingSlice {
 pub struct Notified {
     /// Who wrote.
     pub source: Rank,
-    /// [`Command::protocol`] as posted.
+    /// [`Command::protocol`](super::Command::protocol) as posted.
     pub protocol: u8,
-    /// [`Command::header`] as posted.
+    /// [`Command::header`](super::Command::header) as posted.
     pub header: u64,
     /// Bytes written.
     pub length: u64,

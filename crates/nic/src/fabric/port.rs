@@ -47,9 +47,11 @@ pub struct Capabilities {
     pub status_slots: usize,
     /// Bytes of this rank's largest landing ring.
     pub ring_bytes: usize,
-    /// Whether [`Port::read`] and put reach [`Space::Region`] of every rank of the same node.
+    /// Whether [`Port::read`] and put reach [`Space::Region`](super::Space::Region) of every rank
+    /// of the same node.
     pub region: bool,
-    /// Whether they reach [`Space::Process`] as well, and from how many bytes that pays.
+    /// Whether they reach [`Space::Process`](super::Space::Process) as well, and from how many
+    /// bytes that pays.
     pub process_from: Option<usize>,
 }
 
@@ -111,6 +113,9 @@ pub enum Short {
 pub enum Wake {
     /// There may be something to poll, or it was only a short wait: look again.
     Look,
+    /// The rank was asleep, perhaps for long: look again, also at what is looked at only now and
+    /// then. Counting waits does not tell: a hundred of them are a microsecond or ten seconds.
+    Slept,
     /// The deadline has passed.
     Deadline,
 }
@@ -136,7 +141,8 @@ pub trait Port {
     ///
     /// Answers how many payload bytes were taken: all of them, or, for a send with a record per
     /// packet, as many as found room (at least one); the caller posts the rest later with
-    /// `offset` moved on. With [`Granularity::PerMessage`] it is all or nothing.
+    /// `offset` moved on. With [`Granularity::PerMessage`](super::Granularity::PerMessage) it is
+    /// all or nothing.
     ///
     /// # Errors
     /// [`PostError`]; nothing was taken then.
