@@ -19,7 +19,8 @@ use crate::select::{Source, Tag};
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
 ///
 /// Not `Send`: a rank is one thread. When the last handle goes, the rank leaves the job in order:
-/// what it still had to post is posted first.
+/// what it still had to post is posted first. Not so when it goes because of a panic: then the
+/// rank has died, and its peers are told when its process ends.
 #[derive(Debug)]
 pub struct World {
     rank: Rc<RankState>,
@@ -38,7 +39,10 @@ struct RankState {
 
 impl Drop for RankState {
     fn drop(&mut self) {
-        self.engine.get_mut().flush();
+        // A rank that panics owes nobody anything any more, and must not wait for room.
+        if !std::thread::panicking() {
+            self.engine.get_mut().flush();
+        }
     }
 }
 
