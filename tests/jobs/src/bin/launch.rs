@@ -1,0 +1,35 @@
+//! A launcher: what `hikyaku run` does, with the numbers in fixed places.
+//!
+//! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
+//! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hikyaku::launch::Launch;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let ranks = words.next().unwrap().parse().unwrap();
+    let ranks_per_node = words.next().unwrap().parse().unwrap();
+    let timeout = Duration::from_secs_f64(words.next().unwrap().parse().unwrap());
+    let launch = Launch {
+        ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
+        timeout: Some(timeout),
+        owns_process: true,
+        ..Launch::new(ranks, words.next().unwrap())
+    };
+    match (Launch { args: words.map(Into::into).collect(), ..launch }).run() {
+        Ok(outcome) => {
+            outcome.reason.iter().for_each(|line| eprintln!("launch: {line}"));
+            outcome.details.iter().for_each(|line| eprintln!("launch:   {line}"));
+            ExitCode::from(u8::try_from(outcome.code).unwrap())
+        }
+        Err(error) => {
+            eprintln!("launch: {error}");
+            ExitCode::from(u8::try_from(error.code()).unwrap())
+        }
+    }
+}

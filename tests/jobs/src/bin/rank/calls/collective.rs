@@ -1,0 +1,113 @@
+//! Barrier, broadcast, allreduce and gather against what they are defined to give.
+
+use hikyaku::{Error, Op, World};
+use hikyaku_jobs::Random;
+use hikyaku_jobs::pattern::{check, key, message};
+
+/// Nobody leaves a barrier before everybody has come: the ranks of a host have one clock.
+pub(super) fn barrier(world: &World, _: u64) -> Result<(), Error> {
+    for _ in 0..20 {
+        let came = world.now().picoseconds();
+        world.barrier()?;
+        let left = world.now().picoseconds();
+        let mut last = [came];
+        world.allreduce(&mut last, Op::Max)?;
+        assert!(last[0] <= left, "left at {left}, the last came at {}", last[0]);
+    }
+    Ok(())
+}
+
+/// From every root, with every protocol.
+pub(super) fn broadcast(world: &World, seed: u64) -> Result<(), Error> {
+    for root in 0..world.size() {
+        for length in [0, 1, 1_000, 70_000, 1_000_000] {
+            let name = key(seed, &[u64::from(root), length as u64]);
+            let mut data =
+                if world.rank() == root { message(name, length) } else { vec![0; length] };
+            world.broadcast(&mut data, root)?;
+            check(name, &data);
+        }
+    }
+    Ok(())
+}
+
+/// Integers exactly; floating point with the same bits everywhere and every time, though the sum
+/// depends on its order.
+pub(super) fn allreduce(world: &World, seed: u64) -> Result<(), Error> {
+    let (rank, size) = (i64::from(world.rank()), i64::from(world.size()));
+    let mut numbers = [rank + 1, -rank, 1];
+    world.allreduce(&mut numbers, Op::Sum)?;
+    assert_eq!(numbers, [size * (size + 1) / 2, -size * (size - 1) / 2, size]);
+    let (mut least, mut most, mut product) = ([rank], [rank], [2i64]);
+    world.allreduce(&mut least, Op::Min)?;
+    world.allreduce(&mut most, Op::Max)?;
+    world.allreduce(&mut product, Op::Product)?;
+    assert_eq!((least, most, product), ([0], [size - 1], [1 << size]));
+    let mut nothing: [f32; 0] = [];
+    world.allreduce(&mut nothing, Op::Sum)?;
+    for length in [1, 8, 9, 5_000, 100_000] {
+        let mut random = Random::new(key(seed, &[rank as u64, length as u64]));
+        let value = |_| {
+            let magnitude = f64::from(random.below(60) as u32) - 30.0;
+            (random.draw() as i64) as f64 * magnitude.exp2()
+        };
+        let mine: Vec<f64> = (0..length).map(value).collect();
+        let sum = || -> Result<Vec<f64>, Error> {
+            let mut sum = mine.clone();
+            world.allreduce(&mut sum, Op::Sum)?;
+            Ok(sum)
+        };
+        let (first, again) = (bits(&sum()?), bits(&sum()?));
+        assert_eq!(first, again, "the same sum twice");
+        if let Some(all) = world.gather(&first, 0)? {
+            let mut ranks = all.chunks(length);
+            assert!(ranks.all(|theirs| theirs == first), "ranks have different bits");
+        }
+    }
+    Ok(())
+}
+
+fn bits(numbers: &[f64]) -> Vec<u64> {
+    numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+/// Equal blocks in rank order at every root; unequal ones are said to be.
+pub(super) fn gather(world: &World, _: u64) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    for root in 0..size {
+        for length in [0, 1, 10_000] {
+            let gathered = world.gather(&vec![rank; length], root)?;
+            let expected = || (0..size).flat_map(|rank| vec![rank; length]).collect();
+            assert_eq!(gathered, (rank == root).then(expected));
+        }
+    }
+    let uneven = world.gather(&vec![0u16; if rank == 2 { 5 } else { 3 }], 0);
+    let expected = Error::UnequalBlocks { rank: 2, given: 10, root: 0, expected: 6 };
+    if rank == 0 && size > 2 {
+        assert_eq!(uneven, Err(expected));
+    } else {
+        assert!(uneven.is_ok());
+    }
+    Ok(())
+}
+
+/// Blocks of any lengths, none among them.
+pub(super) fn gather_blocks(world: &World, seed: u64) -> Result<(), Error> {
+    let length = |rank: u32, root: u32| {
+        let mut random = Random::new(key(seed, &[u64::from(rank), u64::from(root)]));
+        random.pick(&[0, 1, 100, 5_000, 150_000])
+    };
+    for root in 0..world.size() {
+        let mine = message(u64::from(world.rank()), length(world.rank(), root));
+        let Some(blocks) = world.gatherv(&mine, root)? else {
+            assert_ne!(world.rank(), root);
+            continue;
+        };
+        assert_eq!((world.rank(), blocks.len()), (root, world.size() as usize));
+        for (rank, block) in (0..).zip(&blocks) {
+            assert_eq!(block.len(), length(rank, root));
+            check(u64::from(rank), block);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Every call of `World`, in a job of any number of ranks on any nodes.
+//!
+//! The cases run one after the other in one world, with a barrier between them, so that what one
+//! leaves behind (a message, a posted receive, credit not given back) disturbs the next.
+
+mod buffers;
+mod collective;
+mod errors;
+mod futures;
+mod matching;
+mod modes;
+mod requests;
+
+use std::thread;
+
+use hikyaku::{ANY_SOURCE, ANY_TAG, Error, World};
+
+/// A case: panics if the library is wrong; no error is expected.
+type Case = fn(&World, u64) -> Result<(), Error>;
+
+const CASES: &[(&str, Case)] = &[
+    ("matching: ring", matching::ring),
+    ("matching: a token goes around", matching::token),
+    ("matching: wildcards in order", matching::wildcards_in_order),
+    ("matching: messages do not overtake", matching::no_overtaking),
+    ("matching: duplicates are apart", matching::duplicates_are_apart),
+    ("matching: to itself", matching::to_itself),
+    ("modes: synchronous", modes::synchronous),
+    ("modes: ready", modes::ready),
+    ("modes: probe", modes::probe),
+    ("requests: test", requests::test),
+    ("requests: wait for any", requests::wait_any),
+    ("requests: cancel", requests::cancel),
+    ("requests: forgotten", requests::forgotten),
+    ("requests: given up", requests::given_up),
+    ("futures: join", futures::join_both),
+    ("futures: join all", futures::join_many),
+    ("futures: dropped", futures::dropped),
+    ("collective: barrier", collective::barrier),
+    ("collective: broadcast", collective::broadcast),
+    ("collective: allreduce", collective::allreduce),
+    ("collective: gather", collective::gather),
+    ("collective: gather blocks", collective::gather_blocks),
+    ("buffers: shared", buffers::shared),
+    ("errors: truncation", errors::truncation),
+    ("errors: part of an element", errors::part_of_an_element),
+    ("errors: no such rank or tag", errors::no_such_rank_or_tag),
+    ("errors: joining twice", errors::joining_twice),
+    ("errors: too much memory", errors::too_much_memory),
+];
+
+/// Says which case failed, beside the panic's own message.
+struct Named<'a> {
+    case: &'a str,
+    rank: u32,
+}
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("rank {} was in the case \"{}\"", self.rank, self.case);
+        }
+    }
+}
+
+/// Runs all cases, or those whose name begins with `only`; at the end nothing is left over.
+pub(crate) fn run(world: &World, seed: u64, only: &str) -> Result<(), Error> {
+    for (case, body) in CASES.iter().filter(|(case, _)| case.starts_with(only)) {
+        let named = Named { case, rank: world.rank() };
+        body(world, seed).unwrap_or_else(|error| panic!("{error}"));
+        // Between the barriers everybody is here and nobody in the next case.
+        world.barrier()?;
+        assert_eq!(world.iprobe(ANY_SOURCE, ANY_TAG)?, None, "a message is left over");
+        world.barrier()?;
+        drop(named);
+    }
+    let left = world.statistics();
+    assert_eq!((left.unexpected_messages, left.unexpected_bytes), (0, 0), "messages left over");
+    assert_eq!((left.malformed, left.stray), (0, 0), "packets that made no sense");
+    Ok(())
+}
+
+/// The rank `distance` after this one and the rank so far before it, in a ring.
+fn around(world: &World, distance: u32) -> (u32, u32) {
+    let (rank, size) = (world.rank(), world.size());
+    ((rank + distance) % size, (rank + size - distance % size) % size)
+}
+
+/// The rank this one does something with, if it has one: 0 with 1, 2 with 3 and so on.
+fn partner(world: &World) -> Option<u32> {
+    let partner = world.rank() ^ 1;
+    (partner < world.size()).then_some(partner)
+}
+
+/// Whether this rank is the first of its pair.
+fn is_first(world: &World) -> bool {
+    world.rank().is_multiple_of(2)
+}

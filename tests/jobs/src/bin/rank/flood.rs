@@ -1,0 +1,131 @@
+//! A sender that is faster than its receiver: slowed down, with memory flat and nothing lost.
+
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+use hikyaku::{Error, World};
+use hikyaku_jobs::pattern::{check, fill, key};
+use hikyaku_jobs::process::own_memory;
+
+/// The most memory a rank may ever have resident, bytes, its program and all it shares with others
+/// included. The messages of a flood are many times as much.
+const MOST: u64 = 32 << 20;
+
+/// How long the receiver does something else before it looks.
+const BUSY: Duration = Duration::from_millis(300);
+
+fn compute(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        spin_loop();
+    }
+}
+
+fn check_memory(world: &World) {
+    let (most, now) = (own_memory("VmHWM"), own_memory("VmRSS"));
+    assert!(most <= MOST, "rank {} had {most} bytes resident, now {now}", world.rank());
+    assert!(own_memory("RssShmem") <= MOST);
+}
+
+/// Rank 1 sends `count` messages of `length` bytes to rank 0, which computes first.
+pub(crate) fn run(world: &World, count: u64, length: usize) -> Result<(), Error> {
+    let mut data = vec![0; length];
+    if world.rank() == 1 {
+        let start = Instant::now();
+        for number in 0..count {
+            fill(number, &mut data);
+            world.send(&data, 0, 1)?;
+        }
+        assert!(world.statistics().held_up > 0, "the sender was never slowed down");
+        assert!(start.elapsed() >= BUSY / 2, "all was sent while nobody received");
+    } else if world.rank() == 0 {
+        compute(BUSY);
+        for number in 0..count {
+            assert_eq!(world.recv(&mut data, 1, 1)?.bytes, length as u64);
+            check(number, &data);
+            // Now and then it looks away again.
+            if number % (count / 4) == 0 {
+                compute(BUSY / 10);
+            }
+        }
+        let (high, window) = (world.statistics().unexpected_messages_high, 256);
+        assert!(high <= window, "{high} messages waited unmatched, credit is for {window}");
+    }
+    check_memory(world);
+    Ok(())
+}
+
+const MANY: u64 = 100_000;
+
+/// Rank 0 waits for rank 2 while rank 1 floods it with what it does not want yet: the flood is
+/// held back, what is wanted gets through.
+pub(crate) fn beside(world: &World) -> Result<(), Error> {
+    let mut data = [0; 1000];
+    match world.rank() {
+        0 => {
+            world.recv(&mut data, 2, 2)?;
+            for number in 0..MANY {
+                world.recv(&mut data, 1, 1)?;
+                check(number, &data);
+            }
+        }
+        1 => {
+            for number in 0..MANY {
+                fill(number, &mut data);
+                world.send(&data, 0, 1)?;
+            }
+        }
+        _ => {
+            compute(BUSY);
+            world.send(&data, 0, 2)?;
+        }
+    }
+    check_memory(world);
+    Ok(())
+}
+
+/// Far more unmatched messages than there is credit for, before the one that is wanted: it must be
+/// reached, so these are moved to ordinary memory, and in the end nothing of them is left.
+pub(crate) fn before(world: &World) -> Result<(), Error> {
+    let lengths = [0, 30, 2_000, 50_000, 100_000];
+    let count = 3_000u64;
+    let length = |number: u64| lengths[number as usize % lengths.len()];
+    let named = |number| key(9, &[number]);
+    let mut data = vec![0; 100_000];
+    if world.rank() == 1 {
+        let long: Vec<Vec<u8>> =
+            (0..count).filter(|n| length(*n) == 100_000).map(|_| vec![0; 100_000]).collect();
+        let mut long = long.into_iter();
+        let mut held = Vec::new();
+        for number in (0..count).filter(|number| length(*number) == 100_000) {
+            let mut bytes = long.next().unwrap();
+            fill(named(number), &mut bytes);
+            held.push(bytes);
+        }
+        let mut held = held.iter();
+        return world.scope(|scope| {
+            for number in 0..count {
+                if length(number) == 100_000 {
+                    // Waits for its match: only the announcement goes out.
+                    scope.isend(held.next().unwrap(), 0, 1)?;
+                    continue;
+                }
+                fill(named(number), &mut data);
+                world.send(&data[..length(number)], 0, 1)?;
+            }
+            world.send(&[1u8], 0, 2)?;
+            scope.wait_all()
+        });
+    }
+    world.recv(&mut data, 1, 2)?;
+    assert_eq!(world.statistics().unexpected_messages, count);
+    for number in 0..count {
+        let received = world.recv(&mut data, 1, 1)?;
+        assert_eq!(received.bytes, length(number) as u64);
+        check(named(number), &data[..length(number)]);
+    }
+    let left = world.statistics();
+    assert_eq!((left.unexpected_messages, left.unexpected_bytes), (0, 0));
+    assert!(left.evacuations > 0);
+    Ok(())
+}

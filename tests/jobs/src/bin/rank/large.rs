@@ -1,0 +1,34 @@
+//! Messages whose length does not fit 31 bits, and messages the kernel copies, or will not.
+
+use hikyaku::{Error, World};
+use hikyaku_jobs::pattern::{check, fill, message};
+
+/// One message of `length` bytes from rank 0 to rank 1, every word of it checked.
+pub(crate) fn run(world: &World, length: u64) -> Result<(), Error> {
+    let length = usize::try_from(length).unwrap();
+    let mut data = vec![0u8; length];
+    if world.rank() == 0 {
+        fill(3, &mut data);
+        return world.send(&data, 1, 0);
+    }
+    let received = world.recv(&mut data, 0, 0)?;
+    assert_eq!(received.bytes, length as u64);
+    check(3, &data);
+    assert_eq!(world.statistics().bytes_received, length as u64);
+    Ok(())
+}
+
+/// Long messages around a ring; each rank prints how many of them it copied straight out of the
+/// sender's memory.
+pub(crate) fn copies(world: &World) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    for length in [100_000, 1_000_000, 5_000_001] {
+        let mut heard = vec![0; length];
+        let data = message(u64::from(rank), length);
+        world.sendrecv(&data, next, 0, &mut heard, previous, 0)?;
+        check(u64::from(previous), &heard);
+    }
+    println!("{}", world.statistics().direct_reads);
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What the ranks under test do: `rank PROGRAM [WORDS]`.
+//!
+//! An assertion that fails ends the rank with code 101, which ends the job. An error that a
+//! program does not expect is printed in one line with the rank, as programs do, and gives code 1.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod ends;
+mod flood;
+mod large;
+mod traffic;
+mod victims;
+
+use std::process::ExitCode;
+
+use hikyaku::{Error, World};
+
+/// A program's word as a number.
+fn number(word: Option<&String>) -> u64 {
+    word.unwrap().parse().unwrap()
+}
+
+fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
+    let word = |at: usize| words.get(at);
+    match words[0].as_str() {
+        "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
+        "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
+        "flood-beside" => flood::beside(world)?,
+        "flood-before" => flood::before(world)?,
+        "large" => large::run(world, number(word(1)))?,
+        "copies" => large::copies(world)?,
+        "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
+        "end" => return ends::run(world, word(1).unwrap()),
+        "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
+        other => panic!("there is no program {other}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let world = World::init().unwrap();
+    run(&world, &words).unwrap_or_else(|error| {
+        eprintln!("rank {}: {error}", world.rank());
+        ExitCode::FAILURE
+    })
+}

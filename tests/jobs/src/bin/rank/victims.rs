@@ -1,0 +1,61 @@
+//! Programs that never end by themselves, to be killed in the middle.
+
+use std::hint::spin_loop;
+
+use hikyaku::{ANY_SOURCE, Error, Op, World};
+use hikyaku_jobs::Random;
+
+/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large` and `blocked`
+/// every rank depends on every other, directly or through others that do; in `full` all depend on
+/// rank 0 and it on nobody.
+///
+/// With `suicide` other than 0 the highest rank kills itself after so many steps.
+pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
+    let mut large = vec![0u8; 6 << 20];
+    let mut random = Random::new(u64::from(world.rank()));
+    for turn in 1.. {
+        if turn == suicide && world.rank() + 1 == world.size() {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                .unwrap();
+        }
+        match program {
+            "ping-pong" => ping_pong(world)?,
+            "allreduce" => world.allreduce(&mut [1.0f64; 16], Op::Sum)?,
+            "large" => around(world, &mut large, random.below(6 << 20))?,
+            "blocked" => blocked(world)?,
+            "full" => full(world)?,
+            other => panic!("there is no program {other}"),
+        }
+    }
+    Ok(())
+}
+
+fn ping_pong(world: &World) -> Result<(), Error> {
+    let mut ball = [0u64; 4];
+    if world.rank() > 0 {
+        world.send(&ball, 0, 1)?;
+        return world.recv(&mut ball, ANY_SOURCE, 1).map(|_| ());
+    }
+    let source = world.recv(&mut ball, ANY_SOURCE, 1)?.source;
+    world.send(&ball, source, 1)
+}
+
+fn around(world: &World, buffer: &mut [u8], length: usize) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut heard = vec![0u8; buffer.len()];
+    let previous = (rank + size - 1) % size;
+    world.sendrecv(&buffer[..length], (rank + 1) % size, 1, &mut heard, previous, 1)?;
+    Ok(())
+}
+
+fn blocked(world: &World) -> Result<(), Error> {
+    world.recv(&mut [0u8], (world.rank() + 1) % world.size(), 1).map(|_| ())
+}
+
+fn full(world: &World) -> Result<(), Error> {
+    while world.rank() == 0 {
+        // Computes for ever, without a call of the library.
+        spin_loop();
+    }
+    world.send(&[0u8; 1000], 0, 1)
+}

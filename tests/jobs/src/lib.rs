@@ -1,0 +1,22 @@
+//! What tests of whole jobs have in common: starting jobs of real processes, and looking at them
+//! from outside.
+//!
+//! A test here starts the program `launch`, which does what `hikyaku run` does, with the program
+//! `rank` as its ranks; both are binaries of this package. What is tested *within* the ranks is in
+//! `src/bin/rank`, where a failed assertion ends the rank, hence the job, hence the test; what is
+//! tested about them is in `tests/`.
+//!
+//! - [`Job`]: a job to be, [`Running`]: one that runs, [`End`]: how it ended.
+//! - [`process`]: what `/proc` says about processes and their memory.
+//! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
+
+// A test that cannot go on should stop where it stands.
+#![allow(clippy::unwrap_used)]
+
+mod job;
+pub mod pattern;
+pub mod process;
+mod random;
+
+pub use job::{End, Job, Running};
+pub use random::Random;

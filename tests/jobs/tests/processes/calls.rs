@@ -1,0 +1,45 @@
+//! Every call of `World`, over 1 to 9 ranks on one node and on nodes of 1, 2 and 3.
+//!
+//! There are more ranks than CPUs in most of them, which is when a missed wake-up shows.
+
+use std::process::Command;
+
+use super::{RANK, job};
+
+fn every_call(ranks_per_node: u32) {
+    for ranks in 1..=9 {
+        let seed = (100 * ranks_per_node + ranks).to_string();
+        let output = job(ranks, &["calls", &seed]).ranks_per_node(ranks_per_node).succeed();
+        assert_eq!(output, "");
+    }
+}
+
+#[test]
+fn on_one_node() {
+    every_call(0);
+}
+
+#[test]
+fn on_nodes_of_one_rank() {
+    every_call(1);
+}
+
+#[test]
+fn on_nodes_of_two_ranks() {
+    every_call(2);
+}
+
+#[test]
+fn on_nodes_of_three_ranks() {
+    every_call(3);
+}
+
+/// A program that nobody launched is a world of one, with everything there is.
+#[test]
+fn without_a_launcher() {
+    let mut command = Command::new(RANK);
+    command.args(["calls", "7"]).env_remove("HIKYAKU_JOB").env_remove("HIKYAKU_RANK");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), text.as_str()), (Some(0), ""));
+}

@@ -1,0 +1,80 @@
+//! Ranks that end while others still want something of them: what each is told.
+
+use hikyaku_jobs::End;
+
+use super::job;
+
+const LEFT: &str = "rank 1 has left the job: nothing further comes from it or is taken by it";
+
+/// The line of the launcher that is not rank 1's.
+fn verdict(end: &End) -> &str {
+    end.stderr.lines().find_map(|line| line.strip_prefix("launch: ")).unwrap()
+}
+
+/// Asserts that ranks 0 and 2 have said this, each once.
+#[track_caller]
+fn check_told(end: &End, told: &str) {
+    for rank in [0, 2] {
+        let line = format!("rank {rank}: {told}");
+        let count = end.stderr.lines().filter(|said| *said == line).count();
+        assert_eq!(count, 1, "{line:?} is not said once:\n{}", end.stderr);
+    }
+}
+
+/// A rank whose process ends with its world still open has died: all are told how, by rank,
+/// process and cause, and the launcher says so too.
+#[test]
+fn a_rank_that_does_not_leave_has_died() {
+    for (way, code, ended, cause) in [
+        ("exit-with-code", 7, "exited with code 7", "exited with code 7 before it left the job"),
+        ("abort", 3, "exited with code 3", "exited with code 3 before it left the job"),
+        ("panic", 101, "exited with code 101", "exited with code 101 before it left the job"),
+        ("abort-signal", 134, "was killed by signal 6 (SIGABRT)", "killed by signal 6"),
+    ] {
+        let mut job = job(3, &["end", way]).start();
+        let end = job.end();
+        assert_eq!(end.code, Some(code), "{way}: {}", end.stderr);
+        let pid = verdict(&end).strip_prefix("rank 1 (pid ").unwrap();
+        let (pid, said) = pid.split_once(") ").unwrap();
+        assert_eq!(said, ended, "{way}");
+        check_told(&end, &format!("rank 1 (pid {pid}) died: {cause}"));
+        assert!(job.processes().is_empty());
+    }
+}
+
+/// To exit with code 0 is no failure by itself; whoever waits for the rank is told all the same,
+/// and that is one.
+#[test]
+fn a_rank_that_exits_with_success_is_missed() {
+    let end = job(3, &["end", "exit"]).run();
+    assert_eq!(end.code, Some(1), "{}", end.stderr);
+    assert!(verdict(&end).ends_with("exited with code 1"), "{}", end.stderr);
+    let line = end.stderr.lines().find(|line| line.starts_with("rank 0: ")).unwrap();
+    let pid = line.split(['(', ')']).nth(1).unwrap();
+    check_told(&end, &format!("rank 1 ({pid}) died: exited with code 0 before it left the job"));
+}
+
+/// A rank that ends its world first has left, however its process ends then. The others are told
+/// at once, so that one of them may be the first process to fail.
+#[test]
+fn a_rank_that_leaves_is_told_to_have_left() {
+    for (way, code) in [("return", 0), ("fail", 9), ("error", 1)] {
+        let mut job = job(3, &["end", way]).start();
+        let end = job.end();
+        check_told(&end, LEFT);
+        let (about, said) = verdict(&end).split_once(") exited with code ").unwrap();
+        let first: i32 = said.parse().unwrap();
+        assert_eq!(end.code, Some(first), "{way}: {}", end.stderr);
+        let expected = if about.starts_with("rank 1 ") { code } else { 1 };
+        assert_eq!(first, expected, "{way}: {}", end.stderr);
+        assert_ne!(first, 0, "{way}: success is no failure: {}", end.stderr);
+        assert!(job.processes().is_empty());
+    }
+}
+
+#[test]
+fn an_error_of_the_program_names_its_rank() {
+    let end = job(2, &["end", "error"]).run();
+    let expected = "rank 1: rank 99 does not exist: this job has ranks 0 to 1";
+    assert!(end.stderr.lines().any(|line| line == expected), "{}", end.stderr);
+}

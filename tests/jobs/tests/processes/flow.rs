@@ -1,0 +1,45 @@
+//! Much, and much at once: senders faster than receivers, and messages beyond 2 GiB.
+
+use std::time::Duration;
+
+use hikyaku_jobs::process::available_memory;
+
+use super::job;
+
+#[test]
+fn two_million_small_messages_leave_memory_flat() {
+    job(2, &["flood", "2000000", "8"]).succeed();
+}
+
+#[test]
+fn twenty_thousand_messages_of_8_kib_leave_memory_flat() {
+    job(2, &["flood", "20000", "8192"]).succeed();
+    job(2, &["flood", "20000", "8192"]).ranks_per_node(1).succeed();
+}
+
+#[test]
+fn a_flood_that_is_not_wanted_yet_is_held_back() {
+    job(3, &["flood-beside"]).succeed();
+}
+
+#[test]
+fn what_is_wanted_is_reached_behind_any_number_of_others() {
+    job(2, &["flood-before"]).succeed();
+    job(2, &["flood-before"]).ranks_per_node(1).succeed();
+}
+
+/// Lengths are 64 bits everywhere: copied by the kernel on one node, streamed between nodes.
+#[test]
+fn a_message_beyond_2_gib() {
+    const NEEDED: u64 = 7 << 30;
+    let available = available_memory();
+    if available < NEEDED {
+        println!("skipped: {available} bytes of memory are available, {NEEDED} are needed");
+        return;
+    }
+    let length = ((2u64 << 30) + 3).to_string();
+    for ranks_per_node in [0, 1] {
+        let job = job(2, &["large", &length]).ranks_per_node(ranks_per_node);
+        job.timeout(Duration::from_secs(300)).succeed();
+    }
+}

@@ -1,0 +1,106 @@
+//! A hundred jobs in which a rank is killed at a random moment.
+//!
+//! Each must end in time with the right words, and leave nothing: no process, no file, no memory.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hikyaku_jobs::{Random, process};
+
+use super::job;
+
+const RUNS: u32 = 100;
+
+/// Jobs at a time: enough that the machine is busy, as it is when ranks die.
+const AT_A_TIME: usize = 3;
+
+/// A job has to be over so long after a rank was killed.
+const IN_TIME: Duration = Duration::from_secs(3);
+
+const PROGRAMS: [&str; 5] = ["ping-pong", "allreduce", "large", "blocked", "full"];
+
+#[test]
+fn a_hundred_jobs_survive_the_death_of_a_rank() {
+    let (next, memories) = (AtomicU32::new(0), Mutex::new(BTreeSet::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= RUNS {
+                        return;
+                    }
+                    let memory = kill_one(number);
+                    memories.lock().unwrap().insert(memory);
+                }
+            });
+        }
+    });
+    let memories = memories.into_inner().unwrap();
+    assert_eq!(memories.len(), RUNS as usize);
+    for process in process::all() {
+        let held: Vec<u64> = process.job_memories().intersection(&memories).copied().collect();
+        assert!(held.is_empty(), "{} still holds memory of jobs {held:?}", process.command());
+    }
+    assert_eq!(process::named_memories(), [""; 0]);
+}
+
+/// Runs one job with one death in it; gives the inode of its memory.
+fn kill_one(number: u32) -> u64 {
+    let mut random = Random::new(u64::from(number));
+    let program = PROGRAMS[number as usize % PROGRAMS.len()];
+    let ranks = 2 + random.below(4) as u32;
+    let victim = random.below(ranks as usize) as u32;
+    let delay = Duration::from_micros(random.below(60_000) as u64);
+    let about = format!("run {number}: {program}, rank {victim} of {ranks} after {delay:?}");
+
+    let mut running = job(ranks, &["victim", program, "0"]).start();
+    let (process, memory) = running.rank(victim);
+    assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
+    process.kill();
+    let killed = Instant::now();
+    assert!(running.has_ended_within(IN_TIME), "{about}: it does not end");
+    let took = killed.elapsed();
+    let left: Vec<String> = running.processes().iter().map(process::Process::command).collect();
+    assert_eq!(left, [""; 0], "{about}: processes are left");
+    let end = running.end();
+    assert!(took < IN_TIME, "{about}: took {took:?}");
+    assert_eq!(end.code, Some(137), "{about}: {}", end.stderr);
+    assert_eq!(end.stdout, "", "{about}");
+    check_words(&about, &end.stderr, victim, process.pid, program, ranks);
+    memory
+}
+
+/// One line of the launcher, and a line of every survivor that depended on the victim: of its
+/// death, or of another survivor that gave up first.
+fn check_words(about: &str, text: &str, victim: u32, pid: i32, program: &str, ranks: u32) {
+    let verdict = format!("launch: rank {victim} (pid {pid}) was killed by signal 9 (SIGKILL)");
+    let told = format!("rank {victim} (pid {pid}) died: killed by signal 9");
+    let mut survivors = BTreeSet::new();
+    let mut told_of_victim = 0;
+    let mut verdicts = 0;
+    for line in text.lines() {
+        if line == verdict {
+            verdicts += 1;
+            continue;
+        }
+        let said = line.strip_prefix("rank ").and_then(|line| line.split_once(": "));
+        let Some((rank, said)) = said else { panic!("{about}: unexpected line {line:?}") };
+        assert!(survivors.insert(rank.parse::<u32>().unwrap()), "{about}: said twice: {text}");
+        told_of_victim += u32::from(said == told);
+        let follows =
+            said.ends_with("has left the job: nothing further comes from it or is taken by it");
+        assert!(said == told || follows, "{about}: unexpected line {line:?}");
+    }
+    assert_eq!(verdicts, 1, "{about}: {text}");
+    // In `full` the others depend on rank 0 alone, and it does not depend on anybody.
+    if program == "full" && victim != 0 {
+        return;
+    }
+    let expected: BTreeSet<u32> = (0..ranks).filter(|rank| *rank != victim).collect();
+    assert_eq!(survivors, expected, "{about}: not all survivors were told: {text}");
+    assert!(told_of_victim > 0, "{about}: nobody was told whose death it was: {text}");
+}

@@ -1,0 +1,19 @@
+//! Jobs of real processes, started as `hikyaku run` starts them.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod ends;
+mod flow;
+mod kill;
+mod restricted;
+
+use hikyaku_jobs::Job;
+
+/// The program whose subcommands are the rank programs.
+const RANK: &str = env!("CARGO_BIN_EXE_rank");
+
+/// So many ranks that run these words of `rank`.
+fn job(ranks: u32, words: &[&str]) -> Job {
+    Job::new(env!("CARGO_BIN_EXE_launch"), RANK, ranks, words)
+}
