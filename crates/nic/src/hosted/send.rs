@@ -377,13 +377,13 @@ impl<H: Host> Post<'_, H> {
     /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
     #[inline]
     fn begin(&mut self) {
-        self.peer.epoch += 1;
-        self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Relaxed);
+        let odd = self.peer.epoch + 1;
+        self.target.sender(self.rank).epoch.store(odd, Ordering::Relaxed);
     }
 
     #[inline]
     fn end(&mut self) {
-        self.peer.epoch += 1;
+        self.peer.epoch += 2;
         self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
     }
 }
