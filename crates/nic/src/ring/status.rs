@@ -6,9 +6,9 @@
 //! time in each record (`hosted::arrive` merges). The reason is measured: with one ring, each
 //! message needs a locked add, which waits until the stores of the message before it have got
 //! their cache line. On the reference machine (near cores, 8-byte messages, window 64) that is
-//! 11.5 M messages/s in a bare ring against 38 M without the lock, and 17 M with the processor's clock as the
-//! arrival time, which is why that is a plain count (`hosted::send`). Sources beyond the private
-//! rings share, and pay the add.
+//! 11.5 M messages/s in a bare ring against 38 M without the lock, and 17 M with the processor's
+//! clock as the arrival time, which is why that is a plain count (`hosted::send`). Sources beyond
+//! the private rings share, and pay the add.
 //!
 //! ```text
 //!   senders                                        the receiver
