@@ -17,7 +17,7 @@
 
 use crate::fabric::FullPolicy;
 use crate::ring::{Bytes, GRANULE};
-use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
+use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read};
 
 /// Set-up of a ring that senders may rely on; written before the job starts.
 #[derive(Debug, Default)]
@@ -189,15 +189,6 @@ impl<'m> LandingRing<'m> {
             tail.fetch_add(claim.span(), Ordering::Release);
         } else {
             tail.store(claim.position.wrapping_add(claim.span()), Ordering::Release);
-        }
-    }
-
-    /// Asks for the lines after a claim ahead of time, up to `lines` of them.
-    #[inline]
-    pub fn prefetch_after(&self, claim: Claim, lines: u64) {
-        let next = claim.position.wrapping_add(claim.span());
-        for line in 0..lines {
-            prefetch_for_write(self.bytes.address(self.index(next.wrapping_add(line * GRANULE))));
         }
     }
 

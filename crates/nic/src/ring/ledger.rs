@@ -55,11 +55,6 @@ impl Ledger {
         self.entries.back().map_or(self.head, |last| last.end)
     }
 
-    /// Bytes announced and not yet given back, gaps included.
-    pub fn live(&self) -> u64 {
-        self.entries.back().map_or(0, |last| last.end.wrapping_sub(self.head))
-    }
-
     /// Enters a slice that a record announced.
     ///
     /// # Errors
