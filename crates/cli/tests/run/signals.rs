@@ -37,6 +37,17 @@ fn ranks_may_catch_ctrl_c_and_tidy_up() {
     assert_eq!(job.end().0, Some(130));
 }
 
+/// All of it, also when the reader is slower than the ranks' end.
+#[test]
+fn the_last_words_of_an_interrupted_job_are_written() {
+    let speech = "trap 'seq 20000; exit 0' INT; echo ready; while :; do sleep 0.05; done";
+    let mut job = job(&[], speech);
+    job.signal(Signal::INT);
+    let told = job.wait_for_lines(3 * 20_000);
+    assert_eq!(told.iter().filter(|line| *line == "20000").count(), 3);
+    assert_eq!(job.end().0, Some(130));
+}
+
 /// The ranks ignore everything that can be ignored, and stop hearing of the first Ctrl-C only by
 /// the second.
 #[test]

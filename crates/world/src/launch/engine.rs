@@ -38,7 +38,7 @@ use super::{
     ranks::Ranks,
     spawn::{Inheritable, Recipe},
     stdin::{Pump, of_rank_0},
-    supervisor::{Action, Supervisor, Verdict},
+    supervisor::{Action, GRACE, Supervisor, Verdict},
 };
 
 /// What an event is about: a rank's number, or one of these, which are no rank's.
@@ -65,6 +65,8 @@ pub(super) struct Engine<'a> {
     ended_lately: bool,
     pidfds: Vec<Option<OwnedFd>>,
     waiting: Vec<String>,
+    /// When an interrupted job's last output is given up, once all its ranks have ended.
+    last_words: Option<Duration>,
     events: OwnedFd,
     start: Instant,
 }
@@ -104,6 +106,7 @@ impl<'a> Engine<'a> {
             ended_lately: false,
             pidfds: Vec::new(),
             waiting: Vec::new(),
+            last_words: None,
             events,
             start: Instant::now(),
         })
@@ -172,7 +175,7 @@ impl<'a> Engine<'a> {
         for intake in &mut self.intakes {
             intake.finish(now, |source, piece| outputs.write(source, piece));
         }
-        while !self.outputs.is_done() && !self.is_hurried() {
+        while !self.outputs.is_done() && !self.is_given_up() {
             self.turn()?;
         }
         // The last write may have failed and ended the loop at once.
@@ -253,7 +256,13 @@ impl<'a> Engine<'a> {
                     }
                     self.ended_lately = false;
                 }
-                signal => self.supervisor.handle_signal(signal, self.now()),
+                signal => {
+                    let now = self.now();
+                    if self.is_interrupted() && self.supervisor.is_over() {
+                        self.last_words = Some(now);
+                    }
+                    self.supervisor.handle_signal(signal, now);
+                }
             }
         }
     }
@@ -325,11 +334,21 @@ impl<'a> Engine<'a> {
         let intakes = self.intakes.iter().map(Intake::poll_deadline);
         let pump = self.pump.as_ref().and_then(Pump::poll_deadline);
         let supervisor = (!self.supervisor.is_over()).then(|| self.supervisor.poll_deadline());
-        intakes.chain([pump, supervisor.flatten()]).flatten().min()
+        intakes.chain([pump, supervisor.flatten(), self.last_words]).flatten().min()
     }
 
-    /// Whether somebody who waits for the job's last output does not want to wait any longer.
-    fn is_hurried(&self) -> bool {
+    /// Whether what is still to be written when all ranks have ended is given up: whoever
+    /// interrupted the job wants to see its last words, but not to wait for a reader that takes
+    /// none.
+    fn is_given_up(&mut self) -> bool {
+        if !self.is_interrupted() {
+            return false;
+        }
+        let now = self.now();
+        now >= *self.last_words.get_or_insert(now + GRACE)
+    }
+
+    fn is_interrupted(&self) -> bool {
         matches!(self.supervisor.verdict(), Some(Verdict::Interrupted(_)))
     }
 
