@@ -54,6 +54,12 @@ impl Posted {
         self.queue((!wildcard).then_some(source)).remove(at).map(|entry| entry.id)
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Whether a receive fits a message.
     #[inline]
     pub(crate) fn fits(&self, source: Rank, bits: u64) -> bool {

@@ -90,6 +90,12 @@ impl Unexpected {
         }
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The earliest message that fits.
     #[inline]
     pub(crate) fn find(&self, selector: &Selector) -> Option<&Entry> {

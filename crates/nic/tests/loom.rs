@@ -15,7 +15,7 @@
 
 use hikyaku_nic::fabric::FullPolicy;
 use hikyaku_nic::ring::{
-    Bytes, Claim, CommandQueue, Descriptor, GRANULE, LandingRing, Ledger, QueuePointers,
+    Bytes, Claim, CommandQueue, Descriptor, GRANULE, LandingRing, Ledger, Poster, QueuePointers,
     RingControl, Slot, StatusControl, StatusRing, span_of,
 };
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
@@ -75,7 +75,7 @@ impl Memory {
     /// Posts a message as `hosted::send` does; says whether there was room.
     fn post(&self, source: u32, message: u8, heads: &mut Heads) -> bool {
         let (ring, status) = (self.landing(), self.status());
-        if !status.has_room(&mut heads.status) {
+        if !status.has_room(&mut heads.poster) {
             status.count_full();
             return false;
         }
@@ -85,13 +85,13 @@ impl Memory {
         };
         ring.store(claim, &[message]);
         ring.commit(claim);
-        self.announce(source, claim);
+        self.announce(source, claim, &mut heads.poster);
         true
     }
 
-    fn announce(&self, source: u32, claim: Claim) {
+    fn announce(&self, source: u32, claim: Claim, poster: &mut Poster) {
         let status = self.status();
-        let index = status.reserve();
+        let index = status.reserve(poster);
         status.publish(index, Kind::Ring, 0, 0, source, &[claim.position]);
     }
 }
@@ -146,7 +146,7 @@ impl Receiver<'_> {
 #[derive(Default)]
 struct Heads {
     ring: u64,
-    status: u64,
+    poster: Poster,
 }
 
 /// Starts a sender of `messages` that goes on after each as long as there is room, and answers
@@ -288,7 +288,7 @@ fn broken_sender(steps: fn(&Memory, Claim)) {
 #[should_panic(expected = "Causality violation")]
 fn a_record_before_its_payload_is_noticed() {
     broken_sender(|memory, claim| {
-        memory.announce(1, claim);
+        memory.announce(1, claim, &mut Poster::default());
         memory.landing().store(claim, &[7]);
         memory.landing().commit(claim);
     });
@@ -340,21 +340,21 @@ fn two_senders_at_the_full_boundary_of_the_status_ring() {
         // Five of six: one more, or one more of each sender.
         for number in 0..5 {
             let status = memory.status();
-            let index = status.reserve();
+            let index = status.reserve(&mut Poster::default());
             status.publish(index, Kind::Void, 0, 0, 0, &[number]);
         }
         let post = |source| {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
                 let status = memory.status();
-                let mut head = 0;
+                let mut poster = Poster::default();
                 let mut fulls = 0;
-                while !status.has_room(&mut head) {
+                while !status.has_room(&mut poster) {
                     status.count_full();
                     fulls += 1;
                     thread::yield_now();
                 }
-                let index = status.reserve();
+                let index = status.reserve(&mut poster);
                 status.publish(index, Kind::Void, 0, 0, source, &[100]);
                 fulls
             })
@@ -393,12 +393,12 @@ fn a_status_record_is_whole_in_every_lap() {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
                 let status = memory.status();
-                let mut head = 0;
+                let mut poster = Poster::default();
                 for number in 0..6u64 {
-                    while !status.has_room(&mut head) {
+                    while !status.has_room(&mut poster) {
                         thread::yield_now();
                     }
-                    let index = status.reserve();
+                    let index = status.reserve(&mut poster);
                     status.publish(index, Kind::Void, 0, 0, 1, &[number, !number]);
                 }
             })

@@ -49,7 +49,7 @@ impl<H: Host> HostedPort<H> {
         header: u64,
         into: &mut [u8],
     ) -> Short {
-        let id = source as usize % self.lanes.len();
+        let id = lane_of(source, self.lanes.len());
         let lane = &self.lanes[id];
         let (ring, head) = (lane.ring, lane.head);
         let Some(stamp) = ring.peek(head) else {
@@ -343,6 +343,13 @@ impl<H: Host> HostedPort<H> {
         own.source(source).set_ring(ring);
         Ok(())
     }
+}
+
+/// The status ring of a source. A division only where rings are shared.
+#[inline]
+fn lane_of(source: Rank, lanes: usize) -> usize {
+    let source = source as usize;
+    if source < lanes { source } else { source % lanes }
 }
 
 /// Copies an inline message out of its record. `None`: it does not fit, or makes no sense.

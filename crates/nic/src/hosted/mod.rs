@@ -25,7 +25,7 @@ use crate::fabric::{
     Rank, RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
-use crate::ring::{Ledger, StatusRing};
+use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
 use crate::time::Time;
 use repair::Repair;
@@ -98,15 +98,16 @@ pub unsafe trait Host {
 struct Peer {
     /// Its segment.
     target: Segment<'static>,
-    /// The status ring of it that we post to, and its last seen head.
+    /// The status ring of it that we post to.
     status: StatusRing<'static>,
-    status_head: u64,
+    poster: Poster,
     /// The ring of it that we land in, and its last seen head.
     ring: Option<RingId>,
     ring_head: u64,
-    /// Credited messages sent to it, and how many it allows.
-    sent: u64,
+    /// How many credited messages it allows in all, and how many of the posted records were none:
+    /// the count that changes less often is the one that is kept.
     credit: u64,
+    uncredited: u64,
     /// Our epoch at it between posts: even.
     epoch: u64,
     /// Whether it knows that we are held up.
@@ -216,16 +217,24 @@ impl Peer {
         Peer {
             target,
             status: target.status(rank % layout.status_rings),
-            status_head: 0,
+            poster: Poster::default(),
             ring: None,
             ring_head: 0,
-            sent: 0,
             credit,
+            uncredited: 0,
             epoch: 0,
             held_up: false,
             failed: None,
             seen_held_up: 0,
         }
+    }
+}
+
+impl Peer {
+    /// Credited messages sent to it.
+    #[inline]
+    fn sent(&self) -> u64 {
+        self.poster.posted - self.uncredited
     }
 }
 

@@ -13,6 +13,10 @@
 //!                  an unannounced claim before claims₀ is the dead one's: abandon it
 //! ```
 //!
+//! That is for what is shared. In a private status ring nothing is reserved before it is published,
+//! and once a rank is dead, or has finished the post it was in, what it published is visible: there
+//! is no hole, and all is read when no record is there.
+//!
 //! It is the grace period of read-copy-update, with posts as the readers. The living need not do
 //! anything; one that is stopped in the middle of a post holds the repair up until it continues
 //! or dies.
@@ -31,7 +35,7 @@ pub(super) struct Repair {
     claims: Vec<u64>,
     /// Sources that were within a post, and the epoch of that post.
     unsettled: Vec<(Rank, u64)>,
-    /// Records reserved when all had settled.
+    /// Records reserved in the shared rings when all had settled.
     records: Option<Vec<u64>>,
 }
 
@@ -58,9 +62,13 @@ impl<H: Host> HostedPort<H> {
             self.consume_record(lane);
             return true;
         }
+        let past = |(lane, mark): (&Lane, &u64)| match lane.ring.is_private() {
+            true => lane.ring.peek(lane.head).is_none(),
+            false => lane.head >= *mark,
+        };
         let read = |repair: &Repair| {
             let records = repair.records.as_ref();
-            records.is_some_and(|marks| self.lanes.iter().zip(marks).all(|(l, m)| l.head >= *m))
+            records.is_some_and(|marks| self.lanes.iter().zip(marks).all(past))
         };
         let Some(done) = self.repairs.iter().position(read) else {
             // A record may have been published since; or a living source's is on its way.
@@ -86,8 +94,8 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Records reserved in each status ring. A count that is not within a ring's length of the
-    /// head is nonsense that a broken peer wrote: nothing is reserved then.
+    /// Records reserved in each shared status ring. A count that is not within a ring's length of
+    /// the head is nonsense that a broken peer wrote: nothing is reserved then.
     fn reserved(&self) -> Vec<u64> {
         let reserved = |lane: &Lane| {
             let ahead = lane.ring.reserved().wrapping_sub(lane.head);

@@ -49,12 +49,14 @@ impl<H: Host> HostedPort<H> {
         let plain = peer.failed.is_none()
             && !peer.held_up
             && payload.len() <= INLINE_BYTES
-            && (!credited || peer.sent < peer.credit);
+            && (!credited || peer.sent() < peer.credit);
         let status = peer.status;
-        if !plain || !status.has_room(&mut peer.status_head) {
+        if !plain || !status.has_room(&mut peer.poster) {
             return false;
         }
-        peer.sent += u64::from(credited);
+        if !credited {
+            peer.uncredited += 1;
+        }
         let (host, clock, target) = (&self.host, &mut self.clock, peer.target);
         let mut post = Post { host, rank: self.rank, target, peer, clock };
         post.publish_inline(status, protocol, header, payload);
@@ -104,9 +106,7 @@ impl<H: Host> HostedPort<H> {
         let clock = &mut self.clock;
         let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         let status = post.peer.status;
-        if command.notification == Notification::Status
-            && !status.has_room(&mut post.peer.status_head)
-        {
+        if command.notification == Notification::Status && !status.has_room(&mut post.peer.poster) {
             return Err(post.status_full(command));
         }
         host.write(target, command.payload)?;
@@ -116,7 +116,8 @@ impl<H: Host> HostedPort<H> {
             Notification::Status => {
                 let length = command.payload.len() as u64;
                 post.begin();
-                let index = status.reserve();
+                let index = status.reserve(&mut post.peer.poster);
+                post.peer.uncredited += 1;
                 let body = [command.header, post.arrival_time(), length, target.offset];
                 status.publish(index, Kind::Put, command.protocol, 0, self.rank, &body);
                 post.end();
@@ -141,16 +142,17 @@ struct Post<'p, H: Host> {
 impl<H: Host> Post<'_, H> {
     #[inline]
     fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
-        if command.credited && self.peer.sent >= self.peer.credit {
+        if command.credited && self.peer.sent() >= self.peer.credit {
             self.peer.credit = self.target.source(self.rank).credit();
-            if self.peer.sent >= self.peer.credit {
+            if self.peer.sent() >= self.peer.credit {
                 return Err(self.hold_up(command, FullCause::Credit));
             }
         }
         let status = self.peer.status;
-        if !status.has_room(&mut self.peer.status_head) {
+        if !status.has_room(&mut self.peer.poster) {
             return Err(self.status_full(command));
         }
+        let before = self.peer.poster.posted;
         let length = command.payload.len();
         let whole = command.offset == 0 && command.total == length as u64;
         let taken = if whole && length <= INLINE_BYTES {
@@ -159,9 +161,9 @@ impl<H: Host> Post<'_, H> {
         } else {
             self.send_ring(command, status)?
         };
-        if command.credited {
-            self.peer.sent += 1;
-        }
+        // One of its records is what credit pays for.
+        let records = self.peer.poster.posted - before;
+        self.peer.uncredited += records.saturating_sub(u64::from(command.credited));
         self.admitted();
         self.ring_doorbell(command.destination);
         Ok(taken)
@@ -177,6 +179,10 @@ impl<H: Host> Post<'_, H> {
     }
 
     /// The whole message rides in its status record: one cache line moves.
+    ///
+    /// Nothing else is stored that need not be: what is stored after a record waits for its line,
+    /// so the stores of a message decide how many messages are under way at once. In a private ring
+    /// a record is not reserved before it is published, and no epoch need say so.
     #[inline(always)]
     fn publish_inline(
         &mut self,
@@ -186,10 +192,14 @@ impl<H: Host> Post<'_, H> {
         payload: &[u8],
     ) {
         let time = self.arrival_time();
-        self.begin();
-        let index = status.reserve();
+        if !status.is_private() {
+            self.begin();
+        }
+        let index = status.reserve(&mut self.peer.poster);
         status.publish_inline(index, protocol, self.rank, [header, time], payload);
-        self.end();
+        if !status.is_private() {
+            self.end();
+        }
         status.prefetch_after(index);
     }
 
@@ -215,7 +225,7 @@ impl<H: Host> Post<'_, H> {
         }
         let mut taken = 0;
         while taken < length {
-            let room = taken == 0 || status.has_room(&mut self.peer.status_head);
+            let room = taken == 0 || status.has_room(&mut self.peer.poster);
             let end = length.min(taken + packet);
             if !room || !self.land(command, status, id, &ring, taken, end) {
                 break;
@@ -247,7 +257,7 @@ impl<H: Host> Post<'_, H> {
         };
         ring.store(claim, &command.payload[from..to]);
         ring.commit(claim);
-        let index = status.reserve();
+        let index = status.reserve(&mut self.peer.poster);
         let body = record(command, self.arrival_time(), claim, id, from as u64);
         status.publish(index, Kind::Ring, command.protocol, 0, self.rank, &body);
         self.end();

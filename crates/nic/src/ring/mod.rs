@@ -13,7 +13,7 @@ pub use bytes::Bytes;
 pub use command::{CommandQueue, Descriptor, QueueFull, QueuePointers};
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
-pub use status::{Slot, StatusControl, StatusRing};
+pub use status::{Poster, Slot, StatusControl, StatusRing};
 
 /// Landing positions are multiples of this, so that two senders of a shared ring never write the
 /// same cache line.

@@ -20,12 +20,13 @@
 //! On a shared ring the reservation is one atomic add and no compare-and-swap loop: a sender asks
 //! for room *before* it reserves, and each sender has at most one reservation between its question
 //! and its publication. `senders` slots kept free therefore cover every sender that asked at the
-//! same moment, and a reservation is never to be taken back. On a private ring, which has one
-//! sender, it is a plain store.
+//! same moment, and a reservation is never to be taken back. A private ring has one sender, which
+//! counts for itself: its tail is nowhere in shared memory, and nothing can be left reserved and
+//! unpublished before something that is published.
 //!
-//! Who writes what: `tail` senders only, `head` the receiver only (lazily: a sender that last
-//! saw enough room does not read it at all), a slot its reserving sender only. The receiver never
-//! writes a slot, so the line goes one way.
+//! Who writes what: `tail` senders of a shared ring only, `head` the receiver only (lazily: a
+//! sender that last saw enough room does not read it at all), a slot its reserving sender only. The
+//! receiver never writes a slot, so the line goes one way.
 
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
 use crate::wire::{BODY_WORDS, Kind, Record, Stamp};
@@ -42,12 +43,21 @@ pub struct Slot {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct StatusControl {
-    /// Records ever reserved. Written by senders.
+    /// Records ever reserved in a shared ring. Written by senders.
     tail: Line<AtomicU64>,
     /// Records ever consumed. Written by the receiver.
     head: Line<AtomicU64>,
     /// Posts that found the ring full, and waited or were refused. Written by senders.
     full: Line<AtomicU64>,
+}
+
+/// What one sender remembers of a status ring that it posts to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Poster {
+    /// Records it has posted; in a private ring these are all.
+    pub posted: u64,
+    /// The head as last seen.
+    pub head: u64,
 }
 
 /// A status ring over shared memory. A view: cheap to copy, owns nothing.
@@ -72,30 +82,39 @@ impl<'m> StatusRing<'m> {
         self.slots.len()
     }
 
-    /// Whether a record may be reserved now. `cached_head` is the caller's last view of the head;
-    /// the shared one is read only when that one says full.
+    /// Whether it has one sender.
+    #[inline]
+    pub fn is_private(&self) -> bool {
+        self.senders == 1
+    }
+
+    /// Whether a record may be reserved now. The shared head is read only when the one that the
+    /// poster remembers says full.
     ///
     /// Each port may make one reservation after a `true`, and must make the next after asking
     /// again.
     #[inline]
-    pub fn has_room(&self, cached_head: &mut u64) -> bool {
+    pub fn has_room(&self, poster: &mut Poster) -> bool {
         let limit = self.slots.len() as u64 - self.senders;
-        let tail = self.control.tail.load(Ordering::Relaxed);
-        if tail.wrapping_sub(*cached_head) < limit {
+        let tail = match self.is_private() {
+            true => poster.posted,
+            false => self.control.tail.load(Ordering::Relaxed),
+        };
+        if tail.wrapping_sub(poster.head) < limit {
             return true;
         }
         // Acquire: what the receiver read from the slots it gave back was read before.
-        *cached_head = self.control.head.load(Ordering::Acquire);
-        tail.wrapping_sub(*cached_head) < limit
+        poster.head = self.control.head.load(Ordering::Acquire);
+        tail.wrapping_sub(poster.head) < limit
     }
 
     /// Reserves the next record's place. Only after [`StatusRing::has_room`] said so.
     #[inline]
-    pub fn reserve(&self) -> u64 {
-        if self.senders == 1 {
-            let tail = self.control.tail.load(Ordering::Relaxed);
-            self.control.tail.store(tail.wrapping_add(1), Ordering::Release);
-            return tail;
+    pub fn reserve(&self, poster: &mut Poster) -> u64 {
+        let own = poster.posted;
+        poster.posted = own.wrapping_add(1);
+        if self.is_private() {
+            return own;
         }
         // Release: the sender's epoch (see `segment::SenderLine`) is odd before the reservation
         // can be seen, which is what lets a receiver tell a dead sender's hole from a slow one's.
@@ -189,8 +208,8 @@ impl<'m> StatusRing<'m> {
         self.control.head.store(head, Ordering::Release);
     }
 
-    /// Records ever reserved. A reservation seen here was made by a sender whose epoch is seen
-    /// as at least as far.
+    /// Records ever reserved in a shared ring; none in a private one, where only the sender
+    /// knows. A reservation seen here was made by a sender whose epoch is seen as at least as far.
     pub fn reserved(&self) -> u64 {
         self.control.tail.load(Ordering::Acquire)
     }
@@ -229,7 +248,8 @@ mod tests {
     fn records_come_out_in_the_order_of_their_reservation() {
         let (control, slots) = (StatusControl::default(), slots(4));
         let ring = ring_of(&control, &slots);
-        let (first, second) = (ring.reserve(), ring.reserve());
+        let mut poster = Poster::default();
+        let (first, second) = (ring.reserve(&mut poster), ring.reserve(&mut poster));
         ring.publish(second, Kind::Inline, 0, 0, 2, &[22]);
         assert!(ring.peek(0).is_none(), "the first record is reserved but not yet published");
         ring.publish(first, Kind::Inline, 0, 0, 1, &[11]);
@@ -241,11 +261,11 @@ mod tests {
     fn a_slot_of_the_lap_before_is_not_taken_for_a_new_record() {
         let (control, slots) = (StatusControl::default(), slots(4));
         let ring = ring_of(&control, &slots);
-        let mut cached = 0;
+        let mut poster = Poster::default();
         for round in 0..300_000u64 {
-            assert!(ring.has_room(&mut cached));
+            assert!(ring.has_room(&mut poster));
             assert!(ring.peek(round).is_none());
-            let index = ring.reserve();
+            let index = ring.reserve(&mut poster);
             ring.publish(index, Kind::Void, 0, 0, 0, &[round]);
             assert_eq!(ring.read(round).map(|r| r.body[0]), Some(round));
             ring.free(round + 1);
@@ -256,14 +276,14 @@ mod tests {
     fn it_is_full_one_sender_short_of_its_slots() {
         let (control, slots) = (StatusControl::default(), slots(8));
         let ring = ring_of(&control, &slots);
-        let mut cached = 0;
+        let mut poster = Poster::default();
         for _ in 0..7 {
-            assert!(ring.has_room(&mut cached));
-            ring.reserve();
+            assert!(ring.has_room(&mut poster));
+            ring.reserve(&mut poster);
         }
-        assert!(!ring.has_room(&mut cached));
+        assert!(!ring.has_room(&mut poster));
         ring.free(1);
-        assert!(ring.has_room(&mut cached));
+        assert!(ring.has_room(&mut poster));
     }
 
     fn slots(count: usize) -> Vec<Slot> {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError};
 use crate::loopback::{Config, LoopbackPort, open};
-use crate::ring::Claim;
+use crate::ring::{Claim, Poster};
 use crate::segment::{Layout, Segment};
 use crate::wire::Kind;
 
@@ -40,7 +40,7 @@ fn end(ports: &[LoopbackPort], rank: Rank) {
 
 fn reserve(ports: &[LoopbackPort], rank: Rank) -> u64 {
     let segment = target(ports, rank as usize);
-    segment.status(rank % segment.layout().status_rings).reserve()
+    segment.status(rank % segment.layout().status_rings).reserve(&mut Poster::default())
 }
 
 fn claim(ports: &[LoopbackPort], rank: Rank, length: u32) -> Claim {
