@@ -5,8 +5,25 @@
 //! load) makes that a non-event. Under loom each byte is a checked cell, so that a breach of the
 //! protocol is a failed model and not a torn message.
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+use std::arch::x86_64 as arch;
 #[cfg(not(loom))]
 use std::{marker::PhantomData, ptr::NonNull};
+
+/// Bytes of a cache line.
+#[cfg(not(loom))]
+const LINE: usize = 64;
+
+/// From how many bytes on a store goes past the caches.
+///
+/// A line that another core has read must be fetched from it before it can be written, and a
+/// processor fetches few at once for its stores; whole lines that go past the caches are not
+/// fetched at all. Through a landing ring one way, through and past the caches: 16 KiB 2.4 and
+/// 2.2 us between near cores, 8.5 and 2.4 us between far ones; 64 KiB 8.4 and 6.3, 31 and 6.2 us.
+/// Near cores pay for it below: 4 KiB 0.72 and 0.82, 2.5 and 0.95 us; 1 KiB 0.28 and 0.53, 0.88 and
+/// 0.56 us.
+#[cfg(not(loom))]
+const STREAM_FROM: usize = 4096;
 
 /// A bounded area of shared bytes, valid for `'m`.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +57,11 @@ impl<'m> Bytes<'m> {
     /// Copies `from` into the area at byte `at`.
     #[inline]
     pub fn store(&self, at: usize, from: &[u8]) {
+        if from.len() < STREAM_FROM { self.store_cached(at, from) } else { self.stream(at, from) }
+    }
+
+    #[inline]
+    fn store_cached(&self, at: usize, from: &[u8]) {
         assert!(at <= self.length && from.len() <= self.length - at);
         // SAFETY: `at` is within the area, by the assertion.
         let target = unsafe { self.start.add(at) };
@@ -47,6 +69,42 @@ impl<'m> Bytes<'m> {
         // `from` is ordinary memory, which the area is not part of (a landing ring is handed out
         // by copy only).
         unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    }
+
+    /// Whole lines go past the caches.
+    #[inline(never)]
+    fn stream(&self, at: usize, from: &[u8]) {
+        let before = self.start.as_ptr().wrapping_add(at).align_offset(LINE).min(from.len());
+        let (head, rest) = from.split_at(before);
+        let (lines, tail) = rest.as_chunks::<LINE>();
+        self.store_cached(at, head);
+        self.stream_lines(at + before, lines);
+        self.store_cached(at + from.len() - tail.len(), tail);
+    }
+
+    /// Stores whole lines from byte `at` on, which is the begin of one.
+    #[cfg(target_arch = "x86_64")]
+    fn stream_lines(&self, at: usize, lines: &[[u8; LINE]]) {
+        let span = lines.as_flattened().len();
+        assert!(at <= self.length && span <= self.length - at);
+        assert!(span == 0 || self.start.as_ptr().wrapping_add(at).addr().is_multiple_of(LINE));
+        let parts = lines.as_flattened().as_chunks::<16>().0;
+        for (part, offset) in parts.iter().zip((at..).step_by(16)) {
+            // SAFETY: the part lies within the area, by the assertion.
+            let target = unsafe { self.start.add(offset) };
+            // SAFETY: 16 bytes may be read at `part`; the load asks for no alignment.
+            let value = unsafe { arch::_mm_loadu_si128(part.as_ptr().cast()) };
+            // SAFETY: the area is writable for 'm and the line aligned, so 16 bytes at `target` are
+            // too; the fence below orders the store before all that follows.
+            unsafe { arch::_mm_stream_si128(target.as_ptr().cast(), value) };
+        }
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { arch::_mm_sfence() };
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn stream_lines(&self, at: usize, lines: &[[u8; LINE]]) {
+        self.store_cached(at, lines.as_flattened());
     }
 
     /// Copies bytes from `at` on into `into`.
@@ -99,5 +157,33 @@ impl<'m> Bytes<'m> {
     /// Nothing to prefetch under loom.
     pub fn address(&self, _at: usize) -> *const u8 {
         std::ptr::null()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_stores_arrive_at_every_alignment_and_touch_nothing_beside() {
+        const SIZE: usize = 2 * STREAM_FROM;
+        let mut area = vec![0xee_u8; SIZE];
+        let source: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let bytes = {
+            let start = NonNull::new(area.as_mut_ptr()).unwrap();
+            // SAFETY: the vector outlives the view and is looked at only through it.
+            unsafe { Bytes::new(start, SIZE) }
+        };
+        for (at, from) in (0..LINE).flat_map(|at| [(at, 0), (at, 1), (0, at), (LINE - 1, at)]) {
+            for length in [STREAM_FROM - 1, STREAM_FROM, STREAM_FROM + 1, STREAM_FROM + at + 13] {
+                bytes.store(at, &source[from..from + length]);
+                let mut all = vec![0; SIZE];
+                bytes.load(0, &mut all);
+                assert_eq!(all[at..at + length], source[from..from + length]);
+                let (before, after) = (&all[..at], &all[at + length..]);
+                assert!(before.iter().chain(after).all(|byte| *byte == 0xee));
+                bytes.store(0, &[0xee; SIZE]);
+            }
+        }
     }
 }
