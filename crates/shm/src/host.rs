@@ -19,26 +19,15 @@ use crate::mapping::Mapping;
 use crate::region::Region;
 use crate::wait::{self, Patience, Sleep, Stage, Waiting};
 
-/// From how many bytes on a copy by the kernel beats two copies through a landing ring.
+/// From how many bytes on a copy by the kernel beats two copies through a landing ring, where ranks
+/// share processors: with both ranks on one core, 64 KiB take 11 us either way, 256 KiB 22 and
+/// 40 us, 1 MiB 82 and 140 us.
 ///
-/// Measured with `examples/copies.rs` on two cores of an AMD EPYC (Linux 6.18): microseconds
-/// from the first post to the receiver's answer, in a moment when the two cores were near each
-/// other (a cache line takes about 55 ns) and in one when they were far (about 240 ns).
-///
-/// ```text
-///                  near cores                far cores
-///    bytes     ring  kernel  region      ring  kernel  region
-///     8192      1.5     2.6     0.7       6.3     4.0     2.3
-///    16384      2.5     3.3     0.9      11.3     5.1     3.2
-///    32768      4.4     4.6     1.3      20.8     7.4     4.2
-///    65536      8.1     7.3     2.2      37.6    12.4     7.3
-///   262144     25.3    22.7     7.4     119.5    41.4    26.2
-///  1048576    114.1    82.7    24.9     469.3   184.0    59.5
-/// ```
-///
-/// Runs differ by a third. At 32 KiB the two are about equal near and the kernel wins by almost
-/// three far, so a wrong guess there costs little and a right one much.
-const PROCESS_FROM: usize = 32 << 10;
+/// Ranks with a processor each copy at the same time, sender and receiver, and since senders store
+/// past the caches the ring wins at any size. One way by `hikyaku bench latency` with the kernel
+/// and through the ring: 64 KiB 7.3 and 5.4 us, 256 KiB 46 and 20 us, 1 MiB 120 and 65 us, 4 MiB
+/// 364 and 300 us (AMD EPYC, Linux 6.18, near cores).
+const PROCESS_FROM: usize = 64 << 10;
 
 /// Whether the kernel copies between this process and a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,7 +299,8 @@ impl ShmHost {
         if let Some(offset) = self.mapping().offset_in_region(rank, bytes) {
             return Some(RemoteAddress { rank, space: Space::Region, offset });
         }
-        let pays = self.process_from.is_some_and(|from| bytes.len() >= from);
+        let from = self.process_from.filter(|_| self.company.is_crowded());
+        let pays = from.is_some_and(|from| bytes.len() >= from);
         let offset = bytes.as_ptr().expose_provenance() as u64;
         pays.then_some(RemoteAddress { rank, space: Space::Process, offset })
     }
@@ -384,8 +374,11 @@ mod tests {
 
     #[test]
     fn heap_buffers_are_named_from_where_it_pays() {
-        let mut port = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
+        let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
+        let mut alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
         let heap = vec![7; PROCESS_FROM];
+        assert_eq!(alone.expose(&heap), None, "a processor for every rank: the ring is faster");
+        let mut port = open_all(&JobConfig::new(cpus + 1, 1)).unwrap().pop().unwrap();
         assert_eq!(port.expose(&heap[1..]), None);
         let Some(address) = port.expose(&heap) else {
             assert_eq!(port.capabilities().process_from, None);

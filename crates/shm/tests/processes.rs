@@ -236,11 +236,30 @@ fn pattern() -> Vec<u8> {
     (0..SHARED).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
 
+/// Confines this process to one processor: the kernel's copies are for ranks that share one.
+fn confine() {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+    one.set(first.unwrap());
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+}
+
 fn owner() {
+    confine();
     let mut port = attach().unwrap().unwrap();
+    assert_eq!(receive(&mut port).2, b"ready");
     let mut shared = port.allocate(SHARED).unwrap();
     let own = pattern();
     shared.copy_from_slice(&own);
+    // A rank that waits looks around who shares its processor with it.
+    let possible = port.capabilities().process_from.is_some();
+    for _ in 0..if possible { 10_000 } else { 0 } {
+        if port.expose(&own).is_some() {
+            break;
+        }
+        port.park(Some(port.now() + Time::from_nanoseconds(1_000_000)));
+    }
     let mut offer = |bytes: &[u8]| {
         let address = port.expose(bytes);
         let space = address.is_some_and(|address| address.space == Space::Process);
@@ -253,7 +272,9 @@ fn owner() {
 }
 
 fn reader() {
+    confine();
     let mut port = attach().unwrap().unwrap();
+    send(&mut port, 0, 0, b"ready");
     let expected = pattern();
     for which in 0..2 {
         let (rank, offset, flags) = receive(&mut port);
