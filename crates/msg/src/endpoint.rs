@@ -65,8 +65,8 @@ impl<'e, P: Port> Endpoint<'e, P> {
         RecvFuture::new(self.engine, buffer, selector)
     }
 
-    /// The tag of the next collective.
-    pub(crate) fn next_tag(&self) -> i32 {
+    /// The tag of the next collective, which is counted with this call.
+    pub fn next_tag(&self) -> i32 {
         let tag = self.sequence.get();
         self.sequence.set(tag.wrapping_add(1));
         (tag & i32::MAX as u32) as i32

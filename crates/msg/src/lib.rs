@@ -16,7 +16,6 @@
 //!
 //! - [`Engine`]: one rank's state; blocking calls, requests, probe, cancel.
 //! - [`Endpoint`]: the same as futures, for one communicator context.
-//! - [`collective`]: barrier, broadcast, allreduce and gather over an endpoint.
 //!
 //! Invariants kept here and nowhere else:
 //!
@@ -27,8 +26,6 @@
 //! - What a peer's packet says is checked before it is used. A packet that makes no sense is
 //!   dropped and counted; it never panics and never reaches past a buffer.
 //! - Nothing waits for a rank that is gone: its requests end with an error.
-
-pub mod collective;
 
 mod buffer;
 mod config;

@@ -4,7 +4,8 @@
 
 use std::mem::size_of;
 
-use hikyaku_msg::{block_on, collective};
+use hikyaku_coll as collective;
+use hikyaku_msg::block_on;
 use hikyaku_nic::fabric::Activity;
 
 use crate::error::Error;

@@ -5,24 +5,61 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
+use hikyaku_msg::{Endpoint, Engine, EngineConfig, MsgError, block_on, join};
 use hikyaku_nic::fabric::{Activity, DeathCause};
+use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::segment::Layout;
 
 use super::*;
-use crate::endpoint::Endpoint;
-use crate::error::MsgError;
-use crate::future::{block_on, join};
-use crate::testing::{Unruly, pattern, run, tight};
 
 const SIZES: [u32; 8] = [1, 2, 3, 4, 5, 7, 8, 19];
+
+/// Small sizes, so that everything is full soon.
+fn tight(ranks: u32) -> (Layout, EngineConfig) {
+    let layout = Layout {
+        status_slots: 64,
+        rings: ranks,
+        ring_bytes: 1024,
+        packet_bytes: 128,
+        credit: 4,
+        ..Layout::for_ranks(ranks)
+    };
+    let config = EngineConfig {
+        eager_limit: 600,
+        direct_from: 256,
+        credit_window: 4,
+        poll_budget: 8,
+        direct_rounds: 4,
+    };
+    (layout, config)
+}
+
+/// Runs `body` on every rank of a job, each in a thread of its own; answers what they answer.
+fn run<R: Send>(
+    (layout, config): (Layout, EngineConfig),
+    body: impl Fn(Engine<LoopbackPort>) -> R + Sync,
+) -> Vec<R> {
+    let job = loopback::Config { layout, ..loopback::Config::for_ranks(layout.ranks) };
+    let ports = loopback::open(&job).unwrap();
+    let body = &body;
+    std::thread::scope(|scope| {
+        let start = |port| scope.spawn(move || body(Engine::new(port, config)));
+        let threads: Vec<_> = ports.into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// `length` bytes that differ by `seed`.
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + seed * 31 + at / 251) as u8).collect()
+}
 
 /// Runs `body` with an endpoint on every rank.
 fn with_endpoints<R: Send>(
     ranks: u32,
-    body: impl AsyncFn(Endpoint<'_, Unruly>) -> R + Sync,
+    body: impl AsyncFn(Endpoint<'_, LoopbackPort>) -> R + Sync,
 ) -> Vec<R> {
-    let (mut layout, config) = tight(ranks);
-    layout.status_slots = 64;
-    run((layout, config), |engine| {
+    run(tight(ranks), |engine| {
         let engine = RefCell::new(engine);
         let sequence = Cell::new(u32::MAX - 1);
         let endpoint = Endpoint::new(&engine, 9, &sequence);
@@ -220,7 +257,7 @@ fn a_death_ends_a_barrier_at_every_rank() {
         if endpoint.rank() == 0 {
             // The root of the tree dies; all others wait for it.
             let this = engine.borrow();
-            assert!(this.port().inner.host().fail(0, DeathCause::Unknown));
+            assert!(this.port().host().fail(0, DeathCause::Unknown));
             return Ok(());
         }
         block_on(&engine, Activity::Collective, barrier(&endpoint))

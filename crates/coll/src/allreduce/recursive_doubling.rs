@@ -13,10 +13,10 @@ use std::future::Future;
 
 use hikyaku_nic::fabric::{Port, Rank};
 
-use super::check_length;
-use crate::endpoint::Endpoint;
-use crate::error::MsgError;
-use crate::future::join;
+use crate::check_length;
+use hikyaku_msg::Endpoint;
+use hikyaku_msg::MsgError;
+use hikyaku_msg::join;
 
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result (MPI 5.0 §6.9.6).
 ///

@@ -5,9 +5,13 @@
 //!
 //! Costs are given in messages on the longest path, `n` ranks, `m` bytes.
 
+#[path = "allreduce/recursive_doubling.rs"]
 mod allreduce;
+#[path = "barrier/tree.rs"]
 mod barrier;
+#[path = "broadcast/binomial.rs"]
 mod broadcast;
+#[path = "gather/chained.rs"]
 mod gather;
 
 pub use allreduce::allreduce;
@@ -15,7 +19,7 @@ pub use barrier::barrier;
 pub use broadcast::broadcast;
 pub use gather::{gather, gather_blocks};
 
-use crate::error::MsgError;
+use hikyaku_msg::MsgError;
 
 /// Whether two buffers of one operation have the length they must have.
 fn check_length(given: usize, needed: usize) -> Result<(), MsgError> {

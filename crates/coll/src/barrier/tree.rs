@@ -8,8 +8,8 @@ use std::future::Future;
 
 use hikyaku_nic::fabric::{Port, Rank};
 
-use crate::endpoint::Endpoint;
-use crate::error::MsgError;
+use hikyaku_msg::Endpoint;
+use hikyaku_msg::MsgError;
 
 /// Children of one rank.
 const ARITY: u32 = 16;

@@ -4,9 +4,9 @@ use std::future::Future;
 
 use hikyaku_nic::fabric::{Port, Rank};
 
-use super::check_length;
-use crate::endpoint::Endpoint;
-use crate::error::MsgError;
+use crate::check_length;
+use hikyaku_msg::Endpoint;
+use hikyaku_msg::MsgError;
 
 /// Copies `data` of rank `root` to `data` of every other, which has the same length (MPI 5.0
 /// §6.4).

@@ -7,10 +7,10 @@ use std::future::Future;
 
 use hikyaku_nic::fabric::{Port, Rank};
 
-use super::check_length;
-use crate::endpoint::Endpoint;
-use crate::error::MsgError;
-use crate::future::join_all;
+use crate::check_length;
+use hikyaku_msg::Endpoint;
+use hikyaku_msg::MsgError;
+use hikyaku_msg::join_all;
 
 /// Collects `mine` of every rank at `root`, in rank order, in `into`, which has room for as many
 /// bytes of each; elsewhere `into` is not looked at (MPI 5.0 §6.5).
