@@ -1,33 +1,75 @@
-//! The collectives a solver needs, one algorithm each.
+//! Collective operations: every algorithm once, as an async function over any group of ranks.
 //!
-//! Every function takes its tag when it is called, not when its future is polled: ranks that call
-//! in the same order agree on the tags however they run the futures.
+//! ```text
+//!   world, mpi, sim ──►  allreduce(&group, algorithm, data, reduction)     one function each
+//!                              │ None: select.rs looks at size, ranks, nodes, facilities
+//!                              ▼
+//!                        Call: takes the tag, runs the algorithm, tells the others of a failure
+//!                              │
+//!                              ▼
+//!                        allreduce/{recursive_doubling, ring, two_level}.rs
+//!                              │ send, recv, exchange
+//!                              ▼
+//!                        trait Group ◄── msg::Endpoint; a simulated rank; a test's network
+//! ```
 //!
-//! Costs are given in messages on the longest path, `n` ranks, `m` bytes.
+//! A blocking call runs the future to its end, a non-blocking or persistent one leaves it with
+//! whoever makes progress, a simulator runs it in virtual time: there is no second copy of any
+//! algorithm. [`Group`] is all that an algorithm sees of the world it runs in. It never looks at
+//! the bytes it moves, except through the reduction it is given, so that a simulation can carry
+//! lengths only ([`Group::Byte`]).
+//!
+//! Costs are given in messages on the longest path, for `n` ranks and `m` bytes a rank.
+//!
+//! Invariants:
+//!
+//! - Every function takes its tag when it is *called*, not when its future is polled. Ranks that
+//!   call in the same order agree on the tags, however they run the futures (MPI 5.0 §6.12).
+//! - Every rank gets the same bits of a result that all get, and a reduction that is not
+//!   commutative is done in the order of the ranks exactly.
+//! - Every message is received with the length that it must have. If it has another, if a rank
+//!   died, or if a rank drops its future, every rank that is still in the operation is told and
+//!   ends with an error: a mistake of one is nobody's hang.
+//! - Nothing is skipped for want of bytes: ranks that disagree whether there is anything to do
+//!   find out.
+//! - Memory per rank grows with the number of ranks only where the result or the arguments do.
 
-#[path = "allreduce/recursive_doubling.rs"]
-mod allreduce;
-#[path = "barrier/tree.rs"]
-mod barrier;
-#[path = "broadcast/binomial.rs"]
-mod broadcast;
-#[path = "gather/chained.rs"]
-mod gather;
+mod accumulator;
+pub mod allgather;
+pub mod allreduce;
+pub mod alltoall;
+pub mod barrier;
+mod blocks;
+pub mod broadcast;
+mod call;
+mod choices;
+mod endpoint;
+mod error;
+mod fold;
+pub mod gather;
+mod group;
+mod layout;
+mod names;
+pub mod reduce;
+pub mod reduce_scatter;
+mod reduction;
+pub mod scan;
+pub mod scatter;
+mod scratch;
+mod select;
 
+pub use allgather::{allgather, allgatherv};
 pub use allreduce::allreduce;
+pub use alltoall::{alltoall, alltoall_in_place, alltoallv};
 pub use barrier::barrier;
 pub use broadcast::broadcast;
-pub use gather::{gather, gather_blocks};
-
-use hikyaku_msg::MsgError;
-
-/// Whether two buffers of one operation have the length they must have.
-fn check_length(given: usize, needed: usize) -> Result<(), MsgError> {
-    if given == needed {
-        return Ok(());
-    }
-    Err(MsgError::InvalidLength { given: given as u64, needed: needed as u64 })
-}
-
-#[cfg(test)]
-mod tests;
+pub use choices::{Choices, UnknownChoice};
+pub use error::{Cause, CollError, Failure};
+pub use gather::{gather, gatherv};
+pub use group::{Facilities, Group, Notice};
+pub use names::{Operation, notice_tag};
+pub use reduce::reduce;
+pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use reduction::Reduction;
+pub use scan::{exscan, scan};
+pub use scatter::{scatter, scatterv};

@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use hikyaku_nic::fabric::{Port, Rank};
 
 use crate::engine::Engine;
-use crate::envelope::{Envelope, Selector, SendMode};
+use crate::envelope::{Envelope, Received, Selector, SendMode};
+use crate::error::MsgError;
 use crate::future::{RecvFuture, SendFuture};
 
 /// A handle on an engine for messages of one context.
 ///
-/// Collectives draw their tags from `sequence`: every rank must start the collectives of a context
-/// in the same order (MPI 5.0 §6.12), and then all have the same tag for the same one. Keep the
+/// Collectives are counted in `sequence`: every rank must start the collectives of a context in
+/// the same order (MPI 5.0 §6.12), and then all have the same number for the same one. Keep the
 /// counter as long as the context, and the context apart from that of other messages.
 #[derive(Debug)]
 pub struct Endpoint<'e, P: Port> {
@@ -65,10 +66,40 @@ impl<'e, P: Port> Endpoint<'e, P> {
         RecvFuture::new(self.engine, buffer, selector)
     }
 
-    /// The tag of the next collective, which is counted with this call.
-    pub fn next_tag(&self) -> i32 {
-        let tag = self.sequence.get();
-        self.sequence.set(tag.wrapping_add(1));
-        (tag & i32::MAX as u32) as i32
+    /// The (possibly virtual) node a rank lives on.
+    pub fn node_of(&self, rank: Rank) -> u32 {
+        self.engine.borrow().port().node_of(rank)
+    }
+
+    /// The number of the next collective, which is counted with this call.
+    pub fn next_sequence(&self) -> u32 {
+        let number = self.sequence.get();
+        self.sequence.set(number.wrapping_add(1));
+        number
+    }
+
+    /// [`Engine::send_and_forget`] in this context.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_and_forget(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
+        let envelope = Envelope { destination: to, context: self.context, tag };
+        self.engine.borrow_mut().send_and_forget(bytes, envelope)
+    }
+
+    /// [`Engine::find_unexpected`] in this context.
+    pub fn unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
+        self.engine.borrow().find_unexpected(self.context, wanted)
+    }
+
+    /// [`Engine::take_unexpected`] in this context.
+    pub fn take_unexpected(
+        &self,
+        into: &mut [u8],
+        from: Rank,
+        tag: i32,
+    ) -> Option<Result<Received, MsgError>> {
+        let selector = Selector { source: Some(from), tag: Some(tag), context: self.context };
+        self.engine.borrow_mut().take_unexpected(into, selector)
     }
 }

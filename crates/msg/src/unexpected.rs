@@ -103,6 +103,16 @@ impl Unexpected {
         self.by_source[source as usize].get(at)
     }
 
+    /// The earliest message whose match bits are wanted.
+    pub(crate) fn find_any(&self, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
+        if self.count == 0 {
+            return None;
+        }
+        let of_source = |queue: &'_ VecDeque<Entry>| queue.iter().position(|e| wanted(e.bits));
+        let found = self.by_source.iter().filter_map(|queue| queue.get(of_source(queue)?));
+        found.min_by_key(|entry| entry.order)
+    }
+
     /// Takes the earliest message that fits.
     #[inline]
     pub(crate) fn take(&mut self, selector: &Selector) -> Option<Entry> {

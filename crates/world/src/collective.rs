@@ -4,7 +4,7 @@
 
 use std::mem::size_of;
 
-use hikyaku_coll as collective;
+use hikyaku_coll::{self as coll, Reduction};
 use hikyaku_msg::block_on;
 use hikyaku_nic::fabric::Activity;
 
@@ -18,7 +18,7 @@ impl World {
     /// # Errors
     /// A rank is gone.
     pub fn barrier(&self) -> Result<(), Error> {
-        Ok(self.together(collective::barrier(&self.endpoint()))?)
+        Ok(self.together(coll::barrier(&self.endpoint(), None))?)
     }
 
     /// Gives every rank the data of `root` (MPI_Bcast, MPI 5.0 §6.4). Equal lengths everywhere.
@@ -27,7 +27,7 @@ impl World {
     /// The root does not exist, a rank is gone, or lengths differ.
     pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(self.together(collective::broadcast(&self.endpoint(), bytes, root))?)
+        Ok(self.together(coll::broadcast(&self.endpoint(), None, bytes, root))?)
     }
 
     /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
@@ -37,19 +37,9 @@ impl World {
     /// # Errors
     /// A rank is gone, or lengths differ.
     pub fn allreduce<T: Number>(&self, data: &mut [T], op: Op) -> Result<(), Error> {
-        let combine = combine_bytes::<T>(op);
-        let combine = |left: &[u8], right: &mut [u8]| combine(right, left);
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-        // A convergence test reduces one number: no allocation for that.
-        let (mut small, mut large) = ([0; 64], Vec::new());
-        let scratch = match bytes.len() {
-            length @ 0..=64 => &mut small[..length],
-            length => {
-                large.resize(length, 0);
-                &mut large[..]
-            }
-        };
-        Ok(self.together(collective::allreduce(&self.endpoint(), bytes, scratch, combine))?)
+        let reduction = Reduction::commutative(size_of::<T>(), combine_bytes::<T>(op));
+        let bytes = bytemuck::cast_slice_mut(data);
+        Ok(self.together(coll::allreduce(&self.endpoint(), None, bytes, reduction))?)
     }
 
     /// Brings equal blocks of all ranks to `root`, in rank order (MPI_Gather, MPI 5.0 §6.5).
@@ -81,9 +71,10 @@ impl World {
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
         let count = [mine.len() as u64];
         let endpoint = self.endpoint();
-        self.together(collective::gather(
+        self.together(coll::gather(
             &endpoint,
-            bytemuck::cast_slice(&count),
+            None,
+            Some(bytemuck::cast_slice(&count)),
             bytemuck::cast_slice_mut(&mut counts),
             root,
         ))?;
@@ -91,7 +82,7 @@ impl World {
             counts.iter().map(|count| vec![T::zeroed(); *count as usize]).collect();
         let places = blocks.iter_mut().map(|block| bytemuck::cast_slice_mut(block)).collect();
         let bytes = bytemuck::cast_slice(mine);
-        self.together(collective::gather_blocks(&endpoint, bytes, places, root))?;
+        self.together(coll::gatherv(&endpoint, None, Some(bytes), places, root))?;
         Ok((rank == root).then_some(blocks))
     }
 

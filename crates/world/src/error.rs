@@ -1,5 +1,6 @@
 //! What can go wrong, and whose fault it is.
 
+use hikyaku_coll::CollError;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::region::RegionError;
 use hikyaku_shm::{AttachError, JobError};
@@ -11,6 +12,10 @@ pub enum Error {
     /// A message went wrong: [`MsgError`] says whose fault that is.
     #[error(transparent)]
     Message(#[from] MsgError),
+    /// A collective operation went wrong otherwise: ranks disagree, one of them gave up, or an
+    /// argument is not what it must be.
+    #[error(transparent)]
+    Collective(CollError<MsgError>),
     /// There is no memory for a shared buffer.
     #[error(transparent)]
     Memory(#[from] RegionError),
@@ -50,6 +55,15 @@ pub enum Error {
         /// Size of one, bytes.
         element: usize,
     },
+}
+
+impl From<CollError<MsgError>> for Error {
+    fn from(error: CollError<MsgError>) -> Error {
+        match error {
+            CollError::Message(error) => Error::Message(error),
+            other => Error::Collective(other),
+        }
+    }
 }
 
 /// Why a program could not join its job.

@@ -1,51 +1,59 @@
-//! Broadcast by a binomial tree.
+//! Broadcast by a binomial tree: in each round, everyone who has the data sends it on.
+//!
+//! Paper 004's ONE2ALL-BT is this tree with the sends of each rank combined in one TCW chain.
 
-use std::future::Future;
+use crate::call::Team;
+use crate::error::Failure;
+use crate::group::Group;
 
-use hikyaku_nic::fabric::{Port, Rank};
-
-use crate::check_length;
-use hikyaku_msg::Endpoint;
-use hikyaku_msg::MsgError;
-
-/// Copies `data` of rank `root` to `data` of every other, which has the same length (MPI 5.0
-/// §6.4).
-///
-/// Cost: log2(n) messages of m bytes on the longest path, n - 1 in all.
-///
-/// # Errors
-/// [`MsgError`] of the messages it consists of: a rank is gone, `root` does not exist, or the root
-/// has another number of bytes.
-pub fn broadcast<'e, 'b, P: Port>(
-    endpoint: &Endpoint<'e, P>,
-    data: &'b mut [u8],
-    root: Rank,
-) -> impl Future<Output = Result<(), MsgError>> + use<'e, 'b, P> {
-    let (endpoint, tag) = (*endpoint, endpoint.next_tag());
-    async move {
-        let size = endpoint.size();
-        if root >= size {
-            return Err(MsgError::NoSuchRank { rank: root, size });
-        }
-        // Ranks as seen from the root.
-        let place = (endpoint.rank() + (size - root)) % size;
-        let rank_at = |place: u64| ((place + u64::from(root)) % u64::from(size)) as Rank;
-        let mut reach = 1;
-        while reach < u64::from(size) && u64::from(place) & reach == 0 {
-            reach <<= 1;
-        }
-        if place != 0 {
-            let parent = rank_at(u64::from(place) - reach);
-            let received = endpoint.recv(data, Some(parent), Some(tag)).await?;
-            check_length(data.len(), received.bytes as usize)?;
-        }
-        while reach > 1 {
-            reach >>= 1;
-            let child = u64::from(place) + reach;
-            if child < u64::from(size) {
-                endpoint.send(data, rank_at(child), tag).await?;
-            }
-        }
-        Ok(())
+/// The sends of a rank follow each other, those to the largest subtrees first.
+pub(crate) async fn run<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<(), Failure<G>> {
+    let reach = receive(team, data, root).await?;
+    for child in children(team, root, reach) {
+        team.send(data, child).await?;
     }
+    Ok(())
+}
+
+/// The sends of a rank are one chain.
+pub(super) async fn run_chained<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<(), Failure<G>> {
+    let reach = receive(team, data, root).await?;
+    let data = &*data;
+    team.send_chain(children(team, root, reach).map(|child| (child, data)).collect()).await
+}
+
+/// Gets the data from the parent; says how many places, this rank's included, it is to reach.
+async fn receive<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<u64, Failure<G>> {
+    // Places are ranks as seen from the root.
+    let place = team.before(root);
+    let mut reach = 1;
+    while reach < u64::from(team.size()) && u64::from(place) & reach == 0 {
+        reach <<= 1;
+    }
+    if place != 0 {
+        team.recv(data, team.before(reach as u32)).await?;
+    }
+    Ok(reach)
+}
+
+/// Whom this rank sends the data to.
+fn children<G: Group>(team: &Team<'_, G>, root: u32, reach: u64) -> impl Iterator<Item = u32> {
+    let place = u64::from(team.before(root));
+    let halves = std::iter::successors(Some(reach >> 1), |half| Some(half >> 1));
+    halves
+        .take_while(|half| *half > 0)
+        .filter(move |half| place + half < u64::from(team.size()))
+        .map(|half| team.after(half as u32))
 }

@@ -198,6 +198,27 @@ impl<P: Port> Engine<P> {
         Ok(None)
     }
 
+    /// The earliest message of a context that nobody has asked for and whose tag is wanted, of
+    /// those that were taken in already: no progress is made.
+    pub fn find_unexpected(&self, context: u32, wanted: impl Fn(i32) -> bool) -> Option<Received> {
+        let any_tag = Selector { source: None, tag: None, context }.pattern();
+        let entry = self.unexpected.find_any(|bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
+        Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
+    }
+
+    /// Receives a message that is here whole and that nobody has asked for.
+    pub fn take_unexpected(
+        &mut self,
+        into: &mut [u8],
+        selector: Selector,
+    ) -> Option<Result<Received, MsgError>> {
+        if !self.unexpected.find(&selector)?.is_here() {
+            return None;
+        }
+        let entry = self.unexpected.take(&selector)?;
+        Some(self.take_entry(entry, into))
+    }
+
     /// Waits for a message that a receive with this selector would take.
     ///
     /// # Errors

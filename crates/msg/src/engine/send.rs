@@ -70,6 +70,24 @@ impl<P: Port> Engine<P> {
         Ok(id)
     }
 
+    /// Sends `bytes`, which must be no more than the eager limit, when there is room, and lets
+    /// nobody wait for it: for notices that are worth no error of their own.
+    ///
+    /// # Errors
+    /// As [`Engine::start_send`]; [`MsgError::InvalidLength`] for longer messages.
+    pub fn send_and_forget(&mut self, bytes: &[u8], envelope: Envelope) -> Result<(), MsgError> {
+        let (given, needed) = (bytes.len() as u64, self.config.eager_limit as u64);
+        if given > needed {
+            return Err(MsgError::InvalidLength { given, needed });
+        }
+        let id = self.start_send_detached(bytes, envelope, SendMode::Standard)?;
+        match self.requests.send_mut(id) {
+            Some(send) => send.abandoned = true,
+            None => drop(self.requests.take_done(id)),
+        }
+        Ok(())
+    }
+
     /// Gives a detached send its bytes: as many as it was started with, and the same.
     pub fn attach_send(&mut self, id: RequestId, buffer: SendBuffer) {
         let Some(send) = self.requests.send_mut(id) else { return };

@@ -1,0 +1,84 @@
+//! Allgather: all ranks' parts side by side at all (MPI 5.0 §6.7).
+//!
+//! | algorithm | longest path | remarks |
+//! |---|---|---|
+//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; other numbers than powers of two cost two messages more |
+//! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
+//! | ring | n - 1 exchanges of m with neighbours | for large m |
+
+mod bruck;
+mod butterfly;
+mod ring;
+
+use std::future::Future;
+
+use crate::blocks::Blocks;
+use crate::call::Call;
+use crate::error::Failure;
+use crate::group::Group;
+use crate::names::{Operation, algorithms};
+use crate::select;
+
+algorithms! {
+    "The ways to gather at all ranks."
+    /// Each rank passes on the part that came last.
+    Ring = "ring",
+    /// Pairs exchange all they have, at doubling distances (paper 004's butterfly collection).
+    Butterfly = "butterfly",
+    /// Each rank sends all it has 2^k ranks back (Bruck et al. 1997).
+    Bruck = "bruck",
+}
+
+/// Fills `data`, one block for each rank, in rank order and of equal length, with every rank's
+/// block. Each rank has its own block in its place already.
+///
+/// # Errors
+/// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
+pub fn allgather<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
+    let call = Call::new(group, Operation::Allgather, algorithm as usize);
+    let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
+    start(call, algorithm, data, blocks)
+}
+
+/// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
+/// (MPI_Allgatherv).
+///
+/// # Errors
+/// As [`allgather`].
+pub fn allgatherv<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    lengths: &[usize],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
+    let call = Call::new(group, Operation::Allgather, algorithm as usize);
+    start(call, algorithm, data, Blocks::of_lengths(lengths))
+}
+
+async fn start<G: Group>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    data: &mut [G::Byte],
+    blocks: Blocks,
+) -> Result<(), Failure<G>> {
+    call.run(async move |team| {
+        if let Some(count) = blocks.count() {
+            let needed = team.size() as usize;
+            team.check_argument("the list of lengths, one a rank,", count, needed)?;
+        }
+        let what = "the array of all parts, in bytes,";
+        team.check_argument(what, data.len(), blocks.offset(team.size()))?;
+        match algorithm {
+            Algorithm::Ring => ring::run(team, data, &blocks).await,
+            Algorithm::Butterfly => butterfly::run(team, data, &blocks).await,
+            Algorithm::Bruck => bruck::run(team, data, &blocks).await,
+        }
+    })
+    .await
+}

@@ -1,0 +1,145 @@
+//! How an array is cut into one block for each rank.
+
+use std::ops::Range;
+
+/// The places of blocks in an array in which they lie one after the other, in rank order.
+#[derive(Debug, Clone)]
+pub(crate) enum Blocks {
+    /// All of the same length.
+    Equal { length: usize },
+    /// A number of elements of `width` bytes, spread as evenly as can be, the first blocks longer.
+    Even { elements: usize, width: usize, count: usize },
+    /// Block `i` is from offset `i` to offset `i + 1`.
+    Given { offsets: Vec<usize> },
+}
+
+impl Blocks {
+    /// An array of `bytes` bytes, cut between elements of `width`.
+    pub(crate) fn even(bytes: usize, width: usize, count: u32) -> Blocks {
+        Blocks::Even { elements: bytes / width.max(1), width: width.max(1), count: count as usize }
+    }
+
+    /// Blocks of these lengths.
+    pub(crate) fn of_lengths(lengths: &[usize]) -> Blocks {
+        let mut end = 0;
+        let ends = lengths.iter().map(|length| {
+            end += length;
+            end
+        });
+        Blocks::Given { offsets: std::iter::once(0).chain(ends).collect() }
+    }
+
+    /// How many blocks there are, if that was given.
+    pub(crate) fn count(&self) -> Option<usize> {
+        match self {
+            Blocks::Given { offsets } => Some(offsets.len() - 1),
+            Blocks::Equal { .. } | Blocks::Even { .. } => None,
+        }
+    }
+
+    /// Where block `index` starts, and the one before it ends.
+    pub(crate) fn offset(&self, index: u32) -> usize {
+        let index = index as usize;
+        match self {
+            Blocks::Equal { length } => index * length,
+            Blocks::Even { elements, width, count } => {
+                (index * (elements / count) + index.min(elements % count)) * width
+            }
+            Blocks::Given { offsets } => offsets[index],
+        }
+    }
+
+    /// Where a block lies.
+    pub(crate) fn range(&self, index: u32) -> Range<usize> {
+        self.span(index..index + 1)
+    }
+
+    /// Where several blocks in a row lie.
+    pub(crate) fn span(&self, blocks: Range<u32>) -> Range<usize> {
+        self.offset(blocks.start)..self.offset(blocks.end)
+    }
+
+    /// Length of a block.
+    pub(crate) fn length(&self, index: u32) -> usize {
+        self.range(index).len()
+    }
+
+    /// Length of `count` blocks from `first` on, counting on from 0 after block `size - 1`.
+    pub(crate) fn run(&self, first: u32, count: u32, size: u32) -> usize {
+        let straight = count.min(size - first);
+        self.span(first..first + straight).len() + self.span(0..count - straight).len()
+    }
+}
+
+/// Two parts of an array that do not overlap, the first to be read and the second to be written.
+pub(crate) fn disjoint<B>(
+    array: &mut [B],
+    read: Range<usize>,
+    write: Range<usize>,
+) -> (&[B], &mut [B]) {
+    if read.end <= write.start {
+        let (front, back) = array.split_at_mut(write.start);
+        (&front[read], &mut back[..write.len()])
+    } else {
+        let (front, back) = array.split_at_mut(read.start);
+        (&back[..read.len()], &mut front[write])
+    }
+}
+
+/// An array of `count` blocks of `length` bytes as those blocks; there may be no bytes at all.
+pub(crate) fn split<B>(mut array: &[B], length: usize, count: u32) -> Vec<&[B]> {
+    let mut block = || {
+        let (block, rest) = array.split_at(length);
+        array = rest;
+        block
+    };
+    (0..count).map(|_| block()).collect()
+}
+
+/// The same of an array that is to be written.
+pub(crate) fn split_mut<B>(mut array: &mut [B], length: usize, count: u32) -> Vec<&mut [B]> {
+    let mut block = || {
+        let (block, rest) = std::mem::take(&mut array).split_at_mut(length);
+        array = rest;
+        block
+    };
+    (0..count).map(|_| block()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_blocks_cover_the_array_between_elements() {
+        for (elements, count) in [(0, 3), (2, 3), (3, 3), (10, 3), (7, 1), (5, 8)] {
+            let blocks = Blocks::even(elements * 8, 8, count);
+            let lengths: Vec<usize> = (0..count).map(|index| blocks.length(index) / 8).collect();
+            assert_eq!(lengths.iter().sum::<usize>(), elements);
+            assert!(
+                lengths.is_sorted_by(|a, b| a >= b) && lengths[0] - lengths[lengths.len() - 1] <= 1
+            );
+            assert_eq!(blocks.offset(count), elements * 8);
+        }
+    }
+
+    #[test]
+    fn given_blocks_lie_one_after_the_other_and_run_around_the_end() {
+        let blocks = Blocks::of_lengths(&[3, 0, 5]);
+        assert_eq!([0, 1, 2].map(|index| blocks.range(index)), [0..3, 3..3, 3..8]);
+        assert_eq!((blocks.run(2, 2, 3), blocks.run(1, 3, 3), blocks.run(0, 0, 3)), (8, 8, 0));
+    }
+
+    #[test]
+    fn disjoint_parts_may_lie_in_either_order_and_be_empty() {
+        let mut array = [1, 2, 3, 4];
+        for (read, write) in [(0..2, 3..4), (3..4, 0..2), (1..1, 1..3), (3..3, 1..3), (1..3, 3..3)]
+        {
+            let (from, to) = disjoint(&mut array, read.clone(), write.clone());
+            assert_eq!((from.len(), to.len()), (read.len(), write.len()));
+        }
+        let (from, to) = disjoint(&mut array, 3..4, 0..1);
+        to.copy_from_slice(from);
+        assert_eq!(array, [4, 2, 3, 4]);
+    }
+}

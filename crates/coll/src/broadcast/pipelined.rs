@@ -1,0 +1,51 @@
+//! Broadcast through a chain of all ranks, in segments that follow each other.
+//!
+//! ```text
+//!   root   s0 s1 s2 s3
+//!   next      s0 s1 s2 s3
+//!   next         s0 s1 s2 s3
+//! ```
+//!
+//! The last segment is always shorter than the others, if need be empty. So ranks that disagree on
+//! the length meet a segment of the wrong length and do not wait for one that never comes.
+
+use hikyaku_msg::join;
+
+use crate::call::Team;
+use crate::error::Failure;
+use crate::group::Group;
+
+/// Bytes of a segment: two packets of the shared-memory fabric, so that a segment is passed on
+/// while the next is landing, and large against the cost of a message.
+pub(crate) const SEGMENT: usize = 16 << 10;
+
+pub(super) async fn run<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<(), Failure<G>> {
+    let place = team.before(root);
+    let previous = (place > 0).then(|| team.before(1));
+    let next = (place + 1 < team.size()).then(|| team.after(1));
+    let segments = data.len() / SEGMENT + 1;
+    for step in 0..=segments {
+        let (here, coming) = data.split_at_mut((step * SEGMENT).min(data.len()));
+        let length = SEGMENT.min(coming.len());
+        let coming = &mut coming[..length];
+        let receive = async {
+            match previous {
+                Some(previous) if step < segments => team.recv(coming, previous).await,
+                _ => Ok(()),
+            }
+        };
+        let pass_on = async {
+            match next {
+                Some(next) if step > 0 => team.send(&here[(step - 1) * SEGMENT..], next).await,
+                _ => Ok(()),
+            }
+        };
+        let (received, passed_on) = join(receive, pass_on).await;
+        received.and(passed_on)?;
+    }
+    Ok(())
+}

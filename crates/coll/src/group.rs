@@ -1,0 +1,206 @@
+//! What an algorithm sees of the world it runs in.
+//!
+//! A group is one rank's handle on a set of ranks that compute together: over a message engine, in
+//! virtual time, or in a test. The required part is small, point-to-point messages; everything else
+//! is a *facility* that an interface may have (paper 003: remote atomic add, multicast, network
+//! synchronisation). What a group does not have is never chosen for it ([`crate::select`]), and to
+//! ask for it by name is an error.
+
+use std::fmt::Debug;
+use std::future::{Future, ready};
+
+use hikyaku_msg::join_all;
+
+use crate::error::Cause;
+
+/// One rank's handle on the ranks it computes together with.
+///
+/// Futures borrow the group and their buffers, start when they are first polled and are given up
+/// when they are dropped. Messages from one rank to another with the same tag arrive in the order
+/// in which their sends were first polled, and receives take them in the order in which *they* were.
+pub trait Group {
+    /// What a buffer consists of: `u8` where messages carry bytes. A simulation that carries
+    /// lengths only takes `()`, whose slices have a length and no memory.
+    type Byte: Copy + Default + 'static;
+
+    /// What can go wrong with a message.
+    type Error: std::error::Error + Clone + Debug;
+
+    /// This rank, `0..size`.
+    fn rank(&self) -> u32;
+
+    /// How many ranks there are; at least one.
+    fn size(&self) -> u32;
+
+    /// The node a rank lives on. Only whether two are equal matters.
+    fn node_of(&self, rank: u32) -> u32;
+
+    /// How many nodes there are: what [`crate::select`] needs to know, cheaply.
+    fn nodes(&self) -> u32;
+
+    /// Extents of the network that ranks are numbered along, first fastest: rank `x + a (y + b z)`
+    /// of `[a, b, c]` stands at `(x, y, z)`. The product is [`Group::size`]. For algorithms that go
+    /// dimension by dimension (paper 004); the default is as near to a cube as the size allows.
+    fn shape(&self) -> [u32; 3] {
+        near_cube(self.size())
+    }
+
+    /// How many operations were started before this one; counts on with each call. The same on
+    /// all ranks, since all start the same operations in the same order.
+    fn next_sequence(&self) -> u32;
+
+    /// Sends `bytes`; ready when they may be changed again.
+    fn send<'a>(
+        &'a self,
+        bytes: &'a [Self::Byte],
+        to: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Unpin + 'a;
+
+    /// Receives the next message of `from` with `tag` into the front of `into`; gives the length
+    /// of the message, which may be more than there was room for.
+    fn recv<'a>(
+        &'a self,
+        into: &'a mut [Self::Byte],
+        from: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<u64, Self::Error>> + Unpin + 'a;
+
+    /// Sends several messages of one tag. An interface that takes a chain of commands with one
+    /// doorbell (paper 004's TCW chain) pays its start-up once; the default starts them one after
+    /// the other.
+    fn send_chain<'a>(
+        &'a self,
+        chain: Vec<(u32, &'a [Self::Byte])>,
+        tag: i32,
+    ) -> impl Future<Output = Result<(), Self::Error>> + 'a {
+        let sends = chain.into_iter().map(|(to, bytes)| self.send(bytes, to, tag)).collect();
+        async move { join_all::<_>(sends).await.into_iter().collect() }
+    }
+
+    /// What this group has besides messages.
+    fn facilities(&self) -> Facilities {
+        Facilities::default()
+    }
+
+    /// Adds one to the counter of a rank, this one included, with no help from its processor
+    /// (paper 003, atomic add). Needs [`Facilities::counter`].
+    fn add(&self, to: u32) -> impl Future<Output = Result<(), Self::Error>> + '_ {
+        let _ = to;
+        ready(Err(Self::unsupported("add to another rank's counter")))
+    }
+
+    /// Adds one to the counters of all ranks by one command. Needs
+    /// [`Facilities::multicast_counter`].
+    fn add_to_all(&self) -> impl Future<Output = Result<(), Self::Error>> + '_ {
+        ready(Err(Self::unsupported("add to all ranks' counters")))
+    }
+
+    /// Ready when this rank's counter has grown by `additions` more than earlier calls waited for.
+    /// Takes its place among those when it is *called*.
+    fn take(&self, additions: u64) -> impl Future<Output = Result<(), Self::Error>> + '_ {
+        let _ = additions;
+        ready(Err(Self::unsupported("wait for a counter")))
+    }
+
+    /// Sends `bytes` to all other ranks by one command; they receive it as a message of this rank.
+    /// Needs [`Facilities::multicast`].
+    fn multicast<'a>(
+        &'a self,
+        bytes: &'a [Self::Byte],
+        tag: i32,
+    ) -> impl Future<Output = Result<(), Self::Error>> + 'a {
+        let _ = (bytes, tag);
+        ready(Err(Self::unsupported("multicast")))
+    }
+
+    /// Ready when all ranks have called it so many times: the barrier that the network itself does
+    /// (paper 003, sync packets). Takes its place among several when it is *called*. Needs
+    /// [`Facilities::sync`].
+    fn sync(&self) -> impl Future<Output = Result<(), Self::Error>> + '_ {
+        ready(Err(Self::unsupported("synchronise through the network")))
+    }
+
+    /// The error of a facility that is not there.
+    fn unsupported(what: &'static str) -> Self::Error;
+
+    /// The rank whose end this error tells of, if it is that.
+    fn gone(error: &Self::Error) -> Option<u32> {
+        let _ = error;
+        None
+    }
+
+    /// Tells all other ranks that this one will not do its part of the operation with this tag.
+    /// Must not wait. The default tells nobody: for groups in which nothing can go wrong.
+    fn give_up(&self, tag: i32, cause: Cause) {
+        let _ = (tag, cause);
+    }
+
+    /// What has come that says that the operation with this tag cannot succeed. Asked whenever the
+    /// operation waits, so it must be cheap.
+    fn notice(&self, tag: i32) -> Option<Notice> {
+        let _ = tag;
+        None
+    }
+}
+
+/// What a group has besides messages, as paper 003's interface has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facilities {
+    /// A counter in each rank that all can add to ([`Group::add`]).
+    pub counter: bool,
+    /// One command that adds to all of them ([`Group::add_to_all`]).
+    pub multicast_counter: bool,
+    /// One command that sends a message to all ([`Group::multicast`]).
+    pub multicast: bool,
+    /// A barrier done by the network ([`Group::sync`]).
+    pub sync: bool,
+}
+
+/// Why an operation of other ranks cannot succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A rank gave the operation up.
+    GaveUp {
+        /// The rank.
+        rank: u32,
+        /// What it says.
+        cause: Cause,
+    },
+    /// A rank started another operation or algorithm where this rank started this one.
+    OtherCall {
+        /// The rank.
+        rank: u32,
+        /// The tag of its message.
+        tag: i32,
+    },
+}
+
+/// Three factors of `size`, the largest as small as can be, in falling order.
+fn near_cube(size: u32) -> [u32; 3] {
+    let divisors = |of: u32| (1..=of.isqrt()).rev().filter(move |d| of.is_multiple_of(*d));
+    let size = size.max(1);
+    let cube = divisors(size).filter_map(|c| {
+        let rest = size / c;
+        let b = divisors(rest).next()?;
+        let mut shape = [rest / b, b, c];
+        shape.sort_unstable_by(|a, b| b.cmp(a));
+        Some(shape)
+    });
+    cube.min().unwrap_or([size, 1, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_as_near_to_a_cube_as_the_size_allows() {
+        assert_eq!(near_cube(1), [1, 1, 1]);
+        assert_eq!(near_cube(13), [13, 1, 1]);
+        assert_eq!(near_cube(12), [3, 2, 2]);
+        assert_eq!(near_cube(256), [8, 8, 4]);
+        assert_eq!(near_cube(2048), [16, 16, 8]);
+        assert!((1..500).all(|size| near_cube(size).iter().product::<u32>() == size));
+    }
+}

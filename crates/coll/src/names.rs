@@ -1,0 +1,199 @@
+//! Operations and algorithms by name, and their numbers in tags.
+//!
+//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. Every algorithm
+//! of every operation has a number of its own, which is part of the tag of its messages, so that
+//! ranks that run different ones never take each other's messages for their own.
+//!
+//! ```text
+//!   tag:  | 0 | sequence mod 2^25 | algorithm, 1..=63; 0 is a notice |
+//!          31  30               6   5                               0
+//! ```
+
+use crate::{allgather, allreduce, alltoall, barrier, broadcast};
+use crate::{gather, reduce, reduce_scatter, scan, scatter};
+
+/// Bits of a tag that hold the number of the algorithm.
+const NUMBER_BITS: u32 = 6;
+
+/// A collective operation. Variants with counts of their own per rank (MPI's `v` and `w`) are the
+/// same operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Wait for all.
+    Barrier,
+    /// One to all, the same.
+    Broadcast,
+    /// All combined, at one.
+    Reduce,
+    /// All combined, at all.
+    Allreduce,
+    /// All to one, side by side.
+    Gather,
+    /// One to all, a part each.
+    Scatter,
+    /// All to all, the same.
+    Allgather,
+    /// All to all, a part each.
+    Alltoall,
+    /// All combined, a part at each.
+    ReduceScatter,
+    /// All up to this rank combined.
+    Scan,
+    /// All before this rank combined.
+    Exscan,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Operation; 11] = [
+        Operation::Barrier,
+        Operation::Broadcast,
+        Operation::Reduce,
+        Operation::Allreduce,
+        Operation::Gather,
+        Operation::Scatter,
+        Operation::Allgather,
+        Operation::Alltoall,
+        Operation::ReduceScatter,
+        Operation::Scan,
+        Operation::Exscan,
+    ];
+
+    /// Its name in messages, options and (in capitals) environment variables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Barrier => "barrier",
+            Operation::Broadcast => "broadcast",
+            Operation::Reduce => "reduce",
+            Operation::Allreduce => "allreduce",
+            Operation::Gather => "gather",
+            Operation::Scatter => "scatter",
+            Operation::Allgather => "allgather",
+            Operation::Alltoall => "alltoall",
+            Operation::ReduceScatter => "reduce_scatter",
+            Operation::Scan => "scan",
+            Operation::Exscan => "exscan",
+        }
+    }
+
+    /// The operation of a name.
+    pub fn from_name(name: &str) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.name() == name)
+    }
+
+    /// Names of its algorithms, the first being the one for everything.
+    pub fn algorithms(self) -> &'static [&'static str] {
+        match self {
+            Operation::Barrier => barrier::Algorithm::NAMES,
+            Operation::Broadcast => broadcast::Algorithm::NAMES,
+            Operation::Reduce => reduce::Algorithm::NAMES,
+            Operation::Allreduce => allreduce::Algorithm::NAMES,
+            Operation::Gather => gather::Algorithm::NAMES,
+            Operation::Scatter => scatter::Algorithm::NAMES,
+            Operation::Allgather => allgather::Algorithm::NAMES,
+            Operation::Alltoall => alltoall::Algorithm::NAMES,
+            Operation::ReduceScatter => reduce_scatter::Algorithm::NAMES,
+            Operation::Scan | Operation::Exscan => scan::Algorithm::NAMES,
+        }
+    }
+}
+
+/// An algorithm of an operation, as it is named and numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) operation: Operation,
+    /// Its place in [`Operation::algorithms`].
+    pub(crate) index: usize,
+}
+
+impl Named {
+    pub(crate) fn algorithm(self) -> &'static str {
+        self.operation.algorithms()[self.index]
+    }
+
+    fn number(self) -> i32 {
+        let before = Operation::ALL.into_iter().take_while(|other| *other != self.operation);
+        let before: usize = before.map(|other| other.algorithms().len()).sum();
+        (1 + before + self.index) as i32
+    }
+
+    /// The tag of the messages of the operation that was started as number `sequence`.
+    pub(crate) fn tag(self, sequence: u32) -> i32 {
+        let sequence = sequence & (u32::MAX >> (NUMBER_BITS + 1));
+        (sequence << NUMBER_BITS) as i32 | self.number()
+    }
+
+    /// What a tag was made for.
+    pub(crate) fn of_tag(tag: i32) -> Option<Named> {
+        let mut index = ((tag & NUMBER_MASK) as usize).checked_sub(1)?;
+        for operation in Operation::ALL {
+            let count = operation.algorithms().len();
+            if index < count {
+                return Some(Named { operation, index });
+            }
+            index -= count;
+        }
+        None
+    }
+}
+
+const NUMBER_MASK: i32 = (1 << NUMBER_BITS) - 1;
+
+/// The tag of notices about the operation that this tag belongs to: equal for two tags if they were
+/// made for the same call, by whatever algorithm. For those who implement [`crate::Group::notice`].
+pub fn notice_tag(tag: i32) -> i32 {
+    tag & !NUMBER_MASK
+}
+
+/// Declares the algorithms of an operation.
+macro_rules! algorithms {
+    ($about:literal $($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        #[doc = $about]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Algorithm { $($(#[$doc])* $variant,)+ }
+
+        impl Algorithm {
+            /// All algorithms of the operation.
+            pub const ALL: &'static [Algorithm] = &[$(Algorithm::$variant),+];
+
+            /// Their names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Its name in messages and options.
+            pub const fn name(self) -> &'static str {
+                Algorithm::NAMES[self as usize]
+            }
+
+            /// The algorithm of a name.
+            pub fn from_name(name: &str) -> Option<Algorithm> {
+                Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
+            }
+        }
+    };
+}
+
+pub(crate) use algorithms;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_has_a_name_and_a_tag_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for operation in Operation::ALL {
+            assert_eq!(Operation::from_name(operation.name()), Some(operation));
+            for index in 0..operation.algorithms().len() {
+                let named = Named { operation, index };
+                let tag = named.tag(u32::MAX);
+                assert!(tag > 0 && seen.insert(tag));
+                assert_eq!(Named::of_tag(tag), Some(named));
+                assert_eq!(notice_tag(tag), i32::MAX & !NUMBER_MASK);
+                assert_eq!(named.tag(1 << 25), named.tag(0), "the sequence wraps");
+            }
+        }
+        assert!(seen.len() <= NUMBER_MASK as usize);
+        assert_eq!(Named::of_tag(0), None);
+        assert_eq!(Named::of_tag(NUMBER_MASK), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Reduce-scatter: all ranks' arrays combined, a part of the result at each (MPI 5.0 §6.10).
+//!
+//! | algorithm | longest path | remarks |
+//! |---|---|---|
+//! | reduce-then-scatter | a reduce of n m and a scatter | any reduction |
+//! | pairwise | n - 1 exchanges of m | commutative reductions |
+//! | ring | n - 1 exchanges of m with neighbours | commutative reductions |
+
+mod pairwise;
+mod reduce_then_scatter;
+mod ring;
+
+use std::future::Future;
+
+use crate::blocks::Blocks;
+use crate::call::Call;
+use crate::error::Failure;
+use crate::group::Group;
+use crate::names::{Operation, algorithms};
+use crate::reduction::Reduction;
+use crate::select;
+
+algorithms! {
+    "The ways to combine and scatter."
+    /// Rank 0 combines everything, in the order of the ranks.
+    ReduceThenScatter = "reduce-then-scatter",
+    /// Each rank gets its block of the ranks at distance 1, 2, 3, … in turn.
+    Pairwise = "pairwise",
+    /// Blocks go round and grow.
+    Ring = "ring",
+}
+
+/// Combines `data` of all ranks, one block for each rank and of equal length; `into` of rank `r` is
+/// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.
+///
+/// # Errors
+/// [`crate::CollError`]: lengths differ, a rank is gone or gave up, or `algorithm` cannot keep the
+/// order of an ordered reduction.
+pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_reduce_scatter(group, &reduction));
+    let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
+    let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
+    start(call, algorithm, data, into, blocks, reduction)
+}
+
+/// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
+/// (MPI_Reduce_scatter).
+///
+/// # Errors
+/// As [`reduce_scatter_block`].
+pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    lengths: &[usize],
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_reduce_scatter(group, &reduction));
+    let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
+    start(call, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
+}
+
+async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    data: &mut [G::Byte],
+    into: &mut [G::Byte],
+    blocks: Blocks,
+    mut reduction: Reduction<F>,
+) -> Result<(), Failure<G>> {
+    call.run(async move |team| {
+        let size = team.size();
+        if let Some(count) = blocks.count() {
+            team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
+        }
+        team.check_argument("the array of all parts, in bytes,", data.len(), blocks.offset(size))?;
+        let own = blocks.length(team.rank());
+        team.check_argument("the buffer for the result, in bytes,", into.len(), own)?;
+        for rank in 0..size {
+            team.check_elements(blocks.length(rank), reduction.width)?;
+        }
+        match algorithm {
+            Algorithm::ReduceThenScatter => {
+                reduce_then_scatter::run(team, data, into, &blocks, &mut reduction).await
+            }
+            Algorithm::Pairwise => pairwise::run(team, data, into, &blocks, &mut reduction).await,
+            Algorithm::Ring => ring::run(team, data, into, &blocks, &mut reduction).await,
+        }
+    })
+    .await
+}

@@ -1,0 +1,138 @@
+//! Which algorithm, when nobody says: a table by operation, size, number of ranks and nodes.
+//!
+//! All ranks must choose the same, so a choice looks only at what all ranks know: never at the
+//! length of one rank's part where parts may differ. (If lengths differ all the same, ranks may
+//! choose differently and are told: [`crate::CollError::OtherCall`].)
+//!
+//! The thresholds are for messages in shared memory, as measured on two cores with 2 to 8 ranks;
+//! where a machine differs, [`crate::Choices`] overrides them by name.
+
+use crate::group::Group;
+use crate::reduction::Reduction;
+use crate::{allgather, allreduce, alltoall, barrier, broadcast};
+use crate::{gather, reduce, reduce_scatter, scan, scatter};
+
+/// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
+const RING_FROM: usize = 64 << 10;
+
+/// From so many bytes on a chain of segments beats the tree, with three ranks or more.
+const PIPELINE_FROM: usize = 256 << 10;
+
+/// Longest result, in bytes, that is gathered by doubling rather than round the ring.
+const DOUBLING_UP_TO: usize = 32 << 10;
+
+/// Longest part of an all-to-all that is worth being sent several times to save messages.
+const BRUCK_UP_TO: usize = 256;
+
+/// Ranks from which on trees and Bruck's algorithm save more than they copy.
+const MANY_RANKS: u32 = 32;
+
+/// Longest part, bytes, that a gather or scatter among many ranks sends through a tree.
+const TREE_UP_TO: usize = 1 << 10;
+
+pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
+    let facilities = group.facilities();
+    if facilities.sync {
+        barrier::Algorithm::Sync
+    } else if facilities.multicast_counter {
+        barrier::Algorithm::MulticastAdd
+    } else {
+        barrier::Algorithm::WideTree
+    }
+}
+
+pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
+    if group.facilities().multicast {
+        broadcast::Algorithm::Multicast
+    } else if bytes >= PIPELINE_FROM && group.size() > 2 {
+        broadcast::Algorithm::Pipelined
+    } else {
+        broadcast::Algorithm::Binomial
+    }
+}
+
+pub(crate) fn for_reduce(_: &impl Group) -> reduce::Algorithm {
+    reduce::Algorithm::Binomial
+}
+
+pub(crate) fn for_allreduce<F>(
+    group: &impl Group,
+    bytes: usize,
+    reduction: &Reduction<F>,
+) -> allreduce::Algorithm {
+    let (size, nodes) = (group.size(), group.nodes());
+    if reduction.commutative && bytes >= RING_FROM && size > 2 {
+        allreduce::Algorithm::Ring
+    } else if reduction.commutative && nodes > 1 && nodes < size {
+        allreduce::Algorithm::TwoLevel
+    } else {
+        allreduce::Algorithm::RecursiveDoubling
+    }
+}
+
+pub(crate) fn for_gather(group: &impl Group, part: usize) -> gather::Algorithm {
+    if part <= TREE_UP_TO && group.size() >= MANY_RANKS {
+        gather::Algorithm::Binomial
+    } else {
+        for_gatherv(group)
+    }
+}
+
+pub(crate) fn for_gatherv(_: &impl Group) -> gather::Algorithm {
+    gather::Algorithm::Chained
+}
+
+pub(crate) fn for_scatter(group: &impl Group, part: usize) -> scatter::Algorithm {
+    if part <= TREE_UP_TO && group.size() >= MANY_RANKS {
+        scatter::Algorithm::Binomial
+    } else {
+        for_scatterv(group)
+    }
+}
+
+pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
+    scatter::Algorithm::Chained
+}
+
+/// `bytes` are those of all parts together, which all ranks know.
+pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
+    if bytes > DOUBLING_UP_TO {
+        allgather::Algorithm::Ring
+    } else if group.size().is_power_of_two() {
+        allgather::Algorithm::Butterfly
+    } else {
+        allgather::Algorithm::Bruck
+    }
+}
+
+pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorithm {
+    if part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
+        alltoall::Algorithm::Bruck
+    } else {
+        for_alltoallv(group)
+    }
+}
+
+pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
+    // Among many ranks, all at once is n messages to everybody at the same time.
+    if group.size() < MANY_RANKS {
+        alltoall::Algorithm::Chained
+    } else {
+        alltoall::Algorithm::Pairwise
+    }
+}
+
+pub(crate) fn for_reduce_scatter<F>(
+    _: &impl Group,
+    reduction: &Reduction<F>,
+) -> reduce_scatter::Algorithm {
+    if reduction.commutative {
+        reduce_scatter::Algorithm::Pairwise
+    } else {
+        reduce_scatter::Algorithm::ReduceThenScatter
+    }
+}
+
+pub(crate) fn for_scan(_: &impl Group) -> scan::Algorithm {
+    scan::Algorithm::RecursiveDoubling
+}

@@ -1,0 +1,155 @@
+//! Every algorithm over message engines with rings that are full soon, bare and under the fault
+//! injector; and what engines add: notices, deaths, ranks that leave.
+
+use std::cell::Cell;
+
+use hikyaku_coll::{Cause, CollError, Reduction, allreduce, barrier, broadcast, gather};
+use hikyaku_msg::{Endpoint, MsgError};
+use hikyaku_nic::fabric::Port;
+use hikyaku_nic::layer::{FaultInjector, Faults};
+use proptest::prelude::*;
+
+use crate::case::{Case, What, everything};
+use crate::engines::{kill, run, tight_ports};
+
+/// Runs a case and compares with the oracle.
+fn check<P: Port>(case: &Case, ports: Vec<P>) {
+    let entered = Cell::new(0);
+    let results = run(ports, case.seed, async |endpoint: &Endpoint<'_, P>| {
+        case.perform(endpoint, &entered, 1).await
+    });
+    let unsuitable = |result: &Result<Vec<u8>, CollError<MsgError>>| {
+        matches!(result, Err(CollError::Unsuitable { .. }))
+    };
+    if !results.iter().all(unsuitable) {
+        for (rank, result) in (0..).zip(results) {
+            assert_eq!(result, Ok(case.expected(rank)), "rank {rank} of {case:?}");
+        }
+    }
+}
+
+/// Those that need what engines do not have are left out.
+fn with_messages() -> Vec<What> {
+    use hikyaku_coll::{barrier::Algorithm as Barrier, broadcast::Algorithm as Broadcast};
+    let mut all = everything();
+    all.retain(|what| {
+        !matches!(
+            what,
+            What::Barrier(Some(Barrier::AtomicAdd | Barrier::MulticastAdd | Barrier::Sync))
+                | What::Broadcast(Some(Broadcast::Multicast))
+        )
+    });
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_algorithm_works_over_messages(
+        what in 0..with_messages().len(),
+        size in 1u32..=17,
+        root in 0u32..17,
+        elements in prop_oneof![0usize..6, 30usize..200],
+        commutative: bool,
+        ranks_per_node in 1u32..=17,
+        seed: u64,
+    ) {
+        let what = with_messages()[what];
+        let case = Case { what, size, root: root % size, elements, commutative, seed };
+        check(&case, tight_ports(size, ranks_per_node));
+    }
+
+    #[test]
+    fn every_algorithm_works_on_unreliable_links(
+        what in 0..with_messages().len(),
+        size in 2u32..=9,
+        root in 0u32..9,
+        elements in prop_oneof![0usize..6, 30usize..200],
+        commutative: bool,
+        seed: u64,
+    ) {
+        let what = with_messages()[what];
+        let case = Case { what, size, root: root % size, elements, commutative, seed };
+        let ports = (0..).zip(tight_ports(size, 3));
+        let unreliable =
+            |(rank, port)| FaultInjector::new(port, Faults::all(seed.wrapping_add(rank)));
+        check(&case, ports.map(unreliable).collect());
+    }
+}
+
+type Outcome = Result<(), CollError<MsgError>>;
+
+fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
+    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
+        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+    })
+}
+
+#[test]
+fn a_mismatch_is_told_to_every_rank_and_leaves_the_group_usable() {
+    for length in [4, 700, 5000] {
+        let results = run(tight_ports(6, 6), 11, async |endpoint| {
+            let mut data = vec![1; length + usize::from(Endpoint::rank(endpoint) == 2)];
+            let failed = allreduce(endpoint, None, &mut data, add()).await;
+            let mut data = vec![1; length];
+            allreduce(endpoint, None, &mut data, add()).await.unwrap();
+            assert_eq!(data, vec![6; length]);
+            failed
+        });
+        for result in results {
+            match result {
+                Err(CollError::Mismatch { sent, expected, .. })
+                | Err(CollError::GaveUp {
+                    cause: Cause::Mismatch { sent, expected, .. }, ..
+                }) => {
+                    assert_eq!(sent.abs_diff(expected), 1);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_death_in_a_barrier_ends_it_at_every_rank() {
+    for algorithm in [barrier::Algorithm::BinaryTree, barrier::Algorithm::Dissemination] {
+        for victim in 0..7 {
+            let ports = tight_ports(7, 7);
+            kill(&ports[(victim + 1) % 7], victim as u32);
+            let results: Vec<Outcome> = run(ports, 3, async |endpoint| {
+                if Endpoint::rank(endpoint) == victim as u32 {
+                    return Ok(());
+                }
+                barrier(endpoint, Some(algorithm)).await
+            });
+            for (rank, result) in results.into_iter().enumerate() {
+                let names = match result {
+                    Err(CollError::Message(MsgError::PeerFailed(failure))) => failure.rank,
+                    Err(CollError::GaveUp { cause: Cause::Gone { rank }, .. }) => rank,
+                    Ok(()) if rank == victim => continue,
+                    other => panic!("rank {rank}: {other:?}"),
+                };
+                assert_eq!(names, victim as u32);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_calls_something_else_is_an_error_at_all() {
+    let results = run(tight_ports(4, 2), 8, async |endpoint| {
+        if Endpoint::rank(endpoint) == 3 {
+            gather(endpoint, None, Some(&[1; 8]), &mut [], 0).await
+        } else {
+            broadcast(endpoint, None, &mut [0; 8], 3).await
+        }
+    });
+    // Who only sends may be done before it can know.
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    assert!(failed >= 3, "{results:?}");
+    let named = |result: &Outcome| matches!(result, Err(CollError::OtherCall { peer: 3, other, .. }) if other.operation == "gather");
+    assert!(results.iter().any(named), "{results:?}");
+}

@@ -1,0 +1,80 @@
+//! Ranks of message engines over the loopback fabric, stepped in one thread.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use hikyaku_msg::{Endpoint, Engine, EngineConfig};
+use hikyaku_nic::fabric::{DeathCause, Port};
+use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::segment::Layout;
+
+use crate::random::Random;
+
+/// Rounds in which every rank was polled, after which a test is taken to stand still.
+const MOST_ROUNDS: u32 = 200_000;
+
+/// The ports of a job whose every size is small, so that everything is full soon.
+pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> {
+    let layout = Layout {
+        status_slots: 64,
+        rings: ranks.min(4),
+        ring_bytes: 1024,
+        packet_bytes: 128,
+        credit: 4,
+        ..Layout::for_ranks(ranks)
+    };
+    let config = loopback::Config { layout, ranks_per_node, region_bytes: 1 << 16 };
+    loopback::open(&config).unwrap()
+}
+
+const TIGHT: EngineConfig = EngineConfig {
+    eager_limit: 600,
+    direct_from: 256,
+    credit_window: 4,
+    poll_budget: 8,
+    direct_rounds: 4,
+};
+
+/// Runs `body` on every rank, the order drawn from `seed`. The engine of a rank that is done goes
+/// on, as that of a program does that computes and calls now and then.
+pub(crate) fn run<P: Port, R>(
+    ports: Vec<P>,
+    seed: u64,
+    body: impl AsyncFn(&Endpoint<'_, P>) -> R,
+) -> Vec<R> {
+    let engines: Vec<_> =
+        ports.into_iter().map(|port| RefCell::new(Engine::new(port, TIGHT))).collect();
+    // Near the end, so that it wraps.
+    let sequences: Vec<Cell<u32>> = engines.iter().map(|_| Cell::new(u32::MAX - 1)).collect();
+    let endpoints: Vec<_> = engines
+        .iter()
+        .zip(&sequences)
+        .map(|(engine, sequence)| Endpoint::new(engine, 9, sequence))
+        .collect();
+    let mut futures: Vec<Pin<Box<_>>> =
+        endpoints.iter().map(|endpoint| Box::pin(body(endpoint))).collect();
+    let mut results: Vec<Option<R>> = futures.iter().map(|_| None).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut random = Random(seed);
+    let mut rounds = 0;
+    while results.iter().any(Option::is_none) {
+        let start = random.below(results.len());
+        for rank in (start..results.len()).chain(0..start) {
+            if results[rank].is_none()
+                && let Poll::Ready(result) = futures[rank].as_mut().poll(&mut context)
+            {
+                results[rank] = Some(result);
+            }
+            engines[rank].borrow_mut().idle();
+        }
+        rounds += 1;
+        assert!(rounds < MOST_ROUNDS, "a standstill");
+    }
+    results.into_iter().flatten().collect()
+}
+
+/// Says that a rank has died.
+pub(crate) fn kill(port: &LoopbackPort, rank: u32) {
+    assert!(port.host().fail(rank, DeathCause::Unknown));
+}

@@ -1,0 +1,284 @@
+//! Ranks that disagree, give up or die: an error at every rank that is still in the operation, and
+//! never a standstill (which the network would find).
+
+use std::cell::Cell;
+
+use hikyaku_coll::{
+    Cause, CollError, Facilities, Group, Reduction, allgather, allreduce, alltoall, alltoallv,
+    barrier, broadcast, gather, reduce_scatter_block, scan, scatter,
+};
+use proptest::prelude::*;
+
+use crate::case::{Case, everything};
+use crate::network::{NetworkError, Node, Setup, run};
+use crate::oracle::{ALL, nodes};
+
+type Error = CollError<NetworkError>;
+
+fn setup(size: u32, seed: u64) -> Setup {
+    Setup { seed, nodes: nodes(size, 2, seed), facilities: Facilities::default(), death: None }
+}
+
+/// Addition of bytes.
+fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
+    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
+        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1500, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Whenever a rank dies, all others end: well, if they did not need it any more, or with an
+    /// error that names it.
+    #[test]
+    fn a_death_ends_an_operation_at_every_rank(
+        what in 0..everything().len(),
+        size in 2u32..=12,
+        root in 0u32..12,
+        elements in 0usize..40,
+        victim in 0u32..12,
+        polls in 0usize..12,
+        layout in 0u32..4,
+        seed: u64,
+    ) {
+        let what = everything()[what];
+        let case = Case { what, size, root: root % size, elements, commutative: true, seed };
+        let victim = victim % size;
+        // Counters and the network's barrier know no ranks; those who have them watch deaths.
+        let facilities = Facilities { multicast: true, ..Facilities::default() };
+        let setup =
+            Setup { seed, nodes: nodes(size, layout, seed), facilities, death: Some((victim, polls)) };
+        let entered = Cell::new(0);
+        let results = run(&setup, async |node: &Node<u8>| case.perform(node, &entered, 1).await);
+        for (rank, result) in (0..).zip(results) {
+            match result {
+                // It died, or it was done before.
+                None => prop_assert_eq!(rank, victim),
+                Some(Ok(result)) => prop_assert_eq!(result, case.expected(rank)),
+                Some(Err(CollError::Unsuitable { .. })) => {}
+                Some(Err(error)) => prop_assert!(names(&error, victim), "rank {}: {}", rank, error),
+            }
+        }
+    }
+
+    /// One rank calls with more bytes, so that it may even choose another algorithm.
+    #[test]
+    fn ranks_that_disagree_on_the_length_of_an_allreduce_all_fail(
+        size in 2u32..=12,
+        odd in 0u32..12,
+        length in prop_oneof![0usize..100, Just(1usize << 16), Just(1usize << 17)],
+        other in prop_oneof![0usize..100, Just(1usize << 16), Just(1usize << 17)],
+        seed: u64,
+    ) {
+        prop_assume!(length != other);
+        let odd = odd % size;
+        let results = run(&setup(size, seed), async |node: &Node<u8>| {
+            let mut data = vec![1; if node.rank() == odd { other } else { length }];
+            allreduce(node, None, &mut data, add()).await
+        });
+        for (rank, result) in (0..).zip(results) {
+            prop_assert!(matches!(result, Some(Err(_))), "rank {} got {:?}", rank, result);
+        }
+    }
+
+    /// The same for a broadcast, in which only those who get the wrong message can tell; nobody
+    /// waits for ever, and nobody takes a wrong length for right.
+    #[test]
+    fn a_broadcast_of_another_length_than_expected_is_an_error_where_it_arrives(
+        size in 2u32..=12, odd in 0u32..12, length in 0usize..40, other in 0usize..40, seed: u64,
+    ) {
+        prop_assume!(length != other);
+        let odd = odd % size;
+        for algorithm in broadcast::Algorithm::ALL {
+            let results = run(&setup(size, seed), async |node: &Node<u8>| {
+                let mut data = vec![1; if node.rank() == odd { other } else { length }];
+                broadcast(node, Some(*algorithm), &mut data, 0).await
+            });
+            prop_assert!(results.iter().any(|result| matches!(result, Some(Err(_)))));
+            let told = |result: &Option<Result<(), Error>>| matches!(result, Some(Err(_)));
+            prop_assert!(odd == 0 || told(&results[odd as usize]), "{:?}", results);
+        }
+    }
+}
+
+fn names(error: &Error, victim: u32) -> bool {
+    match error {
+        CollError::Message(NetworkError::Dead(rank)) => *rank == victim,
+        CollError::GaveUp { cause: Cause::Gone { rank }, .. } => *rank == victim,
+        _ => false,
+    }
+}
+
+/// What each rank's error says.
+fn lines(results: Vec<Option<Result<(), Error>>>) -> Vec<String> {
+    results.into_iter().map(|result| result.unwrap().unwrap_err().to_string()).collect()
+}
+
+#[test]
+fn a_mismatch_names_the_ranks_and_their_sizes_everywhere() {
+    let results = run(&setup(3, 1), async |node: &Node<u8>| {
+        let mut data = vec![0; if node.rank() == 1 { 4 } else { 8 }];
+        scan(node, None, &mut data, add()).await
+    });
+    // Rank 0 only sends, and may be done before it is told.
+    for result in results.into_iter().skip(1) {
+        let line = result.unwrap().unwrap_err().to_string();
+        let own = line.starts_with("scan: rank 0 sent 8 bytes where rank 1 expects 4")
+            || line.starts_with("scan: rank 1 sent 4 bytes where rank 2 expects 8");
+        let told = line.starts_with("scan: rank 1 gave up: rank 0 sent it 8 bytes where it")
+            || line.starts_with("scan: rank 2 gave up: rank 1 sent it 4 bytes where it");
+        assert!(own || told, "{line}");
+    }
+}
+
+#[test]
+fn a_rank_in_another_operation_is_named() {
+    let results = run(&setup(2, 5), async |node: &Node<u8>| {
+        if node.rank() == 0 {
+            barrier(node, None).await
+        } else {
+            broadcast(node, None, &mut [0; 3], 1).await
+        }
+    });
+    let lines = lines(results);
+    assert!(
+        lines.iter().any(|line| line.contains("is in broadcast by binomial: all ranks must call")
+            || line.contains("is in barrier by wide-tree: all ranks must call")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn an_operation_dropped_at_one_rank_ends_at_all() {
+    for polled in [false, true] {
+        let results = run(&setup(4, 2), async |node: &Node<u8>| {
+            let mut data = [0; 9];
+            if node.rank() != 2 {
+                return allreduce(node, None, &mut data, add()).await;
+            }
+            let mut operation = Box::pin(allreduce(node, None, &mut data, add()));
+            if polled {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(operation.as_mut().poll(&mut context).is_pending());
+            }
+            drop(operation);
+            Ok(())
+        });
+        for (rank, result) in (0..).zip(results) {
+            let error =
+                CollError::GaveUp { operation: "allreduce", peer: 2, cause: Cause::Dropped };
+            assert_eq!(result, Some(if rank == 2 { Ok(()) } else { Err(error) }));
+        }
+    }
+}
+
+#[test]
+fn after_a_failure_the_next_operation_works() {
+    let results = run(&setup(5, 7), async |node: &Node<u8>| {
+        let mut data = vec![1; if node.rank() == 3 { 4 } else { 8 }];
+        assert!(allreduce(node, None, &mut data, add()).await.is_err());
+        let mut data = [1; 8];
+        allreduce(node, None, &mut data, add()).await.unwrap();
+        data
+    });
+    assert_eq!(results, [Some([5; 8]); 5]);
+}
+
+#[test]
+fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others() {
+    let results = run(&setup(2, 4), async |node: &Node<u8>| {
+        let first = node.rank() == 0;
+        let mut six = [0; 6];
+        let mut all = Vec::new();
+        all.push(broadcast(node, None, &mut six, if first { 2 } else { 0 }).await);
+        all.push(gather(node, None, if first { None } else { Some(&[1]) }, &mut six[..2], 1).await);
+        all.push(gather(node, None, Some(&[1]), &mut six[..3], 0).await);
+        let own = if first { None } else { Some(&mut [0][..]) };
+        all.push(scatter(node, None, &[1, 2], own, 1).await);
+        let odd = if first { 5 } else { 6 };
+        all.push(allgather(node, None, &mut six[..odd]).await);
+        all.push(alltoall(node, None, &[1, 2], &mut [0; 6][..if first { 3 } else { 2 }]).await);
+        all.push(
+            alltoallv(
+                node,
+                None,
+                &[&[1][..], &[2][..]][..odd - 4],
+                vec![&mut [0][..], &mut [0][..]],
+            )
+            .await,
+        );
+        let pairs = Reduction { width: 2, ..add() };
+        all.push(allreduce(node, None, &mut six[..odd], pairs).await);
+        all.push(reduce_scatter_block(node, None, &mut [0; 4], &mut six[..odd - 4], add()).await);
+        all
+    });
+    let line = |rank: usize, at: usize| match &results[rank] {
+        Some(all) => all[at].as_ref().err().map(ToString::to_string).unwrap_or_default(),
+        None => String::new(),
+    };
+    let first: Vec<String> = (0..9).map(|at| line(0, at)).collect();
+    assert_eq!(
+        first,
+        [
+            "broadcast: rank 2 cannot be the root: there are ranks 0 to 1",
+            "gather: rank 0 is not the root 1, so it must give a part of its own",
+            "gather: the buffer for all parts, in bytes, has 3 where 2 are needed",
+            "scatter: rank 0 is not the root 1, so it must give a part of its own",
+            "allgather: the array of all parts, in bytes, has 5 where 4 are needed",
+            "alltoall: the array of parts to receive, in bytes, has 3 where 2 are needed",
+            "alltoall: the list of parts to send, one a rank, has 1 where 2 are needed",
+            "allreduce: the array, in bytes of whole elements, has 5 where 6 are needed",
+            "reduce_scatter: the buffer for the result, in bytes, has 1 where 2 are needed",
+        ]
+    );
+    for at in [0, 1, 3, 4, 5, 6, 7, 8] {
+        assert!(line(1, at).ends_with("rank 0 gave up: its own call failed there"), "{at}");
+    }
+}
+
+#[test]
+fn cp_08_an_algorithm_that_needs_what_is_not_there_says_what() {
+    let results = run(&setup(3, 4), async |node: &Node<u8>| {
+        let mut all = Vec::new();
+        for algorithm in ["atomic-add", "multicast-add", "sync"] {
+            let algorithm = barrier::Algorithm::from_name(algorithm);
+            all.push(barrier(node, algorithm).await.unwrap_err().to_string());
+        }
+        for algorithm in ["binary-tree", "multicast"] {
+            let algorithm = broadcast::Algorithm::from_name(algorithm);
+            all.push(broadcast(node, algorithm, &mut [0], 0).await.unwrap_err().to_string());
+        }
+        let ordered = Reduction { commutative: false, ..add() };
+        let ring = Some(allreduce::Algorithm::Ring);
+        all.push(allreduce(node, ring, &mut [0], ordered).await.unwrap_err().to_string());
+        all
+    });
+    assert_eq!(
+        results[1].as_deref().unwrap(),
+        [
+            "barrier by atomic-add needs remote counters: choose another algorithm or none",
+            "barrier by multicast-add needs multicast to counters: choose another algorithm or none",
+            "barrier by sync needs a network that synchronises: choose another algorithm or none",
+            "broadcast by binary-tree needs a number of ranks that is a power of two: choose another \
+         algorithm or none",
+            "broadcast by multicast needs a network that multicasts: choose another algorithm or none",
+            "allreduce by ring needs a commutative reduction: choose another algorithm or none",
+        ]
+    );
+    assert!(results.iter().all(|result| *result == results[0]));
+}
+
+#[test]
+fn facilities_are_chosen_where_they_are() {
+    let all = Setup { facilities: ALL, ..setup(5, 3) };
+    let results = run(&all, async |node: &Node<u8>| {
+        barrier(node, None).await.unwrap();
+        let mut data = [node.rank() as u8];
+        broadcast(node, None, &mut data, 3).await.unwrap();
+        data
+    });
+    assert_eq!(results, [Some([3]); 5]);
+}

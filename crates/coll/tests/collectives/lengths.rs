@@ -1,0 +1,46 @@
+//! Groups that carry lengths only, as a simulation of many ranks does, and what stays O(1) there.
+
+use hikyaku_coll::{Group, Reduction, allgather, allreduce, alltoall, barrier, broadcast};
+
+use crate::network::{Node, Setup, run};
+use crate::oracle::ALL;
+
+#[test]
+fn every_algorithm_runs_on_terabytes_that_are_not_there() {
+    const HUGE: usize = 1 << 40;
+    let nothing = Reduction::commutative(8, |_: &[()], _: &mut [()]| {});
+    let setup = Setup { seed: 3, nodes: vec![0, 0, 0, 1, 1, 2], facilities: ALL, death: None };
+    run(&setup, async |node: &Node<()>| {
+        let size = node.size() as usize;
+        for algorithm in allreduce::Algorithm::ALL {
+            let mut data = vec![(); HUGE];
+            allreduce(node, Some(*algorithm), &mut data, nothing).await.unwrap();
+        }
+        for algorithm in allgather::Algorithm::ALL {
+            allgather(node, Some(*algorithm), &mut vec![(); HUGE * size]).await.unwrap();
+        }
+        for algorithm in alltoall::Algorithm::ALL {
+            let (data, mut into) = (vec![(); HUGE * size], vec![(); HUGE * size]);
+            alltoall(node, Some(*algorithm), &data, &mut into).await.unwrap();
+        }
+        broadcast(node, None, &mut [(); HUGE], 4).await.unwrap();
+    });
+}
+
+#[test]
+fn a_thousand_ranks_agree() {
+    let nodes = (0..1000).map(|rank| rank / 8).collect();
+    let facilities = hikyaku_coll::Facilities::default();
+    let setup = Setup { seed: 9, nodes, facilities, death: None };
+    let results = run(&setup, async |node: &Node<u8>| {
+        let mut sum = 1u32.to_le_bytes();
+        let add = Reduction::commutative(4, |left: &[u8], right: &mut [u8]| {
+            let read = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+            right.copy_from_slice(&(read(left) + read(right)).to_le_bytes());
+        });
+        barrier(node, None).await.unwrap();
+        allreduce(node, None, &mut sum, add).await.unwrap();
+        u32::from_le_bytes(sum)
+    });
+    assert!(results.iter().all(|sum| *sum == Some(1000)));
+}

@@ -1,0 +1,13 @@
+//! Every algorithm of every operation: against an oracle, over two networks, and when ranks fail.
+
+#![allow(clippy::unwrap_used)]
+
+mod case;
+mod costs;
+mod endpoints;
+mod engines;
+mod failures;
+mod lengths;
+mod network;
+mod oracle;
+mod random;

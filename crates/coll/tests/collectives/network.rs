@@ -1,0 +1,425 @@
+//! A network within one thread, with every facility an interface can have.
+//!
+//! It is as unhelpful as the rules allow: which rank runs next is drawn at random, and so is for
+//! each message whether its send waits until it is received. A program that relies on sends being
+//! taken at once comes to a standstill here, and a standstill is found out: nobody could do
+//! anything in a whole round.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use hikyaku_coll::{Cause, Facilities, Group, Notice, notice_tag};
+use hikyaku_msg::join_all;
+use thiserror::Error;
+
+use crate::random::Random;
+
+/// What can go wrong here.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum NetworkError {
+    #[error("rank {0} is dead")]
+    Dead(u32),
+    #[error("this network cannot {0}")]
+    Unsupported(&'static str),
+}
+
+/// Who is there and how the network behaves.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    /// The node of each rank.
+    pub(crate) nodes: Vec<u32>,
+    pub(crate) facilities: Facilities,
+    /// A rank that dies, and after how many of its polls.
+    pub(crate) death: Option<(u32, usize)>,
+}
+
+/// What a rank has started so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Messages, those of chains and multicasts included.
+    pub(crate) messages: usize,
+    /// Their bytes.
+    pub(crate) bytes: usize,
+    /// Commands: a chain, a multicast and an addition are one each.
+    pub(crate) commands: usize,
+}
+
+struct Message<B> {
+    number: u64,
+    tag: i32,
+    payload: Vec<B>,
+}
+
+struct State<B> {
+    setup: Setup,
+    random: Random,
+    /// Messages and posted receives from `a` to `b` at `a * size + b`, in order.
+    messages: Vec<VecDeque<Message<B>>>,
+    receives: Vec<VecDeque<(u64, i32)>>,
+    notices: Vec<Vec<(i32, u32, Cause)>>,
+    counters: Vec<u64>,
+    reserved: Vec<u64>,
+    /// For each synchronisation, how many ranks have come; and how many each rank has called.
+    synchronised: Vec<usize>,
+    syncs: Vec<usize>,
+    sequences: Vec<u32>,
+    dead: Vec<bool>,
+    /// What each rank has started.
+    counts: Vec<Counts>,
+    numbers: u64,
+    /// Grows whenever anything happens.
+    events: u64,
+}
+
+impl<B> State<B> {
+    fn size(&self) -> usize {
+        self.setup.nodes.len()
+    }
+
+    fn lane(&self, from: u32, to: u32) -> usize {
+        from as usize * self.size() + to as usize
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.events += 1;
+        self.numbers
+    }
+
+    fn push(&mut self, from: u32, to: u32, tag: i32, payload: Vec<B>) -> u64 {
+        let (lane, number) = (self.lane(from, to), self.number());
+        self.counts[from as usize].messages += 1;
+        self.counts[from as usize].bytes += payload.len();
+        self.messages[lane].push_back(Message { number, tag, payload });
+        number
+    }
+}
+
+/// A rank's handle on the network.
+pub(crate) struct Node<B> {
+    rank: u32,
+    state: Rc<RefCell<State<B>>>,
+}
+
+/// Runs `body` on every rank; answers what they answer, `None` for the dead.
+pub(crate) fn run<B: Copy + Default + 'static, R>(
+    setup: &Setup,
+    body: impl AsyncFn(&Node<B>) -> R,
+) -> Vec<Option<R>> {
+    let size = setup.nodes.len();
+    let state = Rc::new(RefCell::new(State {
+        setup: setup.clone(),
+        random: Random(setup.seed),
+        messages: (0..size * size).map(|_| VecDeque::new()).collect(),
+        receives: (0..size * size).map(|_| VecDeque::new()).collect(),
+        notices: vec![Vec::new(); size],
+        counters: vec![0; size],
+        reserved: vec![0; size],
+        synchronised: Vec::new(),
+        syncs: vec![0; size],
+        sequences: vec![0; size],
+        dead: vec![false; size],
+        counts: vec![Counts::default(); size],
+        numbers: 0,
+        events: 0,
+    }));
+    let nodes: Vec<Node<B>> =
+        (0..size as u32).map(|rank| Node { rank, state: Rc::clone(&state) }).collect();
+    let mut futures: Vec<_> = nodes.iter().map(|node| Some(Box::pin(body(node)))).collect();
+    let mut results: Vec<Option<R>> = (0..size).map(|_| None).collect();
+    let mut polls = vec![0; size];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut order = Random(!setup.seed);
+    while futures.iter().any(Option::is_some) {
+        let before = state.borrow().events;
+        let start = order.below(size);
+        for rank in (start..size).chain(0..start) {
+            let Some(future) = &mut futures[rank] else { continue };
+            if order.below(4) == 0 && state.borrow().events != before {
+                continue;
+            }
+            if setup.death == Some((rank as u32, polls[rank])) {
+                state.borrow_mut().dead[rank] = true;
+                state.borrow_mut().events += 1;
+                // It says nothing more: what its future does when it is dropped is not heard.
+                futures[rank] = None;
+                state.borrow_mut().notices.iter_mut().for_each(|to| {
+                    to.retain(|(_, from, _)| *from != rank as u32);
+                });
+                continue;
+            }
+            polls[rank] += 1;
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                results[rank] = Some(result);
+                futures[rank] = None;
+                state.borrow_mut().events += 1;
+            }
+        }
+        assert_ne!(before, state.borrow().events, "a standstill: {setup:?}");
+    }
+    results
+}
+
+impl<B: Copy + Default + 'static> Node<B> {
+    /// What this rank has started so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.state.borrow().counts[self.rank as usize]
+    }
+
+    fn command(&self) {
+        self.state.borrow_mut().counts[self.rank as usize].commands += 1;
+    }
+
+    fn start_send(&self, to: u32, tag: i32, payload: Vec<B>) -> (u64, bool) {
+        let mut state = self.state.borrow_mut();
+        let waits = state.random.below(2) == 0;
+        (state.push(self.rank, to, tag, payload), waits)
+    }
+}
+
+impl<B: Copy + Default + 'static> Group for Node<B> {
+    type Byte = B;
+    type Error = NetworkError;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.state.borrow().size() as u32
+    }
+
+    fn node_of(&self, rank: u32) -> u32 {
+        self.state.borrow().setup.nodes[rank as usize]
+    }
+
+    fn nodes(&self) -> u32 {
+        let nodes = &self.state.borrow().setup.nodes;
+        nodes.iter().collect::<std::collections::BTreeSet<_>>().len() as u32
+    }
+
+    fn next_sequence(&self) -> u32 {
+        let sequences = &mut self.state.borrow_mut().sequences;
+        sequences[self.rank as usize] += 1;
+        sequences[self.rank as usize]
+    }
+
+    fn send<'a>(
+        &'a self,
+        bytes: &'a [B],
+        to: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<(), NetworkError>> + Unpin + 'a {
+        self.command();
+        Sending { node: self, bytes, to, tag, started: None }
+    }
+
+    fn recv<'a>(
+        &'a self,
+        into: &'a mut [B],
+        from: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<u64, NetworkError>> + Unpin + 'a {
+        Receiving { node: self, into, from, tag, posted: None }
+    }
+
+    async fn send_chain<'a>(
+        &'a self,
+        chain: Vec<(u32, &'a [B])>,
+        tag: i32,
+    ) -> Result<(), NetworkError> {
+        self.command();
+        let send = |(to, bytes)| Sending { node: self, bytes, to, tag, started: None };
+        let sent = join_all(chain.into_iter().map(send).collect()).await;
+        sent.into_iter().collect()
+    }
+
+    fn facilities(&self) -> Facilities {
+        self.state.borrow().setup.facilities
+    }
+
+    async fn add(&self, to: u32) -> Result<(), NetworkError> {
+        self.command();
+        let mut state = self.state.borrow_mut();
+        state.counters[to as usize] += 1;
+        state.events += 1;
+        Ok(())
+    }
+
+    async fn add_to_all(&self) -> Result<(), NetworkError> {
+        self.command();
+        let mut state = self.state.borrow_mut();
+        state.counters.iter_mut().for_each(|counter| *counter += 1);
+        state.events += 1;
+        Ok(())
+    }
+
+    fn take(&self, additions: u64) -> impl Future<Output = Result<(), NetworkError>> + '_ {
+        let rank = self.rank as usize;
+        let mut state = self.state.borrow_mut();
+        state.reserved[rank] += additions;
+        let target = state.reserved[rank];
+        poll_fn(move |_| match self.state.borrow().counters[rank] >= target {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        })
+    }
+
+    async fn multicast<'a>(&'a self, bytes: &'a [B], tag: i32) -> Result<(), NetworkError> {
+        self.command();
+        let mut state = self.state.borrow_mut();
+        for to in (0..state.size() as u32).filter(|to| *to != self.rank) {
+            state.push(self.rank, to, tag, bytes.to_vec());
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> impl Future<Output = Result<(), NetworkError>> + '_ {
+        let number = self.state.borrow().syncs[self.rank as usize];
+        self.state.borrow_mut().syncs[self.rank as usize] += 1;
+        let mut came = false;
+        poll_fn(move |_| {
+            let mut state = self.state.borrow_mut();
+            if !came {
+                came = true;
+                let needed = state.synchronised.len().max(number + 1);
+                state.synchronised.resize(needed, 0);
+                state.synchronised[number] += 1;
+                state.events += 1;
+            }
+            match state.synchronised[number] == state.size() {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
+            }
+        })
+    }
+
+    fn unsupported(what: &'static str) -> NetworkError {
+        NetworkError::Unsupported(what)
+    }
+
+    fn gone(error: &NetworkError) -> Option<u32> {
+        match error {
+            NetworkError::Dead(rank) => Some(*rank),
+            NetworkError::Unsupported(_) => None,
+        }
+    }
+
+    fn give_up(&self, tag: i32, cause: Cause) {
+        let mut state = self.state.borrow_mut();
+        let notice = (notice_tag(tag), self.rank, cause);
+        state.notices.iter_mut().for_each(|to| to.push(notice));
+        state.events += 1;
+    }
+
+    fn notice(&self, tag: i32) -> Option<Notice> {
+        let state = self.state.borrow();
+        let about = notice_tag(tag);
+        let told = state.notices[self.rank as usize].iter().find(|(to, ..)| *to == about);
+        if let Some((_, rank, cause)) = told {
+            return Some(Notice::GaveUp { rank: *rank, cause: *cause });
+        }
+        (0..state.size() as u32).find_map(|rank| {
+            let messages = state.messages[state.lane(rank, self.rank)].iter();
+            let mut tags = messages.map(|message| message.tag);
+            let tag = tags.find(|other| *other != tag && notice_tag(*other) == about)?;
+            Some(Notice::OtherCall { rank, tag })
+        })
+    }
+}
+
+struct Sending<'a, B> {
+    node: &'a Node<B>,
+    bytes: &'a [B],
+    to: u32,
+    tag: i32,
+    started: Option<u64>,
+}
+
+impl<B: Copy + Default + 'static> Future for Sending<'_, B> {
+    type Output = Result<(), NetworkError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let (node, to) = (self.node, self.to);
+        if node.state.borrow().dead[to as usize] {
+            return Poll::Ready(Err(NetworkError::Dead(to)));
+        }
+        let Some(number) = self.started else {
+            let (number, waits) = node.start_send(to, self.tag, self.bytes.to_vec());
+            if !waits {
+                return Poll::Ready(Ok(()));
+            }
+            self.started = Some(number);
+            return Poll::Pending;
+        };
+        let state = node.state.borrow();
+        let lane = &state.messages[state.lane(node.rank, to)];
+        match lane.iter().any(|message| message.number == number) {
+            true => Poll::Pending,
+            false => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl<B> Drop for Sending<'_, B> {
+    fn drop(&mut self) {
+        if let Some(number) = self.started {
+            let mut state = self.node.state.borrow_mut();
+            let lane = state.lane(self.node.rank, self.to);
+            state.messages[lane].retain(|message| message.number != number);
+        }
+    }
+}
+
+struct Receiving<'a, B> {
+    node: &'a Node<B>,
+    into: &'a mut [B],
+    from: u32,
+    tag: i32,
+    posted: Option<u64>,
+}
+
+impl<B: Copy + Default + 'static> Future for Receiving<'_, B> {
+    type Output = Result<u64, NetworkError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut state = this.node.state.borrow_mut();
+        let lane = state.lane(this.from, this.node.rank);
+        let number = *this.posted.get_or_insert_with(|| {
+            let number = state.number();
+            state.receives[lane].push_back((number, this.tag));
+            number
+        });
+        let turn = state.receives[lane].iter().find(|(_, tag)| *tag == this.tag);
+        let message = state.messages[lane].iter().position(|message| message.tag == this.tag);
+        if let (true, Some(at)) = (turn.is_some_and(|(first, _)| *first == number), message) {
+            let payload = state.messages[lane].remove(at).unwrap().payload;
+            state.receives[lane].retain(|(posted, _)| *posted != number);
+            state.events += 1;
+            this.posted = None;
+            let fits = payload.len().min(this.into.len());
+            this.into[..fits].copy_from_slice(&payload[..fits]);
+            return Poll::Ready(Ok(payload.len() as u64));
+        }
+        if state.dead[this.from as usize] {
+            return Poll::Ready(Err(NetworkError::Dead(this.from)));
+        }
+        Poll::Pending
+    }
+}
+
+impl<B> Drop for Receiving<'_, B> {
+    fn drop(&mut self) {
+        if let Some(number) = self.posted {
+            let mut state = self.node.state.borrow_mut();
+            let lane = state.lane(self.from, self.node.rank);
+            state.receives[lane].retain(|(posted, _)| *posted != number);
+        }
+    }
+}
