@@ -50,6 +50,7 @@ pub mod gather;
 mod group;
 mod layout;
 mod names;
+pub mod neighbour;
 pub mod reduce;
 pub mod reduce_scatter;
 mod reduction;
@@ -57,6 +58,7 @@ pub mod scan;
 pub mod scatter;
 mod scratch;
 mod select;
+pub mod topology;
 
 pub use allgather::{allgather, allgatherv};
 pub use allreduce::allreduce;
