@@ -16,6 +16,7 @@
 //!
 //! - [`Engine`]: one rank's state; blocking calls, requests, probe, cancel.
 //! - [`Endpoint`]: the same as futures, for one communicator context.
+//! - [`Layout`]: which elements of a slice a message is made of.
 //!
 //! Invariants kept here and nowhere else:
 //!
@@ -35,6 +36,7 @@ mod engine;
 mod envelope;
 mod error;
 mod future;
+mod layout;
 mod outbox;
 mod parcel;
 mod posted;
@@ -53,5 +55,6 @@ pub use engine::{CancelOutcome, Engine};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
 pub use future::{RecvFuture, SendFuture, block_on, join, join_all};
+pub use layout::{Layout, LayoutError};
 pub use request::RequestId;
 pub use statistics::Statistics;

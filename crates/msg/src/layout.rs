@@ -1,0 +1,396 @@
+//! Which elements of a slice a message is made of (derived datatypes, MPI 5.0 §5.1).
+//!
+//! A layout is a first element and runs of elements, either in a regular pattern or listed:
+//!
+//! ```text
+//!   contiguous(2, 3)           . . 0 1 2 . . .
+//!   vector(0, 3, 1, 3)         0 . . 1 . . 2 .    a column of a matrix three wide
+//!   indexed([(5, 2), (0, 1)])  2 . . . . 0 1 .    in the order of the list
+//! ```
+//!
+//! Elements are counted, not bytes: a layout belongs to a slice of some type. It knows where it
+//! ends, so one comparison with the slice's length replaces a check of every element; ends that
+//! cannot be counted saturate and fit no slice.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+/// Which elements of a slice a message is made of, and in which order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Layout {
+    shape: Shape,
+    /// How many elements there are, counted as often as they come.
+    length: usize,
+    /// One past the last element.
+    end: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Shape {
+    /// Runs of `run` elements from `start` on, repeated by the levels, outermost first. A level
+    /// that does nothing is left out, so contiguous elements have none.
+    Strided { start: usize, run: usize, levels: Vec<Level> },
+    /// First elements and lengths of runs. None is empty and none continues the one before.
+    Indexed(Vec<(usize, usize)>),
+}
+
+/// So many repetitions, so far apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Level {
+    count: usize,
+    stride: usize,
+}
+
+/// Why a layout does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum LayoutError {
+    /// It reaches beyond the slice.
+    #[error("a layout reaches to element {end} of a buffer of {length} elements")]
+    Outside {
+        /// One past the last element of the layout.
+        end: usize,
+        /// Elements of the slice.
+        length: usize,
+    },
+    /// It has another number of elements than are to be packed or unpacked.
+    #[error("a layout of {elements} elements was given {given}")]
+    Count {
+        /// Elements of the layout.
+        elements: usize,
+        /// Elements given.
+        given: usize,
+    },
+    /// A part reaches beyond the array it is a part of.
+    #[error("elements {from} to {to} are no part of {size} in dimension {dimension} of an array")]
+    NotAPart {
+        /// Which dimension, from 0.
+        dimension: usize,
+        /// First element of the part.
+        from: usize,
+        /// One past its last.
+        to: usize,
+        /// Extent of the array.
+        size: usize,
+    },
+}
+
+impl From<Range<usize>> for Layout {
+    /// The elements of a range; none, if it ends before it starts.
+    fn from(range: Range<usize>) -> Layout {
+        Layout::contiguous(range.start, range.len())
+    }
+}
+
+impl Layout {
+    /// `count` elements from `start` on (MPI_Type_contiguous).
+    pub fn contiguous(start: usize, count: usize) -> Layout {
+        Layout::strided(start, count, Vec::new())
+    }
+
+    /// `count` blocks of `block` elements whose first elements are `stride` apart
+    /// (MPI_Type_vector).
+    pub fn vector(start: usize, count: usize, block: usize, stride: usize) -> Layout {
+        Layout::strided(start, block, vec![Level { count, stride }])
+    }
+
+    /// Blocks by first element and length, in this order (MPI_Type_indexed).
+    pub fn indexed(blocks: &[(usize, usize)]) -> Layout {
+        let mut runs: Vec<(usize, usize)> = Vec::with_capacity(blocks.len());
+        for &(start, length) in blocks.iter().filter(|(_, length)| *length > 0) {
+            match runs.last_mut() {
+                Some((before, so_far)) if before.checked_add(*so_far) == Some(start) => {
+                    *so_far = so_far.saturating_add(length);
+                }
+                _ => runs.push((start, length)),
+            }
+        }
+        match runs[..] {
+            [] => Layout::contiguous(0, 0),
+            [(start, length)] => Layout::contiguous(start, length),
+            _ => {
+                let ends = runs.iter().map(|(start, length)| start.saturating_add(*length));
+                let end = ends.max().unwrap_or(0);
+                let length =
+                    runs.iter().fold(0usize, |sum, (_, length)| sum.saturating_add(*length));
+                Layout { shape: Shape::Indexed(runs), length, end }
+            }
+        }
+    }
+
+    /// A box within an array whose last dimension lies contiguously: `part[d]` are its elements in
+    /// dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
+    ///
+    /// # Errors
+    /// [`LayoutError::NotAPart`]: a range leaves the array, or there are more of the one than of the
+    /// other.
+    pub fn subarray(sizes: &[usize], part: &[Range<usize>]) -> Result<Layout, LayoutError> {
+        for dimension in 0..sizes.len().max(part.len()) {
+            // A dimension of which there is no size has none, a missing range is one that fits none.
+            let size = sizes.get(dimension).copied().unwrap_or(0);
+            let range = part.get(dimension).cloned().unwrap_or(usize::MAX..usize::MAX);
+            let Range { start: from, end: to } = range;
+            if from > to || to > size || dimension >= sizes.len() {
+                return Err(LayoutError::NotAPart { dimension, from, to, size });
+            }
+        }
+        let (mut start, mut stride) = (0usize, 1usize);
+        let mut levels = Vec::with_capacity(sizes.len());
+        for (size, range) in sizes.iter().zip(part).rev() {
+            start = start.saturating_add(range.start.saturating_mul(stride));
+            levels.push(Level { count: range.len(), stride });
+            stride = stride.saturating_mul(*size);
+        }
+        levels.reverse();
+        Ok(Layout::strided(start, 1, levels))
+    }
+
+    /// Brings a regular pattern to its shortest form and counts it.
+    fn strided(start: usize, mut run: usize, mut levels: Vec<Level>) -> Layout {
+        let counts = levels.iter().map(|level| level.count);
+        let length = counts.fold(run, usize::saturating_mul);
+        if length == 0 {
+            let shape = Shape::Strided { start: 0, run: 0, levels: Vec::new() };
+            return Layout { shape, length: 0, end: 0 };
+        }
+        levels.retain(|level| level.count > 1);
+        while let Some(&Level { count, stride }) = levels.last()
+            && stride == run
+        {
+            run = run.saturating_mul(count);
+            levels.pop();
+        }
+        let last = levels.iter().fold(start, |last, level| {
+            last.saturating_add(level.stride.saturating_mul(level.count - 1))
+        });
+        let end = last.saturating_add(run);
+        Layout { shape: Shape::Strided { start, run, levels }, length, end }
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// One past the last element it reaches.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Its elements as one range, if they lie one after the other: such a message needs no copy.
+    pub fn as_range(&self) -> Option<Range<usize>> {
+        match &self.shape {
+            Shape::Strided { start, levels, .. } if levels.is_empty() => Some(*start..self.end),
+            _ => None,
+        }
+    }
+
+    /// Whether it lies within a slice of `length` elements.
+    ///
+    /// # Errors
+    /// [`LayoutError::Outside`].
+    pub fn check(&self, length: usize) -> Result<(), LayoutError> {
+        if self.end <= length {
+            return Ok(());
+        }
+        Err(LayoutError::Outside { end: self.end, length })
+    }
+
+    /// Calls `act` with every run of elements, in order.
+    pub fn for_each_run(&self, mut act: impl FnMut(Range<usize>)) {
+        match &self.shape {
+            Shape::Indexed(runs) => {
+                runs.iter().for_each(|(start, length)| act(*start..*start + *length));
+            }
+            Shape::Strided { start, run, levels } if *run > 0 => {
+                walk(*start, levels, &mut |at| act(at..at + *run));
+            }
+            Shape::Strided { .. } => {}
+        }
+    }
+
+    /// Copies the elements, in order, into `packed`.
+    ///
+    /// # Errors
+    /// The layout reaches beyond `from`, or `packed` has another length than the layout.
+    pub fn pack<T: Copy>(&self, from: &[T], packed: &mut [T]) -> Result<(), LayoutError> {
+        self.check(from.len())?;
+        self.check_count(packed.len())?;
+        let mut rest = packed;
+        self.for_each_run(|run| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(run.len());
+            // Single elements are not worth a call of memcpy.
+            match (here, &from[run]) {
+                ([place], [value]) => *place = *value,
+                (here, run) => here.copy_from_slice(run),
+            }
+            rest = after;
+        });
+        Ok(())
+    }
+
+    /// Copies `packed` to where the elements are, in order: the last wins, if one comes twice.
+    ///
+    /// # Errors
+    /// The layout reaches beyond `into`, or `packed` has another length than the layout.
+    pub fn unpack<T: Copy>(&self, packed: &[T], into: &mut [T]) -> Result<(), LayoutError> {
+        self.check(into.len())?;
+        self.check_count(packed.len())?;
+        let mut rest = packed;
+        self.for_each_run(|run| {
+            let (here, after) = rest.split_at(run.len());
+            match (&mut into[run], here) {
+                ([place], [value]) => *place = *value,
+                (run, here) => run.copy_from_slice(here),
+            }
+            rest = after;
+        });
+        Ok(())
+    }
+
+    fn check_count(&self, given: usize) -> Result<(), LayoutError> {
+        if given == self.length {
+            return Ok(());
+        }
+        Err(LayoutError::Count { elements: self.length, given })
+    }
+}
+
+/// Calls `act` with the first element of every run.
+fn walk(start: usize, levels: &[Level], act: &mut impl FnMut(usize)) {
+    match levels {
+        [] => act(start),
+        // The innermost level without recursion: it is where the elements are.
+        [Level { count, stride }] => (0..*count).for_each(|i| act(start + i * stride)),
+        [Level { count, stride }, inner @ ..] => {
+            (0..*count).for_each(|i| walk(start + i * stride, inner, act));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The elements as a list, in order.
+    fn elements(layout: &Layout) -> Vec<usize> {
+        let mut all = Vec::new();
+        layout.for_each_run(|run| all.extend(run));
+        all
+    }
+
+    #[test]
+    fn what_lies_together_is_one_range() {
+        assert_eq!(Layout::vector(3, 4, 2, 2).as_range(), Some(3..11));
+        assert_eq!(Layout::vector(3, 1, 2, 9).as_range(), Some(3..5));
+        assert_eq!(Layout::indexed(&[(2, 3), (9, 0), (5, 1)]).as_range(), Some(2..6));
+        assert_eq!(Layout::subarray(&[4, 5], &[1..3, 0..5]).unwrap().as_range(), Some(5..15));
+        assert_eq!(Layout::vector(3, 4, 2, 3).as_range(), None);
+        for empty in [
+            Layout::contiguous(7, 0),
+            Layout::vector(usize::MAX, 0, 9, 1),
+            Layout::vector(5, 3, 0, usize::MAX),
+            Layout::indexed(&[]),
+            Layout::from(Range { start: 4, end: 2 }),
+        ] {
+            assert_eq!((empty.as_range(), empty.is_empty(), empty.end()), (Some(0..0), true, 0));
+        }
+    }
+
+    #[test]
+    fn faces_of_a_cube() {
+        let sizes = [2, 3, 4];
+        let face = |part: [Range<usize>; 3]| elements(&Layout::subarray(&sizes, &part).unwrap());
+        assert_eq!(face([1..2, 0..3, 0..4]), (12..24).collect::<Vec<_>>());
+        assert_eq!(face([0..2, 1..2, 0..4]), [4, 5, 6, 7, 16, 17, 18, 19]);
+        assert_eq!(face([0..2, 0..3, 3..4]), [3, 7, 11, 15, 19, 23]);
+        assert_eq!(face([0..2, 1..3, 2..3]), [6, 10, 18, 22]);
+    }
+
+    #[test]
+    fn ends_that_cannot_be_counted_fit_no_slice() {
+        let huge = usize::MAX / 2;
+        for layout in [
+            Layout::contiguous(usize::MAX, 2),
+            Layout::vector(0, huge, 3, huge),
+            Layout::vector(1, 2, 1, usize::MAX),
+            Layout::indexed(&[(usize::MAX, 1), (0, usize::MAX)]),
+            Layout::subarray(&[huge, huge], &[huge - 1..huge, 0..huge]).unwrap(),
+        ] {
+            assert_eq!(layout.end(), usize::MAX, "{layout:?}");
+            let mut small = [0u8; 4];
+            let error = LayoutError::Outside { end: usize::MAX, length: 4 };
+            assert_eq!(layout.unpack(&[], &mut small), Err(error));
+        }
+    }
+
+    #[test]
+    fn wrong_parts_and_lengths_are_named() {
+        let error = Layout::subarray(&[4, 4], &[0..4, 2..5]).unwrap_err();
+        assert_eq!(error, LayoutError::NotAPart { dimension: 1, from: 2, to: 5, size: 4 });
+        assert!(Layout::subarray(&[4], &[0..4, 0..1]).is_err());
+        assert!(Layout::subarray(&[4, 0], &[0..4]).is_err());
+        let error = Layout::contiguous(0, 2).pack(&[1, 2], &mut [0; 3]).unwrap_err();
+        assert_eq!(error, LayoutError::Count { elements: 2, given: 3 });
+    }
+
+    /// A layout and the elements it should have.
+    fn any_layout() -> impl Strategy<Value = (Layout, Vec<usize>)> {
+        let vector = (0usize..9, 0usize..5, 0usize..5, 0usize..7);
+        let vector = vector.prop_map(|(start, count, block, stride)| {
+            let runs = (0..count).map(|i| start + i * stride);
+            let all = runs.flat_map(|at| at..at + block).collect();
+            (Layout::vector(start, count, block, stride), all)
+        });
+        let indexed = prop::collection::vec((0usize..30, 0usize..5), 0..6).prop_map(|blocks| {
+            let all = blocks.iter().flat_map(|(start, length)| *start..start + length).collect();
+            (Layout::indexed(&blocks), all)
+        });
+        let range = |size: usize| (0..=size, 0..=size).prop_map(|(a, b)| a.min(b)..a.max(b));
+        let boxes = (range(3), range(4), range(5)).prop_map(|(i, j, k)| {
+            let layout = Layout::subarray(&[3, 4, 5], &[i.clone(), j.clone(), k.clone()]).unwrap();
+            let rows = i.flat_map(|i| j.clone().map(move |j| (i * 4 + j) * 5));
+            (layout, rows.flat_map(|row| k.clone().map(move |k| row + k)).collect())
+        });
+        prop_oneof![vector, indexed, boxes]
+    }
+
+    proptest! {
+        #[test]
+        fn a_layout_has_its_elements_in_order((layout, expected) in any_layout()) {
+            prop_assert_eq!(elements(&layout), expected.clone());
+            prop_assert_eq!(layout.len(), expected.len());
+            prop_assert_eq!(layout.end(), expected.iter().map(|at| at + 1).max().unwrap_or(0));
+            if let Some(range) = layout.as_range() {
+                prop_assert_eq!(range.collect::<Vec<_>>(), expected);
+            }
+        }
+
+        #[test]
+        fn packing_and_unpacking_move_exactly_these((layout, expected) in any_layout()) {
+            let from: Vec<u16> = (100..100 + layout.end() as u16 + 3).collect();
+            let mut packed = vec![0; layout.len()];
+            layout.pack(&from, &mut packed).unwrap();
+            prop_assert_eq!(&packed, &expected.iter().map(|at| from[*at]).collect::<Vec<_>>());
+            let mut into = vec![0; from.len()];
+            layout.unpack(&packed, &mut into).unwrap();
+            for (at, value) in into.iter().enumerate() {
+                prop_assert_eq!(*value, if expected.contains(&at) { from[at] } else { 0 });
+            }
+            if layout.end() > 0 {
+                let short = layout.end() - 1;
+                prop_assert!(layout.pack(&from[..short], &mut packed).is_err());
+                prop_assert!(layout.unpack(&packed, &mut into[..short]).is_err());
+            }
+        }
+    }
+}
