@@ -122,11 +122,11 @@ impl Layout {
     /// dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
     ///
     /// # Errors
-    /// [`LayoutError::NotAPart`]: a range leaves the array, or there are more of the one than of the
-    /// other.
+    /// [`LayoutError::NotAPart`]: a range leaves the array, or there are more of the one than of
+    /// the other.
     pub fn subarray(sizes: &[usize], part: &[Range<usize>]) -> Result<Layout, LayoutError> {
         for dimension in 0..sizes.len().max(part.len()) {
-            // A dimension of which there is no size has none, a missing range is one that fits none.
+            // A dimension without a size has none, a missing range is one that fits none.
             let size = sizes.get(dimension).copied().unwrap_or(0);
             let range = part.get(dimension).cloned().unwrap_or(usize::MAX..usize::MAX);
             let Range { start: from, end: to } = range;
@@ -180,6 +180,16 @@ impl Layout {
     /// One past the last element it reaches.
     pub fn end(&self) -> usize {
         self.end
+    }
+
+    /// From its first element in memory to one past the last; what lies between may not all be
+    /// part of it.
+    pub fn span(&self) -> Range<usize> {
+        let start = match &self.shape {
+            Shape::Strided { start, .. } => *start,
+            Shape::Indexed(runs) => runs.iter().map(|(start, _)| *start).min().unwrap_or(0),
+        };
+        start..self.end
     }
 
     /// Its elements as one range, if they lie one after the other: such a message needs no copy.
@@ -370,6 +380,7 @@ mod tests {
             prop_assert_eq!(elements(&layout), expected.clone());
             prop_assert_eq!(layout.len(), expected.len());
             prop_assert_eq!(layout.end(), expected.iter().map(|at| at + 1).max().unwrap_or(0));
+            prop_assert_eq!(layout.span().start, expected.iter().min().copied().unwrap_or(0));
             if let Some(range) = layout.as_range() {
                 prop_assert_eq!(range.collect::<Vec<_>>(), expected);
             }

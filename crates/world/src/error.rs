@@ -1,7 +1,8 @@
 //! What can go wrong, and whose fault it is.
 
 use hikyaku_coll::CollError;
-use hikyaku_msg::MsgError;
+use hikyaku_coll::topology::TopologyError;
+use hikyaku_msg::{LayoutError, MsgError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
@@ -46,6 +47,50 @@ pub enum Error {
         root: u32,
         /// Bytes of the root's own block.
         expected: u64,
+    },
+    /// A topology cannot be made or asked.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A layout does not fit its buffer.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The ends of an edge disagree about how much goes along it. Told by the end that receives;
+    /// the data is gone.
+    #[error(
+        "rank {source_rank} sent {sent} bytes along edge {edge} to rank {rank}, which expects \
+         {expected}: neighbours disagree about the size"
+    )]
+    UnequalEdge {
+        /// Place of the edge among the sources of the rank that receives.
+        edge: usize,
+        /// Who sent, as a rank of the topology.
+        source_rank: u32,
+        /// Bytes it sent.
+        sent: u64,
+        /// This rank, as a rank of the topology.
+        rank: u32,
+        /// Bytes it expects.
+        expected: u64,
+    },
+    /// Another number of blocks was given than there are edges.
+    #[error("{given} blocks were given for {edges} {what}")]
+    WrongBlocks {
+        /// Which edges: sources or destinations.
+        what: &'static str,
+        /// Blocks given.
+        given: usize,
+        /// Edges there are.
+        edges: usize,
+    },
+    /// A buffer cannot be divided evenly among edges.
+    #[error("a buffer of {elements} elements cannot be divided evenly among {edges} {what}")]
+    UnevenBlocks {
+        /// Which edges: sources or destinations.
+        what: &'static str,
+        /// Elements of the buffer.
+        elements: usize,
+        /// Edges there are.
+        edges: usize,
     },
     /// More bytes were asked for than can be counted.
     #[error("{elements} elements of {element} bytes are more than this machine can address")]

@@ -26,6 +26,7 @@
 //! - [`World::scope`]: non-blocking operations on borrowed buffers.
 //! - [`World::block_on`]: the same as futures.
 //! - [`World::alloc`]: buffers that peers reach by one copy.
+//! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
 //! - [`launch`]: what `hikyaku run` does, as a library.
 //!
 //! This is the only crate that names more than one fabric.
@@ -33,15 +34,17 @@
 mod buffer;
 mod collective;
 mod error;
+mod exchange;
 pub mod launch;
 mod scalar;
 mod scope;
 mod select;
+pub mod topology;
 mod world;
 
 pub use buffer::SharedBuffer;
 pub use error::{Error, InitError};
-pub use hikyaku_msg::{MsgError, Statistics, join, join_all};
+pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_nic::fabric::{Capabilities, DeathCause, PeerFailure};
 pub use hikyaku_nic::time::Time;
 pub use scalar::{Number, Op, Scalar};

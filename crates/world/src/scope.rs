@@ -4,27 +4,35 @@
 //! has been given to somebody else. So requests live in a scope, as threads do in
 //! `std::thread::scope`: a buffer is borrowed for the scope, and the scope does not end before
 //! every request in it has, one way or the other.
+//!
+//! An [`Exchange`] is several requests that end together, and what is left to do then: elements
+//! that were received beside their buffer are copied into it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::mem::size_of_val;
+use std::rc::Rc;
 
 use hikyaku_msg::{
     CancelOutcome, Envelope, MsgError, RecvBuffer, RequestId, Selector, SendBuffer, SendMode,
 };
 
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
+use crate::topology::{Leg, Route};
 use crate::world::{Received, World};
 
 /// Where non-blocking operations are started; see [`World::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     world: &'env World,
-    /// Requests that nobody has waited for yet.
-    open: RefCell<VecDeque<RequestId>>,
+    /// What nobody has waited for yet.
+    open: RefCell<VecDeque<Open>>,
+    /// Exchanges started so far: their names.
+    exchanges: Cell<u64>,
     /// Invariant in both lifetimes, like `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     environment: PhantomData<&'env mut &'env ()>,
@@ -39,10 +47,19 @@ pub struct Request<'scope> {
     id: RequestId,
 }
 
+/// Something that was started and that nobody has waited for.
+#[derive(Debug)]
+enum Open {
+    Request(RequestId),
+    Exchange(Exchange),
+}
+
 /// What a request needs of its scope, whatever the scope's other lifetime.
-trait Requests {
+pub(crate) trait Requests {
     fn world(&self) -> &World;
     fn close(&self, id: RequestId);
+    /// Waits for an exchange to end, or looks once whether it has: `None` if not.
+    fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>>;
 }
 
 impl std::fmt::Debug for dyn Requests + '_ {
@@ -59,8 +76,34 @@ impl Requests for Scope<'_, '_> {
     fn close(&self, id: RequestId) {
         let mut open = self.open.borrow_mut();
         // From the front: requests mostly end in the order in which they were started.
-        if let Some(at) = open.iter().position(|other| *other == id) {
+        if let Some(at) =
+            open.iter().position(|other| matches!(other, Open::Request(o) if *o == id))
+        {
             open.remove(at);
+        }
+    }
+
+    fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
+        // It stays in `open` until its last request has ended, so that whatever happens meanwhile
+        // it is given up before its memory goes.
+        loop {
+            let next = match self.exchange(name, |exchange| exchange.open().next()) {
+                None => return Some(Err(MsgError::NoSuchRequest.into())),
+                Some(None) => break,
+                Some(Some(next)) => next,
+            };
+            let mut engine = self.world.engine().borrow_mut();
+            let result = if wait { engine.wait(next) } else { engine.test(next)? };
+            drop(engine);
+            self.exchange(name, |exchange| exchange.settle(result));
+        }
+        let mut open = self.open.borrow_mut();
+        let is_it =
+            |other: &Open| matches!(other, Open::Exchange(exchange) if exchange.name() == name);
+        let at = open.iter().position(is_it)?;
+        match open.remove(at) {
+            Some(Open::Exchange(exchange)) => Some(exchange.end()),
+            _ => None,
         }
     }
 }
@@ -81,6 +124,7 @@ impl World {
         let scope = Scope {
             world: self,
             open: RefCell::default(),
+            exchanges: Cell::new(0),
             scope: PhantomData,
             environment: PhantomData,
         };
@@ -93,6 +137,21 @@ impl World {
     }
 }
 
+/// Elements that an exchange receives into.
+#[derive(Debug)]
+struct Memory<T> {
+    start: *mut T,
+    length: usize,
+}
+
+impl<T> Clone for Memory<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Memory<T> {}
+
 /// Gives up what is open when the scope ends in whatever way.
 struct GiveUp<'s, 'scope, 'env> {
     scope: &'s Scope<'scope, 'env>,
@@ -101,8 +160,14 @@ struct GiveUp<'s, 'scope, 'env> {
 impl Drop for GiveUp<'_, '_, '_> {
     fn drop(&mut self) {
         let mut engine = self.scope.world.engine().borrow_mut();
-        for id in self.scope.open.take() {
-            engine.abandon(id);
+        for open in self.scope.open.take() {
+            match open {
+                Open::Request(id) => engine.abandon(id),
+                // Its memory goes after this, when nothing uses it any more.
+                Open::Exchange(exchange) => {
+                    exchange.open().for_each(|id| engine.abandon(id));
+                }
+            }
         }
     }
 }
@@ -175,12 +240,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
-            let Some(id) = self.open.borrow().front().copied() else { return first };
-            let result = self.world.engine().borrow_mut().wait(id);
-            self.close(id);
-            if let Err(error) = result {
-                first = first.and(Err(error.into()));
-            }
+            let (id, name) = match self.open.borrow().front() {
+                None => return first,
+                Some(Open::Request(id)) => (Some(*id), 0),
+                Some(Open::Exchange(exchange)) => (None, exchange.name()),
+            };
+            let result = match id {
+                Some(id) => {
+                    let result = self.world.engine().borrow_mut().wait(id);
+                    self.close(id);
+                    result.map(drop).map_err(Error::from)
+                }
+                None => self.end_exchange(name, true).unwrap_or(Ok(())),
+            };
+            first = first.and(result);
         }
     }
 
@@ -203,8 +276,109 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     fn opened(&'scope self, id: RequestId) -> Request<'scope> {
-        self.open.borrow_mut().push_back(id);
+        self.open.borrow_mut().push_back(Open::Request(id));
         Request { scope: self, id }
+    }
+
+    pub(crate) fn world(&self) -> &'env World {
+        self.world
+    }
+
+    /// Starts everything that a route says, in a context of its own, and gives the exchange a name.
+    /// `explain` words a size that was not expected: edge, bytes sent, bytes expected.
+    ///
+    /// What cannot be started fails when the exchange ends: the other edges are not held up.
+    pub(crate) fn start_exchange<T: Scalar>(
+        &'scope self,
+        context: u32,
+        route: Route,
+        out: &'scope [T],
+        into: &'scope mut [T],
+        explain: impl Fn(usize, u64, u64) -> Error + 'static,
+    ) -> Result<u64, Error> {
+        let packed = route.packed(out)?;
+        let mut staged = route.staging(into);
+        let place = Memory { start: into.as_mut_ptr(), length: into.len() };
+        let beside = Memory { start: staged.as_mut_ptr(), length: staged.len() };
+        let kept = Rc::new((route, packed));
+        let unpack = {
+            let kept = Rc::clone(&kept);
+            move || {
+                // SAFETY: `into` is borrowed exclusively for 'scope, which has not ended: only
+                // `end_exchange` calls this, when no request uses the memory any more.
+                let into = unsafe { std::slice::from_raw_parts_mut(place.start, place.length) };
+                kept.0.unpack(&staged, into)
+            }
+        };
+        let name = self.exchanges.get();
+        self.exchanges.set(name + 1);
+        // From here on the scope waits for whatever is started, or gives it up.
+        let exchange = Exchange::new(name, Box::new(explain), Box::new(unpack));
+        self.open.borrow_mut().push_back(Open::Exchange(exchange));
+        self.start_receives(name, context, &kept.0.receives, (place, beside));
+        self.start_sends(name, context, &kept.0.sends, (out, &kept.1));
+        Ok(name)
+    }
+
+    /// Starts the receives of an exchange, into its buffer or the memory beside it.
+    fn start_receives<T: Scalar>(
+        &self,
+        name: u64,
+        context: u32,
+        legs: &[Leg],
+        (place, beside): (Memory<T>, Memory<T>),
+    ) {
+        let mut last = [0, 0];
+        for Leg { edge, process, tag, range, aside } in legs {
+            let memory = if *aside { beside } else { place };
+            let last = &mut last[usize::from(*aside)];
+            let apart = range.is_empty() || *last <= range.start;
+            assert!(apart && range.end <= memory.length, "a route leads where it must not");
+            *last = range.end.max(*last);
+            // SAFETY: the range lies within the slice or vector that begins there.
+            let start = unsafe { memory.start.add(range.start) };
+            let bytes = range.len() * size_of::<T>();
+            // SAFETY: the elements are this receive's alone, since those before end before they
+            // begin. They are borrowed exclusively for 'scope, or the exchange owns them; it is in
+            // `open` until the request has ended or is given up, which is within 'scope.
+            let buffer = unsafe { RecvBuffer::new(start.cast(), bytes) };
+            let selector = Selector { source: Some(*process), tag: Some(*tag), context };
+            let started = self.world.engine().borrow_mut().start_recv(buffer, selector);
+            let expected = Some((*edge, bytes as u64));
+            self.exchange(name, |exchange| exchange.started(started, expected));
+        }
+    }
+
+    /// Starts the sends of an exchange, out of its buffer or of what was packed.
+    fn start_sends<T: Scalar>(
+        &self,
+        name: u64,
+        context: u32,
+        legs: &[Leg],
+        (out, packed): (&[T], &[T]),
+    ) {
+        for Leg { process, tag, range, aside, .. } in legs {
+            let data = if *aside { &packed[range.clone()] } else { &out[range.clone()] };
+            // SAFETY: the data is borrowed for 'scope, or the exchange owns it; it is in `open`
+            // until the request has ended or is given up, which is within 'scope.
+            let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
+            let envelope = Envelope { destination: *process, context, tag: *tag };
+            let mode = SendMode::Standard;
+            let started = self.world.engine().borrow_mut().start_send(buffer, envelope, mode);
+            self.exchange(name, |exchange| exchange.started(started, None));
+        }
+    }
+
+    /// Does something with an exchange that has not ended.
+    fn exchange<R>(&self, name: u64, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
+        self.open
+            .borrow_mut()
+            .iter_mut()
+            .find_map(|open| match open {
+                Open::Exchange(exchange) if exchange.name() == name => Some(exchange),
+                _ => None,
+            })
+            .map(act)
     }
 }
 

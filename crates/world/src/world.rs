@@ -35,7 +35,13 @@ pub struct World {
 struct RankState {
     engine: RefCell<Engine<ShmPort>>,
     next_context: Cell<u32>,
+    /// The next context of communicators that only some ranks make, and agree on.
+    next_group_context: Cell<u32>,
 }
+
+/// Contexts below are counted by every rank alike; from here on they are agreed on by the ranks
+/// that will use them.
+const FIRST_GROUP_CONTEXT: u32 = 1 << 31;
 
 impl Drop for RankState {
     fn drop(&mut self) {
@@ -83,7 +89,9 @@ impl World {
             None => hikyaku_shm::single()?,
         };
         let engine = RefCell::new(Engine::new(port, EngineConfig::default()));
-        let rank = Rc::new(RankState { engine, next_context: Cell::new(2) });
+        let next_context = Cell::new(2);
+        let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
+        let rank = Rc::new(RankState { engine, next_context, next_group_context });
         Ok(World { rank, context: 0, collectives: Cell::new(0) })
     }
 
@@ -92,6 +100,22 @@ impl World {
     pub fn duplicate(&self) -> World {
         let context = self.rank.next_context.get();
         self.rank.next_context.set(context + 2);
+        self.with_context(context)
+    }
+
+    /// The lowest context that no communicator of only some ranks has, as far as this rank knows.
+    pub(crate) fn next_group_context(&self) -> u32 {
+        self.rank.next_group_context.get()
+    }
+
+    /// Takes a context that the ranks of a communicator have agreed on: none of them has proposed a
+    /// higher one, so it is in use at none.
+    pub(crate) fn use_group_context(&self, context: u32) {
+        self.rank.next_group_context.set(context + 2);
+    }
+
+    /// This world with other contexts.
+    pub(crate) fn with_context(&self, context: u32) -> World {
         World { rank: Rc::clone(&self.rank), context, collectives: Cell::new(0) }
     }
 
@@ -274,7 +298,8 @@ impl World {
         whole::<T>(received.into())
     }
 
-    fn messages(&self) -> Endpoint<'_, ShmPort> {
+    /// The endpoint of this communicator's messages between two ranks.
+    pub(crate) fn messages(&self) -> Endpoint<'_, ShmPort> {
         Endpoint::new(self.engine(), self.context, &self.collectives)
     }
 

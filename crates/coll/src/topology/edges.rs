@@ -212,7 +212,9 @@ mod tests {
         #[test]
         fn tf_13_named_edges_have_two_ends(
             size in 1u32..8,
-            named in prop::collection::vec(prop::collection::vec((0u32..8, 0u32..8, 0u32..4), 0..9), 0..8),
+            named in prop::collection::vec(
+                prop::collection::vec((0u32..8, 0u32..8, 0u32..4), 0..9), 0..8,
+            ),
         ) {
             let graph = EdgeLists::from_edges(size, &named);
             if named.iter().flatten().any(|(from, to, _)| *from >= size || *to >= size) {

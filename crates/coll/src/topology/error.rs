@@ -113,18 +113,6 @@ pub enum TopologyError {
         /// How many edges there are.
         edges: usize,
     },
-    /// The lists of a distributed graph do not have the lengths they must have.
-    #[error("rank {rank} gave {given} {what} where its degrees need {needed}")]
-    WrongLength {
-        /// Who gave them.
-        rank: u32,
-        /// What was counted.
-        what: &'static str,
-        /// How many were given.
-        given: usize,
-        /// How many there must be.
-        needed: usize,
-    },
     /// A graph cannot carry neighbour collectives: an edge has no counterpart.
     #[error(
         "rank {from} has {there} edges to rank {to}, which has {back} back: neighbour collectives \

@@ -2,17 +2,19 @@
 
 use std::hint::spin_loop;
 
+use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{ANY_SOURCE, Error, Op, World};
 use hikyaku_jobs::Random;
 
-/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large` and `blocked`
-/// every rank depends on every other, directly or through others that do; in `full` all depend on
-/// rank 0 and it on nobody.
+/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large`, `blocked` and
+/// `neighbours` every rank depends on every other, directly or through others that do; in `full`
+/// all depend on rank 0 and it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
     let mut large = vec![0u8; 6 << 20];
     let mut random = Random::new(u64::from(world.rank()));
+    let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
     for turn in 1.. {
         if turn == suicide && world.rank() + 1 == world.size() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -23,6 +25,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             "allreduce" => world.allreduce(&mut [1.0f64; 16], Op::Sum)?,
             "large" => around(world, &mut large, random.below(6 << 20))?,
             "blocked" => blocked(world)?,
+            "neighbours" => neighbours(world, ring.as_ref(), turn)?,
             "full" => full(world)?,
             other => panic!("there is no program {other}"),
         }
@@ -50,6 +53,19 @@ fn around(world: &World, buffer: &mut [u8], length: usize) -> Result<(), Error> 
 
 fn blocked(world: &World) -> Result<(), Error> {
     world.recv(&mut [0u8], (world.rank() + 1) % world.size(), 1).map(|_| ())
+}
+
+/// Blocking and within a scope, small and large, in turns.
+fn neighbours(
+    world: &World,
+    ring: Option<&Neighbourhood<Cartesian>>,
+    turn: u64,
+) -> Result<(), Error> {
+    let Some(ring) = ring else { return Ok(()) };
+    let length = [1, 1_000, 50_000][turn as usize % 3];
+    let (out, mut into) = (vec![turn; 2 * length], vec![0; 2 * length]);
+    ring.neighbour_alltoall(&out, &mut into)?;
+    world.scope(|scope| scope.ineighbour_alltoall(ring, &out, &mut into)?.wait())
 }
 
 fn full(world: &World) -> Result<(), Error> {

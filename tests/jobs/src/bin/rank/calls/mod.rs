@@ -9,7 +9,9 @@ mod errors;
 mod futures;
 mod matching;
 mod modes;
+mod neighbours;
 mod requests;
+mod topologies;
 
 use std::thread;
 
@@ -41,6 +43,18 @@ const CASES: &[(&str, Case)] = &[
     ("collective: allreduce", collective::allreduce),
     ("collective: gather", collective::gather),
     ("collective: gather blocks", collective::gather_blocks),
+    ("topologies: grids", topologies::grids),
+    ("topologies: slices of grids", topologies::slices),
+    ("topologies: graphs", topologies::graphs),
+    ("topologies: ranks placed on nodes", topologies::placed),
+    ("topologies: mistakes", topologies::mistakes),
+    ("neighbours: opposite blocks", neighbours::opposite_blocks),
+    ("neighbours: random graphs", neighbours::random_graphs),
+    ("neighbours: layouts", neighbours::layouts),
+    ("neighbours: in a scope", neighbours::in_a_scope),
+    ("neighbours: many at once", neighbours::many_at_once),
+    ("neighbours: unequal sizes", neighbours::unequal_sizes),
+    ("neighbours: given up", neighbours::given_up),
     ("buffers: shared", buffers::shared),
     ("errors: truncation", errors::truncation),
     ("errors: part of an element", errors::part_of_an_element),

@@ -1,0 +1,98 @@
+//! Several requests that end together: what a non-blocking neighbour collective leaves open.
+//!
+//! The scope keeps an exchange until its last request has ended, and with it the memory that its
+//! requests use beside the program's buffers. Then the exchange ends: what was received beside its
+//! buffer is copied into it. If the scope gives it up instead, that is never done.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use hikyaku_coll::neighbour::{ExchangeError, check_size};
+use hikyaku_msg::{MsgError, Received, RequestId};
+
+use crate::error::Error;
+
+/// Words a size that was not expected: place of the edge, bytes sent, bytes expected.
+type Explain = Box<dyn Fn(usize, u64, u64) -> Error>;
+
+/// Copies what was received beside the buffer into it; owns all memory beside.
+type Unpack = Box<dyn FnOnce() -> Result<(), Error>>;
+
+/// An exchange that was started.
+pub(crate) struct Exchange {
+    name: u64,
+    waits: VecDeque<Waiting>,
+    /// The first failure so far.
+    outcome: Result<(), Error>,
+    explain: Explain,
+    unpack: Unpack,
+}
+
+/// One of its requests.
+struct Waiting {
+    id: RequestId,
+    /// Of a receive: place of the edge, and bytes that are to come.
+    expected: Option<(usize, u64)>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open: Vec<RequestId> = self.open().collect();
+        f.debug_struct("Exchange").field("name", &self.name).field("open", &open).finish()
+    }
+}
+
+impl Exchange {
+    pub(crate) fn new(name: u64, explain: Explain, unpack: Unpack) -> Exchange {
+        Exchange { name, waits: VecDeque::new(), outcome: Ok(()), explain, unpack }
+    }
+
+    pub(crate) fn name(&self) -> u64 {
+        self.name
+    }
+
+    /// The requests that have not ended, in the order in which they were started.
+    pub(crate) fn open(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.waits.iter().map(|wait| wait.id)
+    }
+
+    /// A request was started, or could not be.
+    pub(crate) fn started(
+        &mut self,
+        request: Result<RequestId, MsgError>,
+        expected: Option<(usize, u64)>,
+    ) {
+        match request {
+            Ok(id) => self.waits.push_back(Waiting { id, expected }),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// The first open request has ended.
+    pub(crate) fn settle(&mut self, result: Result<Received, MsgError>) {
+        let Some(Waiting { expected, .. }) = self.waits.pop_front() else { return };
+        let checked = match expected {
+            None => result.map(drop).map_err(ExchangeError::from),
+            Some((edge, bytes)) => check_size(edge, bytes, result.map(|received| received.bytes)),
+        };
+        match checked {
+            Ok(()) => {}
+            Err(ExchangeError::Message(error)) => self.fail(error.into()),
+            Err(ExchangeError::Size { edge, sent, expected }) => {
+                self.fail((self.explain)(edge, sent, expected));
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        if self.outcome.is_ok() {
+            self.outcome = Err(error);
+        }
+    }
+
+    /// The result, when no request is open; puts everything in its place if nothing failed.
+    pub(crate) fn end(self) -> Result<(), Error> {
+        debug_assert!(self.waits.is_empty(), "an exchange ends when its requests have");
+        self.outcome.and_then(|()| (self.unpack)())
+    }
+}

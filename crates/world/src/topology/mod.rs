@@ -1,0 +1,148 @@
+//! Communicators with a topology: ranks that know their neighbours (MPI 5.0 §8).
+//!
+//! [`Neighbourhood`] is made from a [`World`] by one of the constructors in `create.rs` and carries
+//! what its ranks exchange: blocking in `blocking.rs`, within a scope in `pending.rs`. `parts.rs`
+//! says which elements of the two buffers belong to which edge.
+//!
+//! A neighbourhood has a context of its own, so its messages match none of anybody else's, and
+//! ranks of its own: with [`Reorder::Allow`] they are numbered so that neighbours share a node.
+//!
+//! ```text
+//!   rank here ──members──► rank of the world ──► messages
+//! ```
+
+mod blocking;
+mod create;
+mod parts;
+mod pending;
+
+use std::cell::{Cell, RefCell};
+
+pub use hikyaku_coll::topology::{
+    Cartesian, Edge, EdgeLists, Graph, Link, Shift, Topology, TopologyError, dims_create,
+};
+
+pub(crate) use self::parts::{Leg, Route};
+pub use self::pending::NeighbourRequest;
+use crate::error::Error;
+use crate::world::World;
+
+/// Whether the ranks of a topology may be numbered anew (MPI 5.0 §8.5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Reorder {
+    /// A rank keeps its number.
+    #[default]
+    Keep,
+    /// Ranks are numbered so that less goes between nodes; they keep their numbers where nothing
+    /// is gained.
+    Allow,
+}
+
+/// The shape of a distributed graph: each rank knows its own edges only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distributed;
+
+/// Ranks that know their neighbours: a communicator with a topology.
+///
+/// `S` is the shape that it was made from: [`Cartesian`], [`Graph`] or [`Distributed`]. All
+/// neighbour collectives are called by every rank, in the same order.
+#[derive(Debug)]
+pub struct Neighbourhood<S = Distributed> {
+    /// Gives the messages a context.
+    world: World,
+    shape: S,
+    rank: u32,
+    /// Ranks of the world, by rank here.
+    members: Vec<u32>,
+    sources: Vec<Link>,
+    destinations: Vec<Link>,
+    /// Above all channels of all ranks.
+    channels: u32,
+    /// Neighbour collectives started so far.
+    calls: Cell<u32>,
+    /// The blocking calls' notes: kept for their memory.
+    route: RefCell<Route>,
+}
+
+impl<S> Neighbourhood<S> {
+    /// This rank, `0..size`. Not the rank of the world, if ranks were reordered.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// The rank in the world of a rank here, which is below [`Neighbourhood::size`]: for
+    /// messages between two ranks.
+    pub fn world_rank(&self, rank: u32) -> u32 {
+        assert!(rank < self.size(), "rank {rank} does not exist: there are {}", self.size());
+        self.members[rank as usize]
+    }
+
+    /// The edges that lead here, in the order of blocks in receive buffers.
+    pub fn sources(&self) -> &[Link] {
+        &self.sources
+    }
+
+    /// The edges that lead away, in the order of blocks in send buffers.
+    pub fn destinations(&self) -> &[Link] {
+        &self.destinations
+    }
+
+    /// What the topology was made from.
+    pub fn shape(&self) -> &S {
+        &self.shape
+    }
+
+    /// The rank of the world at the other end of an edge; `None` beyond a border.
+    fn process(&self, link: &Link) -> Option<u32> {
+        link.rank.map(|rank| self.members[rank as usize])
+    }
+
+    /// Numbers the next collective, for [`Tags::of`]: every rank numbers the same ones the same.
+    fn next_call(&self) -> Tags {
+        let call = self.calls.get();
+        self.calls.set(call.wrapping_add(1));
+        Tags { base: call.wrapping_mul(self.channels) }
+    }
+}
+
+/// The tags of one neighbour collective.
+#[derive(Debug, Clone, Copy)]
+struct Tags {
+    base: u32,
+}
+
+impl Tags {
+    /// The tag of an edge: the same at both ends. A tag comes again after so many calls that no
+    /// message of the earlier one can be on the way.
+    fn of(self, link: &Link) -> i32 {
+        (self.base.wrapping_add(link.channel) & i32::MAX as u32) as i32
+    }
+}
+
+/// What to say of an edge along which another size came than was expected.
+fn unequal(rank: u32, sources: &[Link], edge: usize, sent: u64, expected: u64) -> Error {
+    // Beyond a border nothing comes, so there is a rank.
+    let source_rank = sources[edge].rank.unwrap_or(rank);
+    Error::UnequalEdge { edge, source_rank, sent, rank, expected }
+}
+
+impl Neighbourhood<Cartesian> {
+    /// This rank's place in the grid (MPI_Cart_coords).
+    pub fn coordinates(&self) -> Vec<u32> {
+        self.shape.coordinates(self.rank)
+    }
+
+    /// The ranks to receive from and to send to when data moves by `displacement` along a
+    /// dimension (MPI_Cart_shift).
+    ///
+    /// # Errors
+    /// There is no such dimension.
+    pub fn shift(&self, dimension: usize, displacement: i64) -> Result<Shift, TopologyError> {
+        self.shape.shift(self.rank, dimension, displacement)
+    }
+}
