@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn heap_buffers_are_named_from_where_it_pays() {
         let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
-        let mut alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
+        let alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
         let heap = vec![7; PROCESS_FROM];
         assert_eq!(alone.expose(&heap), None, "a processor for every rank: the ring is faster");
         let mut port = open_all(&JobConfig::new(cpus + 1, 1)).unwrap().pop().unwrap();
