@@ -1,0 +1,476 @@
+//! The clock, the loop that moves it, and the handle that everything in a simulation holds.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::ops::{ControlFlow, Deref};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hikyaku_nic::time::Time;
+
+use super::queue::EventQueue;
+use super::random::Random;
+use super::task::{TaskId, TaskName, Tasks, Wakeup};
+use super::trace::Trace;
+use crate::error::{SimError, Stuck};
+use crate::slab::Slab;
+
+/// A state machine that events are addressed to.
+pub trait Component {
+    /// An event that this component scheduled is due, with the word it gave.
+    fn handle(&self, sim: &Sim, word: u32);
+}
+
+/// Number of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComponentId(u16);
+
+/// What is due at a time; 8 bytes, so that the queue moves 16.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Wake(TaskId),
+    Component(ComponentId, u32),
+    Call(u32),
+}
+
+type Call = Box<dyn FnOnce(&Sim)>;
+
+struct Kernel {
+    now: Cell<Time>,
+    queue: RefCell<EventQueue<Event>>,
+    tasks: RefCell<Tasks>,
+    components: RefCell<Vec<Rc<dyn Component>>>,
+    calls: RefCell<Slab<Call>>,
+    trace: RefCell<Trace>,
+    events: Cell<u64>,
+    stopped: Cell<bool>,
+    seed: u64,
+}
+
+/// A simulation: owns everything in it, and ends it when dropped.
+///
+/// Everything inside holds a [`Sim`]; this owner exists so that tasks and components, which hold
+/// handles on what holds them, are let go in the end.
+#[derive(Debug)]
+pub struct Simulation {
+    sim: Sim,
+}
+
+impl Simulation {
+    /// An empty simulation at time zero; every random number in it follows from `seed`.
+    pub fn new(seed: u64) -> Simulation {
+        let kernel = Kernel {
+            now: Cell::new(Time::ZERO),
+            queue: RefCell::default(),
+            tasks: RefCell::default(),
+            components: RefCell::default(),
+            calls: RefCell::default(),
+            trace: RefCell::default(),
+            events: Cell::new(0),
+            stopped: Cell::new(false),
+            seed,
+        };
+        Simulation { sim: Sim(Rc::new(kernel)) }
+    }
+}
+
+impl Deref for Simulation {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        &self.sim
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        // Taken out before they are dropped: what they drop may still call the simulation.
+        let tasks = self.sim.0.tasks.take();
+        let calls = self.sim.0.calls.take();
+        let components = self.sim.0.components.take();
+        drop((tasks, calls, components));
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub now: Time,
+    /// Events handled since the start.
+    pub events: u64,
+    /// Events to come.
+    pub pending: usize,
+    /// Tasks that have not ended, services left out.
+    pub unfinished: usize,
+}
+
+/// A handle on a simulation, held by everything in it.
+#[derive(Clone)]
+pub struct Sim(Rc<Kernel>);
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").field("now", &self.now()).field("events", &self.events()).finish()
+    }
+}
+
+impl Sim {
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.0.now.get()
+    }
+
+    /// Events handled since the start.
+    pub fn events(&self) -> u64 {
+        self.0.events.get()
+    }
+
+    /// The seed that the simulation was made with.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// A stream of random numbers for the one who goes by `key`.
+    pub fn random(&self, key: u64) -> Random {
+        Random::stream(self.0.seed, key)
+    }
+
+    /// Starts a task; it is polled first before the next event. The run is over when every task is.
+    pub fn spawn(&self, name: TaskName, body: impl Future<Output = ()> + 'static) -> TaskId {
+        self.0.tasks.borrow_mut().spawn(name, false, Box::pin(body))
+    }
+
+    /// Starts a task that may wait for ever, as a unit of an interface does when there is no work.
+    pub fn spawn_service(
+        &self,
+        name: TaskName,
+        body: impl Future<Output = ()> + 'static,
+    ) -> TaskId {
+        self.0.tasks.borrow_mut().spawn(name, true, Box::pin(body))
+    }
+
+    /// Waits for `span` of virtual time, a zero span until the events due now have been handled.
+    pub fn delay(&self, span: Time) -> Delay {
+        self.delay_until(self.now() + span)
+    }
+
+    /// Waits until `time`; until the events due now have been handled if it has passed.
+    pub fn delay_until(&self, time: Time) -> Delay {
+        Delay { sim: self.clone(), until: time, scheduled: false }
+    }
+
+    /// Makes a state machine known, so that events can be addressed to it.
+    ///
+    /// # Panics
+    /// With more than 65,536 components: one per kind of unit is meant, not one per unit.
+    pub fn register(&self, component: Rc<dyn Component>) -> ComponentId {
+        let mut components = self.0.components.borrow_mut();
+        let id = u16::try_from(components.len()).expect("components are kinds of units, not units");
+        components.push(component);
+        ComponentId(id)
+    }
+
+    /// Has a component handle `word` at `time`, or now if that has passed.
+    pub fn schedule(&self, time: Time, component: ComponentId, word: u32) {
+        self.push(time, Event::Component(component, word));
+    }
+
+    /// Calls a closure at `time`, or now (after what is due already) if that has passed.
+    pub fn at(&self, time: Time, call: impl FnOnce(&Sim) + 'static) {
+        let key = self.0.calls.borrow_mut().insert(Box::new(call));
+        self.push(time, Event::Call(key));
+    }
+
+    /// Wakes whoever waits: it runs before the next event.
+    pub fn wake(&self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Task(id) => self.0.tasks.borrow_mut().wake(id),
+            Wakeup::Foreign(waker) => waker.wake(),
+        }
+    }
+
+    /// Wakes a task at `time`.
+    pub(crate) fn wake_at(&self, time: Time, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Task(id) => self.push(time, Event::Wake(id)),
+            Wakeup::Foreign(waker) => self.at(time, |_| waker.wake()),
+        }
+    }
+
+    /// Whom to wake for the future that is being polled with `context`, which waits for `what`: the
+    /// words a deadlock report uses, as in "waits for `what`".
+    pub fn wakeup(&self, context: &Context<'_>, what: &'static str) -> Wakeup {
+        self.0.tasks.borrow_mut().wakeup(context, what)
+    }
+
+    /// The trace of this simulation; switch it on before the run.
+    pub fn trace(&self) -> std::cell::RefMut<'_, Trace> {
+        self.0.trace.borrow_mut()
+    }
+
+    /// Ends the run after the current event, as an interrupt from outside does.
+    pub fn stop(&self) {
+        self.0.stopped.set(true);
+    }
+
+    /// How far the run has come.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            now: self.now(),
+            events: self.events(),
+            pending: self.0.queue.borrow().len(),
+            unfinished: self.0.tasks.borrow().unfinished,
+        }
+    }
+
+    /// Runs until nothing is left to happen.
+    ///
+    /// # Errors
+    /// [`SimError::Deadlock`] if tasks still wait then; [`SimError::Stopped`] after [`Sim::stop`].
+    pub fn run(&self) -> Result<(), SimError> {
+        self.run_observed(u64::MAX, |_| ControlFlow::Continue(()))
+    }
+
+    /// Runs, and every `interval` events asks `observe` whether to go on.
+    ///
+    /// # Errors
+    /// As [`Sim::run`]; [`SimError::Stopped`] also if `observe` says so.
+    pub fn run_observed(
+        &self,
+        interval: u64,
+        mut observe: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<(), SimError> {
+        self.0.stopped.set(false);
+        let mut until_report = interval;
+        loop {
+            self.poll_ready();
+            if self.0.stopped.get() {
+                return Err(SimError::Stopped { at: self.now() });
+            }
+            if !self.step() {
+                return self.finish();
+            }
+            until_report -= 1;
+            if until_report == 0 {
+                until_report = interval;
+                if observe(&self.progress()).is_break() {
+                    self.stop();
+                }
+            }
+        }
+    }
+
+    /// Handles the next event, if there is one.
+    fn step(&self) -> bool {
+        let next = self.0.queue.borrow_mut().pop();
+        let Some((time, event)) = next else { return false };
+        self.0.now.set(time);
+        self.0.events.set(self.0.events.get() + 1);
+        match event {
+            Event::Wake(id) => self.0.tasks.borrow_mut().wake(id),
+            Event::Component(ComponentId(id), word) => {
+                let component = Rc::clone(&self.0.components.borrow()[usize::from(id)]);
+                component.handle(self, word);
+            }
+            Event::Call(key) => {
+                let call = self.0.calls.borrow_mut().remove(key);
+                if let Some(call) = call {
+                    call(self);
+                }
+            }
+        }
+        true
+    }
+
+    fn poll_ready(&self) {
+        loop {
+            let next = self.0.tasks.borrow_mut().next_ready();
+            let Some((id, mut body, waker)) = next else { return };
+            let polled = body.as_mut().poll(&mut Context::from_waker(&waker));
+            match polled {
+                Poll::Pending => self.0.tasks.borrow_mut().put_back(id, body, waker),
+                Poll::Ready(()) => {
+                    drop(body);
+                    self.0.tasks.borrow_mut().finish(id);
+                }
+            }
+        }
+    }
+
+    fn finish(&self) -> Result<(), SimError> {
+        let tasks = self.0.tasks.borrow();
+        if tasks.unfinished == 0 {
+            return Ok(());
+        }
+        let stuck = tasks.stuck().map(|(id, task)| {
+            let waits_for = task.waits_for.to_string();
+            Stuck { id, name: task.name, waits_for }
+        });
+        Err(SimError::Deadlock { at: self.now(), stuck: stuck.collect() })
+    }
+
+    fn push(&self, time: Time, event: Event) {
+        self.0.queue.borrow_mut().push(time.max(self.now()), event);
+    }
+}
+
+/// Waiting for a time; [`Sim::delay`].
+#[derive(Debug)]
+#[must_use = "time passes only when this is awaited"]
+pub struct Delay {
+    sim: Sim,
+    until: Time,
+    scheduled: bool,
+}
+
+impl Future for Delay {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.scheduled && self.sim.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.scheduled {
+            self.scheduled = true;
+            let wakeup = self.sim.wakeup(context, "a point in time");
+            self.sim.wake_at(self.until, wakeup);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: TaskName = TaskName { kind: "task", index: 0 };
+
+    fn ns(nanoseconds: u64) -> Time {
+        Time::from_nanoseconds(nanoseconds)
+    }
+
+    /// What happened, with its time.
+    type Log = Rc<RefCell<Vec<(u64, &'static str)>>>;
+
+    fn note(log: &Log, sim: &Sim, what: &'static str) {
+        log.borrow_mut().push((sim.now().nanoseconds(), what));
+    }
+
+    #[test]
+    fn tasks_components_and_calls_share_one_order() {
+        struct Bell(Log);
+        impl Component for Bell {
+            fn handle(&self, sim: &Sim, word: u32) {
+                note(&self.0, sim, if word == 7 { "bell 7" } else { "bell" });
+            }
+        }
+        let simulation = Simulation::new(0);
+        let log = Log::default();
+        let bell = simulation.register(Rc::new(Bell(Rc::clone(&log))));
+        simulation.schedule(ns(5), bell, 7);
+        let (sim, inner) = (simulation.clone(), Rc::clone(&log));
+        simulation.spawn(NAME, async move {
+            sim.delay(ns(5)).await;
+            note(&inner, &sim, "task");
+            sim.delay(Time::ZERO).await;
+            note(&inner, &sim, "task again");
+        });
+        let inner = Rc::clone(&log);
+        simulation.at(ns(2), move |sim| note(&inner, sim, "call"));
+        simulation.run().unwrap();
+        let expected = [(2, "call"), (5, "bell 7"), (5, "task"), (5, "task again")];
+        assert_eq!(*log.borrow(), expected);
+        assert_eq!(simulation.events(), 4);
+    }
+
+    #[test]
+    fn a_deadlock_lists_who_waits_but_no_service() {
+        let simulation = Simulation::new(0);
+        simulation.spawn(TaskName { kind: "rank", index: 3 }, std::future::pending());
+        simulation.spawn_service(NAME, std::future::pending());
+        let error = simulation.run().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("rank 3 waits for something outside"), "{text}");
+        assert!(!text.contains("task 0"), "{text}");
+    }
+
+    #[test]
+    fn services_do_not_keep_a_run_alive() {
+        let simulation = Simulation::new(0);
+        simulation.spawn_service(NAME, std::future::pending());
+        assert!(simulation.run().is_ok());
+    }
+
+    #[test]
+    fn an_observer_and_a_stop_end_a_run_that_would_not() {
+        let endless = |simulation: &Simulation| {
+            let sim = Sim::clone(simulation);
+            simulation.spawn(NAME, async move {
+                loop {
+                    sim.delay(ns(1)).await;
+                }
+            });
+        };
+        let simulation = Simulation::new(0);
+        endless(&simulation);
+        let mut reports = 0;
+        let ended = simulation.run_observed(100, |progress| {
+            reports += 1;
+            assert_eq!(progress.events, reports * 100);
+            if reports == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(matches!(ended, Err(SimError::Stopped { at }) if at == ns(300)));
+        // It can go on where it stood.
+        simulation.at(ns(400), Sim::stop);
+        assert!(matches!(simulation.run(), Err(SimError::Stopped { at }) if at == ns(400)));
+    }
+
+    #[test]
+    fn what_a_simulation_holds_is_dropped_with_it() {
+        let alive = Rc::new(());
+        let simulation = Simulation::new(0);
+        let (sim, held) = (Sim::clone(&simulation), Rc::clone(&alive));
+        simulation.spawn(NAME, async move {
+            std::future::pending::<()>().await;
+            drop((sim, held));
+        });
+        assert!(simulation.run().is_err());
+        drop(simulation);
+        assert_eq!(Rc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn foreign_wakers_wake_their_task() {
+        /// Polls its future only when the waker it made says so, as combinators of other crates do.
+        struct Picky<F>(Pin<Box<F>>, std::sync::Arc<Flag>);
+        struct Flag(std::sync::Mutex<Option<std::task::Waker>>, std::sync::atomic::AtomicBool);
+        impl std::task::Wake for Flag {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.0.lock().unwrap().take().unwrap().wake();
+            }
+        }
+        impl<F: Future<Output = ()>> Future for Picky<F> {
+            type Output = ();
+            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+                *self.1.0.lock().unwrap() = Some(context.waker().clone());
+                if !self.1.1.swap(false, std::sync::atomic::Ordering::Relaxed) {
+                    return Poll::Pending;
+                }
+                let own = std::task::Waker::from(std::sync::Arc::clone(&self.1));
+                self.0.as_mut().poll(&mut Context::from_waker(&own))
+            }
+        }
+        let simulation = Simulation::new(0);
+        let sim = Sim::clone(&simulation);
+        let flag = std::sync::Arc::new(Flag(std::sync::Mutex::default(), true.into()));
+        simulation.spawn(NAME, async move {
+            Picky(Box::pin(sim.delay(ns(9))), flag).await;
+        });
+        simulation.run().unwrap();
+        assert_eq!(simulation.now(), ns(9));
+    }
+}

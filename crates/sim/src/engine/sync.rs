@@ -1,0 +1,300 @@
+//! What tasks of one simulation wait at: a signal, a mailbox, a server with a queue.
+//!
+//! A modelled interface is units with queues between them; these are the queues. All of them are
+//! first in, first out, and what stores something has a limit.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hikyaku_nic::time::Time;
+
+use super::kernel::{Delay, Sim};
+use super::task::Wakeup;
+
+/// A count of events of some kind that tasks wait for: a doorbell.
+#[derive(Debug, Clone)]
+pub struct Signal(Rc<SignalState>);
+
+#[derive(Debug)]
+struct SignalState {
+    sim: Sim,
+    what: &'static str,
+    count: Cell<u64>,
+    waiting: RefCell<Vec<Wakeup>>,
+}
+
+impl Signal {
+    /// A signal that was never raised. `what` completes "waits for ..." in a deadlock report.
+    pub fn new(sim: &Sim, what: &'static str) -> Signal {
+        let state = SignalState {
+            sim: sim.clone(),
+            what,
+            count: Cell::new(0),
+            waiting: RefCell::default(),
+        };
+        Signal(Rc::new(state))
+    }
+
+    /// Raises the signal once: everyone who waits for this count goes on.
+    pub fn raise(&self) {
+        self.0.count.set(self.0.count.get() + 1);
+        let waiting = self.0.waiting.take();
+        waiting.into_iter().for_each(|wakeup| self.0.sim.wake(wakeup));
+    }
+
+    /// How often it has been raised.
+    pub fn count(&self) -> u64 {
+        self.0.count.get()
+    }
+
+    /// Waits until the signal has been raised `count` times altogether.
+    pub fn reaches(&self, count: u64) -> Wait {
+        Wait { signal: self.clone(), count }
+    }
+}
+
+/// Waiting for a signal; [`Signal::reaches`].
+#[derive(Debug)]
+#[must_use = "nothing waits until this is awaited"]
+pub struct Wait {
+    signal: Signal,
+    count: u64,
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let state = &self.signal.0;
+        if state.count.get() >= self.count {
+            return Poll::Ready(());
+        }
+        state.waiting.borrow_mut().push(state.sim.wakeup(context, state.what));
+        Poll::Pending
+    }
+}
+
+/// A queue of limited length between units; what finds no room is given back.
+#[derive(Debug)]
+pub struct Mailbox<T>(Rc<MailboxState<T>>);
+
+#[derive(Debug)]
+struct MailboxState<T> {
+    capacity: usize,
+    items: RefCell<VecDeque<T>>,
+    changed: Signal,
+}
+
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Self {
+        Mailbox(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox for up to `capacity` items. `what` completes "waits for ...".
+    pub fn new(sim: &Sim, capacity: usize, what: &'static str) -> Mailbox<T> {
+        let changed = Signal::new(sim, what);
+        Mailbox(Rc::new(MailboxState { capacity, items: RefCell::default(), changed }))
+    }
+
+    /// Puts an item in.
+    ///
+    /// # Errors
+    /// The item itself if the mailbox is full.
+    pub fn post(&self, item: T) -> Result<(), T> {
+        let mut items = self.0.items.borrow_mut();
+        if items.len() >= self.0.capacity {
+            return Err(item);
+        }
+        items.push_back(item);
+        drop(items);
+        self.0.changed.raise();
+        Ok(())
+    }
+
+    /// Puts an item in, and waits for room if there is none.
+    pub async fn send(&self, mut item: T) {
+        loop {
+            let seen = self.0.changed.count();
+            match self.post(item) {
+                Ok(()) => return,
+                Err(refused) => item = refused,
+            }
+            self.0.changed.reaches(seen + 1).await;
+        }
+    }
+
+    /// Takes the oldest item if there is one.
+    pub fn take(&self) -> Option<T> {
+        let item = self.0.items.borrow_mut().pop_front();
+        if item.is_some() {
+            self.0.changed.raise();
+        }
+        item
+    }
+
+    /// Waits for the oldest item.
+    pub fn receive(&self) -> Receive<'_, T> {
+        Receive { mailbox: self }
+    }
+
+    /// How many items wait.
+    pub fn len(&self) -> usize {
+        self.0.items.borrow().len()
+    }
+
+    /// Whether no item waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Waiting for an item; [`Mailbox::receive`].
+#[derive(Debug)]
+#[must_use = "nothing is taken until this is awaited"]
+pub struct Receive<'m, T> {
+    mailbox: &'m Mailbox<T>,
+}
+
+impl<T> Future for Receive<'_, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match self.mailbox.take() {
+            Some(item) => Poll::Ready(item),
+            None => {
+                let state = &self.mailbox.0.changed.0;
+                state.waiting.borrow_mut().push(state.sim.wakeup(context, state.what));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Something that serves one at a time in the order of asking: a bus, a DMA engine, a table.
+///
+/// It needs no queue: whoever asks is told at once when the server will be done with it, so a
+/// request costs one event however many stand before it.
+#[derive(Debug, Clone)]
+pub struct Server(Rc<ServerState>);
+
+#[derive(Debug)]
+struct ServerState {
+    sim: Sim,
+    free_at: Cell<Time>,
+    busy: Cell<Time>,
+}
+
+/// Waiting for a [`Server`]: what [`Server::serve`] gives.
+pub type Serve = Delay;
+
+impl Server {
+    /// An idle server.
+    pub fn new(sim: &Sim) -> Server {
+        let state =
+            ServerState { sim: sim.clone(), free_at: Cell::default(), busy: Cell::default() };
+        Server(Rc::new(state))
+    }
+
+    /// Books `span` of service from `ready` on or when the server is free; tells when it starts.
+    pub fn book(&self, ready: Time, span: Time) -> Time {
+        let start = ready.max(self.0.free_at.get());
+        self.0.free_at.set(start + span);
+        self.0.busy.set(self.0.busy.get() + span);
+        start
+    }
+
+    /// Waits for the server and then for `span` of its service.
+    pub fn serve(&self, span: Time) -> Serve {
+        let start = self.book(self.0.sim.now(), span);
+        self.0.sim.delay_until(start + span)
+    }
+
+    /// When it will be free if nobody else asks.
+    pub fn free_at(&self) -> Time {
+        self.0.free_at.get()
+    }
+
+    /// For how long it has been booked altogether.
+    pub fn busy(&self) -> Time {
+        self.0.busy.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Simulation, TaskName};
+    use super::*;
+
+    fn ns(nanoseconds: u64) -> Time {
+        Time::from_nanoseconds(nanoseconds)
+    }
+
+    fn name(index: u32) -> TaskName {
+        TaskName { kind: "unit", index }
+    }
+
+    #[test]
+    fn a_mailbox_keeps_order_and_holds_back_the_faster_side() {
+        let simulation = Simulation::new(0);
+        let mailbox = Mailbox::new(&simulation, 2, "an item");
+        let (sim, inbox) = (simulation.clone(), mailbox.clone());
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&seen);
+        simulation.spawn(name(0), async move {
+            for item in 0..6 {
+                mailbox.send(item).await;
+                assert!(mailbox.len() <= 2);
+            }
+        });
+        simulation.spawn(name(1), async move {
+            for _ in 0..6 {
+                let item = inbox.receive().await;
+                log.borrow_mut().push((sim.now().nanoseconds(), item));
+                sim.delay(ns(10)).await;
+            }
+            assert!(inbox.is_empty());
+        });
+        simulation.run().unwrap();
+        assert_eq!(*seen.borrow(), [(0, 0), (10, 1), (20, 2), (30, 3), (40, 4), (50, 5)]);
+    }
+
+    #[test]
+    fn a_full_mailbox_gives_the_item_back() {
+        let simulation = Simulation::new(0);
+        let mailbox = Mailbox::new(&simulation, 1, "an item");
+        assert_eq!((mailbox.post('a'), mailbox.post('b')), (Ok(()), Err('b')));
+        assert_eq!((mailbox.take(), mailbox.take()), (Some('a'), None));
+    }
+
+    #[test]
+    fn a_signal_that_never_comes_is_named_in_the_report() {
+        let simulation = Simulation::new(0);
+        let signal = Signal::new(&simulation, "the doorbell");
+        simulation.spawn(name(4), async move { signal.reaches(1).await });
+        let text = simulation.run().unwrap_err().to_string();
+        assert!(text.contains("unit 4 waits for the doorbell"), "{text}");
+    }
+
+    #[test]
+    fn a_server_serves_in_the_order_of_asking() {
+        let simulation = Simulation::new(0);
+        let (server, done) = (Server::new(&simulation), Rc::new(RefCell::new(Vec::new())));
+        for index in 0..3 {
+            let (server, done) = (server.clone(), Rc::clone(&done));
+            let sim = Sim::clone(&simulation);
+            simulation.spawn(name(index), async move {
+                server.serve(ns(4)).await;
+                done.borrow_mut().push((sim.now().nanoseconds(), index));
+            });
+        }
+        simulation.run().unwrap();
+        assert_eq!(*done.borrow(), [(4, 0), (8, 1), (12, 2)]);
+        assert_eq!((server.free_at(), server.busy()), (ns(12), ns(12)));
+    }
+}

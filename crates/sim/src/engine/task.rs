@@ -1,0 +1,181 @@
+//! Tasks: futures in a table, and how they are woken.
+//!
+//! A task is woken by its number where the engine's own futures do it, which costs a push to a
+//! queue. Foreign combinators that make wakers of their own get a real `Waker`; it goes through a
+//! mutex that nobody contends, because `Waker` must be `Send` even where only one thread is.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use crate::slab::Slab;
+
+/// Number of a task; free for another once it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub(crate) u32);
+
+/// What a task is, for the list of those that wait in a deadlock: `rank 3`, `receive unit 0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskName {
+    /// What it is: `rank`, `receive unit`.
+    pub kind: &'static str,
+    /// Which of them.
+    pub index: u32,
+}
+
+impl fmt::Display for TaskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.index)
+    }
+}
+
+/// Whom to wake when something has happened: a task by number, or a foreign waker.
+#[derive(Debug, Clone)]
+pub enum Wakeup {
+    /// A task of this engine, polled directly.
+    Task(TaskId),
+    /// The waker of a combinator within a task.
+    Foreign(Waker),
+}
+
+pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One task of the table.
+pub(crate) struct Task {
+    /// The future and its waker; taken out while it is polled.
+    run: Option<(Body, Waker)>,
+    pub(crate) name: TaskName,
+    /// What it waits for, as the primitive that it waits at says.
+    pub(crate) waits_for: &'static str,
+    /// Whether it is in the queue of the ready.
+    ready: bool,
+    /// A service may wait for ever without being a deadlock.
+    pub(crate) service: bool,
+}
+
+/// All tasks, and those that are to be polled.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    table: Slab<Task>,
+    ready: VecDeque<TaskId>,
+    /// Tasks that are not services.
+    pub(crate) unfinished: usize,
+    /// The task being polled, and what tells its waker from others: the address of its data.
+    current: Option<(TaskId, *const ())>,
+    foreign: Arc<Foreign>,
+}
+
+impl Tasks {
+    pub(crate) fn spawn(&mut self, name: TaskName, service: bool, body: Body) -> TaskId {
+        let number = self.table.next_key();
+        let foreign = Arc::clone(&self.foreign);
+        let waker = Waker::from(Arc::new(TaskWaker { id: TaskId(number), foreign }));
+        let task = Task { run: Some((body, waker)), name, waits_for: "", ready: false, service };
+        self.table.insert(task);
+        self.unfinished += usize::from(!service);
+        self.wake(TaskId(number));
+        TaskId(number)
+    }
+
+    /// Has a task polled before the next event; a task that has ended is left in peace.
+    pub(crate) fn wake(&mut self, id: TaskId) {
+        if let Some(task) = self.table.get_mut(id.0)
+            && !task.ready
+        {
+            task.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The next task to poll, with its future and its waker.
+    pub(crate) fn next_ready(&mut self) -> Option<(TaskId, Body, Waker)> {
+        if self.foreign.any.load(Ordering::Relaxed) {
+            self.collect_foreign();
+        }
+        loop {
+            let id = self.ready.pop_front()?;
+            let Some(task) = self.table.get_mut(id.0) else { continue };
+            task.ready = false;
+            task.waits_for = "something outside the simulation";
+            if let Some((body, waker)) = task.run.take() {
+                self.current = Some((id, waker.data()));
+                return Some((id, body, waker));
+            }
+        }
+    }
+
+    /// Puts a future back that is still pending.
+    pub(crate) fn put_back(&mut self, id: TaskId, body: Body, waker: Waker) {
+        self.current = None;
+        if let Some(task) = self.table.get_mut(id.0) {
+            task.run = Some((body, waker));
+        }
+    }
+
+    pub(crate) fn finish(&mut self, id: TaskId) {
+        self.current = None;
+        if let Some(task) = self.table.remove(id.0) {
+            self.unfinished -= usize::from(!task.service);
+        }
+    }
+
+    /// The tasks that have not ended, services left out.
+    pub(crate) fn stuck(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+        let all = self.table.iter().map(|(key, task)| (TaskId(key), task));
+        all.filter(|(_, task)| !task.service)
+    }
+
+    /// Whom to wake for a future that is polled with `context` and waits for `what`.
+    pub(crate) fn wakeup(&mut self, context: &Context<'_>, what: &'static str) -> Wakeup {
+        let Some((id, data)) = self.current else {
+            return Wakeup::Foreign(context.waker().clone());
+        };
+        if let Some(task) = self.table.get_mut(id.0) {
+            task.waits_for = what;
+        }
+        match context.waker().data() == data {
+            true => Wakeup::Task(id),
+            false => Wakeup::Foreign(context.waker().clone()),
+        }
+    }
+
+    fn collect_foreign(&mut self) {
+        self.foreign.any.store(false, Ordering::Relaxed);
+        let woken = std::mem::take(&mut *self.foreign.lock());
+        woken.into_iter().for_each(|id| self.wake(id));
+    }
+}
+
+/// Tasks woken through a `Waker`.
+#[derive(Default)]
+struct Foreign {
+    any: AtomicBool,
+    woken: Mutex<Vec<TaskId>>,
+}
+
+impl Foreign {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TaskId>> {
+        // A list of numbers is whole whatever its holder did.
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct TaskWaker {
+    id: TaskId,
+    foreign: Arc<Foreign>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.foreign.lock().push(self.id);
+        self.foreign.any.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,132 @@
+//! What happened, as records: for a timeline, and as one number for "was it the same run?".
+
+use hikyaku_nic::time::Time;
+
+/// What a record tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A message was handed to the interface: `who` sender, `whom` receiver, `what` bytes.
+    Send = 1,
+    /// The last byte of a message left the sender.
+    Depart = 2,
+    /// The last byte of a message arrived: `who` receiver, `whom` sender, `what` bytes.
+    Arrive = 3,
+    /// A receive was completed: `who` receiver, `whom` sender, `what` bytes.
+    Receive = 4,
+    /// A rank computes from here for a span: `who` rank, `what` picoseconds.
+    Compute = 5,
+    /// A rank has ended.
+    End = 6,
+    /// A record of a model: what the words mean is the model's.
+    Model = 7,
+}
+
+/// One line of a trace. Records are in the order of what caused them; a rank that computes ahead
+/// of the others' time notes times ahead of theirs, so a timeline sorts by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// When.
+    pub time: Time,
+    /// What happened.
+    pub kind: RecordKind,
+    /// To whom: usually a rank.
+    pub who: u32,
+    /// The other one, if there is one.
+    pub whom: u32,
+    /// How much, or which.
+    pub what: u64,
+}
+
+/// Collects records, or only their digest, or nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    digest: Option<u64>,
+    records: Option<Vec<Record>>,
+    limit: usize,
+    dropped: u64,
+}
+
+impl Trace {
+    /// Keeps a digest of all records from here on.
+    pub fn digest_on(&mut self) {
+        self.digest.get_or_insert(0xCBF2_9CE4_8422_2325);
+    }
+
+    /// Keeps the first `limit` records as well, and counts the rest.
+    pub fn records_on(&mut self, limit: usize) {
+        self.digest_on();
+        self.limit = limit;
+        self.records.get_or_insert_default();
+    }
+
+    /// Whether anything is kept: if not, records need not be made.
+    pub fn is_on(&self) -> bool {
+        self.digest.is_some()
+    }
+
+    /// One number for everything so far; equal for two runs that did the same in the same order.
+    /// Zero if the trace is off.
+    pub fn digest(&self) -> u64 {
+        self.digest.unwrap_or(0)
+    }
+
+    /// The records kept.
+    pub fn records(&self) -> &[Record] {
+        self.records.as_deref().unwrap_or_default()
+    }
+
+    /// How many records found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, record: Record) {
+        let Some(digest) = &mut self.digest else { return };
+        let Record { time, kind, who, whom, what } = record;
+        let parties = u64::from(who) << 32 | u64::from(whom);
+        for word in [time.picoseconds(), kind as u64, parties, what] {
+            // FNV-1a over words, with a rotation so that high bits reach low ones.
+            *digest = (*digest ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
+        }
+        match &mut self.records {
+            Some(records) if records.len() < self.limit => records.push(record),
+            Some(_) => self.dropped += 1,
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(what: u64) -> Record {
+        Record { time: Time::ZERO, kind: RecordKind::Send, who: 0, whom: 1, what }
+    }
+
+    #[test]
+    fn order_and_content_change_the_digest() {
+        let digest = |order: &[u64]| {
+            let mut trace = Trace::default();
+            trace.digest_on();
+            order.iter().for_each(|&what| trace.add(record(what)));
+            trace.digest()
+        };
+        assert_eq!(digest(&[1, 2, 3]), digest(&[1, 2, 3]));
+        assert_ne!(digest(&[1, 2, 3]), digest(&[2, 1, 3]));
+        assert_ne!(digest(&[1, 2, 3]), digest(&[1, 2]));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut trace = Trace::default();
+        trace.add(record(0));
+        assert_eq!((trace.records().len(), trace.is_on()), (0, false));
+        trace.records_on(2);
+        (0..5).for_each(|what| trace.add(record(what)));
+        assert_eq!(trace.records(), [record(0), record(1)]);
+        assert_eq!(trace.dropped(), 3);
+    }
+}

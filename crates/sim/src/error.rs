@@ -1,0 +1,90 @@
+//! What can go wrong in a simulation, each in one line that says where and what to do.
+
+use std::fmt;
+
+use hikyaku_nic::time::Time;
+
+use crate::engine::{TaskId, TaskName};
+
+/// Why a run ended before its program did.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Nothing is left to happen, and tasks still wait: the program's fault.
+    #[error("deadlock at {at}: {}", Listing(stuck))]
+    Deadlock {
+        /// When the last event was handled.
+        at: Time,
+        /// Those that wait, in the order of their start.
+        stuck: Vec<Stuck>,
+    },
+    /// The run was ended from outside; it can go on.
+    #[error("stopped at {at} of virtual time")]
+    Stopped {
+        /// When.
+        at: Time,
+    },
+    /// A message was addressed to a rank that is not there: the program's fault.
+    #[error("rank {from} sends to rank {to}, but the job has ranks 0 to {}", size - 1)]
+    NoSuchRank {
+        /// The sender.
+        from: u32,
+        /// Whom it named.
+        to: u32,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// More messages are under way or unexpected than the job's limit allows.
+    #[error("{limit} messages are in flight or were never received; raise the job's `in_flight`")]
+    TooManyMessages {
+        /// The limit.
+        limit: usize,
+    },
+    /// The job does not fit the machine.
+    #[error("{ranks} ranks, {per_node} to a node, need {needed} nodes; the network has {nodes}")]
+    TooManyRanks {
+        /// Ranks of the job.
+        ranks: u32,
+        /// Ranks to a node.
+        per_node: u32,
+        /// Nodes that this takes.
+        needed: u32,
+        /// Nodes that there are.
+        nodes: u32,
+    },
+}
+
+/// A task that waits in a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stuck {
+    /// The task.
+    pub id: TaskId,
+    /// What it is.
+    pub name: TaskName,
+    /// What it waits for, to be read after "waits for".
+    pub waits_for: String,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waits for {}", self.name, self.waits_for)
+    }
+}
+
+/// The first few of those that wait, and how many more.
+struct Listing<'s>(&'s [Stuck]);
+
+/// How many are named in one line; the error has them all.
+const NAMED: usize = 8;
+
+impl fmt::Display for Listing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, stuck) in self.0.iter().take(NAMED).enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{stuck}")?;
+        }
+        match self.0.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more"),
+        }
+    }
+}

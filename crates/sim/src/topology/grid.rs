@@ -1,0 +1,219 @@
+//! Meshes and tori of any number of dimensions, among them Tofu's 6-D torus/mesh.
+//!
+//! ```text
+//!   +->(0)<->(1)<->(2)<->(3)<-+     a wrapped dimension is a ring,
+//!   +-------------------------+     an open one a line
+//! ```
+//!
+//! A router at every node, two wires to each neighbour. Routing: dimension by dimension, the first
+//! one first, the shorter way round a ring; where both are equally long, nodes with an even
+//! coordinate go up and the others down, so that both directions are used. Link classes:
+//! `Network(d)` along dimension `d`.
+//!
+//! Deadlock: dimensions are taken in order, so only one ring could close a circle. Every wire has
+//! two channels; messages start a dimension on channel 0 and take channel 1 on the wire that wraps
+//! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps, channel
+//! 1 never on the whole ring, since a shortest way wraps at most once.
+
+use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
+
+/// One dimension of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dimension {
+    /// Nodes along it.
+    pub size: u32,
+    /// Whether its ends are joined.
+    pub wraps: bool,
+}
+
+/// A torus, a mesh, or a mixture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grid {
+    dimensions: Vec<Dimension>,
+    nodes: u32,
+}
+
+impl Grid {
+    /// A grid with these dimensions, the first varying fastest with the node number.
+    pub fn new(dimensions: &[Dimension]) -> Grid {
+        let nodes = dimensions.iter().map(|dimension| dimension.size).product();
+        Grid { dimensions: dimensions.to_vec(), nodes }
+    }
+
+    /// A torus with these sizes.
+    pub fn torus(sizes: &[u32]) -> Grid {
+        Grid::uniform(sizes, true)
+    }
+
+    /// A mesh with these sizes.
+    pub fn mesh(sizes: &[u32]) -> Grid {
+        Grid::uniform(sizes, false)
+    }
+
+    /// Tofu's network of `x` by `y` by `z` cells of 12 nodes: X, Y, Z are rings, and within a cell A
+    /// and C are lines of two and B a ring of three (Ajima et al., IEEE Computer 42-11, 2009).
+    pub fn tofu(x: u32, y: u32, z: u32) -> Grid {
+        let of = |(size, wraps)| Dimension { size, wraps };
+        let cells = [(x, true), (y, true), (z, true), (2, false), (3, true), (2, false)];
+        Grid::new(&cells.map(of))
+    }
+
+    fn uniform(sizes: &[u32], wraps: bool) -> Grid {
+        let dimensions: Vec<Dimension> =
+            sizes.iter().map(|&size| Dimension { size, wraps }).collect();
+        Grid::new(&dimensions)
+    }
+
+    /// The dimensions.
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// The neighbour of a node along a dimension, up or down, if there is one.
+    pub fn neighbour(&self, node: Node, d: usize, up: bool) -> Option<Node> {
+        let Dimension { size, wraps } = self.dimensions[d];
+        let stride: u32 = self.dimensions[..d].iter().map(|dimension| dimension.size).product();
+        let at = node / stride % size;
+        let ends = if up { at + 1 == size } else { at == 0 };
+        if ends && !wraps {
+            return None;
+        }
+        let next = if up { (at + 1) % size } else { (at + size - 1) % size };
+        Some(node - at * stride + next * stride)
+    }
+
+    /// Wires that start at a node: injection, ejection, and two for each dimension.
+    fn wires(&self) -> u32 {
+        2 + 2 * self.dimensions.len() as u32
+    }
+
+    fn wire(&self, node: Node, d: usize, up: bool) -> Link {
+        node * self.wires() + 2 + 2 * d as u32 + u32::from(!up)
+    }
+}
+
+impl Topology for Grid {
+    fn name(&self) -> String {
+        let sizes: Vec<String> = self.dimensions.iter().map(|d| d.size.to_string()).collect();
+        let kind = match self.dimensions.iter().filter(|d| d.wraps).count() {
+            0 => "mesh",
+            all if all == self.dimensions.len() => "torus",
+            _ => "torus/mesh",
+        };
+        format!("{kind} {}", sizes.join(" x "))
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    fn links(&self) -> u32 {
+        self.nodes * self.wires()
+    }
+
+    fn channels(&self) -> u32 {
+        2 * self.links()
+    }
+
+    fn link_of(&self, channel: Channel) -> Link {
+        channel / 2
+    }
+
+    /// Wires beyond the edge of an open dimension exist by number only: they lead back to where
+    /// they start, and no route takes them.
+    fn link(&self, link: Link) -> LinkEnds {
+        let (node, wire) = (link / self.wires(), link % self.wires());
+        let router = Vertex::Switch(node);
+        match wire {
+            0 => LinkEnds { from: Vertex::Node(node), to: router, class: LinkClass::Injection },
+            1 => LinkEnds { from: router, to: Vertex::Node(node), class: LinkClass::Ejection },
+            _ => {
+                let d = (wire as usize - 2) / 2;
+                let to = self.neighbour(node, d, wire % 2 == 0).unwrap_or(node);
+                let class = LinkClass::Network(d as u8);
+                LinkEnds { from: router, to: Vertex::Switch(to), class }
+            }
+        }
+    }
+
+    fn route(&self, from: Node, to: Node, route: &mut Vec<Channel>) {
+        route.push(2 * from * self.wires());
+        let (mut at, mut stride) = (from, 1);
+        for (d, &Dimension { size, wraps }) in self.dimensions.iter().enumerate() {
+            let (mut here, there) = (at / stride % size, to / stride % size);
+            let upward = (there + size - here) % size;
+            let up = match wraps {
+                false => there > here,
+                true if 2 * upward == size => here % 2 == 0,
+                true => 2 * upward < size,
+            };
+            let mut wrapped = 0;
+            while here != there {
+                let next = if up { (here + 1) % size } else { (here + size - 1) % size };
+                wrapped |= u32::from(if up { next == 0 } else { here == 0 });
+                route.push(2 * self.wire(at, d, up) + wrapped);
+                at = at - here * stride + next * stride;
+                here = next;
+            }
+            stride *= size;
+        }
+        route.push(2 * (to * self.wires() + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_shape;
+    use super::*;
+
+    #[test]
+    fn shapes_of_all_kinds_are_sound() {
+        for sizes in [&[1][..], &[2], &[5], &[4, 4], &[3, 2, 4], &[2, 2, 2, 2]] {
+            check_shape(&Grid::torus(sizes));
+            check_shape(&Grid::mesh(sizes));
+        }
+        check_shape(&Grid::tofu(2, 3, 1));
+    }
+
+    #[test]
+    fn distances_by_hand() {
+        // Injection, ejection, and the steps between.
+        let torus = Grid::torus(&[8, 8]);
+        assert_eq!([0, 1, 4, 7].map(|to| torus.distance(0, to)), [2, 3, 6, 3]);
+        assert_eq!(torus.distance(0, 4 * 8 + 4), 2 + 8);
+        let mesh = Grid::mesh(&[8, 8]);
+        assert_eq!([7, 63].map(|to| mesh.distance(0, to)), [9, 16]);
+        let tofu = Grid::tofu(3, 3, 3);
+        assert_eq!(tofu.nodes(), 324);
+        // One step in each of the six dimensions.
+        assert_eq!(tofu.distance(0, 1 + 3 + 9 + 27 + 54 + 162), 2 + 6);
+    }
+
+    #[test]
+    fn ties_use_both_directions() {
+        let ring = Grid::torus(&[4]);
+        let second = |from, to| {
+            let mut route = Vec::new();
+            ring.route(from, to, &mut route);
+            ring.link(ring.link_of(route[1])).to
+        };
+        assert_eq!(second(0, 2), Vertex::Switch(1));
+        assert_eq!(second(1, 3), Vertex::Switch(0));
+    }
+
+    #[test]
+    fn an_open_edge_has_no_neighbour() {
+        let mesh = Grid::mesh(&[3, 3]);
+        assert_eq!([mesh.neighbour(2, 0, true), mesh.neighbour(2, 1, false)], [None, None]);
+        assert_eq!([mesh.neighbour(2, 0, false), mesh.neighbour(2, 1, true)], [Some(1), Some(5)]);
+        let torus = Grid::torus(&[3, 3]);
+        assert_eq!([torus.neighbour(2, 0, true), torus.neighbour(2, 1, false)], [Some(0), Some(8)]);
+    }
+
+    #[test]
+    fn names_tell_the_kind() {
+        assert_eq!(Grid::torus(&[4, 4]).name(), "torus 4 x 4");
+        assert_eq!(Grid::mesh(&[2, 3]).name(), "mesh 2 x 3");
+        assert_eq!(Grid::tofu(1, 2, 3).name(), "torus/mesh 1 x 2 x 3 x 2 x 3 x 2");
+    }
+}

@@ -1,0 +1,68 @@
+//! A single switch: every node has a wire to it and a wire from it.
+//!
+//! ```text
+//!   node 0 ---> [q]\     /---> node 0
+//!   node 1 ---> [q]-(xbar)---> node 1       q: the input's buffer
+//!   node 2 ---> [q]/     \---> node 2
+//! ```
+//!
+//! With buffers at the inputs, first in first out, this is the input-queued crossbar whose
+//! throughput under uniform traffic ends at 2 - sqrt 2 (Karol, Hluchyj, Morgan 1987).
+//!
+//! Deadlock: a route takes an input and then an output, and nobody waits for an input while
+//! holding an output.
+
+use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
+
+/// A crossbar with one port for each node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switch {
+    nodes: u32,
+}
+
+impl Switch {
+    /// A switch with `nodes` ports.
+    pub fn new(nodes: u32) -> Switch {
+        Switch { nodes }
+    }
+}
+
+impl Topology for Switch {
+    fn name(&self) -> String {
+        format!("switch of {} ports", self.nodes)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    fn links(&self) -> u32 {
+        2 * self.nodes
+    }
+
+    fn link(&self, link: Link) -> LinkEnds {
+        let (switch, node) = (Vertex::Switch(0), Vertex::Node(link % self.nodes));
+        match link < self.nodes {
+            true => LinkEnds { from: node, to: switch, class: LinkClass::Injection },
+            false => LinkEnds { from: switch, to: node, class: LinkClass::Ejection },
+        }
+    }
+
+    fn route(&self, from: Node, to: Node, route: &mut Vec<Channel>) {
+        route.extend([from, self.nodes + to]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_shape;
+    use super::*;
+
+    #[test]
+    fn two_channels_whatever_the_pair() {
+        check_shape(&Switch::new(1));
+        let switch = Switch::new(5);
+        check_shape(&switch);
+        assert!((0..5).all(|to| switch.distance(2, to) == 2));
+    }
+}
