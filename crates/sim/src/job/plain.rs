@@ -1,0 +1,162 @@
+//! The plain interface: cuts messages into packets and hands the network one after the other.
+//!
+//! It costs no time of its own and has one engine for sending; what the modelled interfaces do
+//! beyond that is theirs. A network that takes messages ahead of their time gets them whole, with
+//! the headers of all their packets.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+use super::carrier::{Carrier, Consignee, Parcel};
+use crate::engine::Sim;
+use crate::network::{Listener, Network, Packet};
+use crate::topology::Node;
+
+/// How messages become packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketFormat {
+    /// The most payload in a packet, bytes; `u64::MAX` sends messages whole.
+    pub payload: u64,
+    /// Header and trailer of each packet, bytes on the wire.
+    pub header: u64,
+}
+
+impl PacketFormat {
+    /// Messages travel whole and without headers.
+    pub const WHOLE: PacketFormat = PacketFormat { payload: u64::MAX, header: 0 };
+}
+
+/// An interface that only packs.
+pub struct PlainInterface {
+    sim: Sim,
+    network: Rc<Network>,
+    format: PacketFormat,
+    takes_ahead: bool,
+    /// By node: what waits to leave, the one on its way first.
+    queues: RefCell<Vec<VecDeque<Outgoing>>>,
+    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    this: Weak<PlainInterface>,
+}
+
+/// A message that has not left whole.
+#[derive(Debug, Clone, Copy)]
+struct Outgoing {
+    parcel: Parcel,
+    /// Bytes of payload not yet handed to the network.
+    left: u64,
+}
+
+impl fmt::Debug for PlainInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlainInterface").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl PlainInterface {
+    /// An interface at every node of a network; it becomes the network's listener.
+    pub fn new(sim: &Sim, network: Rc<Network>, format: PacketFormat) -> Rc<PlainInterface> {
+        let takes_ahead = network.takes_ahead();
+        let queues = if takes_ahead { 0 } else { network.nodes() as usize };
+        let interface = Rc::new_cyclic(|this| PlainInterface {
+            sim: sim.clone(),
+            network,
+            format,
+            takes_ahead,
+            queues: RefCell::new(vec![VecDeque::new(); queues]),
+            consignee: RefCell::new(None),
+            this: Weak::clone(this),
+        });
+        let listener: Weak<dyn Listener> = interface.this.clone();
+        interface.network.connect(listener);
+        interface
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &Rc<Network> {
+        &self.network
+    }
+
+    /// Hands the next packet of a node to the network, if one is left.
+    fn pump(&self, node: Node) {
+        let packet = {
+            let mut queues = self.queues.borrow_mut();
+            let Some(outgoing) = queues[node as usize].front_mut() else { return };
+            let payload = outgoing.left.min(self.format.payload);
+            outgoing.left -= payload;
+            self.packet(&outgoing.parcel, payload + self.format.header, outgoing.left == 0)
+        };
+        if let Some(departure) = self.network.send(packet) {
+            let this = Weak::clone(&self.this);
+            self.sim.at(departure, move |_| {
+                if let Some(interface) = this.upgrade() {
+                    interface.departed(&packet);
+                }
+            });
+        }
+    }
+
+    fn packet(&self, parcel: &Parcel, bytes: u64, last: bool) -> Packet {
+        let Parcel { source, destination, token, .. } = *parcel;
+        Packet { source, destination, bytes, token: token << 1 | u64::from(last) }
+    }
+
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+}
+
+impl Carrier for PlainInterface {
+    fn nodes(&self) -> u32 {
+        self.network.nodes()
+    }
+
+    fn carry(&self, parcel: Parcel, at: Time) -> Option<Time> {
+        if self.takes_ahead {
+            let packets = parcel.bytes.div_ceil(self.format.payload).max(1);
+            let bytes = parcel.bytes + packets * self.format.header;
+            return self.network.send_at(self.packet(&parcel, bytes, true), at);
+        }
+        let mut queues = self.queues.borrow_mut();
+        let queue = &mut queues[parcel.source as usize];
+        queue.push_back(Outgoing { parcel, left: parcel.bytes });
+        let idle = queue.len() == 1;
+        drop(queues);
+        if idle {
+            self.pump(parcel.source);
+        }
+        None
+    }
+
+    fn takes_ahead(&self) -> bool {
+        self.takes_ahead
+    }
+
+    fn connect(&self, consignee: Weak<dyn Consignee>) {
+        *self.consignee.borrow_mut() = Some(consignee);
+    }
+}
+
+impl Listener for PlainInterface {
+    fn departed(&self, packet: &Packet) {
+        if packet.token & 1 == 1 {
+            self.queues.borrow_mut()[packet.source as usize].pop_front();
+            if let Some(consignee) = self.consignee() {
+                consignee.departed(packet.token >> 1);
+            }
+        }
+        self.pump(packet.source);
+    }
+
+    /// Packets between two nodes keep their order, so with the last one the message is whole.
+    fn delivered(&self, packet: &Packet) {
+        if packet.token & 1 == 1
+            && let Some(consignee) = self.consignee()
+        {
+            consignee.delivered(packet.token >> 1);
+        }
+    }
+}

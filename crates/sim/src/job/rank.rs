@@ -1,0 +1,142 @@
+//! What a simulated program calls.
+
+use std::fmt;
+use std::rc::Rc;
+
+use hikyaku_nic::time::Time;
+
+use super::AHEAD;
+use super::matching::Selector;
+use super::request::{Message, RecvRequest, SendRequest};
+use super::state::Inner;
+use crate::engine::Sim;
+use crate::error::SimError;
+
+/// What a message carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content<'b> {
+    /// These bytes.
+    Bytes(&'b [u8]),
+    /// So many bytes, whatever they are.
+    Length(u64),
+}
+
+impl Content<'_> {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Length(length) => *length,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'b> From<&'b [u8]> for Content<'b> {
+    fn from(bytes: &'b [u8]) -> Self {
+        Content::Bytes(bytes)
+    }
+}
+
+impl From<u64> for Content<'_> {
+    fn from(length: u64) -> Self {
+        Content::Length(length)
+    }
+}
+
+/// A rank of a job: what its program has of the simulation.
+#[derive(Clone)]
+pub struct Rank {
+    pub(super) job: Rc<Inner>,
+    pub(super) rank: u32,
+}
+
+impl fmt::Debug for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rank").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+impl Rank {
+    /// This rank's number.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> u32 {
+        self.job.config().ranks
+    }
+
+    /// The node that a rank runs on.
+    pub fn node_of(&self, rank: u32) -> u32 {
+        rank / self.job.config().ranks_per_node
+    }
+
+    /// The simulation.
+    pub fn sim(&self) -> &Sim {
+        self.job.sim()
+    }
+
+    /// This rank's own time: the end of what it has done so far.
+    pub fn now(&self) -> Time {
+        self.job.now(self.rank)
+    }
+
+    /// Computes for a span of time. Nothing is awaited: the span is over before the next call starts.
+    pub fn compute(&self, span: Time) {
+        self.job.compute(self.rank, span);
+    }
+
+    /// Does nothing for a span of time, in step with everybody else's.
+    pub async fn sleep(&self, span: Time) {
+        let until = self.now() + span;
+        self.sim().delay_until(until).await;
+    }
+
+    /// Starts to send (MPI 5.0 §3.7.2).
+    ///
+    /// # Errors
+    /// [`SimError::NoSuchRank`]; [`SimError::TooManyMessages`].
+    pub fn isend<'b>(
+        &self,
+        to: u32,
+        tag: i32,
+        content: impl Into<Content<'b>>,
+    ) -> Result<SendRequest, SimError> {
+        let departure = self.job.send(self.rank, to, tag, content.into())?;
+        Ok(SendRequest { job: Rc::clone(&self.job), rank: self.rank, departure })
+    }
+
+    /// Sends, and returns when the sender's memory is free again (MPI 5.0 §3.4, standard mode).
+    ///
+    /// # Errors
+    /// As [`Rank::isend`].
+    pub async fn send<'b>(
+        &self,
+        to: u32,
+        tag: i32,
+        content: impl Into<Content<'b>>,
+    ) -> Result<(), SimError> {
+        self.isend(to, tag, content)?.await;
+        if self.job.count_ahead(self.rank) >= AHEAD {
+            self.sleep(Time::ZERO).await;
+        }
+        Ok(())
+    }
+
+    /// Starts to receive; `None` takes any source or any tag (MPI 5.0 §3.7.2).
+    pub fn irecv(&self, from: Option<u32>, tag: Option<i32>) -> RecvRequest {
+        let arrival = self.job.receive(self.rank, Selector { source: from, tag });
+        RecvRequest { job: Rc::clone(&self.job), rank: self.rank, arrival }
+    }
+
+    /// Receives (MPI 5.0 §3.2.4).
+    pub async fn recv(&self, from: Option<u32>, tag: Option<i32>) -> Message {
+        self.irecv(from, tag).await
+    }
+}

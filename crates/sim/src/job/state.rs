@@ -1,0 +1,451 @@
+//! The state of a job: every rank's own time and lists, and the messages under way.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::rc::{Rc, Weak};
+use std::task::Context;
+
+use hikyaku_nic::time::Time;
+
+use super::carrier::{Carrier, Consignee, Parcel};
+use super::config::{JobConfig, Payload};
+use super::matching::{InFlight, Lists, Selector, Tables};
+use super::rank::{Content, Rank};
+use super::request::{Arrival, Departure, Message};
+use crate::engine::{Component, ComponentId, Record, RecordKind, Sim, TaskName, Wakeup};
+use crate::error::SimError;
+use crate::slab::{NONE, Slab};
+
+/// Kind of the tasks that are ranks, in reports.
+const RANK: &str = "rank";
+
+/// A simulated job: ranks, and what moves their messages.
+#[derive(Debug, Clone)]
+pub struct Job(Rc<Inner>);
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report<R> {
+    /// What each rank's program returned.
+    pub results: Vec<R>,
+    /// When each rank ended, by its own time.
+    pub ends: Vec<Time>,
+    /// When the last rank ended.
+    pub end: Time,
+    /// Messages and bytes.
+    pub totals: Totals,
+}
+
+/// Messages and bytes of a job so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages sent.
+    pub sent: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Messages whose receive has returned.
+    pub received: u64,
+    /// Bytes of those.
+    pub bytes_received: u64,
+}
+
+/// The job as its ranks share it.
+pub(super) struct Inner {
+    sim: Sim,
+    config: JobConfig,
+    carrier: Rc<dyn Carrier>,
+    component: OnceCell<ComponentId>,
+    ranks: RefCell<Vec<RankState>>,
+    tables: RefCell<Tables>,
+    sends: RefCell<Slab<PendingSend>>,
+    totals: Cell<Totals>,
+    traced: bool,
+}
+
+#[derive(Debug, Default)]
+struct RankState {
+    /// The rank's own time, if it is ahead of the engine's.
+    local: Time,
+    lists: Lists,
+    /// Blocking sends since the rank last joined the engine's time.
+    ahead: u32,
+}
+
+/// A send whose departure is not known yet.
+#[derive(Debug)]
+struct PendingSend {
+    /// The message, which is under way as long as it has not departed.
+    message: u32,
+    departed: Option<Time>,
+    wakeup: Option<Wakeup>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    /// A job on a carrier, whose consignee it becomes. Whether it writes a trace is decided here:
+    /// switch the simulation's trace on before.
+    ///
+    /// # Errors
+    /// [`SimError::TooManyRanks`] if the carrier has not enough nodes.
+    pub fn new(sim: &Sim, config: JobConfig, carrier: Rc<dyn Carrier>) -> Result<Job, SimError> {
+        let JobConfig { ranks, ranks_per_node: per_node, .. } = config;
+        let (needed, nodes) = (ranks.div_ceil(per_node.max(1)), carrier.nodes());
+        if needed > nodes || per_node == 0 {
+            return Err(SimError::TooManyRanks { ranks, per_node, needed, nodes });
+        }
+        let mut states = Vec::new();
+        states.resize_with(ranks as usize, RankState::default);
+        let inner = Rc::new(Inner {
+            sim: sim.clone(),
+            config,
+            carrier,
+            component: OnceCell::new(),
+            ranks: RefCell::new(states),
+            tables: RefCell::default(),
+            sends: RefCell::default(),
+            totals: Cell::default(),
+            traced: sim.trace().is_on(),
+        });
+        let _ = inner.component.set(sim.register(Rc::clone(&inner) as Rc<dyn Component>));
+        let consignee: Weak<dyn Consignee> = Rc::downgrade(&inner) as Weak<dyn Consignee>;
+        inner.carrier.connect(consignee);
+        Ok(Job(inner))
+    }
+
+    /// A rank's handle, for tasks that are started by hand.
+    pub fn rank(&self, rank: u32) -> Rank {
+        Rank { job: Rc::clone(&self.0), rank }
+    }
+
+    /// Messages and bytes so far.
+    pub fn totals(&self) -> Totals {
+        self.0.totals.get()
+    }
+
+    /// Messages under way or unexpected.
+    pub fn in_flight(&self) -> usize {
+        self.0.tables.borrow().messages.len()
+    }
+
+    /// Starts the program on every rank; [`Sim::run`] then runs it.
+    pub fn launch<F, R>(&self, program: impl Fn(Rank) -> F) -> Results<R>
+    where
+        F: Future<Output = R> + 'static,
+        R: 'static,
+    {
+        let results = Results(Rc::new(RefCell::new(Vec::new())));
+        results.0.borrow_mut().resize_with(self.0.config.ranks as usize, || None);
+        for index in 0..self.0.config.ranks {
+            let body = program(self.rank(index));
+            let (job, results) = (Rc::clone(&self.0), results.clone());
+            self.0.sim.spawn(TaskName { kind: RANK, index }, async move {
+                let result = body.await;
+                let end = job.now(index);
+                job.record(end, RecordKind::End, index, index, 0);
+                results.0.borrow_mut()[index as usize] = Some((result, end));
+            });
+        }
+        results
+    }
+
+    /// Runs the program on every rank to its end.
+    ///
+    /// # Errors
+    /// [`SimError::Deadlock`] with what each rank waits for; [`SimError::Stopped`].
+    pub fn run<F, R>(&self, program: impl Fn(Rank) -> F) -> Result<Report<R>, SimError>
+    where
+        F: Future<Output = R> + 'static,
+        R: 'static,
+    {
+        let results = self.launch(program);
+        let ended = self.0.sim.run();
+        ended.map_err(|error| self.explain(error))?;
+        Ok(self.report(&results))
+    }
+
+    /// What a run gave, once every rank has ended. Results are handed out once.
+    pub fn report<R>(&self, results: &Results<R>) -> Report<R> {
+        let ended = results.0.take().into_iter().flatten();
+        let (results, ends): (Vec<R>, Vec<Time>) = ended.unzip();
+        let end = ends.iter().copied().max().unwrap_or_default();
+        Report { results, ends, end, totals: self.totals() }
+    }
+
+    /// Says of each rank in a deadlock what it waits for.
+    pub fn explain(&self, error: SimError) -> SimError {
+        let SimError::Deadlock { at, mut stuck } = error else { return error };
+        let ranks = self.0.ranks.borrow();
+        let mut tables = self.0.tables.borrow_mut();
+        for entry in stuck.iter_mut().filter(|entry| entry.name.kind == RANK) {
+            if entry.waits_for == MESSAGE
+                && let Some(rank) = ranks.get(entry.name.index as usize)
+            {
+                entry.waits_for = rank.lists.describe(&mut tables);
+            }
+        }
+        SimError::Deadlock { at, stuck }
+    }
+}
+
+/// Where the results of a program's ranks gather; [`Job::launch`].
+#[derive(Debug)]
+pub struct Results<R>(Rc<RefCell<Vec<Option<(R, Time)>>>>);
+
+impl<R> Clone for Results<R> {
+    fn clone(&self) -> Self {
+        Results(Rc::clone(&self.0))
+    }
+}
+
+/// What a rank waits for that waits in a receive.
+const MESSAGE: &str = "a message";
+
+/// What the job's own events are about: the low bit of the word, a message's number above it.
+const HAND_OVER: u32 = 0;
+const ARRIVE: u32 = 1;
+
+impl Component for Inner {
+    fn handle(&self, sim: &Sim, word: u32) {
+        match word & 1 {
+            HAND_OVER => {
+                if let Some(time) = self.hand_over(word >> 1, sim.now()) {
+                    self.depart(word >> 1, time);
+                }
+            }
+            _ => self.delivered(u64::from(word >> 1)),
+        }
+    }
+}
+
+impl Consignee for Inner {
+    fn departed(&self, token: u64) {
+        self.depart(token as u32, self.sim.now());
+    }
+
+    fn delivered(&self, token: u64) {
+        let (key, now) = (token as u32, self.sim.now());
+        let wakeup = {
+            let mut tables = self.tables.borrow_mut();
+            let InFlight { destination, ref message, .. } = tables.messages[key];
+            self.record(now, RecordKind::Arrive, destination, message.source, message.bytes);
+            self.ranks.borrow_mut()[destination as usize].lists.arrive(&mut tables, key, now)
+        };
+        if let Some(wakeup) = wakeup {
+            self.sim.wake(wakeup);
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
+    pub(super) fn config(&self) -> &JobConfig {
+        &self.config
+    }
+
+    /// A rank's own time.
+    pub(super) fn now(&self, rank: u32) -> Time {
+        self.ranks.borrow()[rank as usize].local.max(self.sim.now())
+    }
+
+    /// A rank's own time is not before `time`.
+    pub(super) fn catch_up(&self, rank: u32, time: Time) {
+        let state = &mut self.ranks.borrow_mut()[rank as usize];
+        state.local = state.local.max(time);
+    }
+
+    pub(super) fn compute(&self, rank: u32, span: Time) {
+        let start = self.spend(rank, span);
+        self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
+    }
+
+    /// Moves a rank's own time on; tells when the span started.
+    fn spend(&self, rank: u32, span: Time) -> Time {
+        let state = &mut self.ranks.borrow_mut()[rank as usize];
+        let start = state.local.max(self.sim.now());
+        state.local = start + span;
+        start
+    }
+
+    /// Counts a blocking send; tells how many there were since the rank joined the engine's time.
+    pub(super) fn count_ahead(&self, rank: u32) -> u32 {
+        let state = &mut self.ranks.borrow_mut()[rank as usize];
+        state.ahead = if state.local > self.sim.now() { state.ahead + 1 } else { 0 };
+        state.ahead
+    }
+
+    pub(super) fn send(
+        &self,
+        from: u32,
+        to: u32,
+        tag: i32,
+        content: Content<'_>,
+    ) -> Result<Departure, SimError> {
+        let size = self.config.ranks;
+        if to >= size {
+            return Err(SimError::NoSuchRank { from, to, size });
+        }
+        let start = self.spend(from, self.config.host.send);
+        let at = start + self.config.host.send;
+        let bytes = content.len();
+        self.record(start, RecordKind::Send, from, to, bytes);
+        let data = match (self.config.payload, content) {
+            (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
+            _ => None,
+        };
+        let key = {
+            let messages = &mut self.tables.borrow_mut().messages;
+            if messages.len() >= self.config.in_flight {
+                return Err(SimError::TooManyMessages { limit: self.config.in_flight });
+            }
+            messages.insert(InFlight::new(to, Message { source: from, tag, bytes, data }, NONE))
+        };
+        let mut totals = self.totals.get();
+        totals.sent += 1;
+        totals.bytes_sent += bytes;
+        self.totals.set(totals);
+        Ok(self.start(key, from, to, at))
+    }
+
+    /// Puts a message on its way: through memory, or over the carrier now or when its time comes.
+    fn start(&self, key: u32, from: u32, to: u32, at: Time) -> Departure {
+        let per_node = self.config.ranks_per_node;
+        if from / per_node == to / per_node {
+            return Departure::Known(self.copy(key, from, at));
+        }
+        if at <= self.sim.now() || self.carrier.takes_ahead() {
+            // The number of the send is known before the carrier may report its departure.
+            let send = self.expect_departure(key);
+            if let Some(time) = self.hand_over(key, at) {
+                self.sends.borrow_mut().remove(send);
+                return Departure::Known(time);
+            }
+            return Departure::Awaited(send);
+        }
+        let send = self.expect_departure(key);
+        self.schedule(at, key << 1 | HAND_OVER);
+        Departure::Awaited(send)
+    }
+
+    fn expect_departure(&self, key: u32) -> u32 {
+        let pending = PendingSend { message: key, departed: None, wakeup: None };
+        let send = self.sends.borrow_mut().insert(pending);
+        self.tables.borrow_mut().messages[key].send = send;
+        send
+    }
+
+    /// Within a node the sending processor copies; the receiver sees the copy a little later.
+    fn copy(&self, key: u32, from: u32, at: Time) -> Time {
+        let bytes = self.tables.borrow().messages[key].message.bytes;
+        let done = at + self.config.memory.rate.time(bytes);
+        self.catch_up(from, done);
+        self.schedule(done + self.config.memory.latency, key << 1 | ARRIVE);
+        done
+    }
+
+    fn schedule(&self, time: Time, word: u32) {
+        let component = self.component.get().expect("set when the job is made");
+        self.sim.schedule(time, *component, word);
+    }
+
+    fn hand_over(&self, key: u32, at: Time) -> Option<Time> {
+        let parcel = {
+            let tables = self.tables.borrow();
+            let InFlight { destination, ref message, .. } = tables.messages[key];
+            let per_node = self.config.ranks_per_node;
+            Parcel {
+                source: message.source / per_node,
+                destination: destination / per_node,
+                bytes: message.bytes,
+                token: u64::from(key),
+            }
+        };
+        self.carrier.carry(parcel, at)
+    }
+
+    /// The departure of a message is known.
+    fn depart(&self, key: u32, time: Time) {
+        let Some(send) = self.tables.borrow_mut().messages.get_mut(key).map(|m| m.send) else {
+            return;
+        };
+        let wakeup = self.sends.borrow_mut().get_mut(send).and_then(|pending| {
+            pending.departed = Some(time);
+            pending.wakeup.take()
+        });
+        if let Some(wakeup) = wakeup {
+            self.sim.wake(wakeup);
+        }
+    }
+
+    /// When a message departed, if it has.
+    pub(super) fn departure(&self, send: u32, context: &Context<'_>) -> Option<Time> {
+        let mut sends = self.sends.borrow_mut();
+        let departed = sends[send].departed;
+        match departed {
+            Some(_) => drop(sends.remove(send)),
+            None => sends[send].wakeup = Some(self.sim.wakeup(context, MESSAGE)),
+        }
+        departed
+    }
+
+    /// Nobody will ask for a departure any more.
+    pub(super) fn forget_send(&self, send: u32) {
+        let Some(pending) = self.sends.borrow_mut().remove(send) else { return };
+        let mut tables = self.tables.borrow_mut();
+        if pending.departed.is_none()
+            && let Some(flight) = tables.messages.get_mut(pending.message)
+        {
+            flight.send = NONE;
+        }
+    }
+
+    pub(super) fn receive(&self, rank: u32, selector: Selector) -> Arrival {
+        let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
+        match lists.post(&mut self.tables.borrow_mut(), selector) {
+            Ok(message) => Arrival::Here(message),
+            Err(key) => Arrival::Awaited(key),
+        }
+    }
+
+    /// The message of a posted receive and when it was complete, if it is.
+    pub(super) fn arrival(&self, key: u32, context: &Context<'_>) -> Option<(Message, Time)> {
+        let receives = &mut self.tables.borrow_mut().receives;
+        let matched = receives[key].matched.take();
+        match matched {
+            Some(_) => drop(receives.remove(key)),
+            None => receives[key].wakeup = Some(self.sim.wakeup(context, MESSAGE)),
+        }
+        matched
+    }
+
+    /// A receive hands out a message that had arrived at `arrived`.
+    pub(super) fn received(&self, rank: u32, message: &Message, arrived: Time) {
+        self.catch_up(rank, arrived);
+        let start = self.spend(rank, self.config.host.receive);
+        let end = start + self.config.host.receive;
+        self.record(end, RecordKind::Receive, rank, message.source, message.bytes);
+        let mut totals = self.totals.get();
+        totals.received += 1;
+        totals.bytes_received += message.bytes;
+        self.totals.set(totals);
+    }
+
+    pub(super) fn withdraw(&self, rank: u32, key: u32) {
+        let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
+        lists.withdraw(&mut self.tables.borrow_mut(), key);
+    }
+
+    fn record(&self, time: Time, kind: RecordKind, who: u32, whom: u32, what: u64) {
+        if self.traced {
+            self.sim.trace().add(Record { time, kind, who, whom, what });
+        }
+    }
+}

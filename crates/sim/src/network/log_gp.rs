@@ -1,0 +1,108 @@
+//! LogGP: latency, gaps at both ends, no contention in between (Alexandrov et al., SPAA 1995).
+//!
+//! ```text
+//!   sender's wire    |<- g or (k-1)G ->|<- next message
+//!                    \                  \
+//!                     \  L               \  L
+//!   receiver's wire    |<--- (k-1)G ----->| delivered
+//! ```
+//!
+//! For scale: a message costs one event. What is exact: each end moves one message at a time, so
+//! fan-in and fan-out take their time. What is not there: anything between the ends. `o`, the
+//! processor's part, belongs to the host and not to the network.
+//!
+//! Messages from the two sides of a fan-in are served in the order in which they would have
+//! arrived alone.
+
+use hikyaku_nic::time::Time;
+
+use super::rate::Rate;
+use super::{Agenda, NetworkModel, Outcome, Packet};
+use crate::slab::Slab;
+
+/// The parameters, with the names of the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogGpParameters {
+    /// L: the latency of the network, from the first byte's departure to its arrival.
+    pub latency: Time,
+    /// g: the least time between two messages at one end.
+    pub gap: Time,
+    /// 1/G: the rate at which a long message's bytes leave and arrive.
+    pub rate: Rate,
+}
+
+/// Nodes joined by an ideal network.
+#[derive(Debug)]
+pub struct LogGp {
+    parameters: LogGpParameters,
+    ends: Vec<End>,
+    in_flight: Slab<Flight>,
+}
+
+/// A node's two wires.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    /// When the next message may start to leave.
+    out_free: Time,
+    /// When the next message may start to arrive.
+    in_free: Time,
+}
+
+#[derive(Debug)]
+struct Flight {
+    packet: Packet,
+    /// Whether its turn at the receiver has come: it is delivered when its event is due.
+    served: bool,
+}
+
+impl LogGp {
+    /// `nodes` nodes.
+    pub fn new(nodes: u32, parameters: LogGpParameters) -> LogGp {
+        let ends = vec![End::default(); nodes as usize];
+        LogGp { parameters, ends, in_flight: Slab::default() }
+    }
+
+    /// How long bytes after the first take.
+    fn length(&self, packet: &Packet) -> Time {
+        self.parameters.rate.time(packet.bytes.saturating_sub(1))
+    }
+}
+
+impl NetworkModel for LogGp {
+    fn nodes(&self) -> u32 {
+        self.ends.len() as u32
+    }
+
+    fn send(&mut self, packet: Packet, at: Time, agenda: &mut Agenda<'_>) -> Option<Time> {
+        let length = self.length(&packet);
+        let source = &mut self.ends[packet.source as usize];
+        let start = at.max(source.out_free);
+        source.out_free = start + length.max(self.parameters.gap);
+        let flight = self.in_flight.insert(Flight { packet, served: false });
+        agenda.schedule(start + self.parameters.latency + length, flight);
+        Some(start + length)
+    }
+
+    /// The last byte of a message that met nobody arrives now; if it met somebody, later.
+    fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>) {
+        let Flight { packet, served } = self.in_flight[event];
+        if !served {
+            let length = self.length(&packet);
+            let end = &mut self.ends[packet.destination as usize];
+            let first_byte = agenda.now() - length;
+            let start = first_byte.max(end.in_free);
+            end.in_free = start + length.max(self.parameters.gap);
+            if start > first_byte {
+                self.in_flight[event].served = true;
+                agenda.schedule(start + length, event);
+                return;
+            }
+        }
+        self.in_flight.remove(event);
+        agenda.report(Outcome::Delivered(packet));
+    }
+
+    fn takes_ahead(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,310 @@
+//! Networks: how long a packet is on its way, and what it waits for.
+//!
+//! ```text
+//!   interface --send(packet)--> Network --[ model: LogGp | Wormhole | CutThrough ]--+
+//!       ^                                                                           |
+//!       +--- departed(token): the last byte has left the sender's memory <---------+
+//!       +--- delivered(packet): the last byte has arrived            <-------------+
+//! ```
+//!
+//! A *model* is a state machine without a clock: it is handed packets and its own events, and
+//! schedules events and reports outcomes through an [`Agenda`]. [`Network`] hosts one model in a
+//! simulation and passes the outcomes to whoever moves messages over it, a modelled interface or
+//! the plain one of `job`.
+//!
+//! | model | what it has | what it costs |
+//! |---|---|---|
+//! | [`LogGp`] | latency, gaps at both ends; no contention inside | one event a message |
+//! | [`Wormhole`] | a message holds its channels until its tail has passed | one event a hop |
+//! | [`CutThrough`] | finite buffers, packets wait whole in front of what is taken | two events a hop |
+//!
+//! What all of them keep: every packet sent is delivered once; nothing arrives before it was sent;
+//! packets between two nodes keep their order; a departure is told before its delivery.
+
+mod log_gp;
+mod rate;
+mod timing;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+pub use log_gp::{LogGp, LogGpParameters};
+pub use rate::Rate;
+pub use timing::{LinkTiming, Timing};
+
+use crate::engine::{Component, ComponentId, Sim};
+use crate::topology::Node;
+
+/// What travels: a packet, or a whole message where the network takes messages whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Where it comes from.
+    pub source: Node,
+    /// Where it goes.
+    pub destination: Node,
+    /// Bytes on the wire, headers included.
+    pub bytes: u64,
+    /// The sender's name for it, handed back with every outcome.
+    pub token: u64,
+}
+
+/// What a model reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The last byte has left the sender.
+    Departed(Packet),
+    /// The last byte has arrived.
+    Delivered(Packet),
+}
+
+/// A model's way to its simulation, for the time of one call.
+pub struct Agenda<'a> {
+    sim: &'a Sim,
+    component: ComponentId,
+    outcomes: &'a mut Vec<Outcome>,
+}
+
+impl fmt::Debug for Agenda<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agenda").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+impl Agenda<'_> {
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.sim.now()
+    }
+
+    /// Has the model handle `event` at `time`.
+    pub fn schedule(&mut self, time: Time, event: u32) {
+        self.sim.schedule(time, self.component, event);
+    }
+
+    /// Reports an outcome, as of now.
+    pub fn report(&mut self, outcome: Outcome) {
+        self.outcomes.push(outcome);
+    }
+}
+
+/// A network's behaviour in time.
+pub trait NetworkModel: fmt::Debug {
+    /// How many nodes it joins.
+    fn nodes(&self) -> u32;
+
+    /// Takes a packet. `Some(time)` if it is known already when its last byte will have left the
+    /// sender; then no [`Outcome::Departed`] follows.
+    ///
+    /// `at` is when the sender hands it over. It lies after now only if
+    /// [`takes_ahead`](NetworkModel::takes_ahead).
+    fn send(&mut self, packet: Packet, at: Time, agenda: &mut Agenda<'_>) -> Option<Time>;
+
+    /// Takes a packet for several nodes, to be copied on the way; its `destination` means nothing.
+    /// Each copy is reported as delivered with its own destination.
+    ///
+    /// # Errors
+    /// [`NoMulticast`] if this network cannot copy.
+    fn multicast(
+        &mut self,
+        packet: Packet,
+        to: &[Node],
+        agenda: &mut Agenda<'_>,
+    ) -> Result<(), NoMulticast> {
+        let _ = (packet, to, agenda);
+        Err(NoMulticast)
+    }
+
+    /// Handles an event that it scheduled.
+    fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>);
+
+    /// Whether packets may be handed over before their time, because nothing that happens until then
+    /// can change what becomes of them at the sender. Each sender's packets come in order of time.
+    fn takes_ahead(&self) -> bool {
+        false
+    }
+
+    /// Opens or closes a node's door: while it is closed, packets for it wait in the network, as they
+    /// do in front of an interface that stalls.
+    fn set_open(&mut self, node: Node, open: bool, agenda: &mut Agenda<'_>) {
+        let _ = (node, open, agenda);
+    }
+
+    /// For how long each link has been carrying bytes so far, by link number of the topology; empty
+    /// where there are no links.
+    fn link_busy(&self) -> &[Time] {
+        &[]
+    }
+}
+
+/// The network's switches cannot copy packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this network cannot multicast: its topology or its model has no copying switches")]
+pub struct NoMulticast;
+
+/// Whoever moves packets over a network, and learns what became of them.
+pub trait Listener {
+    /// The last byte of a packet has left its sender: the next one may follow.
+    fn departed(&self, packet: &Packet);
+
+    /// The last byte of a packet has arrived.
+    fn delivered(&self, packet: &Packet);
+}
+
+/// A network in a simulation.
+pub struct Network {
+    sim: Sim,
+    component: Cell<Option<ComponentId>>,
+    model: RefCell<Box<dyn NetworkModel>>,
+    listener: RefCell<Option<Weak<dyn Listener>>>,
+    /// Outcomes of the call that is being made.
+    outcomes: RefCell<Vec<Outcome>>,
+    counts: Cell<Counts>,
+}
+
+/// What has passed a network so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets sent; a multicast is one.
+    pub sent: u64,
+    /// Packets delivered; each copy is one.
+    pub delivered: u64,
+    /// Bytes delivered, headers included.
+    pub bytes: u64,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("counts", &self.counts.get()).finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    /// Hosts a model in a simulation.
+    pub fn new(sim: &Sim, model: Box<dyn NetworkModel>) -> Rc<Network> {
+        let network = Rc::new(Network {
+            sim: sim.clone(),
+            component: Cell::new(None),
+            model: RefCell::new(model),
+            listener: RefCell::new(None),
+            outcomes: RefCell::default(),
+            counts: Cell::default(),
+        });
+        network.component.set(Some(sim.register(Rc::clone(&network) as Rc<dyn Component>)));
+        network
+    }
+
+    /// Sets who learns of outcomes; the last one counts. Held weakly, as it holds the network.
+    pub fn connect(&self, listener: Weak<dyn Listener>) {
+        *self.listener.borrow_mut() = Some(listener);
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u32 {
+        self.model.borrow().nodes()
+    }
+
+    /// What has passed so far.
+    pub fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    /// Whether [`send_at`](Network::send_at) takes packets ahead of their time.
+    pub fn takes_ahead(&self) -> bool {
+        self.model.borrow().takes_ahead()
+    }
+
+    /// For how long each link has been carrying bytes, by link number; empty where there are none.
+    pub fn link_busy(&self) -> Vec<Time> {
+        self.model.borrow().link_busy().to_vec()
+    }
+
+    /// Sends a packet now. `Some(time)`: it departs then, and the listener is not told.
+    ///
+    /// # Panics
+    /// If the packet names a node that is not there: whoever makes packets checks that.
+    pub fn send(&self, packet: Packet) -> Option<Time> {
+        self.send_at(packet, self.sim.now())
+    }
+
+    /// Sends a packet at a time that lies ahead, if the model [takes](Network::takes_ahead) it.
+    ///
+    /// # Panics
+    /// As [`Network::send`].
+    pub fn send_at(&self, packet: Packet, at: Time) -> Option<Time> {
+        let mut counts = self.counts.get();
+        counts.sent += 1;
+        self.counts.set(counts);
+        self.call(|model, agenda| {
+            assert!(
+                packet.source.max(packet.destination) < model.nodes(),
+                "{packet:?}: no such node"
+            );
+            model.send(packet, at, agenda)
+        })
+    }
+
+    /// Sends a packet to several nodes at once.
+    ///
+    /// # Errors
+    /// [`NoMulticast`] if this network cannot copy.
+    ///
+    /// # Panics
+    /// As [`Network::send`].
+    pub fn multicast(&self, packet: Packet, to: &[Node]) -> Result<(), NoMulticast> {
+        self.call(|model, agenda| {
+            let nodes = model.nodes();
+            assert!(
+                packet.source < nodes && to.iter().all(|&node| node < nodes),
+                "{packet:?}, {to:?}"
+            );
+            model.multicast(packet, to, agenda)
+        })?;
+        let mut counts = self.counts.get();
+        counts.sent += 1;
+        self.counts.set(counts);
+        Ok(())
+    }
+
+    /// Opens or closes a node's door; [`NetworkModel::set_open`].
+    pub fn set_open(&self, node: Node, open: bool) {
+        self.call(|model, agenda| model.set_open(node, open, agenda));
+    }
+
+    /// Calls the model and passes on what comes out.
+    fn call<R>(&self, body: impl FnOnce(&mut dyn NetworkModel, &mut Agenda<'_>) -> R) -> R {
+        let component = self.component.get().expect("set when the network is made");
+        let mut outcomes = self.outcomes.take();
+        let mut agenda = Agenda { sim: &self.sim, component, outcomes: &mut outcomes };
+        let result = body(self.model.borrow_mut().as_mut(), &mut agenda);
+        // The model is free again: a listener may well send in answer.
+        for outcome in outcomes.drain(..) {
+            self.pass_on(&outcome);
+        }
+        self.outcomes.replace(outcomes);
+        result
+    }
+
+    fn pass_on(&self, outcome: &Outcome) {
+        if let Outcome::Delivered(packet) = outcome {
+            let mut counts = self.counts.get();
+            counts.delivered += 1;
+            counts.bytes += packet.bytes;
+            self.counts.set(counts);
+        }
+        let listener = self.listener.borrow().as_ref().and_then(Weak::upgrade);
+        match (listener, outcome) {
+            (None, _) => {}
+            (Some(listener), Outcome::Departed(packet)) => listener.departed(packet),
+            (Some(listener), Outcome::Delivered(packet)) => listener.delivered(packet),
+        }
+    }
+}
+
+impl Component for Network {
+    fn handle(&self, _sim: &Sim, word: u32) {
+        self.call(|model, agenda| model.handle(word, agenda));
+    }
+}

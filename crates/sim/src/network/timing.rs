@@ -1,0 +1,72 @@
+//! What links cost, by class, and a topology with its links' costs looked up once.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hikyaku_nic::time::Time;
+
+use super::rate::Rate;
+use crate::topology::{LinkClass, Topology};
+
+/// What a link costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkTiming {
+    /// From the moment the link is taken until the head of the packet has been routed at its far end
+    /// and may ask for the next: the switch at the near end, the wire, the routing decision.
+    pub latency: Time,
+    /// How fast bytes cross it.
+    pub rate: Rate,
+    /// How many bytes each buffer at its far end holds.
+    pub buffer: u64,
+}
+
+/// The costs of all links of a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// For classes not named in `by_class`.
+    pub default: LinkTiming,
+    /// For classes that differ.
+    pub by_class: BTreeMap<LinkClass, LinkTiming>,
+    /// More latency for each crossing made by a multicast packet.
+    pub multicast_extra: Time,
+}
+
+impl Timing {
+    /// The same cost for every link, and for multicasts too.
+    pub fn uniform(latency: Time, rate: Rate, buffer: u64) -> Timing {
+        let default = LinkTiming { latency, rate, buffer };
+        Timing { default, by_class: BTreeMap::new(), multicast_extra: Time::ZERO }
+    }
+
+    /// The same, with another cost for one class.
+    #[must_use]
+    pub fn with(mut self, class: LinkClass, timing: LinkTiming) -> Timing {
+        self.by_class.insert(class, timing);
+        self
+    }
+
+    fn of(&self, class: LinkClass) -> LinkTiming {
+        self.by_class.get(&class).copied().unwrap_or(self.default)
+    }
+}
+
+/// A topology with the costs of its links, as the models use them: one lookup by number.
+#[derive(Debug)]
+pub(super) struct Wiring {
+    pub(super) topology: Rc<dyn Topology>,
+    /// By link.
+    pub(super) links: Vec<LinkTiming>,
+    /// By channel: its link.
+    pub(super) link_of: Vec<u32>,
+    /// By node: the link into it, whose grants a closed door withholds.
+    pub(super) multicast_extra: Time,
+}
+
+impl Wiring {
+    pub(super) fn new(topology: Rc<dyn Topology>, timing: &Timing) -> Wiring {
+        let links =
+            (0..topology.links()).map(|link| timing.of(topology.link(link).class)).collect();
+        let link_of = (0..topology.channels()).map(|channel| topology.link_of(channel)).collect();
+        Wiring { topology, links, link_of, multicast_extra: timing.multicast_extra }
+    }
+}
