@@ -21,9 +21,11 @@
 //! What all of them keep: every packet sent is delivered once; nothing arrives before it was sent;
 //! packets between two nodes keep their order; a departure is told before its delivery.
 
+mod cut_through;
 mod log_gp;
 mod rate;
 mod timing;
+mod wormhole;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -31,9 +33,11 @@ use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
+pub use cut_through::CutThrough;
 pub use log_gp::{LogGp, LogGpParameters};
 pub use rate::Rate;
 pub use timing::{LinkTiming, Timing};
+pub use wormhole::Wormhole;
 
 use crate::engine::{Component, ComponentId, Sim};
 use crate::topology::Node;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use super::rate::Rate;
-use crate::topology::{LinkClass, Topology};
+use crate::topology::{Channel, LinkClass, Node, Topology, Vertex};
 
 /// What a link costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,6 @@ pub(super) struct Wiring {
     pub(super) links: Vec<LinkTiming>,
     /// By channel: its link.
     pub(super) link_of: Vec<u32>,
-    /// By node: the link into it, whose grants a closed door withholds.
     pub(super) multicast_extra: Time,
 }
 
@@ -68,5 +67,25 @@ impl Wiring {
             (0..topology.links()).map(|link| timing.of(topology.link(link).class)).collect();
         let link_of = (0..topology.channels()).map(|channel| topology.link_of(channel)).collect();
         Wiring { topology, links, link_of, multicast_extra: timing.multicast_extra }
+    }
+
+    /// What a channel's link costs.
+    pub(super) fn timing(&self, channel: Channel) -> &LinkTiming {
+        &self.links[self.link_of[channel as usize] as usize]
+    }
+
+    /// The channels that end at a node: its doors.
+    pub(super) fn channels_into(&self, node: Node) -> Vec<Channel> {
+        let ends = |&channel: &Channel| {
+            self.topology.link(self.link_of[channel as usize]).to == Vertex::Node(node)
+        };
+        let doors: Vec<Channel> = (0..self.link_of.len() as Channel).filter(ends).collect();
+        if !doors.is_empty() {
+            return doors;
+        }
+        // A shared medium ends nowhere: the door is the end of the way to the node.
+        let mut route = Vec::new();
+        self.topology.route(node, node, &mut route);
+        route.last().copied().into_iter().collect()
     }
 }

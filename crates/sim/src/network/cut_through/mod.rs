@@ -1,0 +1,353 @@
+//! Virtual cut-through with finite buffers (Kermani, Kleinrock 1979), packet by packet.
+//!
+//! ```text
+//!              link free?  room for the whole packet?
+//!   [ 3 2 1 ] ------------------------------------------> [   5 4 ]     a buffer is first in,
+//!    buffer of a channel         link                       next          first out
+//! ```
+//!
+//! A packet crosses a link when the link is free and the buffer behind it has room for all of it; it
+//! need not have arrived whole before it goes on. A blocked packet therefore never stretches over
+//! several links: it stands in one buffer, and only those behind it in that buffer wait with it. If
+//! a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is full
+//! lets others pass, except those for the same buffer. Links serve requests in the order of asking.
+//!
+//! A packet takes two events a hop: its head is there, its tail has left.
+//!
+//! Multicast: a crossing enters several buffers of its link at once if all have room; the copies go
+//! on independently. A copy that leaves its buffer over several links leaves each when it can, and
+//! the buffer with the last.
+//!
+//! A packet larger than a buffer may enter if the buffer is empty: it occupies it alone. A receiving
+//! node takes what comes, unless its door is closed.
+
+mod flight;
+
+use std::rc::Rc;
+
+use hikyaku_nic::time::Time;
+
+use self::flight::{Copy, Flight, Place, Request, Way};
+use super::timing::{Timing, Wiring};
+use super::{Agenda, NetworkModel, NoMulticast, Outcome, Packet};
+use crate::slab::{NONE, Slab};
+use crate::topology::{Channel, Link, Node, Topology, Vertex};
+
+/// A network of buffers.
+#[derive(Debug)]
+pub struct CutThrough {
+    wiring: Wiring,
+    buffers: Vec<Buffer>,
+    links: Vec<LinkState>,
+    busy: Vec<Time>,
+    flights: Slab<Flight>,
+    copies: Slab<Copy>,
+    requests: Slab<Request>,
+    /// Routes of packets that have arrived, to be used again.
+    spare: Vec<Vec<Channel>>,
+    /// Buffers found full while requests are looked through.
+    refused: Vec<Channel>,
+}
+
+/// The buffer of a channel.
+#[derive(Debug, Clone, Copy)]
+struct Buffer {
+    /// Bytes that packets in it, or on their way into it, take.
+    used: u64,
+    first: u32,
+    last: u32,
+    /// Whether it is a door: what enters it is with its receiver.
+    door: bool,
+    closed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LinkState {
+    /// The copy that is crossing; `NONE` if the link is free.
+    crossing: u32,
+    /// Requests, oldest first.
+    first: u32,
+    last: u32,
+}
+
+/// What an event is about: two bits of its word, the number of a copy or a link in the others.
+const HEAD: u32 = 0;
+const TAIL: u32 = 1;
+const DELIVERED: u32 = 2;
+
+impl CutThrough {
+    /// A network of this shape with these costs.
+    pub fn new(topology: Rc<dyn Topology>, timing: &Timing) -> CutThrough {
+        let wiring = Wiring::new(topology, timing);
+        let empty = Buffer { used: 0, first: NONE, last: NONE, door: false, closed: false };
+        let mut buffers = vec![empty; wiring.link_of.len()];
+        for (buffer, &link) in buffers.iter_mut().zip(&wiring.link_of) {
+            buffer.door = matches!(wiring.topology.link(link).to, Vertex::Node(_));
+        }
+        // The way over a shared medium ends at a door although its link does not end at a node.
+        for node in 0..wiring.topology.nodes() {
+            let mut route = Vec::new();
+            wiring.topology.route(node, node, &mut route);
+            if let Some(&last) = route.last() {
+                buffers[last as usize].door = true;
+            }
+        }
+        let links = wiring.links.len();
+        let free = LinkState { crossing: NONE, first: NONE, last: NONE };
+        CutThrough {
+            wiring,
+            buffers,
+            links: vec![free; links],
+            busy: vec![Time::ZERO; links],
+            flights: Slab::default(),
+            copies: Slab::default(),
+            requests: Slab::default(),
+            spare: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// A packet starts: a copy of it is with the sender and asks for its first link.
+    fn start(&mut self, packet: Packet, way: Way, agenda: &mut Agenda<'_>) {
+        let flight = self.flights.insert(Flight { packet, way, copies: 1, bytes: packet.bytes });
+        let copy = self.copies.insert(Copy {
+            flight,
+            place: Place::Start,
+            channel: NONE,
+            tail_at: agenda.now(),
+            arrived: true,
+            pending: 0,
+            behind: NONE,
+        });
+        self.ask(copy, agenda);
+    }
+
+    /// A copy whose head is there, and which is first in its buffer, asks for its next links.
+    fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
+        let copy = &mut self.copies[key];
+        let (place, flight) = (copy.place, copy.flight);
+        copy.pending = self.flights[flight].way.crossings(place);
+        for number in 0..self.copies[key].pending {
+            let way = &self.flights[flight].way;
+            let crossing = way.crossing(place, number);
+            let link = self.wiring.link_of[way.entered(crossing)[0] as usize];
+            let request = self.requests.insert(Request { copy: key, crossing, behind: NONE });
+            let state = &mut self.links[link as usize];
+            match state.last {
+                NONE => state.first = request,
+                last => self.requests[last].behind = request,
+            }
+            state.last = request;
+            self.serve(link, agenda);
+        }
+    }
+
+    /// Gives a link to the oldest request that can go.
+    fn serve(&mut self, link: Link, agenda: &mut Agenda<'_>) {
+        if self.links[link as usize].crossing != NONE {
+            return;
+        }
+        self.refused.clear();
+        let (mut before, mut key) = (NONE, self.links[link as usize].first);
+        while key != NONE {
+            let behind = self.requests[key].behind;
+            if self.has_room(key) {
+                self.unlink(link, before, key, behind);
+                return self.cross(link, key, agenda);
+            }
+            (before, key) = (key, behind);
+        }
+    }
+
+    /// Whether all buffers that a request leads to take the packet; those that do not are noted.
+    fn has_room(&mut self, key: u32) -> bool {
+        let request = &self.requests[key];
+        let flight = &self.flights[self.copies[request.copy].flight];
+        let mut room = true;
+        for &channel in flight.way.entered(request.crossing) {
+            let buffer = &self.buffers[channel as usize];
+            let size = self.wiring.timing(channel).buffer;
+            let takes = match buffer.door {
+                true => !buffer.closed,
+                false => buffer.used == 0 || buffer.used.saturating_add(flight.bytes) <= size,
+            };
+            room &= takes && !self.refused.contains(&channel);
+        }
+        if !room {
+            // Nobody overtakes on the way to any of them, be there room for a smaller one or not.
+            self.refused.extend(flight.way.entered(request.crossing));
+        }
+        room
+    }
+
+    fn unlink(&mut self, link: Link, before: u32, key: u32, behind: u32) {
+        let state = &mut self.links[link as usize];
+        match before {
+            NONE => state.first = behind,
+            before => self.requests[before].behind = behind,
+        }
+        if state.last == key {
+            state.last = before;
+        }
+    }
+
+    /// A packet starts to cross a link into one or several buffers.
+    fn cross(&mut self, link: Link, key: u32, agenda: &mut Agenda<'_>) {
+        let Some(Request { copy: from, crossing, .. }) = self.requests.remove(key) else { return };
+        let (flight, tail_at) = (self.copies[from].flight, self.copies[from].tail_at);
+        let costs = self.wiring.links[link as usize];
+        let Flight { ref way, bytes, .. } = self.flights[flight];
+        let length = costs.rate.time(bytes);
+        // Bytes cannot leave before they have come, where the link before was the slower one.
+        let tail_leaves = (agenda.now() + length).max(tail_at);
+        let first = matches!(crossing, Place::Hop(0) | Place::Branch(0, _));
+        let multicast = matches!(way, Way::Tree(_)) && !first;
+        let extra = if multicast { self.wiring.multicast_extra } else { Time::ZERO };
+        let latency = costs.latency + extra;
+        let entered = way.entered(crossing).len() as u32;
+        self.links[link as usize].crossing = from;
+        self.busy[link as usize] = self.busy[link as usize] + length;
+        // Before the deliveries, which may be at the same time: departures are told first.
+        agenda.schedule(tail_leaves, link << 2 | TAIL);
+        for number in 0..entered {
+            let channel = self.flights[flight].way.entered(crossing)[number as usize];
+            let place = Way::copy(crossing, number);
+            let tail_at = tail_leaves + latency;
+            let copy =
+                Copy { flight, place, channel, tail_at, arrived: false, pending: 0, behind: NONE };
+            let copy = self.copies.insert(copy);
+            self.flights[flight].copies += 1;
+            match self.enter(copy, channel, bytes) {
+                true => agenda.schedule(agenda.now() + latency, copy << 2 | HEAD),
+                false => agenda.schedule(tail_at, copy << 2 | DELIVERED),
+            }
+        }
+    }
+
+    /// Takes room in a buffer; `false` if it is a door, where nothing has to be kept.
+    fn enter(&mut self, copy: u32, channel: Channel, bytes: u64) -> bool {
+        let buffer = &mut self.buffers[channel as usize];
+        if buffer.door {
+            return false;
+        }
+        buffer.used += bytes;
+        match buffer.last {
+            NONE => buffer.first = copy,
+            last => self.copies[last].behind = copy,
+        }
+        buffer.last = copy;
+        true
+    }
+
+    /// The head of a copy is in its buffer.
+    fn head(&mut self, key: u32, agenda: &mut Agenda<'_>) {
+        let copy = &mut self.copies[key];
+        copy.arrived = true;
+        if self.buffers[copy.channel as usize].first == key {
+            self.ask(key, agenda);
+        }
+    }
+
+    /// The tail of a packet has crossed a link: the link is free, and perhaps the buffer before it.
+    fn tail(&mut self, link: Link, agenda: &mut Agenda<'_>) {
+        let key = std::mem::replace(&mut self.links[link as usize].crossing, NONE);
+        let copy = &mut self.copies[key];
+        copy.pending -= 1;
+        if copy.pending == 0 {
+            self.leave(key, agenda);
+        }
+        self.serve(link, agenda);
+    }
+
+    /// A copy has left its buffer, or its sender.
+    fn leave(&mut self, key: u32, agenda: &mut Agenda<'_>) {
+        let Some(Copy { flight, channel, behind, .. }) = self.copies.remove(key) else { return };
+        if channel == NONE {
+            agenda.report(Outcome::Departed(self.flights[flight].packet));
+            return self.land(flight);
+        }
+        let buffer = &mut self.buffers[channel as usize];
+        buffer.used -= self.flights[flight].bytes;
+        buffer.first = behind;
+        if behind == NONE {
+            buffer.last = NONE;
+        }
+        self.land(flight);
+        if behind != NONE && self.copies[behind].arrived {
+            self.ask(behind, agenda);
+        }
+        // Somebody may have waited for the room.
+        self.serve(self.wiring.link_of[channel as usize], agenda);
+    }
+
+    /// A copy has arrived whole at its node.
+    fn deliver(&mut self, key: u32, agenda: &mut Agenda<'_>) {
+        let Some(Copy { flight, channel, .. }) = self.copies.remove(key) else { return };
+        let Flight { mut packet, ref way, .. } = self.flights[flight];
+        if let (Way::Tree(_), Vertex::Node(node)) =
+            (way, self.wiring.topology.link(self.wiring.link_of[channel as usize]).to)
+        {
+            packet.destination = node;
+        }
+        agenda.report(Outcome::Delivered(packet));
+        self.land(flight);
+    }
+
+    /// A flight has a copy less.
+    fn land(&mut self, key: u32) {
+        let flight = &mut self.flights[key];
+        flight.copies -= 1;
+        if flight.copies == 0
+            && let Some(Flight { way: Way::Route(mut route), .. }) = self.flights.remove(key)
+        {
+            route.clear();
+            self.spare.push(route);
+        }
+    }
+}
+
+impl NetworkModel for CutThrough {
+    fn nodes(&self) -> u32 {
+        self.wiring.topology.nodes()
+    }
+
+    fn send(&mut self, packet: Packet, _at: Time, agenda: &mut Agenda<'_>) -> Option<Time> {
+        let mut route = self.spare.pop().unwrap_or_default();
+        self.wiring.topology.route(packet.source, packet.destination, &mut route);
+        self.start(packet, Way::Route(route), agenda);
+        None
+    }
+
+    fn multicast(
+        &mut self,
+        packet: Packet,
+        to: &[Node],
+        agenda: &mut Agenda<'_>,
+    ) -> Result<(), NoMulticast> {
+        let tree = self.wiring.topology.multicast(packet.source, to).ok_or(NoMulticast)?;
+        if !tree.is_empty() {
+            self.start(packet, Way::Tree(tree), agenda);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>) {
+        let number = event >> 2;
+        match event & 3 {
+            HEAD => self.head(number, agenda),
+            TAIL => self.tail(number, agenda),
+            _ => self.deliver(number, agenda),
+        }
+    }
+
+    fn set_open(&mut self, node: Node, open: bool, agenda: &mut Agenda<'_>) {
+        for channel in self.wiring.channels_into(node) {
+            self.buffers[channel as usize].closed = !open;
+            self.serve(self.wiring.link_of[channel as usize], agenda);
+        }
+    }
+
+    fn link_busy(&self) -> &[Time] {
+        &self.busy
+    }
+}
