@@ -41,7 +41,6 @@
 //! # Ok::<(), hikyaku_sim::SimError>(())
 //! ```
 
-mod chain;
 pub mod engine;
 mod error;
 pub mod job;

@@ -181,12 +181,11 @@ impl Job {
     pub fn explain(&self, error: SimError) -> SimError {
         let SimError::Deadlock { at, mut stuck } = error else { return error };
         let ranks = self.0.ranks.borrow();
-        let mut tables = self.0.tables.borrow_mut();
         for entry in stuck.iter_mut().filter(|entry| entry.name.kind == RANK) {
             if entry.waits_for == MESSAGE
                 && let Some(rank) = ranks.get(entry.name.index as usize)
             {
-                entry.waits_for = rank.lists.describe(&mut tables);
+                entry.waits_for = rank.lists.describe();
             }
         }
         SimError::Deadlock { at, stuck }
@@ -306,7 +305,8 @@ impl Inner {
             if messages.len() >= self.config.in_flight {
                 return Err(SimError::TooManyMessages { limit: self.config.in_flight });
             }
-            messages.insert(InFlight::new(to, Message { source: from, tag, bytes, data }, NONE))
+            let message = Message { source: from, tag, bytes, data };
+            messages.insert(InFlight { destination: to, send: NONE, message })
         };
         let mut totals = self.totals.get();
         totals.sent += 1;
@@ -417,11 +417,10 @@ impl Inner {
 
     /// The message of a posted receive and when it was complete, if it is.
     pub(super) fn arrival(&self, key: u32, context: &Context<'_>) -> Option<(Message, Time)> {
-        let receives = &mut self.tables.borrow_mut().receives;
-        let matched = receives[key].matched.take();
-        match matched {
-            Some(_) => drop(receives.remove(key)),
-            None => receives[key].wakeup = Some(self.sim.wakeup(context, MESSAGE)),
+        let mut tables = self.tables.borrow_mut();
+        let matched = tables.collect(key);
+        if matched.is_none() {
+            tables.receives[key].wakeup = Some(self.sim.wakeup(context, MESSAGE));
         }
         matched
     }

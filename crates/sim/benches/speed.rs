@@ -1,0 +1,219 @@
+//! How fast machines are simulated: messages, events and memory, pattern by pattern.
+//!
+//! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
+//! median run is printed. Bytes a rank are what the process grew by, so patterns run in an order of
+//! growing size. With `smpirun` and `smpicc` on the path (Debian: libsimgrid-dev) the pattern `smpi`
+//! runs the same exchanges on SimGrid's SMPI and prints the ratio.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use hikyaku_nic::time::Time;
+use hikyaku_sim::engine::Simulation;
+use hikyaku_sim::job::{Job, JobConfig, PacketFormat, Payload, PlainInterface, Rank};
+use hikyaku_sim::network::{
+    CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
+};
+use hikyaku_sim::topology::{Grid, HyperCrossbar, Multistage, Topology};
+
+/// What a run took.
+struct Sample {
+    seconds: f64,
+    messages: u64,
+    events: u64,
+    ranks: u32,
+    bytes: u64,
+}
+
+/// A pattern by name.
+type Pattern = (&'static str, fn() -> Sample);
+
+const PATTERNS: &[Pattern] = &[
+    ("ring-loggp-1024", || ring(log_gp(1024), 1024, 2_000)),
+    ("ring-wormhole-hxb-256", || ring(hyper_crossbar(), 256, 2_000)),
+    ("ring-wormhole-torus-1024", || ring(torus(), 1024, 500)),
+    ("ring-cut-through-1024", || ring(multistage(), 1024, 500)),
+    ("random-wormhole-hxb-256", || random(hyper_crossbar(), 256, 2_000, 3_000.0 * 3.0)),
+    ("random-wormhole-torus-1024", || random(torus(), 1024, 300, 3_000.0 * 8.0)),
+    ("random-cut-through-1024", || random(multistage(), 1024, 300, 2_000.0)),
+    ("halo-loggp-4096", || halo([16, 16, 16], 100)),
+    ("halo-loggp-100000", || halo([50, 50, 40], 10)),
+];
+
+fn main() {
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    println!(
+        "{:28} {:>12} {:>12} {:>9} {:>10}",
+        "pattern", "messages/s", "events/s", "seconds", "bytes/rank"
+    );
+    for (name, run) in PATTERNS {
+        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(word.as_str())) {
+            continue;
+        }
+        let mut samples = [run(), run(), run()];
+        samples.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let Sample { seconds, messages, events, ranks, bytes } = samples[1];
+        let most = samples.iter().map(|sample| sample.bytes).max().unwrap_or(bytes);
+        println!(
+            "{name:28} {:12.0} {:12.0} {seconds:9.2} {:10}",
+            messages as f64 / seconds,
+            events as f64 / seconds,
+            most / u64::from(ranks)
+        );
+    }
+}
+
+fn log_gp(nodes: u32) -> Box<dyn NetworkModel> {
+    let latency = Time::from_nanoseconds(1_000);
+    let parameters = LogGpParameters {
+        latency,
+        gap: Time::from_nanoseconds(20),
+        rate: Rate::gigabits_per_second(200.0),
+    };
+    Box::new(LogGp::new(nodes, parameters))
+}
+
+fn timing() -> Timing {
+    Timing::uniform(Time::from_nanoseconds(50), Rate::bytes_per_second(1e9), 64)
+}
+
+fn hyper_crossbar() -> Box<dyn NetworkModel> {
+    Box::new(Wormhole::new(Rc::new(HyperCrossbar::new(&[4, 8, 8])), &timing()))
+}
+
+fn torus() -> Box<dyn NetworkModel> {
+    Box::new(Wormhole::new(Rc::new(Grid::torus(&[8, 8, 16])), &timing()))
+}
+
+fn multistage() -> Box<dyn NetworkModel> {
+    let timing = Timing { default: timing().default, ..timing() };
+    let shape: Rc<dyn Topology> = Rc::new(Multistage::new(1024));
+    let mut timing = timing;
+    timing.default.buffer = 4096;
+    Box::new(CutThrough::new(shape, &timing))
+}
+
+/// Runs a program on a network and takes the time.
+fn measure<F: Future<Output = ()> + 'static>(
+    model: Box<dyn NetworkModel>,
+    ranks: u32,
+    program: impl Fn(Rank) -> F,
+) -> Sample {
+    let before = resident();
+    let simulation = Simulation::new(1);
+    let network = Network::new(&simulation, model);
+    let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(ranks) };
+    let job = Job::new(&simulation, config, interface).expect("as many nodes as ranks");
+    let start = processor_seconds();
+    let report = job.run(program).expect("the pattern ends");
+    let seconds = processor_seconds() - start;
+    let bytes = resident().saturating_sub(before);
+    assert_eq!(report.totals.sent, report.totals.received);
+    Sample { seconds, messages: report.totals.sent, events: simulation.events(), ranks, bytes }
+}
+
+/// Processor time that the process has used in user mode, in steps of 10 ms (Linux): on a machine
+/// that others use too, it says more than a clock on the wall.
+fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold blanks; user time is the 12th word after it.
+    let after = text.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().nth(11).and_then(|word| word.parse::<u64>().ok());
+    ticks.unwrap_or(0) as f64 / 100.0
+}
+
+/// Bytes of memory that the process has now (Linux).
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// Everyone sends 1 KiB to the next and receives from the one before.
+fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
+    measure(model, ranks, move |rank| async move {
+        let (me, size) = (rank.rank(), rank.size());
+        for _ in 0..steps {
+            let incoming = rank.irecv(Some((me + size - 1) % size), Some(0));
+            let outgoing = rank.isend((me + 1) % size, 0, 1024).expect("a rank of the job");
+            incoming.await;
+            outgoing.await;
+        }
+    })
+}
+
+/// Everyone sends 1 KiB to random others at random times, `mean` ns apart; takes what comes.
+fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) -> Sample {
+    measure(model, ranks, move |rank| async move {
+        let mut random = rank.sim().random(u64::from(rank.rank()));
+        // The receivers' numbers of messages follow from the seeds of all: count them in advance.
+        for _ in 0..messages {
+            rank.sleep(Time::from_picoseconds((random.exponential(mean) * 1e3) as u64)).await;
+            let to = random.below(u64::from(rank.size())) as u32;
+            drop(rank.isend(to, 0, 1024).expect("a rank of the job"));
+        }
+        // Everyone draws the same streams, so everyone knows how much is coming.
+        let expected = expected_messages(&rank, messages);
+        for _ in 0..expected {
+            rank.recv(None, None).await;
+        }
+    })
+}
+
+/// How many messages of the random pattern are for this rank.
+fn expected_messages(rank: &Rank, messages: u32) -> u32 {
+    thread_local! {
+        static COUNTS: std::cell::RefCell<Option<(u32, Vec<u32>)>> = const { std::cell::RefCell::new(None) };
+    }
+    let size = rank.size();
+    COUNTS.with_borrow_mut(|cache| {
+        if cache.as_ref().is_none_or(|(key, _)| *key != size * messages) {
+            let mut counts = vec![0; size as usize];
+            for from in 0..size {
+                let mut random = rank.sim().random(u64::from(from));
+                for _ in 0..messages {
+                    random.exponential(1.0);
+                    counts[random.below(u64::from(size)) as usize] += 1;
+                }
+            }
+            *cache = Some((size * messages, counts));
+        }
+        cache.as_ref().map_or(0, |(_, counts)| counts[rank.rank() as usize])
+    })
+}
+
+/// A 3-D halo exchange with all six neighbours of a torus of ranks.
+fn halo(sizes: [u32; 3], steps: u32) -> Sample {
+    let ranks = sizes.iter().product();
+    let neighbours = Grid::torus(&sizes);
+    let neighbours = Rc::new(neighbours);
+    measure(log_gp(ranks), ranks, move |rank| {
+        let neighbours = Rc::clone(&neighbours);
+        async move {
+            for _ in 0..steps {
+                let others =
+                    |d, up| neighbours.neighbour(rank.rank(), d, up).unwrap_or(rank.rank());
+                let mut incoming = Vec::with_capacity(6);
+                for d in 0..3 {
+                    for up in [false, true] {
+                        incoming.push(
+                            rank.irecv(Some(others(d, !up)), Some(d as i32 * 2 + i32::from(up))),
+                        );
+                    }
+                }
+                for d in 0..3 {
+                    for up in [false, true] {
+                        let tag = d as i32 * 2 + i32::from(up);
+                        drop(rank.isend(others(d, up), tag, 8_192).expect("a rank of the job"));
+                    }
+                }
+                for request in incoming {
+                    request.await;
+                }
+                rank.compute(Time::from_nanoseconds(10_000));
+            }
+        }
+    })
+}
