@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/tests/loom.rs", "cells that threads of a model share"),
     ("crates/shm/src/mapping.rs", "the job's memory as references, and that it stays in place"),
     ("crates/shm/src/kernel_copy.rs", "reading and writing another process's memory"),
+    ("crates/sim/tests/memory.rs", "an allocator that counts what a rank costs"),
     ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),
     ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),

@@ -84,7 +84,7 @@ struct Hop {
     channel: Channel,
     /// When the head got it.
     taken_at: Time,
-    /// Bytes that the buffers of the channels before it hold.
+    /// Bytes of the message that the buffers of the channels before it hold.
     room_before: u64,
 }
 
@@ -126,7 +126,7 @@ impl Wormhole {
         for &channel in &self.route {
             let timing = self.wiring.timing(channel);
             path.push(Hop { channel, taken_at: Time::ZERO, room_before: room });
-            room += timing.buffer;
+            room += timing.buffer.min(bytes);
             let here = timing.rate.time(bytes);
             if here > length {
                 (length, slowest) = (here, timing.rate);
@@ -207,7 +207,8 @@ impl Wormhole {
             false => {
                 // Behind the head, all channels from which the buffers in between hold everything.
                 let Hop { channel, room_before, .. } = worm.path[head];
-                let room = room_before + self.wiring.timing(channel).buffer;
+                let buffer = self.wiring.timing(channel).buffer;
+                let room = room_before + buffer.min(worm.packet.bytes);
                 let held = &worm.path[worm.released..head];
                 let fits = |hop: &&Hop| room - hop.room_before >= worm.packet.bytes;
                 worm.released + held.iter().take_while(fits).count()
