@@ -265,6 +265,20 @@ unsafe impl Host for LoopbackHost {
         Ok(())
     }
 
+    fn copy_between(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        let origin = self.job.region_bytes(from, bytes)?;
+        let target = self.job.region_bytes(to, bytes)?;
+        // SAFETY: both ranges were checked to be inside their regions; they may overlap.
+        unsafe { origin.copy_to(target, bytes) };
+        Ok(())
+    }
+
     fn process_from(&self) -> Option<usize> {
         None
     }

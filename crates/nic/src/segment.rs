@@ -4,6 +4,8 @@
 //!   offset 0    Doorbell            sleeping flag, attention flag          (rank, senders)
 //!               SourceLine × ranks  source table and credits               (rank)
 //!               SenderLine × ranks  epochs, held-up counts                 (that sender)
+//!               QueuePointers × queues                                     (all)
+//!               CommandSlot × queue_slots × queues                         (rank)
 //!               StatusControl × status_rings
 //!               Slot × status_slots × status_rings
 //!               RingControl × rings landing ring pointers: the AMT
@@ -22,8 +24,11 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
-use crate::fabric::{FullPolicy, Rank, RingId};
-use crate::ring::{Bytes, GRANULE, LandingRing, RingControl, Slot, StatusControl, StatusRing};
+use crate::fabric::{FullPolicy, QueueId, Rank, RingId};
+use crate::ring::{
+    Bytes, CommandQueue, CommandSlot, GRANULE, LandingRing, QueuePointers, RingControl, Setup,
+    Slot, StatusControl, StatusRing,
+};
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::wire::MAX_RANKS;
 
@@ -53,7 +58,14 @@ pub struct Layout {
     pub packet_bytes: u32,
     /// Credited messages each source may have unconsumed from the start.
     pub credit: u32,
+    /// Command queues of each rank; may be none.
+    pub queues: u32,
+    /// Slots of each command queue, at most.
+    pub queue_slots: u32,
 }
+
+/// No queue is longer, so that a lead of the scheduling pointer within its length can be counted.
+const MAX_QUEUE_SLOTS: u32 = 1 << 16;
 
 /// A layout that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -91,6 +103,8 @@ impl Layout {
             ring_policy: FullPolicy::Stall,
             packet_bytes: 8 << 10,
             credit: 256,
+            queues: 16,
+            queue_slots: 64,
         }
     }
 
@@ -132,6 +146,12 @@ impl Layout {
         if self.credit == 0 {
             return fail("credit", self.credit, "at least 1".into());
         }
+        if self.queues > MAX_QUEUE_SLOTS {
+            return fail("queues", self.queues, format!("at most {MAX_QUEUE_SLOTS}"));
+        }
+        if self.queue_slots > MAX_QUEUE_SLOTS {
+            return fail("queue_slots", self.queue_slots, format!("at most {MAX_QUEUE_SLOTS}"));
+        }
         Ok(())
     }
 
@@ -158,6 +178,8 @@ impl Layout {
 struct Offsets {
     sources: usize,
     senders: usize,
+    queues: usize,
+    commands: usize,
     status: usize,
     slots: usize,
     rings: usize,
@@ -169,13 +191,16 @@ impl Offsets {
         let ranks = layout.ranks as usize;
         let sources = size_of::<Doorbell>().next_multiple_of(ALIGN);
         let senders = sources + ranks * size_of::<SourceLine>();
-        let status = senders + ranks * size_of::<SenderLine>();
+        let queues = senders + ranks * size_of::<SenderLine>();
+        let commands = queues + layout.queues as usize * size_of::<QueuePointers>();
+        let slots = layout.queues as usize * layout.queue_slots as usize;
+        let status = (commands + slots * size_of::<CommandSlot>()).next_multiple_of(ALIGN);
         let lanes = layout.status_rings as usize;
         let slots = status + lanes * size_of::<StatusControl>();
         let rings = slots + lanes * layout.status_slots as usize * size_of::<Slot>();
         let payload =
             (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
-        Offsets { sources, senders, status, slots, rings, payload }
+        Offsets { sources, senders, queues, commands, status, slots, rings, payload }
     }
 }
 
@@ -350,6 +375,36 @@ impl<'m> Segment<'m> {
         LandingRing::new(control, bytes)
     }
 
+    /// The words of a command queue. It must exist.
+    #[inline]
+    pub fn queue_pointers(&self, queue: QueueId) -> &'m QueuePointers {
+        assert!(queue < self.layout.queues);
+        self.part(self.at.queues + queue as usize * size_of::<QueuePointers>())
+    }
+
+    /// A command queue and what it is open as; `None` if there is no such queue, it is closed, or
+    /// what it says of itself cannot be.
+    #[inline]
+    pub fn queue(&self, queue: QueueId) -> Option<(CommandQueue<'m>, Setup)> {
+        let layout = self.layout;
+        if queue >= layout.queues {
+            return None;
+        }
+        let pointers = self.queue_pointers(queue);
+        let setup = pointers.setup()?;
+        if setup.slots == 0 || setup.slots > layout.queue_slots {
+            return None;
+        }
+        let first = queue as usize * layout.queue_slots as usize * size_of::<CommandSlot>();
+        // SAFETY: the queue exists, so its slots are inside the segment by construction of
+        // `Layout`.
+        let first = unsafe { self.base.add(self.at.commands + first) }.cast::<CommandSlot>();
+        // SAFETY: as many slots as were checked against the layout are mapped for 'm; a slot is
+        // made of atomics, for which any bytes are valid and concurrent writers allowed.
+        let slots = unsafe { std::slice::from_raw_parts(first.as_ptr(), setup.slots as usize) };
+        Some((CommandQueue::new(pointers, slots, setup.session), setup))
+    }
+
     #[inline]
     fn ring_control(&self, ring: RingId) -> &'m RingControl {
         assert!(ring < self.layout.rings);
@@ -380,8 +435,9 @@ mod tests {
             layout.check().unwrap();
             let at = Offsets::of(&layout);
             let size = layout.segment_bytes();
-            let marks =
-                [0, at.sources, at.senders, at.status, at.slots, at.rings, at.payload, size];
+            let (queues, commands) = (at.queues, at.commands);
+            let marks = [0, at.sources, at.senders, queues, commands, at.status, at.slots];
+            let marks = [&marks[..], &[at.rings, at.payload, size]].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
         }
@@ -399,6 +455,8 @@ mod tests {
             (Layout { ring_bytes: 100, ..good }, "ring_bytes"),
             (Layout { packet_bytes: 1 << 30, ..good }, "packet_bytes"),
             (Layout { credit: 0, ..good }, "credit"),
+            (Layout { queues: u32::MAX, ..good }, "queues"),
+            (Layout { queue_slots: u32::MAX, ..good }, "queue_slots"),
         ] {
             assert_eq!(bad.check().map_err(|error| error.what), Err(name));
         }

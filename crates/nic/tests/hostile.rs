@@ -12,11 +12,12 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, Event, FullPolicy, Landing, Port, PostError, Rank, RemoteAddress, Wake,
+    Command, DeathCause, Event, FullPolicy, Landing, Port, PostError, QueueAddress, QueueCommand,
+    QueueMode, QueuePut, Rank, RemoteAddress, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::ring::RingControl;
+use hikyaku_nic::ring::{Descriptor, RingControl};
 use hikyaku_nic::segment::{Layout, Segment};
 use hikyaku_nic::sync::{AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
@@ -54,6 +55,8 @@ impl Memory {
             ring_policy: FullPolicy::Stall,
             packet_bytes: 256,
             credit: 4,
+            queues: 2,
+            queue_slots: 4,
         };
         layout.check().unwrap();
         let bytes = 3 * WALL + 2 * layout.segment_bytes();
@@ -174,6 +177,16 @@ unsafe impl Host for TestHost {
         Err(PostError::Unsupported("write a word"))
     }
 
+    fn copy_between(
+        &self,
+        _from: RemoteAddress,
+        _to: RemoteAddress,
+        _length: u64,
+    ) -> Result<(), PostError> {
+        // Bounds are the host's affair; here what follows a copy is to be reached.
+        Ok(())
+    }
+
     fn process_from(&self) -> Option<usize> {
         None
     }
@@ -194,6 +207,10 @@ enum Step {
     Release,
     /// It sends, through what the peer's segment says.
     Reply(usize),
+    /// A slot of its command queue is forged and released.
+    Command { slot: u64, words: [u64; 5] },
+    /// It uses its command queues.
+    Queues { notify: bool, release: u32 },
     /// The peer is declared dead, so that what it left is repaired.
     Die,
 }
@@ -226,6 +243,10 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<bool>().prop_map(|keep| Step::Poll { keep }),
         1 => Just(Step::Release),
         1 => (0..600usize).prop_map(Step::Reply),
+        2 => (0..4u64, prop::array::uniform5(word()))
+            .prop_map(|(slot, words)| Step::Command { slot, words }),
+        2 => (any::<bool>(), 0..3u32)
+            .prop_map(|(notify, release)| Step::Queues { notify, release }),
         1 => Just(Step::Die),
     ]
 }
@@ -253,6 +274,18 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
             let _ = ports[0].post(&Command::send(1, 0, 0, &payload));
             let _ = ports[0].post(&Command::send(0, 0, 0, &payload));
         }
+        Step::Command { slot, words } => {
+            if let Some((queue, _)) = memory.segment(0).queue(0) {
+                let [operation, rest @ ..] = words;
+                let mut forged = [0; 8];
+                forged[0] = (operation & !0xf0) | (slot % 2);
+                forged[1..5].copy_from_slice(&rest);
+                let _ = queue.write(&[Descriptor(forged)]);
+                let _ = queue.release(1);
+            }
+            ports[1].help_queue(QueueAddress { rank: 0, queue: 0, generation: 1 });
+        }
+        Step::Queues { notify, release } => use_queues(ports, notify, release),
         Step::Die => {
             let registry = Registry::new(&memory.ends, &memory.lines);
             registry.fail(1, DeathCause::Unknown);
@@ -280,6 +313,24 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
                 ports[0].release(slice);
             }
         }
+    }
+}
+
+/// Every call on queues, with whatever their words say.
+fn use_queues(ports: &mut [HostedPort<TestHost>], notify: bool, release: u32) {
+    let to = QueueAddress { rank: 0, queue: 0, generation: 1 };
+    let put = QueuePut { from: 0, at: 0, length: 8, to, notify, release };
+    for port in ports {
+        let _ = port.create_queue(QueueMode::Session { offset: 1 }, 4);
+        let _ = port.post_queue(0, &[QueueCommand::Put(put), QueueCommand::Nop]);
+        let _ = port.repeat_queue(0, 2);
+        let _ = port.queue_state(to);
+        port.help_queue(to);
+        port.completion(0);
+        if release == 2 {
+            let _ = port.destroy_queue(0);
+        }
+        port.park(None);
     }
 }
 

@@ -15,8 +15,8 @@
 
 use hikyaku_nic::fabric::FullPolicy;
 use hikyaku_nic::ring::{
-    Bytes, Claim, CommandQueue, Descriptor, GRANULE, LandingRing, Ledger, Poster, QueuePointers,
-    RingControl, Slot, StatusControl, StatusRing, span_of,
+    Bytes, Claim, GRANULE, LandingRing, Ledger, Poster, RingControl, Slot, StatusControl, StatusRing,
+    span_of,
 };
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use hikyaku_nic::wire::Kind;
@@ -415,91 +415,5 @@ fn a_status_record_is_whole_in_every_lap() {
             status.free(head + 1);
         }
         only.join().unwrap();
-    });
-}
-
-/// A command queue in memory that host, interface and arrivals reach.
-struct Queue {
-    pointers: QueuePointers,
-    slots: Vec<[AtomicU64; 8]>,
-    session: bool,
-}
-
-impl Queue {
-    fn new(slots: usize, session: bool) -> Arc<Queue> {
-        let slots = (0..slots).map(|_| Default::default()).collect();
-        Arc::new(Queue { pointers: QueuePointers::default(), slots, session })
-    }
-
-    fn view(&self) -> CommandQueue<'_> {
-        CommandQueue::new(&self.pointers, &self.slots, self.session)
-    }
-
-    /// Runs `count` commands, as the interface does, and checks their order and content.
-    fn run(&self, count: u64) {
-        let queue = self.view();
-        for number in 0..count {
-            let command = loop {
-                if let Some(command) = queue.next() {
-                    break command;
-                }
-                thread::yield_now();
-            };
-            assert_eq!(command, descriptor(number), "in order and whole");
-            if self.session {
-                assert!(queue.scheduling() > number, "not before it is released");
-            }
-            queue.complete();
-        }
-        assert_eq!(queue.next(), None);
-    }
-}
-
-fn descriptor(number: u64) -> Descriptor {
-    let mut words = [0; 8];
-    (words[0], words[7]) = (number + 1, !number);
-    Descriptor(words)
-}
-
-#[test]
-fn a_command_queue_wraps_at_capacity() {
-    model(|| {
-        let queue = Queue::new(2, false);
-        let host = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || {
-                // A chain behind one doorbell, then one by one, with the queue full in between.
-                queue.view().write(&[descriptor(0), descriptor(1)]).unwrap();
-                for number in 2..4 {
-                    while queue.view().write(&[descriptor(number)]).is_err() {
-                        thread::yield_now();
-                    }
-                }
-            })
-        };
-        queue.run(4);
-        host.join().unwrap();
-    });
-}
-
-#[test]
-fn tf_02_a_release_races_the_interface_and_the_host() {
-    model(|| {
-        let queue = Queue::new(2, true);
-        let host = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || queue.view().write(&[descriptor(0), descriptor(1)]).unwrap())
-        };
-        let arrivals = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || {
-                queue.view().release(1);
-                queue.view().release(1);
-            })
-        };
-        queue.run(2);
-        host.join().unwrap();
-        arrivals.join().unwrap();
-        assert_eq!(queue.view().scheduling(), 2);
     });
 }

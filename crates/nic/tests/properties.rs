@@ -418,7 +418,7 @@ proptest! {
                 }
                 // No further ahead than a host can be: the pointer may lead the write pointer.
                 1 => {
-                    queue.release(count as u64);
+                    queue.release(count as u32).unwrap();
                     released += count as u64;
                 }
                 _ => {

@@ -329,6 +329,24 @@ impl ShmHost {
         }
     }
 
+    #[inline]
+    pub(crate) fn copy_regions(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError> {
+        if from.space != Space::Region || to.space != Space::Region {
+            return Err(PostError::Unsupported("copy between ranks outside of their regions"));
+        }
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        let copied = self.mapping().copy((from.rank, from.offset), (to.rank, to.offset), bytes);
+        copied.map_err(|rank| {
+            let address = if rank == from.rank { from } else { to };
+            ShmHost::out_of_bounds(address, bytes)
+        })
+    }
+
     pub(crate) fn write_word_to(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
         if to.space != Space::Region {
             return Err(PostError::Unsupported("notify by a word outside of a region"));

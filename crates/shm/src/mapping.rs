@@ -162,6 +162,20 @@ impl Mapping {
         Some(())
     }
 
+    /// Copies from one rank's region to another's; if that is out of bounds, the rank in whose.
+    pub(crate) fn copy(
+        &self,
+        from: (Rank, u64),
+        to: (Rank, u64),
+        length: usize,
+    ) -> Result<(), Rank> {
+        let origin = self.region(from.0, from.1, length).ok_or(from.0)?;
+        let target = self.region(to.0, to.1, length).ok_or(to.0)?;
+        // SAFETY: both ranges are inside their regions; `copy_to` allows an overlap.
+        unsafe { origin.as_ptr().copy_to(target.as_ptr(), length) };
+        Ok(())
+    }
+
     /// Stores an aligned word in a rank's region after all earlier writes; `None` if that is out
     /// of bounds.
     pub(crate) fn write_word(&self, rank: Rank, offset: u64, value: u64) -> Option<()> {
@@ -286,6 +300,16 @@ unsafe impl Host for ShmHost {
 
     fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
         self.write_word_to(to, value)
+    }
+
+    #[inline]
+    fn copy_between(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError> {
+        self.copy_regions(from, to, length)
     }
 
     fn process_from(&self) -> Option<usize> {

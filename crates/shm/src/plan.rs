@@ -83,6 +83,8 @@ impl JobConfig {
             policy_word(layout.ring_policy),
             layout.packet_bytes.into(),
             layout.credit.into(),
+            layout.queues.into(),
+            layout.queue_slots.into(),
         ]
     }
 
@@ -100,6 +102,8 @@ impl JobConfig {
             ring_policy: policy(words[8])?,
             packet_bytes: size(9)?,
             credit: size(10)?,
+            queues: size(11)?,
+            queue_slots: size(12)?,
         };
         let config = JobConfig { ranks, ranks_per_node: size(1)?, layout, region_bytes: words[2] };
         config.check().is_ok().then_some(config)
@@ -107,7 +111,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 11;
+pub(crate) const CONFIG_WORDS: usize = 13;
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {

@@ -24,6 +24,7 @@
 //!   full      IP-10, IP-11, the status ring       wrap     IP-22, inline sizes
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
+//!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
 //!   threads   the same rules with a thread a rank
 //!   layered   a harness of a layer over another harness's fabric
 //! ```
@@ -38,6 +39,7 @@ pub mod job;
 pub mod landing;
 pub mod layered;
 pub mod remote;
+pub mod session;
 pub mod tables;
 pub mod threads;
 pub mod wrap;
@@ -93,6 +95,8 @@ impl Setup {
             ring_policy: FullPolicy::Stall,
             packet_bytes: 512,
             credit: 256,
+            queues: 4,
+            queue_slots: 16,
         };
         Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
     }
@@ -180,6 +184,22 @@ macro_rules! conformance {
             threads: everyone_sends_to_everyone,
             threads: credits_bound_a_fast_sender,
             threads: survivors_go_on_when_a_sender_dies,
+            session: tf_01_a_slot_runs_when_written_and_released_in_order,
+            session: tf_02_an_arrival_advances_the_addressed_queue,
+            session: tf_03_scheduling_may_lead_write,
+            session: tf_04_the_mode_is_chosen_at_creation,
+            session: tf_05_a_completion_per_command_and_an_event_per_notified_put,
+            session: tf_07_data_follows_ready_to_recv_in_either_order,
+            session: tf_08_the_pointers_move_as_in_the_trace_of_fast,
+            session: tf_11_threads_exchange_with_their_neighbours,
+            session: tf_19_queues_and_slots_are_limited,
+            session: tf_22_nop_and_a_put_to_ones_own_queue,
+            session: a_third_rank_runs_what_it_releases,
+            session: large_copies_are_put_off_and_done,
+            session: a_bad_command_is_an_error_completion_and_writes_nothing,
+            session: a_release_beyond_what_can_be_counted_is_an_error,
+            session: a_chain_can_be_repeated_without_writing_it,
+            session: a_queue_that_is_given_up_says_who_is_missing,
         }
     };
 }

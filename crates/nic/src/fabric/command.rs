@@ -101,9 +101,6 @@ pub struct Command<'a> {
     pub credited: bool,
     /// What follows the payload of a put.
     pub notification: Notification,
-    /// How far the addressed command queue's scheduling pointer advances on arrival (paper 002's
-    /// sps). Zero advances nothing; so does any count where no session queue is addressed.
-    pub release: u32,
 }
 
 impl<'a> Command<'a> {
@@ -122,7 +119,6 @@ impl<'a> Command<'a> {
             route: Route::Table,
             credited: false,
             notification: Notification::None,
-            release: 0,
         }
     }
 

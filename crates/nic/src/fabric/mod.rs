@@ -26,11 +26,16 @@ mod command;
 mod error;
 mod event;
 mod port;
+mod queue;
 
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Short, Wait, Wake};
+pub use queue::{
+    Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,
+    QueueState,
+};
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").
 pub type Rank = u32;

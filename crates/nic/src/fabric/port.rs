@@ -1,8 +1,8 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    ChainError, Command, Event, PeerFailure, PostError, Rank, RemoteAddress, RingId, RingSlice,
-    TableError,
+    ChainError, Command, Completion, Event, PeerFailure, PostError, QueueAddress, QueueCommand,
+    QueueError, QueueId, QueueMode, QueueState, Rank, RemoteAddress, RingId, RingSlice, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -248,4 +248,72 @@ pub trait Port {
     /// Waits a little for something to happen: spins, yields or sleeps, as long waiting as the
     /// caller has been idle. Call it when `poll` gave nothing, then look again.
     fn park(&mut self, deadline: Option<Time>) -> Wake;
+
+    /// How many command queues this rank can still create, and how many slots each may have.
+    fn free_queues(&self) -> (u32, u32) {
+        (0, 0)
+    }
+
+    /// Takes one of this rank's command queues into use, empty.
+    ///
+    /// # Errors
+    /// [`QueueError::NoneFree`], [`QueueError::Slots`], or the fabric has none.
+    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
+        let _ = (mode, slots);
+        Err(QueueError::Unsupported)
+    }
+
+    /// Gives a queue back. Puts that still name it fail.
+    ///
+    /// # Errors
+    /// It is still in use, or failed: then nobody knows what may still come, and it stays taken.
+    fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError> {
+        let _ = queue;
+        Err(QueueError::Unsupported)
+    }
+
+    /// Writes a chain of commands into a queue, rings its doorbell once, and runs what may run.
+    ///
+    /// # Errors
+    /// Not all of them fit, or the queue stands still. Nothing was written then.
+    fn post_queue(&mut self, queue: QueueId, chain: &[QueueCommand]) -> Result<(), QueueError> {
+        let _ = (queue, chain);
+        Err(QueueError::Unsupported)
+    }
+
+    /// Has the next `count` slots run as they are: the commands that were written a whole queue
+    /// ago. What is to be done again and again is written once.
+    ///
+    /// # Errors
+    /// As [`Port::post_queue`].
+    fn repeat_queue(&mut self, queue: QueueId, count: u32) -> Result<(), QueueError> {
+        let _ = (queue, count);
+        Err(QueueError::Unsupported)
+    }
+
+    /// Runs what may run in a queue, also another rank's, if nobody does: for ranks that wait.
+    fn help_queue(&mut self, queue: QueueAddress) {
+        let _ = queue;
+    }
+
+    /// What a queue has come to, also another rank's.
+    ///
+    /// # Errors
+    /// There is no such queue.
+    fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError> {
+        let _ = queue;
+        Err(QueueError::Unsupported)
+    }
+
+    /// The next completion of a queue of this rank; `None`: there is no further one now.
+    fn completion(&mut self, queue: QueueId) -> Option<Completion> {
+        let _ = queue;
+        None
+    }
+
+    /// Stops a queue of this rank for good because `missing` is gone, and lets the ranks in `tell`
+    /// look at it.
+    fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]) {
+        let _ = (queue, missing, tell);
+    }
 }

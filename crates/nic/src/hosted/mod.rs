@@ -5,6 +5,7 @@
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   repair.rs   what a dead sender left half done
+//!   queue.rs    command queues, run by whoever makes them runnable
 //!   registry.rs who is there
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! lie, the clock, how to wake and how to wait, how to reach other memory.
 
 mod arrive;
+mod queue;
 mod registry;
 mod repair;
 mod send;
@@ -21,13 +23,15 @@ use std::collections::VecDeque;
 pub use registry::{RankLine, Registry};
 
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Operation, PeerFailure, PeerState, Port, PostError,
-    Rank, RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
+    Capabilities, ChainError, Command, Completion, Event, Operation, PeerFailure, PeerState, Port,
+    PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank,
+    RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
 use crate::time::Time;
+use queue::Queues;
 use repair::Repair;
 
 /// What a hosted port needs of the machine it runs on.
@@ -88,6 +92,18 @@ pub unsafe trait Host {
     /// # Errors
     /// Out of bounds or not aligned.
     fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError>;
+
+    /// Copies `length` bytes from one rank's region to another's, whichever ranks they are: for
+    /// whoever runs a command queue. Nothing is copied unless both are inside.
+    ///
+    /// # Errors
+    /// [`PostError::OutOfBounds`], naming the rank in whose region there are no such bytes.
+    fn copy_between(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError>;
 
     /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
     fn process_from(&self) -> Option<usize>;
@@ -159,6 +175,8 @@ pub struct HostedPort<H: Host> {
     /// Departures seen so far.
     seen_ends: u64,
     repairs: VecDeque<Repair>,
+    /// This rank's command queues.
+    queues: Queues,
     /// Waits since something last happened.
     idle: u32,
     /// Doorbells rung: one a post, one a chain.
@@ -192,6 +210,7 @@ impl<H: Host> HostedPort<H> {
             events: VecDeque::new(),
             seen_ends: 0,
             repairs: VecDeque::new(),
+            queues: Queues::new(layout.queues),
             idle: 0,
             doorbells: 0,
             host,
@@ -407,13 +426,57 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn park(&mut self, deadline: Option<Time>) -> Wake {
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
+        let queues = &self.queues;
         let idle = self.idle;
         self.idle = self.idle.saturating_add(1);
         self.host.wait(idle, deadline, |host| {
             lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
                 || own.doorbell().attention.load(Relaxed) != 0
+                || queues.have_moved(&own)
                 || host.registry().ends() != ends
         })
+    }
+
+    fn free_queues(&self) -> (u32, u32) {
+        (self.queues.free(), self.own.layout().queue_slots)
+    }
+
+    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
+        self.open_queue(mode, slots)
+    }
+
+    fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError> {
+        self.close_queue(queue)
+    }
+
+    #[inline]
+    fn post_queue(&mut self, queue: QueueId, chain: &[QueueCommand]) -> Result<(), QueueError> {
+        self.doorbells += 1;
+        self.write_and_run(queue, chain)
+    }
+
+    #[inline]
+    fn repeat_queue(&mut self, queue: QueueId, count: u32) -> Result<(), QueueError> {
+        self.doorbells += 1;
+        self.repeat_and_run(queue, count)
+    }
+
+    #[inline]
+    fn help_queue(&mut self, queue: QueueAddress) {
+        self.run_to_help(queue);
+    }
+
+    #[inline]
+    fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError> {
+        self.look_at_queue(queue)
+    }
+
+    fn completion(&mut self, queue: QueueId) -> Option<Completion> {
+        self.next_completion(queue)
+    }
+
+    fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]) {
+        self.stop_queue(queue, missing, tell);
     }
 }
 

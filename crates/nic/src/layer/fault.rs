@@ -398,7 +398,7 @@ impl Held {
     fn new(command: &Command<'_>, bytes: usize) -> Held {
         let payload = command.payload[..bytes].to_vec();
         let Command { operation, destination, protocol, header, total, offset, .. } = *command;
-        let Command { granularity, route, credited, notification, release, .. } = *command;
+        let Command { granularity, route, credited, notification, .. } = *command;
         let frame = Command {
             operation,
             destination,
@@ -411,7 +411,6 @@ impl Held {
             route,
             credited,
             notification,
-            release,
         };
         Held { frame, payload, taken: 0 }
     }

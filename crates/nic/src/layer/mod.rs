@@ -8,6 +8,7 @@
 //! conformance suite runs on each of them as on any fabric.
 
 mod fault;
+mod queue;
 mod tracer;
 
 pub use fault::{FaultCounts, FaultInjector, Faults};
@@ -75,6 +76,8 @@ macro_rules! pass_through {
         fn announce_wait(&self, wait: Option<Wait>) {
             self.$port.announce_wait(wait);
         }
+
+        $crate::layer::queue::pass_queues!($port);
     };
 }
 use pass_through;

@@ -10,27 +10,42 @@
 //! pointer may lead the write pointer (TF-03). Writing several descriptors and moving the write
 //! pointer once is paper 004's TCW chain: one doorbell, one start-up cost (CP-06).
 //!
-//! One host writes and one interface reads at a time.
+//! One host writes. The interface is whoever has just made something runnable: the host that moved
+//! the write pointer, or the process whose arrival moved the scheduling pointer. So that only one
+//! of them runs the queue at a time, and none leaves something behind, both go through one word:
+//!
+//! ```text
+//!   control   | - (7) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
+//!
+//!   make something runnable, then enter      free → taken        : run, then leave
+//!                                            held → again is set : the runner looks once more
+//!   leave     clears the runner only if the word is as it was before the last look
+//! ```
+//!
+//! Since release, enter and leave are read-modify-writes of one word, they have one order, and
+//! each sees what came before the others: what an enter announces is either seen by the leave that
+//! follows it, or it found the queue free. No fence is needed, and no second word. The runner's
+//! rank is in it so that a queue whose runner died is known for it.
+//!
+//! All words of a queue lie in one line: whoever completes an exchange needs most of them, and
+//! each further line is a further transfer between caches.
 
 use thiserror::Error;
 
-use crate::sync::{AtomicU64, Line, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Words of a descriptor.
-const WORDS: usize = 8;
+pub(crate) const WORDS: usize = 8;
 
-/// A command in the form in which it can wait in memory: every address is in a region, so that
-/// nothing is borrowed.
-///
-/// ```text
-///   word 0   operation (8) | notification (8) | granularity (8) | protocol (8) | destination (32)
-///   word 1   header
-///   word 2   source offset           word 3   length
-///   word 4   target offset           word 5   notification offset
-///   word 6   notification value      word 7   release count (sps)
-/// ```
+/// A command in the form in which it waits in memory: a cache line of words. What they mean is
+/// said where they are made, in `fabric::queue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Descriptor(pub [u64; WORDS]);
+
+/// The place of a [`Descriptor`] in memory.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct CommandSlot([AtomicU64; WORDS]);
 
 /// The queue has no slot for all of the chain. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -42,52 +57,115 @@ pub struct QueueFull {
     pub wanted: u64,
 }
 
-/// The three pointers of a queue as they lie in memory. All zero is an empty queue.
+/// The scheduling pointer would be so far ahead that it could not be told from one behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the scheduling pointer cannot lead by more than {} slots", MAX_LEAD)]
+pub struct TooFarAhead;
+
+/// How far the scheduling pointer may be ahead of the read pointer: far below half of its range.
+pub const MAX_LEAD: u32 = 1 << 24;
+
+/// The words of a queue as they lie in memory. All zero is a closed, empty queue.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C, align(128))]
 pub struct QueuePointers {
+    /// See the head of this file.
+    control: AtomicU64,
     /// Descriptors ever written; the doorbell. Written by the host.
-    write: Line<AtomicU64>,
-    /// Descriptors ever run. Written by the interface.
-    read: Line<AtomicU64>,
-    /// Slots ever released by arrivals; only in session mode. Written by arrivals.
-    scheduling: Line<AtomicU64>,
+    write: AtomicU64,
+    /// Descriptors ever run. Written by the runner.
+    read: AtomicU64,
+    /// Notified puts that have arrived here: what paper 002's MRQ would have a record of each.
+    arrivals: AtomicU64,
+    /// See [`Setup`]. Written by the host.
+    setup: AtomicU64,
+    /// Why the queue stands still, in the words of `fabric::queue`; 0 while it does not.
+    fault: AtomicU64,
+}
+
+/// What a queue was opened as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setup {
+    /// Whether the scheduling pointer counts (TF-04).
+    pub session: bool,
+    /// Tells this use of the queue's number from earlier ones: 14 bits.
+    pub generation: u16,
+    /// Descriptors it holds.
+    pub slots: u32,
+}
+
+/// Bits of a generation.
+pub const GENERATION_MASK: u16 = (1 << 14) - 1;
+
+const OPEN: u64 = 1 << 63;
+const SESSION: u64 = 1 << 62;
+
+const AGAIN: u64 = 1 << 56;
+const RUNNER_SHIFT: u32 = 32;
+const RUNNER_MASK: u64 = 0xff_ffff << RUNNER_SHIFT;
+
+impl QueuePointers {
+    /// What the queue is open as; `None` if it is closed.
+    #[inline]
+    pub fn setup(&self) -> Option<Setup> {
+        // Acquire: whoever sees the queue open sees it as it was set up.
+        let word = self.setup.load(Ordering::Acquire);
+        (word & OPEN != 0).then_some(Setup {
+            session: word & SESSION != 0,
+            generation: (word >> 32) as u16 & GENERATION_MASK,
+            slots: word as u32,
+        })
+    }
+
+    /// Opens the queue, empty, with its scheduling pointer `offset` slots ahead (paper 002's
+    /// session offset). Host side, while it is closed.
+    pub fn open(&self, setup: Setup, offset: u32) {
+        for word in [&self.write, &self.read, &self.arrivals, &self.fault] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.control.store(u64::from(offset), Ordering::Relaxed);
+        let Setup { session, generation, slots } = setup;
+        let mode = if session { SESSION } else { 0 };
+        let generation = u64::from(generation & GENERATION_MASK);
+        let word = OPEN | mode | generation << 32 | u64::from(slots);
+        self.setup.store(word, Ordering::Release);
+    }
+
+    /// Closes it: nobody finds it any more.
+    pub fn close(&self) {
+        self.setup.store(0, Ordering::Release);
+    }
 }
 
 /// A command queue over shared memory. A view: cheap to copy, owns nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandQueue<'m> {
     pointers: &'m QueuePointers,
-    slots: &'m [[AtomicU64; WORDS]],
+    slots: &'m [CommandSlot],
     session: bool,
 }
 
 impl<'m> CommandQueue<'m> {
-    /// A queue of `slots` (a power of two) in normal or session mode (TF-04).
+    /// A queue of so many slots, at least one, in normal or session mode (TF-04).
+    #[inline]
     pub fn new(
         pointers: &'m QueuePointers,
-        slots: &'m [[AtomicU64; WORDS]],
+        slots: &'m [CommandSlot],
         session: bool,
     ) -> CommandQueue<'m> {
-        debug_assert!(slots.len().is_power_of_two());
+        debug_assert!(!slots.is_empty());
         CommandQueue { pointers, slots, session }
     }
 
-    /// Writes a chain of descriptors and rings the doorbell once. Host side.
+    /// Writes a chain of descriptors and rings the doorbell once. Host side; then
+    /// [`CommandQueue::enter`].
     ///
     /// # Errors
     /// [`QueueFull`] if not all of them fit; none is written then.
     pub fn write(&self, chain: &[Descriptor]) -> Result<(), QueueFull> {
-        let write = self.pointers.write.load(Ordering::Relaxed);
-        // Acquire: the interface's reads of a slot come before it is written anew.
-        let read = self.pointers.read.load(Ordering::Acquire);
-        let free = self.slots.len() as u64 - write.wrapping_sub(read);
-        let wanted = chain.len() as u64;
-        if wanted > free {
-            return Err(QueueFull { free, wanted });
-        }
+        let (write, wanted) = self.room_for(chain.len() as u64)?;
         for (index, descriptor) in (write..).zip(chain) {
-            for (place, word) in self.slot(index).iter().zip(descriptor.0) {
+            for (place, word) in self.slot(index).0.iter().zip(descriptor.0) {
                 place.store(word, Ordering::Relaxed);
             }
         }
@@ -96,49 +174,208 @@ impl<'m> CommandQueue<'m> {
         Ok(())
     }
 
-    /// Releases `slots` more of them, as an arriving put with that count does (TF-02).
-    pub fn release(&self, slots: u64) {
-        self.pointers.scheduling.fetch_add(slots, Ordering::AcqRel);
+    /// Rings the doorbell for the next `count` slots as they are: the commands of one lap ago run
+    /// again. No line of a slot moves between caches for that.
+    ///
+    /// # Errors
+    /// [`QueueFull`], as for [`CommandQueue::write`].
+    #[inline]
+    pub fn repeat(&self, count: u64) -> Result<(), QueueFull> {
+        let (write, wanted) = self.room_for(count)?;
+        self.pointers.write.store(write.wrapping_add(wanted), Ordering::Release);
+        Ok(())
     }
 
-    /// The next command that may run. Interface side; call [`CommandQueue::complete`] after it
-    /// has.
+    /// The write pointer and the number again, if there are so many free slots.
+    #[inline]
+    fn room_for(&self, wanted: u64) -> Result<(u64, u64), QueueFull> {
+        let write = self.pointers.write.load(Ordering::Relaxed);
+        // Acquire: the interface's reads of a slot come before it is written anew.
+        let read = self.pointers.read.load(Ordering::Acquire);
+        let free = (self.slots.len() as u64).saturating_sub(write.wrapping_sub(read));
+        if wanted > free { Err(QueueFull { free, wanted }) } else { Ok((write, wanted)) }
+    }
+
+    /// Releases `slots` more of them, as an arriving put with that count does (TF-02). Then
+    /// [`CommandQueue::enter`].
+    ///
+    /// # Errors
+    /// [`TooFarAhead`]: nothing was released.
+    #[inline]
+    pub fn release(&self, slots: u32) -> Result<(), TooFarAhead> {
+        let control = &self.pointers.control;
+        let mut seen = control.load(Ordering::Relaxed);
+        loop {
+            let ahead = self.lead(seen).max(0) as u32;
+            if slots > MAX_LEAD || ahead + slots > MAX_LEAD {
+                return Err(TooFarAhead);
+            }
+            let next = seen & !0xffff_ffff | u64::from((seen as u32).wrapping_add(slots));
+            // Release: what the arrival brought is visible to whoever runs what it released.
+            match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Takes the queue to run it, as `runner`; if somebody else runs it, has him look once more.
+    /// Says whether it was taken.
+    #[inline]
+    pub fn enter(&self, runner: u32) -> bool {
+        let control = &self.pointers.control;
+        let mut seen = control.load(Ordering::Relaxed);
+        loop {
+            let free = seen & RUNNER_MASK == 0;
+            let next = if free { seen | runner_bits(runner) } else { seen | AGAIN };
+            // Also if `again` is set already: the runner is to see what we have done.
+            match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return free,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Takes the queue if nobody has it and something may run: for those who have made nothing
+    /// runnable and only want to help.
+    #[inline]
+    pub fn enter_to_help(&self, runner: u32) -> bool {
+        let control = &self.pointers.control;
+        let seen = control.load(Ordering::Acquire);
+        if seen & RUNNER_MASK != 0 || !self.is_runnable(seen) {
+            return false;
+        }
+        let next = seen | runner_bits(runner);
+        control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the queue up if nothing more may run; otherwise keeps it: look again. Runner only.
+    #[inline]
+    pub fn leave(&self) -> bool {
+        let control = &self.pointers.control;
+        let seen = control.load(Ordering::Acquire);
+        if seen & AGAIN != 0 {
+            // Cleared before the look, so that one which comes after it is seen.
+            control.fetch_and(!AGAIN, Ordering::AcqRel);
+            return false;
+        }
+        if self.is_runnable(seen) {
+            return false;
+        }
+        let next = seen & !RUNNER_MASK;
+        control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the queue up whatever may run: the runner enters again later. Runner only.
+    pub fn put_off(&self) {
+        self.pointers.control.fetch_and(!(RUNNER_MASK | AGAIN), Ordering::AcqRel);
+    }
+
+    /// Who runs the queue, if anybody does.
+    #[inline]
+    pub fn runner(&self) -> Option<u32> {
+        let control = self.pointers.control.load(Ordering::Acquire);
+        (((control & RUNNER_MASK) >> RUNNER_SHIFT) as u32).checked_sub(1)
+    }
+
+    /// The next command that may run. Runner only; call [`CommandQueue::complete`] after it has.
+    #[inline]
     pub fn next(&self) -> Option<Descriptor> {
-        let read = self.pointers.read.load(Ordering::Relaxed);
-        // Acquire: pairs with the doorbell.
-        let write = self.pointers.write.load(Ordering::Acquire);
-        if write == read || self.session && self.scheduling() == read {
+        if !self.is_runnable(self.pointers.control.load(Ordering::Acquire)) {
             return None;
         }
         let mut words = [0; WORDS];
-        for (word, place) in words.iter_mut().zip(self.slot(read)) {
+        for (word, place) in words.iter_mut().zip(&self.slot(self.executed()).0) {
             *word = place.load(Ordering::Relaxed);
         }
         Some(Descriptor(words))
     }
 
-    /// Retires the command that [`CommandQueue::next`] gave. Interface side.
+    /// Retires the command that [`CommandQueue::next`] gave. Runner only.
+    #[inline]
     pub fn complete(&self) {
         let read = self.pointers.read.load(Ordering::Relaxed);
-        // Release: the slot was read before the host may reuse it.
+        // Release: the slot was read before the host may reuse it, and the command's effects are
+        // there when it counts as run.
         self.pointers.read.store(read.wrapping_add(1), Ordering::Release);
     }
 
-    /// Where the scheduling pointer is.
-    pub fn scheduling(&self) -> u64 {
-        self.pointers.scheduling.load(Ordering::Acquire)
+    /// Counts the arrival of a notified put, after its payload.
+    #[inline]
+    pub fn notify(&self) {
+        self.pointers.arrivals.fetch_add(1, Ordering::Release);
     }
 
-    fn slot(&self, index: u64) -> &'m [AtomicU64; WORDS] {
-        &self.slots[(index & (self.slots.len() as u64 - 1)) as usize]
+    /// Notified puts that have arrived.
+    #[inline]
+    pub fn arrivals(&self) -> u64 {
+        self.pointers.arrivals.load(Ordering::Acquire)
     }
+
+    /// Stops the queue for good, unless it stands still for another reason already. `fault` is not
+    /// zero.
+    pub fn fail(&self, fault: u64) {
+        let word = &self.pointers.fault;
+        let _ = word.compare_exchange(0, fault, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Why the queue stands still; 0 if it does not.
+    #[inline]
+    pub fn fault(&self) -> u64 {
+        self.pointers.fault.load(Ordering::Acquire)
+    }
+
+    /// Commands ever written: the write pointer.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.pointers.write.load(Ordering::Acquire)
+    }
+
+    /// Commands ever run: the read pointer.
+    #[inline]
+    pub fn executed(&self) -> u64 {
+        self.pointers.read.load(Ordering::Acquire)
+    }
+
+    /// How far the scheduling pointer is ahead of the read pointer; less than 0 in normal mode.
+    #[inline]
+    pub fn ahead(&self) -> i32 {
+        self.lead(self.pointers.control.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn lead(&self, control: u64) -> i32 {
+        (control as u32).wrapping_sub(self.executed() as u32).cast_signed()
+    }
+
+    /// Whether the slot at the read pointer may run. A write pointer that is not within a queue's
+    /// length of the read pointer is nonsense: nothing may run then.
+    #[inline]
+    fn is_runnable(&self, control: u64) -> bool {
+        // Acquire: pairs with the doorbell.
+        let pending = self.written().wrapping_sub(self.executed());
+        pending != 0
+            && pending <= self.slots.len() as u64
+            && (!self.session || self.lead(control) > 0)
+            && self.fault() == 0
+    }
+
+    #[inline]
+    fn slot(&self, index: u64) -> &'m CommandSlot {
+        &self.slots[(index % self.slots.len() as u64) as usize]
+    }
+}
+
+#[inline]
+fn runner_bits(runner: u32) -> u64 {
+    (u64::from(runner) + 1) << RUNNER_SHIFT & RUNNER_MASK
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    fn slots(count: usize) -> Vec<[AtomicU64; WORDS]> {
+    fn slots(count: usize) -> Vec<CommandSlot> {
         (0..count).map(|_| Default::default()).collect()
     }
 
@@ -146,16 +383,26 @@ mod tests {
         Descriptor([number; WORDS])
     }
 
+    /// Runs all that may run, as rank 0.
+    fn run(queue: &CommandQueue<'_>) -> Vec<u64> {
+        assert!(queue.enter(0));
+        let mut done = Vec::new();
+        while !queue.leave() {
+            while let Some(command) = queue.next() {
+                done.push(command.0[0]);
+                queue.complete();
+            }
+        }
+        done
+    }
+
     #[test]
     fn cp_06_a_chain_is_visible_whole_after_one_doorbell() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, false);
         queue.write(&[command(1), command(2), command(3)]).unwrap();
-        for number in 1..=3 {
-            assert_eq!(queue.next(), Some(command(number)));
-            queue.complete();
-        }
-        assert_eq!(queue.next(), None);
+        assert_eq!(run(&queue), [1, 2, 3]);
+        assert_eq!(run(&queue), []);
     }
 
     #[test]
@@ -166,25 +413,91 @@ mod tests {
         let refused = queue.write(&[command(4), command(5)]);
         assert_eq!(refused, Err(QueueFull { free: 1, wanted: 2 }));
         queue.write(&[command(4)]).unwrap();
-        for number in 1..=4 {
-            assert_eq!(queue.next(), Some(command(number)));
-            queue.complete();
-        }
+        assert_eq!(run(&queue), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_in_the_slots_can_be_run_again() {
+        let (pointers, slots) = (QueuePointers::default(), slots(3));
+        let queue = CommandQueue::new(&pointers, &slots, false);
+        queue.write(&[command(1), command(2), command(3)]).unwrap();
+        assert_eq!(queue.repeat(1), Err(QueueFull { free: 0, wanted: 1 }));
+        assert_eq!(run(&queue), [1, 2, 3]);
+        queue.repeat(2).unwrap();
+        assert_eq!(run(&queue), [1, 2]);
+        queue.repeat(3).unwrap();
+        assert_eq!(run(&queue), [3, 1, 2]);
     }
 
     #[test]
     fn tf_01_tf_03_a_session_slot_runs_when_written_and_released_in_either_order() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, true);
-        queue.release(2);
-        assert_eq!(queue.next(), None, "released, not yet written");
+        queue.release(2).unwrap();
+        assert_eq!(run(&queue), [], "released, not yet written");
+        assert_eq!(queue.ahead(), 2);
         queue.write(&[command(1), command(2), command(3)]).unwrap();
-        for number in 1..=2 {
-            assert_eq!(queue.next(), Some(command(number)));
-            queue.complete();
-        }
-        assert_eq!(queue.next(), None, "written, not yet released");
-        queue.release(1);
-        assert_eq!(queue.next(), Some(command(3)));
+        assert_eq!(run(&queue), [1, 2], "the third is written and not yet released");
+        queue.release(1).unwrap();
+        assert_eq!(run(&queue), [3]);
+    }
+
+    #[test]
+    fn tf_02_the_scheduling_pointer_wraps_and_never_leads_too_far() {
+        let (pointers, slots) = (QueuePointers::default(), slots(2));
+        let setup = Setup { session: true, generation: 7, slots: 2 };
+        pointers.open(setup, u32::MAX - 1);
+        assert_eq!(pointers.setup(), Some(setup));
+        let queue = CommandQueue::new(&pointers, &slots, true);
+        pointers.read.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
+        pointers.write.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
+        queue.write(&[command(1), command(2)]).unwrap();
+        assert_eq!(run(&queue), []);
+        queue.release(5).unwrap();
+        assert_eq!(run(&queue), [1, 2]);
+        assert_eq!(queue.ahead(), 3);
+        assert_eq!(queue.release(MAX_LEAD - 2), Err(TooFarAhead));
+        assert_eq!(queue.release(u32::MAX), Err(TooFarAhead));
+        queue.release(MAX_LEAD - 3).unwrap();
+        queue.release(0).unwrap();
+        assert_eq!(queue.ahead(), MAX_LEAD as i32);
+        pointers.close();
+        assert_eq!(pointers.setup(), None);
+    }
+
+    #[test]
+    fn one_at_a_time_runs_a_queue_and_looks_again_when_asked() {
+        let (pointers, slots) = (QueuePointers::default(), slots(4));
+        let queue = CommandQueue::new(&pointers, &slots, true);
+        assert!(queue.enter(5));
+        assert_eq!(queue.runner(), Some(5));
+        queue.write(&[command(1)]).unwrap();
+        assert!(!queue.enter(6), "taken");
+        assert!(!queue.leave(), "asked to look");
+        assert_eq!(queue.next(), None, "not released");
+        queue.release(1).unwrap();
+        assert!(!queue.leave(), "something may run");
+        assert_eq!(queue.next(), Some(command(1)));
+        queue.complete();
+        assert!(queue.leave());
+        assert_eq!(queue.runner(), None);
+        assert!(!queue.enter_to_help(6), "nothing to do");
+        queue.release(1).unwrap();
+        queue.write(&[command(2)]).unwrap();
+        assert!(queue.enter_to_help(6));
+        assert!(!queue.enter_to_help(7));
+        queue.put_off();
+        assert!(queue.enter(7));
+    }
+
+    #[test]
+    fn a_queue_that_failed_stands_still_and_keeps_the_first_reason() {
+        let (pointers, slots) = (QueuePointers::default(), slots(4));
+        let queue = CommandQueue::new(&pointers, &slots, false);
+        queue.write(&[command(1), command(2)]).unwrap();
+        queue.fail(9);
+        queue.fail(10);
+        assert_eq!(run(&queue), []);
+        assert_eq!((queue.fault(), queue.executed(), queue.written()), (9, 0, 2));
     }
 }

@@ -10,7 +10,10 @@ mod ledger;
 mod status;
 
 pub use bytes::Bytes;
-pub use command::{CommandQueue, Descriptor, QueueFull, QueuePointers};
+pub use command::{
+    CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
+    Setup, TooFarAhead,
+};
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
 pub use status::{Poster, Slot, StatusControl, StatusRing};

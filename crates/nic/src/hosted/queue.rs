@@ -1,0 +1,405 @@
+//! Command queues, run by whoever makes them runnable (design decision: whoever advances the
+//! scheduling pointer runs what it released).
+//!
+//! ```text
+//!   rank A, first                  rank B, later
+//!   post [RTR, SD]                 post [RTR, SD]
+//!     RTR: B's queue + 2             RTR: A's queue + 2 ──► A's queue can run: B runs it
+//!     SD waits                         A's SD: copy from A's region to B's, B's arrivals + 1
+//!   (computes, or sleeps)            SD: copy from B's region to A's, A's arrivals + 1
+//! ```
+//!
+//! All of it is plain copies and atomics in memory that every rank has mapped, so no rank's
+//! processor is needed but the one that came last. What is made runnable on the way goes on a work
+//! list, never on the stack.
+//!
+//! Order on the list: what moves no bytes goes first, since others wait for it; of the large
+//! copies those that bring bytes *here* go before those that take bytes away, which their receiver
+//! may meanwhile fetch itself. While a queue waits on the list nobody holds it.
+//!
+//! What is read from a queue was written by another process and is checked before it is used:
+//! ranks, queues, generations, offsets, lengths; the number of commands that one call runs is
+//! bounded. A queue whose runner died is not taken over: how far its command got is not known.
+
+use std::collections::VecDeque;
+
+use super::{Host, HostedPort};
+use crate::fabric::{
+    Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCommand, QueueError,
+    QueueFault, QueueId, QueueMode, QueuePut, QueueState, Rank, RemoteAddress, Space,
+};
+use crate::ring::{CommandQueue, GENERATION_MASK, Setup};
+use crate::segment::Segment;
+use crate::sync::{Ordering, compiler_fence};
+
+/// Copies from this size on are put off until everything smaller has been done.
+const LARGE: u64 = 2048;
+
+/// Commands that one call runs at most, over all queues. Honest programs come nowhere near: each
+/// command is written by its owner before it runs. What is left, the owners run when they wait.
+const MOST_COMMANDS: u32 = 1 << 16;
+
+/// Looks in a row that find nothing to run although somebody has asked for them.
+const MOST_LOOKS: u32 = 1 << 10;
+
+/// The command queues of one rank, as it remembers them, and the work list.
+#[derive(Debug)]
+pub(super) struct Queues {
+    own: Vec<OwnQueue>,
+    /// Queues to be run: those that have not been looked at, then those with a large copy next.
+    fresh: VecDeque<QueueAddress>,
+    large: VecDeque<QueueAddress>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct OwnQueue {
+    open: bool,
+    generation: u16,
+    /// Completions told.
+    told: u64,
+    /// The fault was told.
+    told_fault: bool,
+    /// What the owner last saw: commands run, arrivals, fault.
+    seen: [u64; 3],
+}
+
+impl Queues {
+    /// None of so many is in use.
+    pub(super) fn new(queues: u32) -> Queues {
+        let own = vec![OwnQueue::default(); queues as usize];
+        Queues { own, fresh: VecDeque::new(), large: VecDeque::new() }
+    }
+
+    /// How many can still be created.
+    pub(super) fn free(&self) -> u32 {
+        self.own.iter().filter(|queue| !queue.open).count() as u32
+    }
+
+    /// Whether something has happened in a queue since its owner last looked at it. For a rank
+    /// that is about to sleep.
+    pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
+        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.open);
+        open.into_iter().any(|(id, known)| {
+            own.queue(id).is_some_and(|(queue, _)| known.seen != progress(&queue))
+        })
+    }
+}
+
+/// What a waiting owner looks for.
+#[inline]
+fn progress(queue: &CommandQueue<'_>) -> [u64; 3] {
+    [queue.executed(), queue.arrivals(), queue.fault()]
+}
+
+/// A queue that this port runs.
+struct Run<'q> {
+    address: QueueAddress,
+    queue: CommandQueue<'q>,
+    /// Whether a large copy may be put off.
+    may_put_off: bool,
+}
+
+impl<H: Host> HostedPort<H> {
+    /// See [`crate::fabric::Port::create_queue`].
+    pub(super) fn open_queue(
+        &mut self,
+        mode: QueueMode,
+        slots: u32,
+    ) -> Result<QueueAddress, QueueError> {
+        let (queues, limit) = (self.own.layout().queues, self.own.layout().queue_slots);
+        if slots == 0 || slots > limit {
+            return Err(QueueError::Slots { wanted: slots, limit });
+        }
+        let free = self.queues.own.iter().position(|queue| !queue.open);
+        let Some(free) = free else { return Err(QueueError::NoneFree { queues }) };
+        let known = &mut self.queues.own[free];
+        let generation = known.generation.wrapping_add(1) & GENERATION_MASK;
+        *known = OwnQueue { open: true, generation, ..OwnQueue::default() };
+        let (session, offset) = match mode {
+            QueueMode::Normal => (false, 0),
+            QueueMode::Session { offset } => (true, offset),
+        };
+        let queue = free as QueueId;
+        self.own.queue_pointers(queue).open(Setup { session, generation, slots }, offset);
+        Ok(QueueAddress { rank: self.rank, queue, generation })
+    }
+
+    /// See [`crate::fabric::Port::destroy_queue`].
+    pub(super) fn close_queue(&mut self, id: QueueId) -> Result<(), QueueError> {
+        let queue = self.own_queue(id)?;
+        self.check_standing(id, &queue)?;
+        if queue.executed() != queue.written() || queue.runner().is_some() {
+            return Err(QueueError::Busy { queue: id });
+        }
+        self.own.queue_pointers(id).close();
+        self.queues.own[id as usize].open = false;
+        Ok(())
+    }
+
+    /// See [`crate::fabric::Port::post_queue`].
+    pub(super) fn write_and_run(
+        &mut self,
+        id: QueueId,
+        chain: &[QueueCommand],
+    ) -> Result<(), QueueError> {
+        let queue = self.own_queue(id)?;
+        self.check_standing(id, &queue)?;
+        let chain: Vec<_> = chain.iter().map(|command| command.encode()).collect();
+        queue.write(&chain)?;
+        self.run(self.own_address(id));
+        Ok(())
+    }
+
+    /// See [`crate::fabric::Port::repeat_queue`].
+    #[inline]
+    pub(super) fn repeat_and_run(&mut self, id: QueueId, count: u32) -> Result<(), QueueError> {
+        let queue = self.own_queue(id)?;
+        self.check_standing(id, &queue)?;
+        queue.repeat(u64::from(count))?;
+        self.run(self.own_address(id));
+        Ok(())
+    }
+
+    /// See [`crate::fabric::Port::help_queue`].
+    #[inline]
+    pub(super) fn run_to_help(&mut self, address: QueueAddress) {
+        let Some(queue) = self.find_queue(address) else { return };
+        if !queue.enter_to_help(self.rank) {
+            return;
+        }
+        let mut budget = MOST_COMMANDS;
+        self.run_queue(Run { address, queue, may_put_off: false }, &mut budget);
+        self.run_list(budget);
+    }
+
+    /// See [`crate::fabric::Port::queue_state`].
+    #[inline]
+    pub(super) fn look_at_queue(
+        &mut self,
+        address: QueueAddress,
+    ) -> Result<QueueState, QueueError> {
+        let QueueAddress { rank, queue: id, .. } = address;
+        let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
+        let seen = progress(&queue);
+        let [executed, arrivals, _] = seen;
+        if rank == self.rank {
+            self.queues.own[id as usize].seen = seen;
+        }
+        let (written, ahead) = (queue.written(), queue.ahead());
+        Ok(QueueState { written, executed, ahead, arrivals, fault: self.fault_of(&queue) })
+    }
+
+    /// See [`crate::fabric::Port::completion`].
+    pub(super) fn next_completion(&mut self, id: QueueId) -> Option<Completion> {
+        let queue = self.own_queue(id).ok()?;
+        let executed = queue.executed();
+        let fault = self.fault_of(&queue);
+        let known = &mut self.queues.own[id as usize];
+        if known.told < executed {
+            known.told += 1;
+            return Some(Completion { index: known.told - 1, outcome: Ok(()) });
+        }
+        let fault = fault.filter(|_| !known.told_fault)?;
+        known.told_fault = true;
+        Some(Completion { index: executed, outcome: Err(fault) })
+    }
+
+    /// See [`crate::fabric::Port::give_up_queue`].
+    pub(super) fn stop_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
+        let Ok(queue) = self.own_queue(id) else { return };
+        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
+        // Whatever their doorbells say: it happens once, and they may be about to sleep.
+        tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
+    }
+
+    fn own_address(&self, queue: QueueId) -> QueueAddress {
+        let generation = self.queues.own[queue as usize].generation;
+        QueueAddress { rank: self.rank, queue, generation }
+    }
+
+    /// A queue that this rank has created.
+    #[inline]
+    fn own_queue(&self, id: QueueId) -> Result<CommandQueue<'static>, QueueError> {
+        let known = self.queues.own.get(id as usize).filter(|known| known.open);
+        let found = known.and_then(|_| self.own.queue(id));
+        let absent = QueueError::NoSuchQueue { rank: self.rank, queue: id };
+        found.map(|(queue, _)| queue).ok_or(absent)
+    }
+
+    /// A queue by its address, if it is open and still the one that was meant.
+    #[inline]
+    fn find_queue(&self, address: QueueAddress) -> Option<CommandQueue<'static>> {
+        let peer = self.peers.get(address.rank as usize)?;
+        let (queue, setup) = peer.target.queue(address.queue)?;
+        (setup.generation == address.generation).then_some(queue)
+    }
+
+    /// An error if the queue stands still for good.
+    #[inline]
+    fn check_standing(&self, id: QueueId, queue: &CommandQueue<'_>) -> Result<(), QueueError> {
+        let failed = |fault| Err(QueueError::Failed { queue: id, fault });
+        self.fault_of(queue).map_or(Ok(()), failed)
+    }
+
+    /// Why a queue stands still: it says so, or its runner is dead.
+    #[inline]
+    fn fault_of(&self, queue: &CommandQueue<'_>) -> Option<QueueFault> {
+        let word = queue.fault();
+        if word != 0 {
+            return QueueFault::from_word(word);
+        }
+        let runner = queue.runner()?;
+        match self.death_of(runner) {
+            // Nobody can be waited for whom there is not.
+            None if runner >= self.size => Some(QueueFault::NoSuchRank { index: 0 }),
+            death => death.map(QueueFault::RunnerDied),
+        }
+    }
+
+    fn death_of(&self, rank: Rank) -> Option<PeerFailure> {
+        if rank >= self.size || self.host.registry().ends() == 0 {
+            return None;
+        }
+        match self.host.registry().state(rank) {
+            PeerState::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Runs a queue in which something may have become runnable, and all that follows from it.
+    #[inline]
+    fn run(&mut self, first: QueueAddress) {
+        self.queues.fresh.push_back(first);
+        self.run_list(MOST_COMMANDS);
+    }
+
+    fn run_list(&mut self, mut budget: u32) {
+        while budget > 0 {
+            let queues = &mut self.queues;
+            let (next, may_put_off) = match queues.fresh.pop_front() {
+                Some(address) => (address, true),
+                None => match queues.large.pop_front() {
+                    Some(address) => (address, false),
+                    None => return,
+                },
+            };
+            let Some(queue) = self.find_queue(next) else { continue };
+            if queue.enter(self.rank) {
+                self.run_queue(Run { address: next, queue, may_put_off }, &mut budget);
+            }
+        }
+        self.queues.fresh.clear();
+        self.queues.large.clear();
+    }
+
+    /// Runs a queue that has been entered, until nothing more may run in it.
+    #[inline]
+    fn run_queue(&mut self, mut run: Run<'static>, budget: &mut u32) {
+        let mut looks = MOST_LOOKS;
+        let before = run.queue.executed();
+        let left = loop {
+            while let Some(descriptor) = run.queue.next() {
+                let command = QueueCommand::decode(descriptor);
+                if run.may_put_off && self.put_off(&run, command) {
+                    return;
+                }
+                run.may_put_off = command.is_some_and(|command| command.length() >= LARGE);
+                let index = run.queue.executed() as u32;
+                match self.perform(run.address.rank, index, command) {
+                    Ok(()) => run.queue.complete(),
+                    Err(fault) => run.queue.fail(fault.to_word()),
+                }
+                *budget = budget.saturating_sub(1);
+                if *budget == 0 {
+                    break;
+                }
+            }
+            looks -= 1;
+            if *budget == 0 || looks == 0 {
+                run.queue.put_off();
+                break false;
+            }
+            if run.queue.leave() {
+                break true;
+            }
+        };
+        let moved = !left || run.queue.executed() != before || run.queue.fault() != 0;
+        if moved && run.address.rank != self.rank {
+            self.alert(run.address.rank);
+        }
+    }
+
+    /// Puts a queue with a large copy next off until the rest of the list is done, if there is
+    /// one; says whether it did.
+    fn put_off(&mut self, run: &Run<'_>, command: Option<QueueCommand>) -> bool {
+        let queues = &mut self.queues;
+        let alone = queues.fresh.is_empty() && queues.large.is_empty();
+        let Some(QueueCommand::Put(put)) = command else { return false };
+        if alone || put.length < LARGE {
+            return false;
+        }
+        if put.to.rank == self.rank {
+            queues.large.push_front(run.address);
+        } else {
+            queues.large.push_back(run.address);
+        }
+        run.queue.put_off();
+        true
+    }
+
+    /// One command: payload, then notification, then release.
+    #[inline]
+    fn perform(
+        &mut self,
+        owner: Rank,
+        index: u32,
+        command: Option<QueueCommand>,
+    ) -> Result<(), QueueFault> {
+        let put = match command {
+            None => return Err(QueueFault::Malformed { index }),
+            Some(QueueCommand::Nop) => return Ok(()),
+            Some(QueueCommand::Put(put)) => put,
+        };
+        let QueuePut { from, at, length, to, notify, release } = put;
+        let rank = to.rank;
+        if rank >= self.size {
+            return Err(QueueFault::NoSuchRank { index });
+        }
+        let Some(target) = self.find_queue(to) else {
+            return Err(QueueFault::NoSuchQueue { index, rank });
+        };
+        if length > 0 {
+            let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
+            let copied = self.host.copy_between(address(owner, from), address(rank, at), length);
+            copied.map_err(|error| match error {
+                PostError::OutOfBounds { rank, .. } => QueueFault::OutOfBounds { index, rank },
+                _ => QueueFault::Refused { index, rank },
+            })?;
+        }
+        if notify {
+            target.notify();
+            if rank != self.rank {
+                self.alert(rank);
+            }
+        }
+        if release > 0 {
+            target.release(release).map_err(|_| QueueFault::TooFarAhead { index, rank })?;
+            self.queues.fresh.push_back(to);
+        }
+        Ok(())
+    }
+
+    /// Wakes a rank that sleeps: something it may wait for has happened.
+    #[inline]
+    fn alert(&self, rank: Rank) {
+        // As for a message: the sleeper makes the barrier (see `Host::wait`).
+        compiler_fence(Ordering::SeqCst);
+        let doorbell = self.peers[rank as usize].target.doorbell();
+        if doorbell.sleeping.load(Ordering::Relaxed) != 0 {
+            self.host.wake(rank);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

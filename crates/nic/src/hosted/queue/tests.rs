@@ -1,0 +1,114 @@
+//! What only the inside shows: runners that die, words that make no sense, the bound on a call.
+
+use super::*;
+use crate::fabric::{DeathCause, Port};
+use crate::loopback::{Config, LoopbackPort, open};
+
+const SESSION: QueueMode = QueueMode::Session { offset: 0 };
+
+fn job(ranks: u32) -> Vec<LoopbackPort> {
+    open(&Config::for_ranks(ranks)).unwrap()
+}
+
+fn ready(to: QueueAddress, release: u32) -> QueueCommand {
+    QueueCommand::Put(QueuePut::ready(to, release))
+}
+
+/// A queue as another process sees it, to do what only a broken one does.
+fn view(ports: &[LoopbackPort], of: QueueAddress) -> CommandQueue<'_> {
+    ports[0].host().segment(of.rank).queue(of.queue).unwrap().0
+}
+
+#[test]
+fn a_queue_whose_runner_died_fails_and_names_it() {
+    let mut ports = job(3);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    let normal = ports[2].create_queue(QueueMode::Normal, 4).unwrap();
+    ports[0].post_queue(mine.queue, &[QueueCommand::Nop; 2]).unwrap();
+    // Rank 1 dies within a command of rank 0's queue.
+    assert!(view(&ports, mine).enter(1));
+    assert_eq!(ports[0].queue_state(mine).unwrap().fault, None);
+    ports[2].post_queue(normal.queue, &[ready(mine, 2)]).unwrap();
+    assert_eq!(ports[0].queue_state(mine).unwrap().executed, 0, "somebody else has it");
+    ports[0].host().fail(1, DeathCause::Signal(9));
+    for rank in [0, 2] {
+        let fault = ports[rank].queue_state(mine).unwrap().fault;
+        let Some(QueueFault::RunnerDied(failure)) = fault else { panic!("{fault:?}") };
+        assert_eq!((failure.rank, failure.cause), (1, DeathCause::Signal(9)));
+    }
+    let outcome = ports[0].completion(mine.queue).unwrap().outcome;
+    assert!(matches!(outcome, Err(QueueFault::RunnerDied(_))));
+    let refused = ports[0].post_queue(mine.queue, &[]).unwrap_err();
+    assert!(matches!(refused, QueueError::Failed { .. }));
+    assert!(refused.to_string().contains("rank 1"), "{refused}");
+}
+
+#[test]
+fn a_queue_whose_runner_cannot_exist_fails() {
+    let mut ports = job(1);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    assert!(view(&ports, mine).enter(77));
+    assert!(ports[0].queue_state(mine).unwrap().fault.is_some());
+}
+
+#[test]
+fn a_slot_that_makes_no_sense_stops_its_queue() {
+    let mut ports = job(1);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    view(&ports, mine).write(&[crate::ring::Descriptor([0xff; 8])]).unwrap();
+    view(&ports, mine).release(1).unwrap();
+    ports[0].help_queue(mine);
+    let fault = QueueFault::Malformed { index: 0 };
+    assert_eq!(ports[0].queue_state(mine).unwrap().fault, Some(fault));
+}
+
+#[test]
+fn one_call_runs_a_bounded_number_of_commands_and_the_owner_the_rest() {
+    let mut config = Config::for_ranks(2);
+    (config.layout.queues, config.layout.queue_slots) = (1, MOST_COMMANDS);
+    let mut ports = open(&config).unwrap();
+    let mine = ports[0].create_queue(QueueMode::Normal, MOST_COMMANDS).unwrap();
+    let theirs = ports[1].create_queue(SESSION, 4).unwrap();
+    ports[1].post_queue(theirs.queue, &[QueueCommand::Nop; 3]).unwrap();
+    let mut chain = vec![QueueCommand::Nop; MOST_COMMANDS as usize];
+    chain[0] = ready(theirs, 3);
+    ports[0].post_queue(mine.queue, &chain).unwrap();
+    let most = u64::from(MOST_COMMANDS);
+    assert_eq!(ports[0].queue_state(mine).unwrap().executed, most);
+    assert_eq!(ports[1].queue_state(theirs).unwrap().executed, 0, "too much for one call");
+    ports[1].help_queue(theirs);
+    assert_eq!(ports[1].queue_state(theirs).unwrap().executed, 3);
+}
+
+#[test]
+fn a_helper_runs_only_what_may_run_and_nobody_has() {
+    let mut ports = job(2);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    ports[0].post_queue(mine.queue, &[QueueCommand::Nop]).unwrap();
+    ports[1].help_queue(mine);
+    assert_eq!(ports[0].queue_state(mine).unwrap().executed, 0);
+    view(&ports, mine).release(1).unwrap();
+    assert!(view(&ports, mine).enter(0));
+    ports[1].help_queue(mine);
+    assert_eq!(ports[0].queue_state(mine).unwrap().executed, 0);
+    view(&ports, mine).put_off();
+    ports[1].help_queue(mine);
+    assert_eq!(ports[0].queue_state(mine).unwrap().executed, 1);
+    ports[1].help_queue(QueueAddress { rank: 9, ..mine });
+    ports[1].help_queue(QueueAddress { generation: 9, ..mine });
+}
+
+#[test]
+fn a_sleeper_to_be_notices_that_its_queues_have_moved() {
+    let mut ports = job(2);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    let theirs = ports[1].create_queue(QueueMode::Normal, 4).unwrap();
+    let told = QueuePut { notify: true, ..QueuePut::ready(mine, 0) };
+    assert!(!ports[0].queues.have_moved(&ports[0].own));
+    ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
+    assert!(ports[0].queues.have_moved(&ports[0].own), "an arrival");
+    ports[0].queue_state(mine).unwrap();
+    assert!(!ports[0].queues.have_moved(&ports[0].own), "which was looked at");
+    ports[0].give_up_queue(mine.queue, 1, &[]);
+    assert!(ports[0].queues.have_moved(&ports[0].own), "a fault");
+}

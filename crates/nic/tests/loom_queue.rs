@@ -1,0 +1,251 @@
+//! The command queue under every interleaving that loom can make of its host, its arrivals and
+//! whoever runs it.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p hikyaku-nic --test loom_queue`. What
+//! every model ends with: all that was written and released has run, once, in order, by one runner
+//! at a time, although nobody looks again after the last one has left.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueuePointers};
+use hikyaku_nic::sync::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+/// Switches to another thread, in one execution, that the running thread did not ask for.
+const PREEMPTIONS: usize = 3;
+
+/// The same with three threads: one more would take minutes.
+const THREE_THREADS: usize = 2;
+
+fn model(body: impl Fn() + Send + Sync + 'static) {
+    bounded_model(PREEMPTIONS, body);
+}
+
+fn bounded_model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.check(body);
+}
+
+/// A command queue in memory that all threads reach, and what its commands do: each appends its
+/// number to a log, without any atomic of its own.
+struct Queue {
+    pointers: QueuePointers,
+    slots: Vec<CommandSlot>,
+    session: bool,
+    log: UnsafeCell<Vec<u64>>,
+}
+
+// SAFETY: the log is what loom checks: an access that races fails the model.
+unsafe impl Sync for Queue {}
+
+// SAFETY: as for Sync.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    fn new(slots: usize, session: bool) -> Arc<Queue> {
+        let slots = (0..slots).map(|_| Default::default()).collect();
+        let log = UnsafeCell::new(Vec::new());
+        Arc::new(Queue { pointers: QueuePointers::default(), slots, session, log })
+    }
+
+    fn view(&self) -> CommandQueue<'_> {
+        CommandQueue::new(&self.pointers, &self.slots, self.session)
+    }
+
+    /// What whoever has made something runnable does, as `hosted::queue` does it.
+    fn run(&self, runner: u32) {
+        if self.view().enter(runner) {
+            self.run_entered();
+        }
+    }
+
+    fn run_entered(&self) {
+        let queue = self.view();
+        loop {
+            while let Some(command) = queue.next() {
+                assert_eq!(command, descriptor(queue.executed()), "in order and whole");
+                if self.session {
+                    assert!(queue.ahead() > 0, "not before it is released");
+                }
+                // SAFETY: loom hands out a valid pointer and fails the model on a racing access:
+                // two runners at once.
+                self.log.with_mut(|log| unsafe { (*log).push(command.0[7]) });
+                queue.complete();
+            }
+            if queue.leave() {
+                return;
+            }
+        }
+    }
+
+    fn write(&self, numbers: std::ops::Range<u64>) {
+        let chain: Vec<_> = numbers.map(descriptor).collect();
+        self.view().write(&chain).unwrap();
+    }
+
+    fn check(&self, count: u64) {
+        let queue = self.view();
+        assert_eq!((queue.executed(), queue.runner()), (count, None));
+        // SAFETY: all threads have been joined, which loom checks.
+        let log = self.log.with(|log| unsafe { (*log).clone() });
+        assert_eq!(log, (0..count).map(|number| !number).collect::<Vec<_>>());
+    }
+}
+
+fn descriptor(number: u64) -> Descriptor {
+    let mut words = [0; 8];
+    (words[0], words[7]) = (number + 1, !number);
+    Descriptor(words)
+}
+
+fn host(queue: &Arc<Queue>, runner: u32, numbers: std::ops::Range<u64>) -> JoinHandle<()> {
+    let queue = Arc::clone(queue);
+    thread::spawn(move || {
+        queue.write(numbers);
+        queue.run(runner);
+    })
+}
+
+fn arrival(queue: &Arc<Queue>, runner: u32, slots: u32) -> JoinHandle<()> {
+    let queue = Arc::clone(queue);
+    thread::spawn(move || {
+        queue.view().release(slots).unwrap();
+        queue.run(runner);
+    })
+}
+
+#[test]
+fn tf_02_two_arrivals_at_once_release_both() {
+    model(|| {
+        let queue = Queue::new(2, true);
+        queue.write(0..2);
+        let (first, second) = (arrival(&queue, 1, 1), arrival(&queue, 2, 1));
+        first.join().unwrap();
+        second.join().unwrap();
+        queue.check(2);
+    });
+}
+
+#[test]
+fn tf_03_an_arrival_races_the_start() {
+    model(|| {
+        let queue = Queue::new(2, true);
+        let (start, arrival) = (host(&queue, 0, 0..2), arrival(&queue, 1, 2));
+        start.join().unwrap();
+        arrival.join().unwrap();
+        queue.check(2);
+    });
+}
+
+#[test]
+fn two_arrivals_race_the_start() {
+    bounded_model(THREE_THREADS, || {
+        let queue = Queue::new(2, true);
+        let (first, second) = (arrival(&queue, 1, 1), arrival(&queue, 2, 1));
+        queue.write(0..2);
+        queue.run(0);
+        first.join().unwrap();
+        second.join().unwrap();
+        queue.check(2);
+    });
+}
+
+#[test]
+fn a_release_between_the_last_look_and_leaving_is_not_lost() {
+    // The runner has the queue already and is about to leave when two slots are released, one
+    // after the other, by somebody who finds it taken.
+    model(|| {
+        let queue = Queue::new(2, true);
+        queue.write(0..2);
+        assert!(queue.view().enter(0));
+        let arrivals = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    queue.view().release(1).unwrap();
+                    queue.run(1);
+                }
+            })
+        };
+        queue.run_entered();
+        arrivals.join().unwrap();
+        queue.check(2);
+    });
+}
+
+#[test]
+fn a_helper_races_an_arrival_and_the_start() {
+    model(|| {
+        let queue = Queue::new(1, true);
+        let (start, arrival) = (host(&queue, 0, 0..1), arrival(&queue, 1, 1));
+        if queue.view().enter_to_help(2) {
+            queue.run_entered();
+        }
+        start.join().unwrap();
+        arrival.join().unwrap();
+        queue.check(1);
+    });
+}
+
+#[test]
+fn what_is_put_off_is_run_by_whoever_comes_back() {
+    model(|| {
+        let queue = Queue::new(2, true);
+        queue.write(0..1);
+        queue.view().release(2).unwrap();
+        assert!(queue.view().enter(0));
+        let start = host(&queue, 1, 1..2);
+        queue.view().put_off();
+        queue.run(0);
+        start.join().unwrap();
+        queue.check(2);
+    });
+}
+
+#[test]
+fn a_queue_at_capacity_wraps() {
+    model(|| {
+        let queue = Queue::new(2, false);
+        let host = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                queue.write(0..2);
+                // Only what has run makes room; if it has not, the other runner will have it run.
+                for number in 2..4 {
+                    queue.run(0);
+                    while queue.view().write(&[descriptor(number)]).is_err() {
+                        thread::yield_now();
+                    }
+                }
+                queue.run(0);
+            })
+        };
+        queue.run(1);
+        queue.run(1);
+        host.join().unwrap();
+        queue.check(4);
+    });
+}
+
+/// The order that `leave` keeps is needed: clearing the mark after the look loses a release.
+#[test]
+#[should_panic(expected = "left behind")]
+fn leaving_without_looking_again_would_be_noticed() {
+    model(|| {
+        let queue = Queue::new(1, true);
+        queue.write(0..1);
+        assert!(queue.view().enter(0));
+        let arrival = arrival(&queue, 1, 1);
+        if queue.view().next().is_none() {
+            // What `leave` does not do: give the queue up whatever has happened since.
+            queue.view().put_off();
+        } else {
+            queue.run_entered();
+        }
+        arrival.join().unwrap();
+        assert_eq!(queue.view().executed(), 1, "left behind");
+    });
+}

@@ -1,0 +1,507 @@
+//! Command queues: the pointers, releases and completions of paper 002's session mode.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hikyaku_nic::fabric::{
+    Completion, Port, QueueAddress, QueueCommand, QueueError, QueueFault, QueueMode, QueuePut,
+    QueueState,
+};
+use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::ring::{MAX_LEAD, QueueFull};
+
+use crate::job::pattern;
+use crate::{Harness, Job, Setup};
+
+const SESSION: QueueMode = QueueMode::Session { offset: 0 };
+
+/// A queue of a rank, as long as can be.
+fn create<H: Harness>(job: &mut Job<'_, H>, rank: u32, mode: QueueMode) -> QueueAddress {
+    let (_, slots) = job.port(rank).free_queues();
+    job.port(rank).create_queue(mode, slots).expect("a queue is free")
+}
+
+fn region<H: Harness>(job: &mut Job<'_, H>, rank: u32, bytes: usize) -> RegionBuffer {
+    job.port(rank).allocate(bytes).expect("the region has room")
+}
+
+fn state<H: Harness>(job: &mut Job<'_, H>, of: QueueAddress) -> QueueState {
+    job.port(of.rank).queue_state(of).expect("the queue is open")
+}
+
+/// The completions of a queue that have not been asked for yet.
+fn completions<H: Harness>(job: &mut Job<'_, H>, of: QueueAddress) -> Vec<Completion> {
+    std::iter::from_fn(|| job.port(of.rank).completion(of.queue)).collect()
+}
+
+/// A put of all of `from` to `at` in `to`'s region, which tells `to`.
+fn data(from: &RegionBuffer, to: QueueAddress, at: u64) -> QueueCommand {
+    let (from, length) = (from.offset(), from.len() as u64);
+    QueueCommand::Put(QueuePut { from, at, length, to, notify: true, release: 0 })
+}
+
+fn ready(to: QueueAddress, release: u32) -> QueueCommand {
+    QueueCommand::Put(QueuePut::ready(to, release))
+}
+
+fn post<H: Harness>(job: &mut Job<'_, H>, queue: QueueAddress, chain: &[QueueCommand]) {
+    job.port(queue.rank).post_queue(queue.queue, chain).expect("there is room");
+}
+
+/// TF-01: a slot runs when it is written and released, and never before the ones in front of it.
+pub fn tf_01_a_slot_runs_when_written_and_released_in_order<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (mine, theirs) = (create(&mut job, 0, SESSION), create(&mut job, 1, SESSION));
+    let trigger = create(&mut job, 1, QueueMode::Normal);
+    let parts: Vec<_> = (0..3)
+        .map(|number| {
+            let mut part = region(&mut job, 0, 40);
+            part.copy_from_slice(&pattern(number, 40));
+            part
+        })
+        .collect();
+    let mut target = region(&mut job, 1, 40);
+    target.fill(0);
+    let chain: Vec<_> = parts.iter().map(|part| data(part, theirs, target.offset())).collect();
+    post(&mut job, mine, &chain);
+    assert!(target.iter().all(|byte| *byte == 0), "written, not released");
+    for number in 0..3 {
+        post(&mut job, trigger, &[ready(mine, 1)]);
+        assert_eq!(target[..], pattern(number, 40), "each release runs the next");
+        let now = state(&mut job, mine);
+        assert_eq!((now.written, now.executed, now.ahead), (3, number + 1, 0));
+    }
+    assert_eq!(state(&mut job, theirs).arrivals, 3);
+}
+
+/// TF-02: a put with a count advances the queue that it names, and no other, by that count; one
+/// with a count of zero advances nothing.
+pub fn tf_02_an_arrival_advances_the_addressed_queue<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (first, second) = (create(&mut job, 0, SESSION), create(&mut job, 0, SESSION));
+    let sender = create(&mut job, 1, QueueMode::Normal);
+    let source = region(&mut job, 1, 8);
+    let mut target = region(&mut job, 0, 8);
+    target.fill(1);
+    for (release, ahead) in [(0, 0), (3, 3), (0, 3), (7, 10)] {
+        let put = QueuePut { release, notify: false, ..put_of(data(&source, first, 0)) };
+        let put = QueuePut { at: target.offset(), ..put };
+        post(&mut job, sender, &[QueueCommand::Put(put)]);
+        assert_eq!(state(&mut job, first).ahead, ahead);
+        assert_eq!(state(&mut job, second).ahead, 0);
+        assert_eq!(target[..], source[..], "the payload comes with it");
+    }
+    assert_eq!(state(&mut job, first).arrivals, 0, "told only if asked for");
+}
+
+fn put_of(command: QueueCommand) -> QueuePut {
+    match command {
+        QueueCommand::Put(put) => put,
+        QueueCommand::Nop => panic!("not a put"),
+    }
+}
+
+/// TF-03: releases that come before the commands are remembered, and everything runs at once when
+/// it is written.
+pub fn tf_03_scheduling_may_lead_write<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (mine, theirs) = (create(&mut job, 0, SESSION), create(&mut job, 1, SESSION));
+    let trigger = create(&mut job, 1, QueueMode::Normal);
+    post(&mut job, trigger, &[ready(mine, 2)]);
+    let now = state(&mut job, mine);
+    assert_eq!((now.written, now.executed, now.ahead), (0, 0, 2));
+    let source = region(&mut job, 0, 100);
+    let target = region(&mut job, 1, 100);
+    let chain = [data(&source, theirs, target.offset()); 3];
+    post(&mut job, mine, &chain);
+    assert_eq!((state(&mut job, mine).executed, state(&mut job, theirs).arrivals), (2, 2));
+    post(&mut job, trigger, &[ready(mine, 1)]);
+    assert_eq!((state(&mut job, mine).executed, state(&mut job, theirs).arrivals), (3, 3));
+}
+
+/// TF-04: a normal queue runs what is written, whatever is released; a session queue with an
+/// offset has that many slots released.
+pub fn tf_04_the_mode_is_chosen_at_creation<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(1));
+    let normal = create(&mut job, 0, QueueMode::Normal);
+    let offset = create(&mut job, 0, QueueMode::Session { offset: 2 });
+    let other = create(&mut job, 0, SESSION);
+    let chain = [QueueCommand::Nop; 5];
+    post(&mut job, normal, &[ready(normal, 1), QueueCommand::Nop, ready(normal, 0)]);
+    assert_eq!(state(&mut job, normal).executed, 3);
+    post(&mut job, offset, &chain);
+    post(&mut job, other, &chain);
+    assert_eq!((state(&mut job, offset).executed, state(&mut job, other).executed), (2, 0));
+}
+
+/// TF-05: each command that runs completes, in order; each notified put is counted where it
+/// arrives, after its payload.
+pub fn tf_05_a_completion_per_command_and_an_event_per_notified_put<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (mine, theirs) = (create(&mut job, 0, QueueMode::Normal), create(&mut job, 1, SESSION));
+    let source = region(&mut job, 0, 16);
+    let target = region(&mut job, 1, 16);
+    let put = data(&source, theirs, target.offset());
+    let silent = QueueCommand::Put(QueuePut { notify: false, ..put_of(put) });
+    post(&mut job, mine, &[put, QueueCommand::Nop, silent, ready(theirs, 1), put]);
+    let done: Vec<_> = (0..5).map(|index| Completion { index, outcome: Ok(()) }).collect();
+    assert_eq!(completions(&mut job, mine), done);
+    assert_eq!(state(&mut job, theirs).arrivals, 2);
+    post(&mut job, mine, &[put]);
+    let next = Completion { index: 5, outcome: Ok(()) };
+    assert_eq!(completions(&mut job, mine), [next]);
+    assert_eq!(completions(&mut job, theirs), []);
+}
+
+/// TF-07: the receiver's READY-TO-RECV from a normal queue lets the sender's data and end of data
+/// go, in whichever order the two sides start (paper 002 Figs. 5 and 6).
+pub fn tf_07_data_follows_ready_to_recv_in_either_order<H: Harness>(harness: &H) {
+    for receiver_first in [true, false] {
+        let mut job = Job::open(harness, &Setup::private(2));
+        let (sender, events) = (create(&mut job, 0, SESSION), create(&mut job, 1, SESSION));
+        let receiver = create(&mut job, 1, QueueMode::Normal);
+        let mut source = region(&mut job, 0, 3000);
+        let target = region(&mut job, 1, 3000);
+        for round in 0..20 {
+            source.copy_from_slice(&pattern(round, 3000));
+            let send = QueuePut { notify: false, ..put_of(data(&source, events, target.offset())) };
+            let end = QueuePut { notify: true, ..QueuePut::ready(events, 0) };
+            let chain = [QueueCommand::Put(send), QueueCommand::Put(end)];
+            if receiver_first {
+                post(&mut job, receiver, &[ready(sender, 2)]);
+                post(&mut job, sender, &chain);
+            } else {
+                post(&mut job, sender, &chain);
+                assert_eq!(state(&mut job, events).arrivals, round, "not before it is ready");
+                post(&mut job, receiver, &[ready(sender, 2)]);
+            }
+            assert_eq!(state(&mut job, events).arrivals, round + 1);
+            assert_eq!(target[..], pattern(round, 3000));
+        }
+    }
+}
+
+/// TF-08: both directions through one queue each: paper 002's Fig. 7, pointer by pointer.
+pub fn tf_08_the_pointers_move_as_in_the_trace_of_fast<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let fast = QueueMode::Session { offset: 1 };
+    let (mine, theirs) = (create(&mut job, 0, fast), create(&mut job, 1, fast));
+    let (from, to) = (region(&mut job, 0, 64), region(&mut job, 1, 64));
+    let program = |to: QueueAddress, from: &RegionBuffer, at: &RegionBuffer| {
+        let send = put_of(data(from, to, at.offset()));
+        let send = QueuePut { notify: false, ..send };
+        let end = QueuePut { notify: true, ..QueuePut::ready(to, 0) };
+        [ready(to, 3), QueueCommand::Put(send), QueueCommand::Put(end)]
+    };
+    let (ours, other) = (program(theirs, &from, &to), program(mine, &to, &from));
+    let pointers = |job: &mut Job<'_, H>, of| {
+        let QueueState { written, executed, ahead, .. } = state(job, of);
+        (executed, written, executed.wrapping_add_signed(ahead.into()))
+    };
+    assert_eq!(pointers(&mut job, mine), (0, 0, 1), "init");
+    post(&mut job, mine, &ours);
+    assert_eq!(pointers(&mut job, mine), (1, 3, 1), "our start: only the RTR may go");
+    assert_eq!(pointers(&mut job, theirs), (0, 0, 4), "the peer is early: it leads by four");
+    post(&mut job, theirs, &other);
+    assert_eq!(pointers(&mut job, mine), (3, 3, 4), "the peer's RTR: all of it");
+    assert_eq!(pointers(&mut job, theirs), (3, 3, 4), "and all of theirs at once");
+    for queue in [mine, theirs] {
+        job.port(queue.rank).repeat_queue(queue.queue, 0).expect("nothing always fits");
+    }
+    post(&mut job, mine, &ours);
+    assert_eq!(pointers(&mut job, mine), (4, 6, 4), "the second start: its RTR goes at once");
+    post(&mut job, theirs, &other);
+    assert_eq!(pointers(&mut job, mine), (6, 6, 7));
+    assert_eq!((state(&mut job, mine).arrivals, state(&mut job, theirs).arrivals), (2, 2));
+}
+
+/// TF-22: a NOP completes and does nothing else; a put to one's own queue releases it while it
+/// runs, as the last of several arrivals does in MRC.
+pub fn tf_22_nop_and_a_put_to_ones_own_queue<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let mine = create(&mut job, 0, SESSION);
+    let other = create(&mut job, 0, SESSION);
+    let peer = create(&mut job, 1, QueueMode::Normal);
+    let source = region(&mut job, 0, 64);
+    let target = region(&mut job, 0, 64);
+    let copy = data(&source, other, target.offset());
+    post(&mut job, mine, &[QueueCommand::Nop, ready(mine, 2), copy, QueueCommand::Nop]);
+    post(&mut job, peer, &[ready(mine, 1)]);
+    assert_eq!(state(&mut job, mine).executed, 1, "the NOP takes up the first arrival");
+    post(&mut job, peer, &[ready(mine, 1)]);
+    assert_eq!(state(&mut job, mine).executed, 4, "the second runs the put to itself");
+    assert_eq!(state(&mut job, other).arrivals, 1);
+    let ended = completions(&mut job, mine);
+    assert!(ended.len() == 4 && ended.iter().all(|completion| completion.outcome.is_ok()));
+}
+
+/// Who releases runs: a third rank's release moves data between two others, which do nothing; the
+/// ranks are of different nodes.
+pub fn a_third_rank_runs_what_it_releases<H: Harness>(harness: &H) {
+    let setup = Setup { ranks_per_node: 1, ..Setup::private(3) };
+    let mut job = Job::open(harness, &setup);
+    let (mine, theirs) = (create(&mut job, 0, SESSION), create(&mut job, 1, SESSION));
+    let third = create(&mut job, 2, QueueMode::Normal);
+    for (round, length) in [1, 8, 2047, 2048, 20_000].into_iter().enumerate() {
+        let mut source = region(&mut job, 0, length);
+        let target = region(&mut job, 1, length);
+        source.copy_from_slice(&pattern(3, length));
+        post(&mut job, mine, &[data(&source, theirs, target.offset())]);
+        post(&mut job, third, &[ready(mine, 1)]);
+        assert_eq!(target[..], source[..]);
+        assert_eq!(state(&mut job, theirs).arrivals, round as u64 + 1);
+    }
+}
+
+/// Large copies are put off and still done, all of them, whatever else there is to run.
+pub fn large_copies_are_put_off_and_done<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let queues: Vec<_> = (0..3).map(|rank| create(&mut job, rank, SESSION)).collect();
+    let normal = create(&mut job, 2, QueueMode::Normal);
+    let parts: Vec<_> = (0..3).map(|rank| region(&mut job, rank, 6000)).collect();
+    let targets: Vec<_> = (0..3).map(|rank| region(&mut job, rank, 6000)).collect();
+    let to = |rank: usize| {
+        let next = (rank + 1) % 3;
+        data(&parts[rank], queues[next], targets[next].offset())
+    };
+    for (rank, queue) in queues.iter().enumerate() {
+        post(&mut job, *queue, &[to(rank), QueueCommand::Nop, to(rank)]);
+    }
+    let chain = [ready(queues[0], 3), ready(queues[1], 3), to(2), ready(queues[2], 3), to(2)];
+    post(&mut job, normal, &chain);
+    for queue in &queues {
+        assert_eq!(state(&mut job, *queue).executed, 3);
+    }
+    let arrivals: Vec<_> = queues.iter().map(|queue| state(&mut job, *queue).arrivals).collect();
+    assert_eq!((arrivals, state(&mut job, normal).executed), (vec![4, 2, 2], 5));
+}
+
+/// A command that cannot be done writes nothing, stops its queue, and is its last completion.
+pub fn a_bad_command_is_an_error_completion_and_writes_nothing<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let size = setup.region_bytes as u64;
+    let mut job = Job::open(harness, &setup);
+    let mut target = region(&mut job, 1, setup.region_bytes);
+    target.fill(0x55);
+    let events = create(&mut job, 1, SESSION);
+    let old = create(&mut job, 1, SESSION);
+    job.port(1).destroy_queue(old.queue).expect("nothing is in it");
+    let new = create(&mut job, 1, SESSION);
+    assert_eq!((new.rank, new.queue), (old.rank, old.queue));
+    assert_ne!(new, old);
+    let put = QueuePut { from: 0, at: 0, length: 64, to: events, notify: true, release: 1 };
+    let (index, rank) = (1, 1);
+    let to = |to| QueuePut { to, ..put };
+    let bad = [
+        (QueuePut { at: size - 63, ..put }, QueueFault::OutOfBounds { index, rank }),
+        (QueuePut { at: u64::MAX, ..put }, QueueFault::OutOfBounds { index, rank }),
+        (QueuePut { from: size, ..put }, QueueFault::OutOfBounds { index, rank: 0 }),
+        (QueuePut { length: u64::MAX, ..put }, QueueFault::OutOfBounds { index, rank: 0 }),
+        (to(old), QueueFault::NoSuchQueue { index, rank }),
+        (to(QueueAddress { queue: 99, ..events }), QueueFault::NoSuchQueue { index, rank }),
+        (to(QueueAddress { queue: u32::MAX, ..events }), QueueFault::NoSuchQueue { index, rank }),
+        (to(QueueAddress { rank: 2, ..events }), QueueFault::NoSuchRank { index }),
+        (to(QueueAddress { rank: u32::MAX, ..events }), QueueFault::NoSuchRank { index }),
+    ];
+    for (number, (put, fault)) in bad.into_iter().enumerate() {
+        let mine = job.port(0).create_queue(QueueMode::Normal, 3);
+        let Ok(mine) = mine else { break };
+        let queue = mine.queue;
+        post(&mut job, mine, &[QueueCommand::Nop, QueueCommand::Put(put), QueueCommand::Nop]);
+        let first = Completion { index: 0, outcome: Ok(()) };
+        let last = Completion { index: 1, outcome: Err(fault) };
+        assert_eq!(completions(&mut job, mine), [first, last], "case {number}");
+        assert_eq!(state(&mut job, mine).fault, Some(fault));
+        let failed = Err(QueueError::Failed { queue, fault });
+        assert_eq!(job.port(0).post_queue(queue, &[]), failed);
+        assert_eq!(job.port(0).destroy_queue(queue), failed);
+        if number % 3 == 2 {
+            // The queues of a job are few, and a failed one is not given back: a new job.
+            drop(std::mem::replace(&mut target, region_of_new_job(&mut job, harness, &setup)));
+            return_events(&mut job, events, new);
+        }
+        assert!(target.iter().all(|byte| *byte == 0x55), "nothing was written");
+        let now = state(&mut job, events);
+        assert_eq!((now.arrivals, now.ahead), (0, 0), "nobody was told, nothing released");
+    }
+}
+
+/// Opens the job anew; rank 1's whole region, filled.
+fn region_of_new_job<'h, H: Harness>(
+    job: &mut Job<'h, H>,
+    harness: &'h H,
+    setup: &Setup,
+) -> RegionBuffer {
+    *job = Job::open(harness, setup);
+    let mut target = region(job, 1, setup.region_bytes);
+    target.fill(0x55);
+    target
+}
+
+/// Creates and destroys queues of rank 1 until they have the addresses they had.
+fn return_events<H: Harness>(job: &mut Job<'_, H>, events: QueueAddress, new: QueueAddress) {
+    assert_eq!(create(job, 1, SESSION), events);
+    let old = create(job, 1, SESSION);
+    job.port(1).destroy_queue(old.queue).expect("nothing is in it");
+    assert_eq!(create(job, 1, SESSION), new);
+}
+
+/// More than a scheduling pointer can count is not released.
+pub fn a_release_beyond_what_can_be_counted_is_an_error<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (mine, theirs) = (create(&mut job, 0, QueueMode::Normal), create(&mut job, 1, SESSION));
+    post(&mut job, mine, &[ready(theirs, MAX_LEAD - 1), ready(theirs, 1), ready(theirs, 1)]);
+    let fault = QueueFault::TooFarAhead { index: 2, rank: 1 };
+    assert_eq!(state(&mut job, mine).fault, Some(fault));
+    assert_eq!(state(&mut job, theirs).ahead, MAX_LEAD as i32);
+}
+
+/// TF-19: queues, and the slots of a queue, are limited; what does not fit is an answer.
+pub fn tf_19_queues_and_slots_are_limited<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let (queues, limit) = (setup.layout.queues, setup.layout.queue_slots);
+    let mut job = Job::open(harness, &setup);
+    assert_eq!(job.port(0).free_queues(), (queues, limit));
+    for wanted in [0, limit + 1, u32::MAX] {
+        let refused = Err(QueueError::Slots { wanted, limit });
+        assert_eq!(job.port(0).create_queue(SESSION, wanted), refused);
+    }
+    let all: Vec<_> = (0..queues).map(|_| create(&mut job, 0, SESSION)).collect();
+    assert_eq!(job.port(0).free_queues().0, 0);
+    let refused = Err(QueueError::NoneFree { queues });
+    assert_eq!(job.port(0).create_queue(SESSION, 1), refused);
+    let queue = all[1].queue;
+    let many = vec![QueueCommand::Nop; limit as usize + 1];
+    let full = QueueFull { free: limit.into(), wanted: u64::from(limit) + 1 };
+    assert_eq!(job.port(0).post_queue(queue, &many), Err(QueueError::Full(full)));
+    assert_eq!(job.port(0).repeat_queue(queue, limit + 1), Err(QueueError::Full(full)));
+    post(&mut job, all[1], &many[1..]);
+    let full = QueueFull { free: 0, wanted: 1 };
+    assert_eq!(job.port(0).post_queue(queue, &many[..1]), Err(QueueError::Full(full)));
+    assert_eq!(job.port(0).destroy_queue(queue), Err(QueueError::Busy { queue }));
+    let normal = create(&mut job, 1, QueueMode::Normal);
+    post(&mut job, normal, &[ready(all[1], limit)]);
+    assert_eq!(job.port(0).destroy_queue(queue), Ok(()));
+    let absent = QueueError::NoSuchQueue { rank: 0, queue };
+    assert_eq!(job.port(0).destroy_queue(queue), Err(absent));
+    assert_eq!(job.port(0).post_queue(queue, &[]), Err(absent));
+    assert_eq!(job.port(1).queue_state(all[1]), Err(absent));
+    assert_eq!(job.port(0).free_queues().0, 1);
+}
+
+/// What is written once can be run again and again, also across the end of the queue.
+pub fn a_chain_can_be_repeated_without_writing_it<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let mine = job.port(0).create_queue(QueueMode::Normal, 3).expect("a queue is free");
+    let theirs = create(&mut job, 1, SESSION);
+    let mut source = region(&mut job, 0, 24);
+    let target = region(&mut job, 1, 24);
+    let put = data(&source, theirs, target.offset());
+    post(&mut job, mine, &[QueueCommand::Nop, put, QueueCommand::Nop]);
+    for round in 0..10 {
+        source.copy_from_slice(&pattern(round, 24));
+        job.port(0).repeat_queue(mine.queue, 3).expect("all of it has run");
+        assert_eq!(target[..], source[..]);
+        assert_eq!(state(&mut job, theirs).arrivals, round + 2);
+    }
+    job.port(0).repeat_queue(mine.queue, 2).expect("two of three");
+    job.port(0).repeat_queue(mine.queue, 2).expect("the third and the first");
+    assert_eq!(state(&mut job, theirs).arrivals, 12);
+}
+
+/// An owner that misses a rank stops its queue, and whoever looks at it learns who is missing.
+pub fn a_queue_that_is_given_up_says_who_is_missing<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let mine = create(&mut job, 0, SESSION);
+    post(&mut job, mine, &[QueueCommand::Nop]);
+    job.port(0).give_up_queue(mine.queue, 2, &[1, 7]);
+    let fault = QueueFault::GivenUp { rank: 2 };
+    for rank in 0..3 {
+        let seen = job.port(rank).queue_state(mine).expect("it is still open");
+        assert_eq!(seen.fault, Some(fault));
+    }
+    assert_eq!(completions(&mut job, mine), [Completion { index: 0, outcome: Err(fault) }]);
+    assert_eq!(completions(&mut job, mine), [], "told once");
+}
+
+/// Ranks in threads of their own, each exchanging with both neighbours in every round, start when
+/// they like: every round's data arrives whole, is not overwritten early, and nobody waits for
+/// ever (TF-08, TF-11).
+pub fn tf_11_threads_exchange_with_their_neighbours<H: Harness>(harness: &H) {
+    const RANKS: u32 = 3;
+    const ROUNDS: u64 = 150;
+    const LENGTH: usize = 3000;
+    let mut setup = Setup::private(RANKS);
+    setup.layout.queue_slots = 4;
+    let mut job = Job::open(harness, &setup);
+    let fast = QueueMode::Session { offset: 1 };
+    // Queue 0 is for the rank below, queue 1 for the one above; buffers are where they are at
+    // every rank.
+    let made: Vec<_> = (0..RANKS)
+        .map(|rank| {
+            let queues = [create(&mut job, rank, fast), create(&mut job, rank, fast)];
+            let buffers: Vec<_> = (0..4).map(|_| region(&mut job, rank, LENGTH)).collect();
+            (queues, buffers)
+        })
+        .collect();
+    let queues: Vec<_> = made.iter().map(|(queues, _)| *queues).collect();
+    let places: Vec<u64> = made[0].1.iter().map(RegionBuffer::offset).collect();
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (rank, (own, mut buffers)) in (0..RANKS as usize).zip(made) {
+            let mut port = job.ports[rank].take().expect("the rank has its port");
+            let (queues, places, failed) = (&queues, &places, &failed);
+            scope.spawn(move || {
+                let _guard = Guard(failed);
+                let peers = [(rank + 2) % 3, (rank + 1) % 3];
+                for round in 0..ROUNDS {
+                    for side in 0..2 {
+                        buffers[side].copy_from_slice(&content(rank, side, round, LENGTH));
+                        // What I send downward comes to them from above.
+                        let to = queues[peers[side]][1 - side];
+                        let send = data(&buffers[side], to, places[2 + 1 - side]);
+                        let chain = [ready(to, 2), send];
+                        port.post_queue(own[side].queue, &chain).expect("the last round is over");
+                    }
+                    for side in 0..2 {
+                        await_round(&mut port, own[side], round + 1, failed);
+                        let expected = content(peers[side], 1 - side, round, LENGTH);
+                        assert_eq!(buffers[2 + side][..], expected, "round {round}");
+                    }
+                }
+            });
+        }
+    });
+    assert!(!failed.load(Ordering::Relaxed));
+}
+
+/// What a rank sends to one side in a round.
+fn content(rank: usize, side: usize, round: u64, length: usize) -> Vec<u8> {
+    pattern(round * 8 + rank as u64 * 2 + side as u64, length)
+}
+
+/// Waits until a queue of two commands a round has run them and has had its arrival.
+fn await_round(port: &mut impl Port, queue: QueueAddress, round: u64, failed: &AtomicBool) {
+    loop {
+        let now = port.queue_state(queue).expect("it is open");
+        assert_eq!(now.fault, None);
+        if now.executed == 2 * round && now.arrivals == round {
+            return;
+        }
+        assert!(!failed.load(Ordering::Relaxed), "another rank has failed");
+        assert!(now.executed <= 2 * round && now.arrivals <= round, "nothing comes early");
+        if port.poll().is_none() {
+            port.park(None);
+        }
+    }
+}
+
+/// Tells the other threads when one panics.
+struct Guard<'f>(&'f AtomicBool);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
