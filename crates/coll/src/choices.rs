@@ -9,25 +9,25 @@ use crate::{gather, reduce, reduce_scatter, scan, scatter};
 /// Algorithms that somebody has chosen by name; `None`: the table decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// For [`crate::barrier`].
+    /// For [`crate::barrier()`].
     pub barrier: Option<barrier::Algorithm>,
-    /// For [`crate::broadcast`].
+    /// For [`crate::broadcast()`].
     pub broadcast: Option<broadcast::Algorithm>,
-    /// For [`crate::reduce`].
+    /// For [`crate::reduce()`].
     pub reduce: Option<reduce::Algorithm>,
-    /// For [`crate::allreduce`].
+    /// For [`crate::allreduce()`].
     pub allreduce: Option<allreduce::Algorithm>,
-    /// For [`crate::gather`] and [`crate::gatherv`].
+    /// For [`crate::gather()`] and [`crate::gatherv`].
     pub gather: Option<gather::Algorithm>,
-    /// For [`crate::scatter`] and [`crate::scatterv`].
+    /// For [`crate::scatter()`] and [`crate::scatterv`].
     pub scatter: Option<scatter::Algorithm>,
-    /// For [`crate::allgather`] and [`crate::allgatherv`].
+    /// For [`crate::allgather()`] and [`crate::allgatherv`].
     pub allgather: Option<allgather::Algorithm>,
-    /// For [`crate::alltoall`] and [`crate::alltoallv`].
+    /// For [`crate::alltoall()`] and [`crate::alltoallv`].
     pub alltoall: Option<alltoall::Algorithm>,
-    /// For [`crate::reduce_scatter`] and [`crate::reduce_scatter_block`].
+    /// For [`crate::reduce_scatter()`] and [`crate::reduce_scatter_block`].
     pub reduce_scatter: Option<reduce_scatter::Algorithm>,
-    /// For [`crate::scan`].
+    /// For [`crate::scan()`].
     pub scan: Option<scan::Algorithm>,
     /// For [`crate::exscan`].
     pub exscan: Option<scan::Algorithm>,

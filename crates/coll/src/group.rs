@@ -3,8 +3,8 @@
 //! A group is one rank's handle on a set of ranks that compute together: over a message engine, in
 //! virtual time, or in a test. The required part is small, point-to-point messages; everything else
 //! is a *facility* that an interface may have (paper 003: remote atomic add, multicast, network
-//! synchronisation). What a group does not have is never chosen for it ([`crate::select`]), and to
-//! ask for it by name is an error.
+//! synchronisation). What a group does not have is never chosen for it, and to ask for it by name is
+//! an error.
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
@@ -17,7 +17,7 @@ use crate::error::Cause;
 ///
 /// Futures borrow the group and their buffers, start when they are first polled and are given up
 /// when they are dropped. Messages from one rank to another with the same tag arrive in the order
-/// in which their sends were first polled, and receives take them in the order in which *they* were.
+/// in which their sends were first polled, and receives take them in that of their own first polls.
 pub trait Group {
     /// What a buffer consists of: `u8` where messages carry bytes. A simulation that carries
     /// lengths only takes `()`, whose slices have a length and no memory.
@@ -35,7 +35,7 @@ pub trait Group {
     /// The node a rank lives on. Only whether two are equal matters.
     fn node_of(&self, rank: u32) -> u32;
 
-    /// How many nodes there are: what [`crate::select`] needs to know, cheaply.
+    /// How many nodes there are: what the choice of an algorithm needs to know, cheaply.
     fn nodes(&self) -> u32;
 
     /// Extents of the network that ranks are numbered along, first fastest: rank `x + a (y + b z)`

@@ -8,6 +8,10 @@
 //!   tag:  | 0 | sequence mod 2^25 | algorithm, 1..=63; 0 is a notice |
 //!          31  30               6   5                               0
 //! ```
+//!
+//! The sequence comes round after 33 million operations of a group. By then nothing is left of the
+//! first, unless it failed: what its ranks had sent and nobody received lies with its receivers
+//! until the group ends, and would be found by an operation of the same number.
 
 use crate::{allgather, allreduce, alltoall, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};

@@ -2,7 +2,7 @@
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; other numbers than powers of two cost two messages more |
+//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is no power of 2 |
 //! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
 
@@ -49,7 +49,7 @@ pub fn allgather<'a, G: Group>(
 /// (MPI_Allgatherv).
 ///
 /// # Errors
-/// As [`allgather`].
+/// As [`allgather()`].
 pub fn allgatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

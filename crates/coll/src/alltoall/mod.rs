@@ -1,6 +1,6 @@
 //! All-to-all: a part of every rank's data to every rank (MPI 5.0 §6.8).
 //!
-//! The matrix transposition of paper 004, Figs. 8 and 9, whose "basic" and "chain" are the first two:
+//! The matrix transposition of paper 004, Figs. 8 and 9; the first two are its "basic" and "chain":
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
@@ -69,7 +69,7 @@ pub fn alltoall<'a, G: Group>(
 /// of `parts` of rank `r` in its block `r` of `into`, which is as long.
 ///
 /// # Errors
-/// As [`alltoall`]; and Bruck's algorithm, in which ranks would have to know others' lengths.
+/// As [`alltoall()`]; and Bruck's algorithm, in which ranks would have to know others' lengths.
 pub fn alltoallv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -93,7 +93,7 @@ pub fn alltoallv<'a, G: Group>(
 /// of rank `r` and block `r` of rank `s` are as long and change places. By pairs of ranks.
 ///
 /// # Errors
-/// As [`alltoall`].
+/// As [`alltoall()`].
 pub fn alltoall_in_place<'a, G: Group>(
     group: &'a G,
     blocks: Vec<&'a mut [G::Byte]>,

@@ -1,7 +1,7 @@
 //! Broadcast: one rank's data to all (MPI 5.0 §6.4).
 //!
-//! The three of paper 004, Fig. 4 (ONE2ALL-BT, ONE2ALL-PP and ONE2ALL-SYS), and what large messages,
-//! any number of ranks and multicasting networks want:
+//! The three of paper 004, Fig. 4 (ONE2ALL-BT, ONE2ALL-PP and ONE2ALL-SYS), and what large
+//! messages, any number of ranks and multicasting networks want:
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|

@@ -69,7 +69,7 @@ pub fn gather<'a, G: Group>(
 /// and is as long. Elsewhere than at the root `blocks` is not looked at.
 ///
 /// # Errors
-/// As [`gather`]; and the binomial tree, in which ranks would have to know others' lengths.
+/// As [`gather()`]; and the binomial tree, in which ranks would have to know others' lengths.
 pub fn gatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

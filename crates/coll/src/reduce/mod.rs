@@ -2,7 +2,7 @@
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | binomial | log2 n messages of m, one more for an ordered reduction whose root is not rank 0 | |
+//! | binomial | log2 n messages of m | one more for ordered reductions, if the root is not rank 0 |
 //! | linear | n - 1 messages of m at the root | nothing but the root's memory |
 
 mod binomial;

@@ -54,7 +54,7 @@ pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// (MPI_Exscan).
 ///
 /// # Errors
-/// As [`scan`].
+/// As [`scan()`].
 pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -67,7 +67,7 @@ pub fn scatter<'a, G: Group>(
 /// `into` is as long. Elsewhere than at the root `blocks` is not looked at.
 ///
 /// # Errors
-/// As [`scatter`]; and the binomial tree, in which ranks would have to know others' lengths.
+/// As [`scatter()`]; and the binomial tree, in which ranks would have to know others' lengths.
 pub fn scatterv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -37,8 +37,8 @@ fn cj_15_cj_22_barriers_send_what_the_paper_says() {
     assert_eq!(by(barrier::Algorithm::Sync), alone(0));
 }
 
-/// Paper 004, Fig. 4: a tree in log2 P steps whose sends are one chain, P - 1 sends at the root, and
-/// one message along each line of the network.
+/// Paper 004, Fig. 4: a tree in log2 P steps whose sends are one chain, P - 1 sends at the root,
+/// and one message along each line of the network.
 #[test]
 fn cp_06_cp_08_broadcasts_send_what_the_paper_says() {
     let by = |algorithm| {
