@@ -11,35 +11,35 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Endpoint, MsgError, RecvFuture, SendFuture};
-use hikyaku_nic::fabric::{Port, Rank};
 use thiserror::Error;
+
+use crate::group::Group;
 
 /// What goes out along an edge.
 #[derive(Debug, Clone, Copy)]
-pub struct Outgoing<'b> {
+pub struct Outgoing<'b, B> {
     /// The rank at its end.
-    pub to: Rank,
+    pub to: u32,
     /// What tells it apart.
     pub tag: i32,
     /// The data.
-    pub bytes: &'b [u8],
+    pub bytes: &'b [B],
 }
 
 /// What comes in along an edge.
 #[derive(Debug)]
-pub struct Incoming<'b> {
+pub struct Incoming<'b, B> {
     /// The rank at its beginning.
-    pub from: Rank,
+    pub from: u32,
     /// What tells it apart.
     pub tag: i32,
     /// Where it goes. Exactly so much must come.
-    pub into: &'b mut [u8],
+    pub into: &'b mut [B],
 }
 
-/// Why an exchange did not do what was asked.
+/// Why an exchange did not do what was asked; `E` is the error of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum ExchangeError {
+pub enum ExchangeError<E> {
     /// A neighbour sent more or less than was to come. The data is gone.
     #[error("{sent} bytes came along edge {edge} where {expected} were to come")]
     Size {
@@ -52,7 +52,7 @@ pub enum ExchangeError {
     },
     /// A message went wrong.
     #[error(transparent)]
-    Message(#[from] MsgError),
+    Message(E),
 }
 
 /// Sends and receives along all edges. When it answers, every edge has been dealt with: the first
@@ -63,49 +63,55 @@ pub enum ExchangeError {
 /// # Errors
 /// [`ExchangeError`]: sizes differ between the ends of an edge (told by the receiving end), or a
 /// message failed.
-pub async fn exchange<'b, P: Port>(
-    endpoint: &Endpoint<'_, P>,
-    outgoing: impl IntoIterator<Item = Outgoing<'b>>,
-    incoming: impl IntoIterator<Item = Incoming<'b>>,
-) -> Result<(), ExchangeError> {
-    let mut sends: Vec<Sending<'_, '_, P>> = Vec::new();
-    let mut first = Ok(());
+pub async fn exchange<'b, G: Group>(
+    group: &'b G,
+    outgoing: impl IntoIterator<Item = Outgoing<'b, G::Byte>>,
+    incoming: impl IntoIterator<Item = Incoming<'b, G::Byte>>,
+) -> Result<(), ExchangeError<G::Error>> {
+    let mut sends = Vec::new();
+    let mut outcome = Ok(());
     for Outgoing { to, tag, bytes } in outgoing {
-        let mut send = endpoint.send(bytes, to, tag);
+        let mut send = group.send(bytes, to, tag);
         // Small messages are gone at once and need no place in the list.
         match poll_fn(|context| Poll::Ready(Pin::new(&mut send).poll(context))).await {
-            Poll::Ready(result) => first = first.and(result.map_err(ExchangeError::from)),
+            Poll::Ready(result) => note(&mut outcome, result.map_err(ExchangeError::Message)),
             Poll::Pending => sends.push(Some(send)),
         }
     }
-    let receive = |(edge, Incoming { from, tag, into }): (usize, Incoming<'b>)| Receiving {
-        edge,
-        expected: into.len() as u64,
-        future: Some(endpoint.recv(into, Some(from), Some(tag))),
+    let receive = |(edge, Incoming { from, tag, into }): (usize, Incoming<'b, G::Byte>)| {
+        let expected = into.len() as u64;
+        Receiving { edge, expected, future: Some(group.recv(into, from, tag)) }
     };
     let mut receives: Vec<_> = incoming.into_iter().enumerate().map(receive).collect();
-    let rest = poll_fn(|context| poll_all(&mut sends, &mut receives, &mut first, context)).await;
-    debug_assert!(sends.iter().all(Option::is_none));
-    rest
+    poll_fn(|context| poll_all(&mut sends, &mut receives, &mut outcome, context)).await;
+    outcome
 }
-
-/// A send that is not complete, until it is.
-type Sending<'e, 'b, P> = Option<SendFuture<'e, 'b, P>>;
 
 /// A receive, until it is complete.
-struct Receiving<'e, 'b, P: Port> {
+struct Receiving<F> {
     edge: usize,
     expected: u64,
-    future: Option<RecvFuture<'e, 'b, P>>,
+    future: Option<F>,
 }
 
-/// Polls what is not complete; ready when nothing is left, with the first failure.
-fn poll_all<P: Port>(
-    sends: &mut [Sending<'_, '_, P>],
-    receives: &mut [Receiving<'_, '_, P>],
-    first: &mut Result<(), ExchangeError>,
+/// Keeps the first failure.
+fn note<E>(outcome: &mut Result<(), E>, result: Result<(), E>) {
+    if outcome.is_ok() {
+        *outcome = result;
+    }
+}
+
+/// Polls what is not complete; ready when nothing is left.
+fn poll_all<S, R, E>(
+    sends: &mut [Option<S>],
+    receives: &mut [Receiving<R>],
+    outcome: &mut Result<(), ExchangeError<E>>,
     context: &mut Context<'_>,
-) -> Poll<Result<(), ExchangeError>> {
+) -> Poll<()>
+where
+    S: Future<Output = Result<(), E>> + Unpin,
+    R: Future<Output = Result<u64, E>> + Unpin,
+{
     let mut open = false;
     for slot in sends {
         let Some(send) = slot else { continue };
@@ -113,7 +119,7 @@ fn poll_all<P: Port>(
             Poll::Pending => open = true,
             Poll::Ready(result) => {
                 *slot = None;
-                *first = first.and(result.map_err(ExchangeError::from));
+                note(outcome, result.map_err(ExchangeError::Message));
             }
         }
     }
@@ -123,29 +129,26 @@ fn poll_all<P: Port>(
             Poll::Pending => open = true,
             Poll::Ready(result) => {
                 receive.future = None;
-                let bytes = result.map(|received| received.bytes);
-                *first = first.and(check_size(receive.edge, receive.expected, bytes));
+                note(outcome, check_size(receive.edge, receive.expected, result));
             }
         }
     }
-    if open { Poll::Pending } else { Poll::Ready(*first) }
+    if open { Poll::Pending } else { Poll::Ready(()) }
 }
 
-/// Whether what came along an edge has the size that was expected. `bytes` is the result of its
-/// receive.
+/// Whether what came along an edge has the size that was expected. `sent` is what its receive
+/// answered: the length of the message, also if there was no room for it.
 ///
 /// # Errors
 /// [`ExchangeError`], also if the receive failed.
-pub fn check_size(
+pub fn check_size<E>(
     edge: usize,
     expected: u64,
-    bytes: Result<u64, MsgError>,
-) -> Result<(), ExchangeError> {
-    match bytes {
-        Ok(sent) | Err(MsgError::Truncated { sent, .. }) if sent != expected => {
-            Err(ExchangeError::Size { edge, sent, expected })
-        }
+    sent: Result<u64, E>,
+) -> Result<(), ExchangeError<E>> {
+    match sent {
+        Ok(sent) if sent != expected => Err(ExchangeError::Size { edge, sent, expected }),
         Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(ExchangeError::Message(error)),
     }
 }

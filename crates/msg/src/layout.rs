@@ -348,7 +348,7 @@ mod tests {
         let error = Layout::subarray(&[4, 4], &[0..4, 2..5]).unwrap_err();
         assert_eq!(error, LayoutError::NotAPart { dimension: 1, from: 2, to: 5, size: 4 });
         assert!(Layout::subarray(&[4], &[0..4, 0..1]).is_err());
-        assert!(Layout::subarray(&[4, 0], &[0..4]).is_err());
+        assert!(Layout::subarray(&[4, 0], &vec![0..4; 1]).is_err());
         let error = Layout::contiguous(0, 2).pack(&[1, 2], &mut [0; 3]).unwrap_err();
         assert_eq!(error, LayoutError::Count { elements: 2, given: 3 });
     }

@@ -72,8 +72,8 @@ impl Exchange {
     pub(crate) fn settle(&mut self, result: Result<Received, MsgError>) {
         let Some(Waiting { expected, .. }) = self.waits.pop_front() else { return };
         let checked = match expected {
-            None => result.map(drop).map_err(ExchangeError::from),
-            Some((edge, bytes)) => check_size(edge, bytes, result.map(|received| received.bytes)),
+            None => result.map(drop).map_err(ExchangeError::Message),
+            Some((edge, bytes)) => check_size(edge, bytes, length(result)),
         };
         match checked {
             Ok(()) => {}
@@ -94,5 +94,14 @@ impl Exchange {
     pub(crate) fn end(self) -> Result<(), Error> {
         debug_assert!(self.waits.is_empty(), "an exchange ends when its requests have");
         self.outcome.and_then(|()| (self.unpack)())
+    }
+}
+
+/// The length of the message that came, also if there was no room for it.
+fn length(result: Result<Received, MsgError>) -> Result<u64, MsgError> {
+    match result {
+        Ok(received) => Ok(received.bytes),
+        Err(MsgError::Truncated { sent, .. }) => Ok(sent),
+        Err(error) => Err(error),
     }
 }

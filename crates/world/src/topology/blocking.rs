@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::{Layout, block_on};
+use hikyaku_msg::{Layout, MsgError, block_on};
 use hikyaku_nic::fabric::Activity;
 
 use super::parts::{End, Leg, Parts, Route};
@@ -143,7 +143,7 @@ impl<S> Neighbourhood<S> {
     }
 
     /// An exchange's failure in the terms of this topology.
-    fn explain(&self, error: ExchangeError, receives: &[Leg]) -> Error {
+    fn explain(&self, error: ExchangeError<MsgError>, receives: &[Leg]) -> Error {
         match error {
             ExchangeError::Message(error) => error.into(),
             ExchangeError::Size { edge: at, sent, expected } => {

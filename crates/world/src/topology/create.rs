@@ -141,9 +141,13 @@ impl World {
 
     /// Gives every member the words of all, by place among the members. All have as many words,
     /// which pass through the first.
-    fn share_among(&self, members: &[u32], words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
-        let endpoint = self.endpoint();
-        let tag = i32::MAX;
+    fn share_among(
+        &self,
+        members: &[u32],
+        words: &[u32],
+        tag: i32,
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let endpoint = self.messages();
         let mut all = words.repeat(members.len());
         let root = members[0];
         self.block_on(async {
@@ -274,7 +278,8 @@ impl Neighbourhood<Cartesian> {
         words.extend(keep.iter().map(|keep| u32::from(*keep)));
         // Too many or too few choices: their number tells.
         words.resize(2 + self.shape.dims().len(), 0);
-        let shared = self.world.share_among(&self.members, &words)?;
+        let tag = self.next_call().first();
+        let shared = self.world.share_among(&self.members, &words, tag)?;
         let context = shared.iter().map(|words| words[0]).max().unwrap_or(proposed);
         // Also if the choices differ: all ranks have come here, so all stay in step.
         self.world.use_group_context(context);

@@ -122,6 +122,11 @@ impl Tags {
     fn of(self, link: &Link) -> i32 {
         (self.base.wrapping_add(link.channel) & i32::MAX as u32) as i32
     }
+
+    /// A tag of the call, where it has no edges.
+    fn first(self) -> i32 {
+        (self.base & i32::MAX as u32) as i32
+    }
 }
 
 /// What to say of an edge along which another size came than was expected.
