@@ -79,6 +79,42 @@ fn barriers_run_on_more_ranks_than_cores_and_starts_have_memory() {
 }
 
 #[test]
+fn collectives_are_measured_at_each_rank_count() {
+    let document = document(&["collectives", "-n", "2,5", "--sizes", "8,4K"]);
+    assert_eq!(own(&document, "barrier").len(), 2);
+    let allreduce = own(&document, "allreduce");
+    assert_eq!(allreduce.len(), 4);
+    assert!(allreduce.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])));
+    for kind in ["broadcast", "allgather"] {
+        let own = own(&document, kind);
+        let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
+        assert_eq!(forms, ["heap", "allocated"].repeat(4), "{kind}");
+        assert!(own.iter().all(|(_, series)| is_positive(&series["value"]["median"])), "{kind}");
+    }
+}
+
+#[test]
+fn halos_are_exchanged_and_looked_at_on_rings_of_any_size() {
+    let document = document(&["halo", "-n", "1,2,3,5", "--sizes", "8,3,64K"]);
+    let own = own(&document, "halo");
+    let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
+    assert_eq!(forms, ["isend heap", "isend allocated"].repeat(12));
+    for (form, series) in own {
+        assert!(is_positive(&series["value"]["median"]), "{form}: {series}");
+    }
+}
+
+#[test]
+fn waiting_in_an_exchange_has_three_figures() {
+    let document = document(&["late", "--sizes", "8,16K"]);
+    for kind in ["wait", "calls", "late"] {
+        let own = own(&document, kind);
+        assert_eq!(own.len(), 4, "{kind}");
+        assert!(own.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])), "{kind}");
+    }
+}
+
+#[test]
 fn the_table_and_the_reports_are_written() {
     let directory = directory("reports");
     let (page, picture) = (directory.join("bench.html"), directory.join("bench.svg"));
@@ -115,10 +151,13 @@ fn a_missing_peer_is_one_line_and_the_rest_runs() {
 
 #[test]
 fn bad_flags_are_one_line_and_exit_code_two() {
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 10] = [
         &["barrier", "-n", "0"],
         &["barrier", "-n", "100000"],
         &["latency", "-n", "4"],
+        &["late", "-n", "4"],
+        &["collectives", "-n", "2,0"],
+        &["halo", "--sizes", "2G"],
         &["rate", "--sizes", "8"],
         &["latency", "--repetitions", "0"],
         &["latency", "--report", "bench.pdf"],

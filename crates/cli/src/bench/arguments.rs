@@ -11,19 +11,19 @@ use super::control;
 /// The most ranks a benchmark starts, as a guard against a slip of the finger.
 const MOST_RANKS: u32 = 1024;
 
-/// Measure latency, message rate, bandwidth, barriers, start-up and idle cost, by ratio to the
-/// bare hardware and, on request, side by side with other libraries
+/// Measure messages, collectives, neighbour exchanges, start-up and idle cost, by ratio to the bare
+/// hardware and, on request, side by side with other libraries
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum, value_name = "KIND")]
     pub(crate) kind: Selection,
 
-    /// Ranks, for barrier and start (several separated by commas)
+    /// Ranks, for barrier, collectives, halo and start (several separated by commas)
     #[arg(short = 'n', long, value_name = "RANKS", value_delimiter = ',')]
     pub(crate) ranks: Vec<u32>,
 
-    /// Message sizes for latency and bandwidth, such as 8,1K,64KiB,1M
+    /// Message sizes for kinds that have messages, such as 8,1K,64KiB,1M
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
     pub(crate) sizes: Vec<u64>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 50)]
     pub(crate) block: u64,
 
-    /// Measure latency from buffers allocated through hikyaku too (bandwidth always does)
+    /// Measure latency from buffers allocated through hikyaku too (the other kinds always do)
     #[arg(long)]
     pub(crate) allocated: bool,
 
@@ -79,6 +79,12 @@ pub(crate) enum Selection {
     Bandwidth,
     /// Barriers, also of more ranks than cores
     Barrier,
+    /// Barrier, allreduce, broadcast and allgather, also of more ranks than cores
+    Collectives,
+    /// Exchanges of blocks with two neighbours
+    Halo,
+    /// What waiting costs in exchanges during which the ranks compute, or one of them is late
+    Late,
     /// Starting and stopping a job, and the memory of its ranks
     Start,
     /// Processor time of ranks blocked in a receive
@@ -90,7 +96,8 @@ pub(crate) enum Selection {
 impl Selection {
     /// Whether this selection covers `kind`.
     pub(crate) fn covers(self, kind: Selection) -> bool {
-        self == kind || self == Selection::All
+        let part = self == Selection::Collectives && kind == Selection::Barrier;
+        self == kind || self == Selection::All || part
     }
 }
 
@@ -132,11 +139,14 @@ pub(crate) enum ArgumentError {
     },
     /// Rank counts for a kind that always uses two ranks.
     #[error(
-        "-n has no meaning for {0}: it is measured between two ranks; use it with barrier or start"
+        "-n has no meaning for {0}: it is measured between two ranks; use it with barrier, \
+         collectives, halo or start"
     )]
     RanksFixed(&'static str),
     /// Sizes for a kind without messages.
-    #[error("--sizes has no meaning for {0}; use it with latency, bandwidth or all")]
+    #[error(
+        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo or late"
+    )]
     SizesUnused(&'static str),
     /// A report file whose kind its name does not tell.
     #[error("--report {}: the name must end in .html or .svg", .0.display())]
@@ -174,12 +184,11 @@ impl Arguments {
         range("--block", [self.block], 1, 10_000)?;
         range("--time-limit", [self.time_limit], 1, 86_400)?;
         let name = self.kind.name();
-        let multiple = matches!(self.kind, Selection::Barrier | Selection::Start | Selection::All);
+        let multiple = self.kind.takes_ranks();
         if !multiple && self.ranks.iter().any(|n| *n != 2) {
             return Err(ArgumentError::RanksFixed(name));
         }
-        let sized = matches!(self.kind, Selection::Latency | Selection::Bandwidth | Selection::All);
-        if !sized && !self.sizes.is_empty() {
+        if !self.kind.takes_sizes() && !self.sizes.is_empty() {
             return Err(ArgumentError::SizesUnused(name));
         }
         if let Some(path) = &self.report
@@ -203,6 +212,18 @@ impl Arguments {
 }
 
 impl Selection {
+    /// Whether rank counts can be chosen.
+    fn takes_ranks(self) -> bool {
+        use Selection::{All, Barrier, Collectives, Halo, Start};
+        matches!(self, Barrier | Collectives | Halo | Start | All)
+    }
+
+    /// Whether it has messages whose size can be chosen.
+    fn takes_sizes(self) -> bool {
+        use Selection::{Barrier, Idle, Rate, Start};
+        !matches!(self, Rate | Barrier | Start | Idle)
+    }
+
     /// The word of the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -210,6 +231,9 @@ impl Selection {
             Selection::Rate => "rate",
             Selection::Bandwidth => "bandwidth",
             Selection::Barrier => "barrier",
+            Selection::Collectives => "collectives",
+            Selection::Halo => "halo",
+            Selection::Late => "late",
             Selection::Start => "start",
             Selection::Idle => "idle",
             Selection::All => "all",
@@ -303,7 +327,9 @@ mod tests {
             ("barrier -n 0", "-n must be between 1 and 1024, not 0"),
             ("barrier -n 100000", "-n must be between 1 and 1024, not 100000"),
             ("latency -n 4", "-n has no meaning for latency"),
+            ("late -n 4", "-n has no meaning for late"),
             ("rate --sizes 8", "--sizes has no meaning for rate"),
+            ("barrier --sizes 8", "--sizes has no meaning for barrier"),
             ("latency --sizes 2G", "--sizes must be between 0 and 1073741824"),
             ("latency --repetitions 0", "--repetitions must be between 1 and 10000, not 0"),
             ("latency --block 0", "--block must be between"),
@@ -316,6 +342,16 @@ mod tests {
             assert!(error.contains(message), "{line}: {error}");
             assert_eq!(error.lines().count(), 1);
         }
-        assert!(parse("latency -n 2").unwrap().settings().is_ok());
+        for line in ["latency -n 2", "collectives -n 3,5 --sizes 8", "halo -n 4", "late --sizes 8"]
+        {
+            assert!(parse(line).unwrap().settings().is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn collectives_are_barriers_too() {
+        assert!(Selection::Collectives.covers(Selection::Barrier));
+        assert!(!Selection::Barrier.covers(Selection::Collectives));
+        assert!(Selection::All.covers(Selection::Late) && !Selection::Halo.covers(Selection::Late));
     }
 }

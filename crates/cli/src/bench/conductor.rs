@@ -17,7 +17,8 @@ use super::arguments::{Selection, Settings};
 use super::control::Answer;
 use super::hardware::{self, Cores};
 use super::job::{self, Job, JobError};
-use super::kinds::{Kind, Point, bandwidth, barrier, idle, latency, rate, start};
+use super::kinds::{Form, Kind, Point};
+use super::kinds::{bandwidth, barrier, collectives, halo, idle, late, latency, rate, start};
 use super::peers::{self, Peer};
 use super::plan::{self, Block, Schedule};
 use super::results::{Blocks, ContestantInfo, Figure, summarise};
@@ -140,24 +141,12 @@ impl<'a> Conductor<'a> {
 
     /// Measures everything the settings select.
     pub(crate) fn run(mut self) -> Found {
-        let covers = |kind| self.settings.selection.covers(kind);
         let cores = u32::try_from(hardware::affinity().len()).unwrap_or(u32::MAX).max(1);
-        let mut points = Vec::new();
-        if covers(Selection::Latency) {
-            points.extend(latency::points(self.settings));
-        }
-        if covers(Selection::Rate) {
-            points.extend(rate::points());
-        }
-        if covers(Selection::Bandwidth) {
-            points.extend(bandwidth::points(self.settings));
-        }
-        if covers(Selection::Barrier) {
-            points.extend(barrier::points(self.settings, cores));
-        }
+        let points = points(self.settings, cores);
         for same_ranks in points.chunk_by(|one, next| one.ranks == next.ranks) {
             self.measure(same_ranks, cores);
         }
+        let covers = |kind| self.settings.selection.covers(kind);
         if covers(Selection::Start) {
             self.start(cores);
             self.memory(cores);
@@ -220,10 +209,8 @@ impl<'a> Conductor<'a> {
     fn figure_of(&self, point: &Point, seats: &[Seat]) -> Figure {
         let mut turns = Vec::new();
         for (contestant, seat) in self.contestants.iter().zip(seats) {
-            turns.push(self.turn(point, contestant, seat, false));
-            if point.allocated && contestant.own() {
-                turns.push(self.turn(point, contestant, seat, true));
-            }
+            let forms = if contestant.own() { &point.ours } else { &point.theirs };
+            turns.extend(forms.iter().map(|form| self.turn(point, contestant, seat, *form)));
         }
         let bare = || {
             let line = hardware::line(self.cores);
@@ -245,14 +232,14 @@ impl<'a> Conductor<'a> {
         point: &'b Point,
         contestant: &'b Contestant,
         seat: &'b Seat,
-        allocated: bool,
+        form: Form,
     ) -> Turn<'b> {
         let block = self.settings.block.as_nanos() as f64;
         let mut schedule = None;
         let sample = move || {
             let mut seat = seat.borrow_mut();
             let result = match seat.as_mut() {
-                Ok(job) => sample(job, point, allocated, block, &mut schedule),
+                Ok(job) => sample(job, point, form, block, &mut schedule),
                 Err(reason) => return Err(reason.clone()),
             };
             // A job that failed once is out: what it would say next cannot be trusted.
@@ -261,7 +248,7 @@ impl<'a> Conductor<'a> {
                 error.to_string()
             })
         };
-        Turn { contestant, form: form(point, allocated), sample: Box::new(sample) }
+        Turn { contestant, form: form.name, sample: Box::new(sample) }
     }
 
     /// Times whole jobs.
@@ -323,9 +310,26 @@ impl<'a> Conductor<'a> {
     }
 }
 
+/// What the settings select, ordered by rank count so that points of one count share their jobs.
+fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+    let all = [
+        (Selection::Latency, latency::points(settings)),
+        (Selection::Rate, rate::points()),
+        (Selection::Bandwidth, bandwidth::points(settings)),
+        (Selection::Barrier, barrier::points(settings, cores)),
+        (Selection::Collectives, collectives::points(settings, cores)),
+        (Selection::Halo, halo::points(settings, cores)),
+        (Selection::Late, late::points(settings)),
+    ];
+    let selected = all.into_iter().filter(|(kind, _)| settings.selection.covers(*kind));
+    let mut points: Vec<Point> = selected.flat_map(|(_, points)| points).collect();
+    points.sort_by_key(|point| point.ranks);
+    points
+}
+
 /// A figure without messages; the caller adds what it has.
 fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
-    let (bare, series) = summarise(all);
+    let (bare, series) = summarise(all, kind.lower_is_better());
     Figure {
         kind,
         unit: kind.unit(),
@@ -339,25 +343,16 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
     }
 }
 
-fn form(point: &Point, allocated: bool) -> &'static str {
-    match (point.kind, allocated) {
-        (Kind::Rate, _) => point.verb.word(),
-        (_, true) => "allocated",
-        (Kind::Latency | Kind::Bandwidth, false) => "heap",
-        _ => "",
-    }
-}
-
 /// One block; the first one finds out how much fits into a block.
 fn sample(
     job: &mut Job,
     point: &Point,
-    allocated: bool,
+    form: Form,
     block: f64,
     schedule: &mut Option<Schedule>,
 ) -> Result<f64, JobError> {
     let mut time = |schedule: Schedule| -> Result<f64, JobError> {
-        let answers = job.run(&point.command(schedule, allocated))?;
+        let answers = job.run(&point.command(schedule, form))?;
         match answers.into_iter().next() {
             Some(Answer::Times { nanoseconds }) if !nanoseconds.is_empty() => {
                 let each = |batch: u64| batch.max(1) as f64 / schedule.repetitions as f64;
@@ -371,9 +366,10 @@ fn sample(
         Some(fitting) => fitting,
         None => {
             // A first message pays for connections and page faults: look twice.
+            let unreported = point.unreported as f64;
             let first = time(Schedule::FIRST)?;
-            let second = time(Schedule::fill(first, block / 10.0))?;
-            *schedule.insert(Schedule::fill(second, block))
+            let second = time(Schedule::fill(first + unreported, block / 10.0))?;
+            *schedule.insert(Schedule::fill(second + unreported, block))
         }
     };
     Ok(point.value(time(fitting)?))

@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 /// The longest line either side accepts, in bytes: the answer with the most batches fits.
 pub(crate) const LINE_LIMIT: u64 = 64 * 1024;
 
-/// The largest message a command may ask for: 1 GiB, as in peer.c.
+/// The largest message a command may ask for: 1 GiB, as in peer.h.
 pub(crate) const MOST_BYTES: u64 = 1 << 30;
 
-/// The largest window a command may ask for, as in peer.c.
+/// The largest window a command may ask for, as in peer.h.
 pub(crate) const MOST_WINDOW: u32 = 1024;
 
-/// The most batches a command may ask for, as in peer.c.
+/// The most batches a command may ask for, as in peer.h.
 pub(crate) const MOST_BATCHES: u32 = 1000;
 
 /// What the ranks shall do.
@@ -43,6 +43,14 @@ pub(crate) enum Verb {
     Isend,
     /// Barriers of all ranks.
     Barrier,
+    /// Sums of numbers over all ranks.
+    Allreduce,
+    /// Broadcasts whose roots take turns.
+    Broadcast,
+    /// Everybody's block to everybody.
+    Allgather,
+    /// Exchanges of every rank with its two neighbours in a ring.
+    Exchange(Clock, Calls),
     /// Tell the resident memory.
     Memory,
     /// Block in a receive until the other rank's `Release`.
@@ -53,30 +61,62 @@ pub(crate) enum Verb {
     Quit,
 }
 
-impl Verb {
-    const ALL: [Verb; 8] = [
-        Verb::Latency,
-        Verb::Send,
-        Verb::Isend,
-        Verb::Barrier,
-        Verb::Memory,
-        Verb::Block,
-        Verb::Release,
-        Verb::Quit,
-    ];
+/// What of an exchange is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// All of it, back to back.
+    Whole,
+    /// The wait, after both sides have started and computed.
+    Wait,
+    /// The start and the wait, without the computing between them.
+    Calls,
+    /// From the start of a neighbour that is late to the end of the wait for it.
+    Late,
+}
 
-    /// The word of the protocol.
+/// The calls an exchange is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// Two non-blocking receives, two non-blocking sends, and a wait for the four.
+    Isend,
+    /// One blocking call: MPI_Neighbor_alltoallw (MPI 5.0 §8.6.3).
+    Blocking,
+    /// Start and wait of a persistent operation: MPI_Neighbor_alltoallw_init (MPI 5.0 §8.8).
+    Persistent,
+}
+
+/// The words of the protocol; peer.h has room for fifteen characters.
+const WORDS: [(Verb, &str); 20] = [
+    (Verb::Latency, "latency"),
+    (Verb::Send, "send"),
+    (Verb::Isend, "isend"),
+    (Verb::Barrier, "barrier"),
+    (Verb::Allreduce, "allreduce"),
+    (Verb::Broadcast, "broadcast"),
+    (Verb::Allgather, "allgather"),
+    (Verb::Exchange(Clock::Whole, Calls::Isend), "halo-isend"),
+    (Verb::Exchange(Clock::Whole, Calls::Blocking), "halo-blocking"),
+    (Verb::Exchange(Clock::Whole, Calls::Persistent), "halo-persist"),
+    (Verb::Exchange(Clock::Wait, Calls::Isend), "wait-isend"),
+    (Verb::Exchange(Clock::Wait, Calls::Persistent), "wait-persist"),
+    (Verb::Exchange(Clock::Calls, Calls::Isend), "calls-isend"),
+    (Verb::Exchange(Clock::Calls, Calls::Persistent), "calls-persist"),
+    (Verb::Exchange(Clock::Late, Calls::Isend), "late-isend"),
+    (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
+    (Verb::Memory, "memory"),
+    (Verb::Block, "block"),
+    (Verb::Release, "release"),
+    (Verb::Quit, "quit"),
+];
+
+impl Verb {
+    /// The word of the protocol. What has none is said in one that no rank knows.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Verb::Latency => "latency",
-            Verb::Send => "send",
-            Verb::Isend => "isend",
-            Verb::Barrier => "barrier",
-            Verb::Memory => "memory",
-            Verb::Block => "block",
-            Verb::Release => "release",
-            Verb::Quit => "quit",
-        }
+        WORDS.iter().find(|(verb, _)| *verb == self).map_or("unknown", |(_, word)| word)
+    }
+
+    fn of_word(word: &str) -> Option<Verb> {
+        WORDS.iter().find(|(_, known)| *known == word).map(|(verb, _)| *verb)
     }
 }
 
@@ -108,7 +148,7 @@ impl Command {
         let malformed = || format!("malformed command {:?}", line.trim_end());
         let words: Vec<&str> = line.split_whitespace().collect();
         let [verb, numbers @ ..] = words.as_slice() else { return Err(malformed()) };
-        let verb = Verb::ALL.into_iter().find(|v| v.word() == *verb).ok_or_else(malformed)?;
+        let verb = Verb::of_word(verb).ok_or_else(malformed)?;
         let numbers: Option<Vec<u64>> = numbers.iter().map(|word| word.parse().ok()).collect();
         let Some(&[bytes, allocated, window, batches, repetitions]) = numbers.as_deref() else {
             return Err(malformed());
@@ -187,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_command_reads_back_as_written() {
-        for verb in Verb::ALL {
+        for (verb, word) in WORDS {
+            assert!(word.len() <= 15, "{word} does not fit into a peer's command");
             let command = Command {
                 verb,
                 bytes: 1 << 20,
@@ -199,6 +240,12 @@ mod tests {
             assert_eq!(Command::parse(&format!("{command}\n")), Ok(command));
             assert_eq!(Command::parse(&Command::plain(verb).to_string()), Ok(Command::plain(verb)));
         }
+    }
+
+    #[test]
+    fn what_no_rank_can_do_has_a_word_that_none_knows() {
+        let wait = Verb::Exchange(Clock::Wait, Calls::Blocking);
+        assert!(Command::parse(&Command::plain(wait).to_string()).is_err());
     }
 
     #[test]

@@ -15,8 +15,14 @@ use thiserror::Error;
 
 use super::arguments::PeerKind;
 
-/// The comparison program's source.
-const SOURCE: &str = include_str!("peer.c");
+/// The comparison program: files by name; those that do not end in .c are included by the others.
+const SOURCES: [(&str, &str); 5] = [
+    ("peer.h", include_str!("peer/peer.h")),
+    ("main.c", include_str!("peer/main.c")),
+    ("messages.c", include_str!("peer/messages.c")),
+    ("collectives.c", include_str!("peer/collectives.c")),
+    ("exchange.c", include_str!("peer/exchange.c")),
+];
 
 /// Why a peer cannot take part. Each is one line that says how to get there.
 #[derive(Debug, Error)]
@@ -122,13 +128,17 @@ pub(crate) fn find(kind: PeerKind, directories: &[PathBuf]) -> Result<Tools, Pee
 impl Tools {
     /// Builds the comparison program into `directory`.
     pub(crate) fn build(&self, directory: &Path) -> Result<Peer, PeerError> {
-        let source = directory.join("peer.c");
         let program = directory.join(format!("peer-{}", self.kind.package()));
-        fs::write(&source, SOURCE)?;
+        let mut sources = Vec::new();
+        for (name, text) in SOURCES {
+            let path = directory.join(name);
+            fs::write(&path, text)?;
+            sources.extend(name.ends_with(".c").then_some(path));
+        }
         let built = Process::new(&self.mpicc)
             .args(["-O2", "-o"])
             .arg(&program)
-            .arg(&source)
+            .args(&sources)
             .stdin(Stdio::null())
             .output();
         let reason = match built {

@@ -13,7 +13,7 @@ const SAME_STATE: f64 = 1.5;
 /// The shortest batch worth timing, in nanoseconds: a clock reading costs about 25 ns.
 const BATCH_NANOSECONDS: f64 = 1e6;
 
-/// The most batches one block is cut into (peer.c keeps an array of that order).
+/// The most batches one block is cut into (a peer's program keeps an array of that order).
 const MOST_BATCHES: u32 = 200;
 
 /// The most repetitions in one batch, whatever the estimate says.

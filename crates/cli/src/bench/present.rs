@@ -8,18 +8,7 @@ use std::path::{Path, PathBuf};
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
 use super::kinds::{Kind, Unit};
-use super::results::{Figure, Results, Series};
-
-/// The kinds in the order in which they are shown.
-const KINDS: [Kind; 7] = [
-    Kind::Latency,
-    Kind::Rate,
-    Kind::Bandwidth,
-    Kind::Barrier,
-    Kind::Start,
-    Kind::Memory,
-    Kind::Idle,
-];
+use super::results::{Figure, PeerRatio, Results, Series};
 
 /// A value in the base unit that the report crate shows.
 fn base(unit: Unit, value: f64) -> f64 {
@@ -52,12 +41,12 @@ pub(crate) fn text(results: &Results) -> String {
         out += &line;
         out.push('\n');
     }
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let Some(table) = table(results, kind) else { continue };
         out.push('\n');
         out += &table.to_text();
-        if let Some(meaning) = meaning(results, kind) {
-            out += &meaning;
+        for line in meaning(results, kind) {
+            out += &line;
             out.push('\n');
         }
     }
@@ -90,20 +79,49 @@ fn standing(results: &Results) -> Vec<String> {
     lines
 }
 
-/// What the ratios of a kind mean, in one line.
-fn meaning(results: &Results, kind: Kind) -> Option<String> {
-    let mut bare: Vec<&str> = Vec::new();
-    for description in figures(results, kind).filter_map(|figure| figure.bare_is.as_deref()) {
-        if !bare.contains(&description) {
-            bare.push(description);
+/// What the rows and the ratios of a kind mean: the lines under its table.
+fn meaning(results: &Results, kind: Kind) -> Vec<String> {
+    let mut lines: Vec<String> = kind.explanation().map(str::to_owned).into_iter().collect();
+    let mut bare: Vec<(&str, Vec<String>)> = Vec::new();
+    for figure in figures(results, kind) {
+        let Some(description) = figure.bare_is.as_deref() else { continue };
+        match bare.iter_mut().find(|(known, _)| *known == description) {
+            Some((_, places)) => places.push(place(figure)),
+            None => bare.push((description, vec![place(figure)])),
         }
     }
-    if bare.is_empty() {
-        return None;
+    match bare.as_slice() {
+        [] => return lines,
+        [(description, _)] => lines.push(format!("bare: {description}")),
+        several => {
+            lines.extend(several.iter().map(|(description, places)| {
+                format!("bare: {description} ({})", places.join("; "))
+            }))
+        }
     }
-    let bare = bare.join("; ");
     let better = if kind.lower_is_better() { "less" } else { "more" };
-    Some(format!("bare: {bare}; ratios are medians of ratios block by block, {better} is better"))
+    let several_forms = figures(results, kind).any(compares_forms);
+    let fastest = if several_forms { ", to a library by its fastest form" } else { "" };
+    lines.push(format!("ratios are medians of ratios block by block{fastest}; {better} is better"));
+    lines
+}
+
+/// Whether a peer was measured in several forms, none of which is that of ours.
+fn compares_forms(figure: &Figure) -> bool {
+    let forms = |peer: &str| figure.series.iter().filter(|s| s.contestant == peer).count();
+    figure.series.iter().any(|series| {
+        let chosen = |peer: &&PeerRatio| peer.form != series.form && forms(&peer.peer) > 1;
+        series.to_peers.iter().any(|peer| chosen(&peer))
+    })
+}
+
+/// Where a figure stands: its ranks and its message size.
+fn place(figure: &Figure) -> String {
+    let ranks = figure.ranks;
+    match figure.bytes {
+        Some(bytes) => format!("{ranks} ranks, {}", Shown::Bytes.format(bytes as f64)),
+        None => format!("{ranks} ranks"),
+    }
 }
 
 fn figures(results: &Results, kind: Kind) -> impl Iterator<Item = &Figure> {
@@ -129,8 +147,11 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     let peers = peers(results, kind);
     let has_bare = figures(results, kind).any(|figure| figure.bare.is_some());
     let has_form = figures(results, kind).flat_map(|f| &f.series).any(|s| !s.form.is_empty());
-    let sized = figures(results, kind).any(|figure| figure.bytes.is_some());
-    let mut header = vec![if sized { "message" } else { "ranks" }.to_owned(), "library".into()];
+    let columns = Columns::of(results, kind);
+    let mut header: Vec<String> = Vec::new();
+    header.extend(columns.ranks.then(|| "ranks".to_owned()));
+    header.extend(columns.bytes.then(|| "message".to_owned()));
+    header.push("library".into());
     header.extend(has_form.then(|| "form".to_owned()));
     header.extend(["median", "p10", "p90"].map(str::to_owned));
     if has_bare {
@@ -141,13 +162,40 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     let mut table = Table::new(kind.title(), header);
     for figure in figures(results, kind) {
         for series in &figure.series {
-            table.push(row(figure, series, has_bare, has_form, &peers));
+            let mut row = columns.cells(figure);
+            row.extend(cells(figure, series, has_bare, has_form, &peers));
+            table.push(row);
         }
     }
     Some(table)
 }
 
-fn row(
+/// Which columns tell the figures of a table apart.
+struct Columns {
+    ranks: bool,
+    bytes: bool,
+}
+
+impl Columns {
+    fn of(results: &Results, kind: Kind) -> Columns {
+        let bytes = figures(results, kind).any(|figure| figure.bytes.is_some());
+        let first = figures(results, kind).next().map(|figure| figure.ranks);
+        let ranks = figures(results, kind).any(|figure| Some(figure.ranks) != first);
+        Columns { ranks: ranks || !bytes, bytes }
+    }
+
+    fn cells(&self, figure: &Figure) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        cells.extend(self.ranks.then(|| Cell::from(figure.ranks)));
+        if self.bytes {
+            let bytes = figure.bytes.map(|bytes| Cell::number(bytes as f64, Shown::Bytes));
+            cells.push(bytes.unwrap_or(Cell::Empty));
+        }
+        cells
+    }
+}
+
+fn cells(
     figure: &Figure,
     series: &Series,
     has_bare: bool,
@@ -164,13 +212,7 @@ fn row(
         None => Cell::Empty,
     };
     let own = series.value;
-    let mut row = vec![
-        match figure.bytes {
-            Some(bytes) => Cell::number(bytes as f64, Shown::Bytes),
-            None => Cell::from(figure.ranks),
-        },
-        Cell::from(series.contestant.as_str()),
-    ];
+    let mut row = vec![Cell::from(series.contestant.as_str())];
     row.extend(has_form.then(|| Cell::from(series.form.as_str())));
     row.extend([own.map(|s| s.median), own.map(|s| s.p10), own.map(|s| s.p90)].map(value));
     if has_bare {
@@ -188,41 +230,61 @@ fn row(
     row
 }
 
-/// The chart of a kind: over the message size, or over the rank count where that varies.
-pub(crate) fn chart(results: &Results, kind: Kind) -> Option<Chart> {
-    let unit = figures(results, kind).next()?.unit;
-    let x = |figure: &Figure| figure.bytes.map_or(f64::from(figure.ranks), |b| b as f64);
-    let drawable = |figure: &&Figure| x(figure) > 0.0;
-    let mut places: Vec<u64> =
-        figures(results, kind).filter(drawable).map(|f| x(f) as u64).collect();
-    places.dedup();
-    if places.len() < 2 {
+/// The charts of a kind and what to add to their names: one over the message size for each rank
+/// count, or one over the rank count where there are no sizes to draw.
+pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
+    let mut counts: Vec<u32> = figures(results, kind).map(|figure| figure.ranks).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let over_sizes = |ranks: &u32| {
+        let title = match counts.len() {
+            1 => kind.title().to_owned(),
+            _ => format!("{}, {ranks} ranks", kind.title()),
+        };
+        let suffix = if counts.len() == 1 { String::new() } else { format!("-{ranks}-ranks") };
+        let figures = figures(results, kind).filter(|figure| figure.ranks == *ranks);
+        let across = Axis::log2("message size", Shown::Bytes);
+        Some((suffix, chart(title, across, figures, |figure| figure.bytes.unwrap_or(0))?))
+    };
+    let by_size: Vec<(String, Chart)> = counts.iter().filter_map(over_sizes).collect();
+    if !by_size.is_empty() {
+        return by_size;
+    }
+    let across = Axis::log2("ranks", Shown::Number);
+    let ranks = |figure: &Figure| u64::from(figure.ranks);
+    let over_ranks = chart(kind.title().to_owned(), across, figures(results, kind), ranks);
+    over_ranks.map(|chart| (String::new(), chart)).into_iter().collect()
+}
+
+/// A chart of `figures` over `place`; `None` if that has not two values above zero.
+fn chart<'a>(
+    title: String,
+    across: Axis,
+    figures: impl Iterator<Item = &'a Figure>,
+    place: impl Fn(&Figure) -> u64,
+) -> Option<Chart> {
+    let drawable: Vec<&Figure> = figures.filter(|figure| place(figure) > 0).collect();
+    let first = *drawable.first()?;
+    if drawable.iter().all(|figure| place(figure) == place(first)) {
         return None;
     }
-    let sized = figures(results, kind).any(|figure| figure.bytes.is_some());
-    let across = match sized {
-        true => Axis::log2("message size", Shown::Bytes),
-        false => Axis::log2("ranks", Shown::Number),
-    };
     let mut lines: Vec<Line> = Vec::new();
     let mut bare = Vec::new();
-    for figure in figures(results, kind).filter(drawable) {
-        bare.extend(figure.bare.map(|summary| (x(figure), base(unit, summary.median))));
+    for figure in drawable {
+        let (x, unit) = (place(figure) as f64, figure.unit);
+        bare.extend(figure.bare.map(|summary| (x, base(unit, summary.median))));
         for series in &figure.series {
             let Some(value) = series.value else { continue };
             let name = [series.contestant.as_str(), &series.form].join(" ").trim_end().to_owned();
-            let point = (x(figure), base(unit, value.median));
+            let point = (x, base(unit, value.median));
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line::line(name, vec![point])),
             }
         }
     }
-    let up = Axis::log10(kind.title(), shown(unit));
-    let mut chart = LineChart::new(kind.title(), across, up);
-    for line in lines {
-        chart = chart.with(line);
-    }
+    let up = Axis::log10(first.kind.title(), shown(first.unit));
+    let mut chart = lines.into_iter().fold(LineChart::new(title, across, up), LineChart::with);
     if !bare.is_empty() {
         chart = chart.with(Line::reference("bare hardware", bare));
     }
@@ -236,15 +298,13 @@ pub(crate) fn html(results: &Results) -> String {
     for line in standing(results) {
         page.text(&line);
     }
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let Some(table) = table(results, kind) else { continue };
         page.section(kind.title());
-        if let Some(chart) = chart(results, kind) {
-            page.chart(chart);
-        }
+        page.charts(charts(results, kind).into_iter().map(|(_, chart)| chart));
         page.table(&table);
-        if let Some(meaning) = meaning(results, kind) {
-            page.note(&meaning);
+        for line in meaning(results, kind) {
+            page.note(&line);
         }
     }
     if !results.notes.is_empty() {
@@ -257,20 +317,24 @@ pub(crate) fn html(results: &Results) -> String {
 }
 
 /// The files of a report: one page, or one picture per chart. A single chart has the name given,
-/// several have the kind's name before the ending.
+/// several have the kind's name and the rank count before the ending.
 pub(crate) fn files(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
     if path.extension().is_some_and(|end| end == "html") {
         return vec![(path.to_owned(), html(results))];
     }
-    let charts: Vec<(Kind, String)> =
-        KINDS.into_iter().filter_map(|kind| Some((kind, chart(results, kind)?.to_svg()))).collect();
+    let of_kind = |kind: Kind| {
+        let charts = charts(results, kind).into_iter();
+        charts.map(move |(suffix, chart)| (kind.name(), suffix, chart.to_svg()))
+    };
+    let charts: Vec<_> = Kind::ALL.into_iter().flat_map(of_kind).collect();
     let alone = charts.len() == 1;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let name = |kind: Kind| match alone {
+    let name = |kind: &str, suffix: &str| match alone {
         true => path.to_owned(),
-        false => path.with_file_name(format!("{stem}-{}.svg", kind.name())),
+        false => path.with_file_name(format!("{stem}-{kind}{suffix}.svg")),
     };
-    charts.into_iter().map(|(kind, svg)| (name(kind), svg)).collect()
+    let named = |(kind, suffix, svg): (&str, String, String)| (name(kind, &suffix), svg);
+    charts.into_iter().map(named).collect()
 }
 
 #[cfg(test)]
@@ -332,11 +396,45 @@ mod tests {
     }
 
     #[test]
+    fn figures_of_several_rank_counts_are_told_apart() {
+        let mut results = example();
+        let mut others = results.figures.clone();
+        others.iter_mut().for_each(|figure| {
+            figure.ranks = 4;
+            figure.bare_is = Some("2 switches of threads".into());
+        });
+        results.figures.extend(others);
+        results.figures.iter_mut().for_each(|figure| figure.kind = Kind::Broadcast);
+        let told = text(&results);
+        let head = told.lines().find(|line| line.contains("library")).unwrap();
+        assert!(head.trim_start().starts_with("ranks  message  library"), "{told}");
+        assert!(told.contains("bare: one cache line one way (2 ranks, 8 B; 2 ranks, 1 KiB)"));
+        assert!(told.contains("bare: 2 switches of threads (4 ranks, 8 B; 4 ranks, 1 KiB)"));
+        let names: Vec<PathBuf> =
+            files(&results, Path::new("b.svg")).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(
+            names,
+            [Path::new("b-broadcast-2-ranks.svg"), Path::new("b-broadcast-4-ranks.svg")]
+        );
+    }
+
+    #[test]
+    fn one_size_is_drawn_over_the_ranks() {
+        let mut results = example();
+        results.figures.truncate(1);
+        results.figures.extend(results.figures.clone());
+        results.figures[1].ranks = 8;
+        assert_eq!(charts(&results, Kind::Latency).len(), 1);
+        results.figures.truncate(1);
+        assert!(charts(&results, Kind::Latency).is_empty());
+    }
+
+    #[test]
     fn nothing_measured_is_nothing_shown() {
         let mut results = example();
         results.figures.clear();
         assert!(table(&results, Kind::Latency).is_none());
-        assert!(chart(&results, Kind::Latency).is_none());
+        assert!(charts(&results, Kind::Latency).is_empty());
         assert!(files(&results, Path::new("b.svg")).is_empty());
     }
 }

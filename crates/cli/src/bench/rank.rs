@@ -7,9 +7,9 @@ use std::io::{self, BufReader, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hikyaku::{SharedBuffer, World};
+use hikyaku::{Error, Scalar, SharedBuffer, World};
 use thiserror::Error;
 
 use super::control::{Answer, Command, Hello, Verb, read_line};
@@ -29,48 +29,64 @@ pub(crate) enum RankError {
     Init(#[from] hikyaku::InitError),
     /// The library refused.
     #[error("a rank cannot go on: {0}")]
-    World(#[from] hikyaku::Error),
+    World(#[from] Error),
     /// A command that makes no sense.
     #[error("{0}")]
     Command(String),
 }
 
+/// All buffers of a measurement together may have so many bytes, as in peer/main.c.
+const BUFFER_LIMIT: u64 = 4 << 30;
+
 /// The buffer of a measurement.
-pub(crate) enum Buffer {
+pub(crate) enum Buffer<T: Scalar = u8> {
     /// From the heap, as any program's.
-    Heap(Vec<u8>),
+    Heap(Vec<T>),
     /// From [`World::alloc`]: peers can copy from it directly.
-    Allocated(SharedBuffer<u8>),
+    Allocated(SharedBuffer<T>),
 }
 
-impl Buffer {
-    /// A buffer whose every page has been written, so that no page fault is timed.
-    fn new(world: &World, bytes: usize, allocated: bool) -> Result<Buffer, hikyaku::Error> {
-        let mut buffer = match allocated {
-            true => Buffer::Allocated(world.alloc::<u8>(bytes)?),
-            false => Buffer::Heap(vec![0; bytes]),
+impl<T: Scalar> Buffer<T> {
+    /// The `blocks` messages that `command` asks for, every element `value`: each page has been
+    /// written, so that no page fault is timed.
+    pub(crate) fn new(
+        world: &World,
+        command: &Command,
+        blocks: u32,
+        value: T,
+    ) -> Result<Buffer<T>, RankError> {
+        let bytes = command.bytes.saturating_mul(u64::from(blocks));
+        let length = usize::try_from(bytes / size_of::<T>() as u64);
+        let Some(length) = length.ok().filter(|_| bytes <= BUFFER_LIMIT) else {
+            return Err(RankError::Command(format!(
+                "{bytes} bytes are more than 4 GiB of buffers"
+            )));
         };
-        buffer.fill(1);
+        let mut buffer = match command.allocated {
+            true => Buffer::Allocated(world.alloc::<T>(length)?),
+            false => Buffer::Heap(vec![value; length]),
+        };
+        buffer.fill(value);
         Ok(buffer)
     }
 }
 
-impl Deref for Buffer {
-    type Target = [u8];
+impl<T: Scalar> Deref for Buffer<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[u8] {
+    fn deref(&self) -> &[T] {
         match self {
-            Buffer::Heap(bytes) => bytes,
-            Buffer::Allocated(bytes) => bytes,
+            Buffer::Heap(elements) => elements,
+            Buffer::Allocated(elements) => elements,
         }
     }
 }
 
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
+impl<T: Scalar> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         match self {
-            Buffer::Heap(bytes) => bytes,
-            Buffer::Allocated(bytes) => bytes,
+            Buffer::Heap(elements) => elements,
+            Buffer::Allocated(elements) => elements,
         }
     }
 }
@@ -119,10 +135,14 @@ fn say(stream: &mut UnixStream, message: &impl serde::Serialize) -> io::Result<(
 
 fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
     match command.verb {
-        Verb::Latency => timed(world, command, kinds::latency::ping_pong),
-        Verb::Send => timed(world, command, kinds::rate::blocking_windows),
-        Verb::Isend => timed(world, command, kinds::rate::nonblocking_windows),
-        Verb::Barrier => timed(world, command, kinds::barrier::barriers),
+        Verb::Latency => kinds::latency::serve(world, command),
+        Verb::Send => kinds::rate::serve_blocking(world, command),
+        Verb::Isend => kinds::rate::serve_nonblocking(world, command),
+        Verb::Barrier => kinds::barrier::serve(world, command),
+        Verb::Allreduce => kinds::collectives::serve_allreduce(world, command),
+        Verb::Broadcast => kinds::collectives::serve_broadcast(world, command),
+        Verb::Allgather => kinds::collectives::serve_allgather(world, command),
+        Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
         Verb::Memory => kinds::start::resident().map_err(RankError::Control),
         Verb::Block => kinds::idle::block(world),
         Verb::Release => kinds::idle::release(world),
@@ -130,20 +150,31 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
     }
 }
 
-/// What a timed body is: it runs the command's repetitions once through.
-type Body = fn(&World, &mut Buffer, &Command) -> Result<(), hikyaku::Error>;
-
-fn timed(world: &World, command: &Command, body: Body) -> Result<Answer, RankError> {
-    let messages = usize::try_from(command.window.max(1)).unwrap_or(usize::MAX);
-    let bytes = usize::try_from(command.bytes).unwrap_or(usize::MAX).checked_mul(messages);
-    let bytes = bytes.ok_or_else(|| RankError::Command("the window is too large".into()))?;
-    let mut buffer = Buffer::new(world, bytes, command.allocated)?;
+/// Runs the batches of `command` behind a barrier; each says how long that of it took which counts.
+pub(crate) fn batches(
+    world: &World,
+    command: &Command,
+    mut batch: impl FnMut() -> Result<Duration, Error>,
+) -> Result<Answer, RankError> {
     world.barrier()?;
     let mut nanoseconds = Vec::with_capacity(command.batches as usize);
     for _ in 0..command.batches {
-        let start = Instant::now();
-        body(world, &mut buffer, command)?;
-        nanoseconds.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        nanoseconds.push(u64::try_from(batch()?.as_nanos()).unwrap_or(u64::MAX));
     }
     Ok(Answer::Times { nanoseconds })
+}
+
+/// The batches of a measurement in which everything counts; `body` is one repetition.
+pub(crate) fn whole(
+    world: &World,
+    command: &Command,
+    mut body: impl FnMut() -> Result<(), Error>,
+) -> Result<Answer, RankError> {
+    batches(world, command, || {
+        let start = Instant::now();
+        for _ in 0..command.repetitions {
+            body()?;
+        }
+        Ok(start.elapsed())
+    })
 }

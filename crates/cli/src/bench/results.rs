@@ -74,7 +74,7 @@ pub(crate) struct Figure {
 pub(crate) struct Series {
     /// The contestant.
     pub(crate) contestant: String,
-    /// The form: "heap", "allocated", "send", "isend", "resident", "shared" or nothing.
+    /// Which calls were made, from which memory; nothing where there is only one form.
     pub(crate) form: String,
     /// Its value; absent if it could not be measured.
     pub(crate) value: Option<Summary>,
@@ -91,6 +91,8 @@ pub(crate) struct Series {
 pub(crate) struct PeerRatio {
     /// The peer.
     pub(crate) peer: String,
+    /// The form of the peer that this one was compared with.
+    pub(crate) form: String,
     /// This contestant's value over the peer's.
     pub(crate) ratio: Summary,
 }
@@ -111,32 +113,48 @@ pub(crate) struct Blocks {
 /// Summarises the blocks of one figure: `(bare, series)`.
 ///
 /// Where a block ended a contestant half-way, the blocks before it do not count: a median of what
-/// went well would flatter.
-pub(crate) fn summarise(all: &[Blocks]) -> (Option<Summary>, Vec<Series>) {
+/// went well would flatter. A peer is compared in the same form where it has that, and else in its
+/// fastest, so that nobody looks good beside a form that its own users would avoid.
+pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summary>, Vec<Series>) {
     let blocks = |entry: &Blocks| entry.outcome.clone().unwrap_or_default();
     let bare: Vec<f64> = all.iter().flat_map(|entry| plan::bare_values(&blocks(entry))).collect();
     let series = |entry: &Blocks| {
         let ours = blocks(entry);
-        // A peer is compared in the same form where it has that, and else in the one it has.
-        let comparable = |other: &Blocks| {
-            let same = |o: &Blocks| o.contestant == other.contestant && o.form == entry.form;
-            other.form == entry.form || !all.iter().any(same)
-        };
-        let peers = all.iter().filter(|other| entry.own && !other.own && comparable(other));
+        let peers = if entry.own { opponents(all, entry.form, lower_is_better) } else { vec![] };
         let ratio = |peer: &Blocks| {
             let ratio = Summary::of(&plan::ratios_to_peer(&ours, &blocks(peer)))?;
-            Some(PeerRatio { peer: peer.contestant.clone(), ratio })
+            let (peer, form) = (peer.contestant.clone(), peer.form.to_owned());
+            Some(PeerRatio { peer, form, ratio })
         };
         Series {
             contestant: entry.contestant.clone(),
             form: entry.form.to_owned(),
             value: Summary::of(&plan::values(&ours)),
             to_bare: Summary::of(&plan::ratios_to_bare(&ours)),
-            to_peers: peers.filter_map(ratio).collect(),
+            to_peers: peers.into_iter().filter_map(ratio).collect(),
             unavailable: entry.outcome.as_ref().err().cloned(),
         }
     };
     (Summary::of(&bare), all.iter().map(series).collect())
+}
+
+/// For each peer that has been measured, the form that `form` is compared with.
+fn opponents<'a>(all: &'a [Blocks], form: &str, lower_is_better: bool) -> Vec<&'a Blocks> {
+    let middle = |entry: &Blocks| {
+        let value = plan::median(&plan::values(entry.outcome.as_deref().ok()?))?;
+        Some(if lower_is_better { value } else { -value })
+    };
+    let mut chosen: Vec<(&Blocks, f64)> = Vec::new();
+    for entry in all.iter().filter(|entry| !entry.own) {
+        let Some(cost) = middle(entry) else { continue };
+        match chosen.iter_mut().find(|(one, _)| one.contestant == entry.contestant) {
+            None => chosen.push((entry, cost)),
+            Some((one, _)) if one.form == form => {}
+            Some(one) if entry.form == form || cost < one.1 => *one = (entry, cost),
+            Some(_) => {}
+        }
+    }
+    chosen.into_iter().map(|(entry, _)| entry).collect()
 }
 
 #[cfg(test)]
@@ -163,7 +181,7 @@ pub(crate) mod tests {
                 outcome: Err("no answer within 60 s".into()),
             },
         ];
-        let (bare, series) = summarise(&all);
+        let (bare, series) = summarise(&all, true);
         let figure = |bytes| Figure {
             kind: Kind::Latency,
             unit: Unit::Nanoseconds,
@@ -195,10 +213,13 @@ pub(crate) mod tests {
 
     #[test]
     fn ratios_are_formed_by_block_and_round() {
-        let (bare, series) = summarise(&[
-            entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0)]),
-            entry("Open MPI", false, &[(400.0, 50.0), (1920.0, 240.0)]),
-        ]);
+        let (bare, series) = summarise(
+            &[
+                entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0)]),
+                entry("Open MPI", false, &[(400.0, 50.0), (1920.0, 240.0)]),
+            ],
+            true,
+        );
         assert_eq!(bare.unwrap().blocks, 4);
         assert_eq!(series[0].to_bare.unwrap().median, 2.0);
         assert_eq!(series[0].to_peers[0].peer, "Open MPI");
@@ -216,14 +237,36 @@ pub(crate) mod tests {
             form("resident", entry("MPICH", false, &[(16.0, 1.0)])),
             form("shared", entry("MPICH", false, &[(4.0, 1.0)])),
         ];
-        let ratios: Vec<f64> =
-            summarise(&all).1.iter().flat_map(|s| &s.to_peers).map(|r| r.ratio.median).collect();
+        let ratios: Vec<f64> = summarise(&all, true)
+            .1
+            .iter()
+            .flat_map(|s| &s.to_peers)
+            .map(|r| r.ratio.median)
+            .collect();
         assert_eq!(ratios, [0.5, 0.25]);
         let all = [
             form("allocated", entry("hikyaku", true, &[(8.0, 1.0)])),
             entry("MPICH", false, &[(16.0, 1.0)]),
         ];
-        assert_eq!(summarise(&all).1[0].to_peers[0].ratio.median, 0.5);
+        assert_eq!(summarise(&all, true).1[0].to_peers[0].ratio.median, 0.5);
+    }
+
+    #[test]
+    fn a_peer_without_that_form_is_compared_in_its_fastest() {
+        let form = |form, entry| Blocks { form, ..entry };
+        let all = [
+            form("allocated", entry("hikyaku", true, &[(8.0, 1.0)])),
+            form("isend", entry("MPICH", false, &[(32.0, 1.0)])),
+            form("persistent", entry("MPICH", false, &[(16.0, 1.0)])),
+            form("blocking", entry("MPICH", false, &[(64.0, 1.0)])),
+            Blocks { outcome: Err("gone".into()), ..entry("Open MPI", false, &[]) },
+        ];
+        let compared = |lower_is_better| {
+            let ratios = summarise(&all, lower_is_better).1[0].to_peers.clone();
+            ratios.into_iter().map(|r| (r.form, r.ratio.median)).collect::<Vec<_>>()
+        };
+        assert_eq!(compared(true), [("persistent".to_owned(), 0.5)]);
+        assert_eq!(compared(false), [("blocking".to_owned(), 0.125)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The ranks run the non-blocking windows of the rate benchmark with other sizes; the window
 //! shrinks with the size, so that a block of the slowest contestant still holds several windows.
 
-use super::{Bare, Kind, Point};
+use super::{Bare, Form, Kind, Point};
 use crate::bench::arguments::Settings;
 use crate::bench::control::Verb;
 use crate::bench::kinds::rate;
@@ -17,13 +17,10 @@ const WINDOW_BYTES: u64 = 16 << 20;
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let point = |bytes: &u64| Point {
-        kind: Kind::Bandwidth,
-        verb: Verb::Isend,
-        ranks: 2,
-        bytes: *bytes,
         window: window(*bytes),
-        allocated: true,
-        bare: Bare::CopyRate,
+        ours: vec![Form::heap("heap", Verb::Isend), Form::allocated("allocated", Verb::Isend)],
+        theirs: vec![Form::heap("heap", Verb::Isend)],
+        ..Point::new(Kind::Bandwidth, 2, *bytes, Bare::CopyRate)
     };
     sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
 }

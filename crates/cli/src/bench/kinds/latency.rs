@@ -6,46 +6,44 @@
 
 use hikyaku::{Error, World};
 
-use super::{Bare, Kind, LINE_BYTES, Point};
+use super::{Bare, Form, Kind, Parts, Point};
 use crate::bench::arguments::Settings;
-use crate::bench::control::{Command, Verb};
-use crate::bench::rank::{Buffer, TAG};
+use crate::bench::control::{Answer, Command, Verb};
+use crate::bench::rank::{self, Buffer, RankError, TAG};
 
 const SIZES: [u64; 7] = [0, 8, 64, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
 
 /// One point per size.
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
-    let point = |bytes: &u64| Point {
-        kind: Kind::Latency,
-        verb: Verb::Latency,
-        ranks: 2,
-        bytes: *bytes,
-        window: 1,
-        allocated: settings.allocated && *bytes > 0,
-        bare: if *bytes <= LINE_BYTES { Bare::Line } else { Bare::LineAndCopy },
+    let heap = Form::heap("heap", Verb::Latency);
+    let allocated = Form::allocated("allocated", Verb::Latency);
+    let point = |bytes: &u64| {
+        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
+        let mut ours = vec![heap];
+        ours.extend((settings.allocated && *bytes > 0).then_some(allocated));
+        Point { ours, theirs: vec![heap], ..Point::new(Kind::Latency, 2, *bytes, bare) }
     };
     sizes.iter().map(point).collect()
 }
 
 /// The ranks' side; ranks beyond the first two look on.
-pub(crate) fn ping_pong(
-    world: &World,
-    buffer: &mut Buffer,
-    command: &Command,
-) -> Result<(), Error> {
-    for _ in 0..command.repetitions {
-        match world.rank() {
-            0 => {
-                world.send::<u8>(buffer, 1, TAG)?;
-                world.recv::<u8>(buffer, 1, TAG)?;
-            }
-            1 => {
-                world.recv::<u8>(buffer, 0, TAG)?;
-                world.send::<u8>(buffer, 0, TAG)?;
-            }
-            _ => {}
+pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut buffer = Buffer::new(world, command, 1, 1_u8)?;
+    rank::whole(world, command, || ping_pong(world, &mut buffer))
+}
+
+fn ping_pong(world: &World, buffer: &mut [u8]) -> Result<(), Error> {
+    match world.rank() {
+        0 => {
+            world.send::<u8>(buffer, 1, TAG)?;
+            world.recv::<u8>(buffer, 1, TAG)?;
         }
+        1 => {
+            world.recv::<u8>(buffer, 0, TAG)?;
+            world.send::<u8>(buffer, 0, TAG)?;
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -5,17 +5,28 @@
 //! measures it, and what the bare hardware gives for it. The point knows how to turn nanoseconds
 //! per repetition into its own unit; nobody else converts.
 
+mod bare;
+
 pub(crate) mod bandwidth;
-pub(crate) mod barrier;
-pub(crate) mod idle;
 pub(crate) mod latency;
 pub(crate) mod rate;
+
+pub(crate) mod barrier;
+pub(crate) mod collectives;
+
+pub(crate) mod exchange;
+pub(crate) mod halo;
+pub(crate) mod late;
+
+pub(crate) mod idle;
 pub(crate) mod start;
 
 use serde::Serialize;
 
+pub(crate) use bare::{Bare, Parts};
+
 use super::control::{Command, Verb};
-use super::hardware::{self, Cores};
+use super::hardware::Cores;
 use super::plan::Schedule;
 
 /// A kind of figure.
@@ -30,6 +41,20 @@ pub(crate) enum Kind {
     Bandwidth,
     /// One barrier.
     Barrier,
+    /// One allreduce.
+    Allreduce,
+    /// One broadcast.
+    Broadcast,
+    /// One allgather.
+    Allgather,
+    /// One exchange with both neighbours.
+    Halo,
+    /// The wait of an exchange that both sides have started long ago.
+    Wait,
+    /// The time an exchange takes of a program that computes meanwhile.
+    Calls,
+    /// How long after the start of a late neighbour an exchange with it ends.
+    Late,
     /// A job from start to end.
     Start,
     /// Resident memory of one rank.
@@ -65,13 +90,34 @@ pub(crate) enum Unit {
 }
 
 impl Kind {
+    /// All, in the order in which they are shown.
+    pub(crate) const ALL: [Kind; 14] = [
+        Kind::Latency,
+        Kind::Rate,
+        Kind::Bandwidth,
+        Kind::Barrier,
+        Kind::Allreduce,
+        Kind::Broadcast,
+        Kind::Allgather,
+        Kind::Halo,
+        Kind::Wait,
+        Kind::Calls,
+        Kind::Late,
+        Kind::Start,
+        Kind::Memory,
+        Kind::Idle,
+    ];
+
     /// The unit of its figures.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Kind::Latency => Unit::Nanoseconds,
+            Kind::Latency | Kind::Wait => Unit::Nanoseconds,
             Kind::Rate => Unit::MillionsPerSecond,
             Kind::Bandwidth => Unit::GigabytesPerSecond,
-            Kind::Barrier => Unit::Microseconds,
+            Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
+                Unit::Microseconds
+            }
+            Kind::Halo | Kind::Calls | Kind::Late => Unit::Microseconds,
             Kind::Start => Unit::Milliseconds,
             Kind::Memory => Unit::Mebibytes,
             Kind::Idle => Unit::Percent,
@@ -90,6 +136,13 @@ impl Kind {
             Kind::Rate => "rate",
             Kind::Bandwidth => "bandwidth",
             Kind::Barrier => "barrier",
+            Kind::Allreduce => "allreduce",
+            Kind::Broadcast => "broadcast",
+            Kind::Allgather => "allgather",
+            Kind::Halo => "halo",
+            Kind::Wait => "wait",
+            Kind::Calls => "calls",
+            Kind::Late => "late",
             Kind::Start => "start",
             Kind::Memory => "memory",
             Kind::Idle => "idle",
@@ -103,6 +156,13 @@ impl Kind {
             Kind::Rate => "Message rate, 8 bytes in windows of 64",
             Kind::Bandwidth => "Bandwidth, windows of messages",
             Kind::Barrier => "Barrier",
+            Kind::Allreduce => "Allreduce, a sum of doubles",
+            Kind::Broadcast => "Broadcast, the roots in turn",
+            Kind::Allgather => "Allgather, message per rank",
+            Kind::Halo => "Halo exchange with two neighbours",
+            Kind::Wait => "Wait of an exchange, both started 50 µs ago",
+            Kind::Calls => "Start and wait of an exchange, without the 50 µs between",
+            Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
             Kind::Start => "Start and stop of a job",
             Kind::Memory => "Resident memory of a rank",
             Kind::Idle => "Processor use of two ranks blocked in a receive",
@@ -110,65 +170,85 @@ impl Kind {
     }
 }
 
-/// What the bare hardware gives for a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bare {
-    /// One cache line one way: whatever fits into a line cannot be faster.
-    Line,
-    /// A cache line for the signal, then one copy of fresh data.
-    LineAndCopy,
-    /// One copy of fresh data, as a rate.
-    CopyRate,
-    /// A stream of cache lines in windows.
-    Stream,
-    /// The rounds of a dissemination barrier, each a cache line.
-    LineRounds(u32),
-    /// Threads of one core, each of which must run once.
-    Switches(u32),
-}
-
-impl Bare {
-    /// What it is, for the head of a column.
-    pub(crate) fn description(self) -> String {
-        match self {
-            Bare::Line => "one cache line one way".into(),
-            Bare::LineAndCopy => "beyond 64 B, one cache line and one copy of fresh data".into(),
-            Bare::CopyRate => "one copy of data the other core has just written".into(),
-            Bare::Stream => "a stream of cache lines in windows of 64".into(),
-            Bare::LineRounds(1) => "one cache line one way".into(),
-            Bare::LineRounds(rounds) => format!("{rounds} rounds of one cache line"),
-            Bare::Switches(n) => format!("{n} switches between threads of one core"),
-        }
+impl Kind {
+    /// What stands in its table, where titles and column heads do not say it.
+    pub(crate) fn explanation(self) -> Option<&'static str> {
+        Some(match self {
+            Kind::Allreduce => "in place, each repetition on what the one before has left",
+            Kind::Broadcast => "each root sends what it has received from the one before",
+            Kind::Allgather => "each rank gives what it has received from another the time before",
+            Kind::Halo => {
+                "a block to and from each of two neighbours in a ring; isend: two MPI_Irecv, two \
+                 MPI_Isend and one wait, or ours of that; blocking and persistent: \
+                 MPI_Neighbor_alltoallw and MPI_Neighbor_alltoallw_init"
+            }
+            Kind::Wait => "both ranks start an exchange, compute 50 µs, and wait: the wait alone",
+            Kind::Calls => "the same: all that the exchange takes of a program's processor",
+            Kind::Late => {
+                "rank 1 starts 100 µs late and computes 50 µs before it waits; from its start to \
+                 the end of rank 0's wait"
+            }
+            _ => return None,
+        })
     }
 }
 
-/// The largest message that counts as one cache line.
-const LINE_BYTES: u64 = 64;
+/// One way to measure a point: which calls, from which memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// Its name in tables; empty where there is only one.
+    pub(crate) name: &'static str,
+    /// The command.
+    pub(crate) verb: Verb,
+    /// Whether the buffers come from `World::alloc`.
+    pub(crate) allocated: bool,
+}
+
+impl Form {
+    /// From ordinary memory.
+    pub(crate) fn heap(name: &'static str, verb: Verb) -> Form {
+        Form { name, verb, allocated: false }
+    }
+
+    /// From memory that the other ranks reach directly.
+    pub(crate) fn allocated(name: &'static str, verb: Verb) -> Form {
+        Form { name, verb, allocated: true }
+    }
+}
 
 /// One figure to be found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Point {
     /// Its kind.
     pub(crate) kind: Kind,
-    /// The command that measures it.
-    pub(crate) verb: Verb,
     /// Ranks of the job.
     pub(crate) ranks: u32,
     /// Bytes of a message; zero for kinds without.
     pub(crate) bytes: u64,
     /// Messages in a window; one for kinds without.
     pub(crate) window: u32,
-    /// Whether it is measured from allocated buffers too.
-    pub(crate) allocated: bool,
+    /// What a repetition takes beyond what it reports, in nanoseconds: computing, being late.
+    pub(crate) unreported: u64,
+    /// How hikyaku is measured.
+    pub(crate) ours: Vec<Form>,
+    /// How the others are.
+    pub(crate) theirs: Vec<Form>,
     /// What the hardware gives.
     pub(crate) bare: Bare,
 }
 
 impl Point {
-    /// The command for a block of it.
-    pub(crate) fn command(&self, schedule: Schedule, allocated: bool) -> Command {
+    /// A point with one message, of which everything is timed.
+    pub(crate) fn new(kind: Kind, ranks: u32, bytes: u64, bare: Bare) -> Point {
+        let (ours, theirs) = (Vec::new(), Vec::new());
+        Point { kind, ranks, bytes, window: 1, unreported: 0, ours, theirs, bare }
+    }
+
+    /// The command for a block of it in one of its forms.
+    pub(crate) fn command(&self, schedule: Schedule, form: Form) -> Command {
         let Schedule { batches, repetitions } = schedule;
-        let (verb, bytes, window) = (self.verb, self.bytes, self.window);
+        let (bytes, window) = (self.bytes, self.window);
+        let Form { verb, allocated, .. } = form;
         Command { verb, bytes, allocated, window, batches, repetitions }
     }
 
@@ -179,22 +259,28 @@ impl Point {
             Kind::Latency => nanoseconds / 2.0,
             Kind::Rate => window * 1e3 / nanoseconds,
             Kind::Bandwidth => window * self.bytes as f64 / nanoseconds,
-            Kind::Barrier => nanoseconds * 1e-3,
-            Kind::Start | Kind::Memory | Kind::Idle => nanoseconds * 1e-6,
+            kind => kind.of_nanoseconds(nanoseconds),
         }
     }
 
     /// Measures what the hardware gives for it, in its unit; `line` is the cache-line transfer
     /// measured at this moment, in nanoseconds.
     pub(crate) fn bare(&self, cores: Cores, line: f64) -> f64 {
-        let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let measured = self.bare.measure(cores, line, self.bytes, self.window);
         match self.bare {
-            Bare::Line => line,
-            Bare::LineAndCopy => line + hardware::fresh_copy(cores, bytes),
-            Bare::CopyRate => bytes as f64 / hardware::fresh_copy(cores, bytes),
-            Bare::Stream => 1e3 / hardware::stream(cores, self.window),
-            Bare::LineRounds(rounds) => f64::from(rounds) * line * 1e-3,
-            Bare::Switches(count) => f64::from(count) * hardware::switch(cores.first) * 1e-3,
+            Bare::Parts(_) => self.kind.of_nanoseconds(measured),
+            Bare::CopyRate | Bare::Stream => measured,
+        }
+    }
+}
+
+impl Kind {
+    /// A time in the unit of a kind that is one.
+    fn of_nanoseconds(self, nanoseconds: f64) -> f64 {
+        match self.unit() {
+            Unit::Microseconds => nanoseconds * 1e-3,
+            Unit::Milliseconds => nanoseconds * 1e-6,
+            _ => nanoseconds,
         }
     }
 }
@@ -204,8 +290,7 @@ mod tests {
     use super::*;
 
     fn point(kind: Kind, bytes: u64, window: u32) -> Point {
-        let (verb, bare) = (Verb::Latency, Bare::Line);
-        Point { kind, verb, ranks: 2, bytes, window, allocated: false, bare }
+        Point { window, ..Point::new(kind, 2, bytes, Bare::LINE) }
     }
 
     #[test]
@@ -214,13 +299,21 @@ mod tests {
         assert_eq!(point(Kind::Rate, 8, 64).value(6_400.0), 10.0);
         assert_eq!(point(Kind::Bandwidth, 1 << 20, 16).value(1048576.0 * 2.0), 8.0);
         assert_eq!(point(Kind::Barrier, 0, 1).value(430.0), 0.43);
+        assert_eq!(point(Kind::Wait, 8, 1).value(430.0), 430.0);
     }
 
     #[test]
-    fn a_line_is_what_the_caller_measured() {
+    fn a_line_is_what_the_caller_measured_in_the_points_unit() {
         let cores = Cores { first: 0, second: 0 };
         assert_eq!(point(Kind::Latency, 8, 1).bare(cores, 55.0), 55.0);
-        let rounds = Point { bare: Bare::LineRounds(3), ..point(Kind::Barrier, 0, 1) };
-        assert!((rounds.bare(cores, 50.0) - 0.15).abs() < 1e-12);
+        assert_eq!(point(Kind::Barrier, 0, 1).bare(cores, 50.0), 0.05);
+    }
+
+    #[test]
+    fn every_kind_is_shown_once() {
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(Kind::ALL.iter().position(|other| *other == kind), Some(place));
+            assert!(!kind.title().is_empty());
+        }
     }
 }

@@ -6,9 +6,9 @@
 
 use hikyaku::{Error, World};
 
-use super::{Bare, Kind, Point};
-use crate::bench::control::{Command, Verb};
-use crate::bench::rank::{Buffer, TAG};
+use super::{Bare, Form, Kind, Point};
+use crate::bench::control::{Answer, Command, Verb};
+use crate::bench::rank::{self, Buffer, RankError, TAG};
 
 /// Bytes of a message whose rate is measured.
 const BYTES: u64 = 8;
@@ -18,60 +18,52 @@ pub(crate) const WINDOW: u32 = 64;
 
 /// One point for each form.
 pub(crate) fn points() -> Vec<Point> {
-    let point = |verb| Point {
-        kind: Kind::Rate,
-        verb,
-        ranks: 2,
-        bytes: BYTES,
-        window: WINDOW,
-        allocated: false,
-        bare: Bare::Stream,
+    let point = |verb: Verb| {
+        let form = Form::heap(verb.word(), verb);
+        let point = Point::new(Kind::Rate, 2, BYTES, Bare::Stream);
+        Point { window: WINDOW, ours: vec![form], theirs: vec![form], ..point }
     };
     [Verb::Send, Verb::Isend].map(point).into()
 }
 
-/// Windows of blocking operations.
-pub(crate) fn blocking_windows(
-    world: &World,
-    buffer: &mut Buffer,
-    command: &Command,
-) -> Result<(), Error> {
-    let each = bytes_of(command);
-    for _ in 0..command.repetitions {
+/// The ranks' side of blocking operations.
+pub(crate) fn serve_blocking(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut buffer = Buffer::new(world, command, command.window, 1_u8)?;
+    rank::whole(world, command, || blocking_window(world, &mut buffer, bytes_of(command)))
+}
+
+/// The ranks' side of non-blocking operations.
+pub(crate) fn serve_nonblocking(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut buffer = Buffer::new(world, command, command.window, 1_u8)?;
+    rank::whole(world, command, || nonblocking_window(world, &mut buffer, bytes_of(command)))
+}
+
+/// A window of blocking operations.
+fn blocking_window(world: &World, buffer: &mut [u8], each: usize) -> Result<(), Error> {
+    for message in buffer.chunks_exact_mut(each) {
+        match world.rank() {
+            0 => world.send::<u8>(message, 1, TAG)?,
+            1 => world.recv::<u8>(message, 0, TAG).map(drop)?,
+            _ => {}
+        }
+    }
+    acknowledge(world)
+}
+
+/// A window of non-blocking operations, completed together.
+fn nonblocking_window(world: &World, buffer: &mut [u8], each: usize) -> Result<(), Error> {
+    world.scope(|scope| -> Result<(), Error> {
         for message in buffer.chunks_exact_mut(each) {
             match world.rank() {
-                0 => world.send::<u8>(message, 1, TAG)?,
-                1 => world.recv::<u8>(message, 0, TAG).map(drop)?,
+                0 => scope.isend::<u8>(message, 1, TAG).map(drop)?,
+                1 => scope.irecv::<u8>(message, 0, TAG).map(drop)?,
                 _ => {}
             }
         }
-        acknowledge(world)?;
-    }
-    Ok(())
-}
-
-/// Windows of non-blocking operations, completed together.
-pub(crate) fn nonblocking_windows(
-    world: &World,
-    buffer: &mut Buffer,
-    command: &Command,
-) -> Result<(), Error> {
-    let each = bytes_of(command);
-    for _ in 0..command.repetitions {
-        world.scope(|scope| -> Result<(), Error> {
-            for message in buffer.chunks_exact_mut(each) {
-                match world.rank() {
-                    0 => scope.isend::<u8>(message, 1, TAG).map(drop)?,
-                    1 => scope.irecv::<u8>(message, 0, TAG).map(drop)?,
-                    _ => {}
-                }
-            }
-            scope.wait_all()?;
-            Ok(())
-        })?;
-        acknowledge(world)?;
-    }
-    Ok(())
+        scope.wait_all()?;
+        Ok(())
+    })?;
+    acknowledge(world)
 }
 
 /// A message of no bytes cannot be cut from a buffer; the points of windows have none.

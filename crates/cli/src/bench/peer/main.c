@@ -12,9 +12,9 @@
  * With the single argument "start" it initialises, passes one barrier and leaves.
  */
 #define _GNU_SOURCE
-#include <mpi.h>
+#include "peer.h"
+
 #include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,23 +23,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG = 7, WINDOW_LIMIT = 1024, BATCH_LIMIT = 1000 };
+/* All buffers of a measurement together, as in rank.rs. */
+static const unsigned long long BUFFER_LIMIT = 4ull << 30;
 
-struct command {
-    char verb[16];
-    unsigned long long bytes;
-    unsigned allocated; /* hikyaku's own memory: no meaning here, kept for the common format */
-    unsigned window, batches;
-    unsigned long long repetitions;
-};
-
-static int rank, size;
-static char *buffer;
+int rank, size;
+char *buffer;
 static unsigned long long capacity;
-static MPI_Request requests[WINDOW_LIMIT];
 static unsigned long long elapsed[BATCH_LIMIT];
 
-static unsigned long long now_ns(void) {
+unsigned long long now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
@@ -58,70 +50,36 @@ static int reserve(unsigned long long bytes) {
     return 1;
 }
 
-/* Rank 0 sends and receives back, rank 1 answers from the buffer it has just received into. */
-static void ping_pong(const struct command *c) {
-    int bytes = (int)c->bytes;
-    for (unsigned long long i = 0; i < c->repetitions; i++) {
-        if (rank == 0) {
-            MPI_Send(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-            MPI_Recv(buffer, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else if (rank == 1) {
-            MPI_Recv(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(buffer, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
-        }
-    }
+/* What the command asks for is checked here, before anything is computed from it. */
+static const char *refusal(const struct command *c, const struct measurement *m) {
+    static const char too_much[] = "the command asks for more than the program has";
+    if (c->batches > BATCH_LIMIT || c->window > WINDOW_LIMIT || c->bytes > BYTES_LIMIT)
+        return too_much;
+    unsigned long long bytes = c->bytes * m->blocks(c) + 8;
+    if (bytes > BUFFER_LIMIT || !reserve(bytes)) return too_much;
+    return m->prepare ? m->prepare(c) : NULL;
 }
 
-/* A window of blocking sends, then a four-byte acknowledgement. */
-static void blocking_window(const struct command *c) {
-    int bytes = (int)c->bytes, acknowledgement = 0;
-    for (unsigned long long i = 0; i < c->repetitions; i++) {
-        for (unsigned w = 0; w < c->window; w++) {
-            char *slot = buffer + w * c->bytes;
-            if (rank == 0) MPI_Send(slot, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-            else MPI_Recv(slot, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
-        if (rank == 0)
-            MPI_Recv(&acknowledgement, 4, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        else MPI_Send(&acknowledgement, 4, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
-    }
-}
-
-/* The same with non-blocking operations, completed together. */
-static void nonblocking_window(const struct command *c) {
-    int bytes = (int)c->bytes, acknowledgement = 0;
-    for (unsigned long long i = 0; i < c->repetitions; i++) {
-        for (unsigned w = 0; w < c->window; w++) {
-            char *slot = buffer + w * c->bytes;
-            if (rank == 0) MPI_Isend(slot, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[w]);
-            else MPI_Irecv(slot, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[w]);
-        }
-        MPI_Waitall((int)c->window, requests, MPI_STATUSES_IGNORE);
-        if (rank == 0)
-            MPI_Recv(&acknowledgement, 4, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        else MPI_Send(&acknowledgement, 4, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
-    }
-}
-
-static void barriers(const struct command *c) {
-    for (unsigned long long i = 0; i < c->repetitions; i++) MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static void timed(FILE *answer, const struct command *c, void (*body)(const struct command *)) {
-    if (c->batches > BATCH_LIMIT || c->window > WINDOW_LIMIT || c->bytes > (1u << 30) ||
-        !reserve(c->bytes * (c->window ? c->window : 1) + 8)) {
-        fprintf(answer, "{\"error\":\"the command asks for more than the program has\"}\n");
+static void measure(FILE *answer, const struct command *c, const struct measurement *m) {
+    const char *refused = refusal(c, m);
+    if (refused) {
+        fprintf(answer, "{\"error\":\"%s\"}\n", refused);
         return;
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    for (unsigned b = 0; b < c->batches; b++) {
-        unsigned long long start = now_ns();
-        body(c);
-        elapsed[b] = now_ns() - start;
-    }
+    for (unsigned b = 0; b < c->batches; b++) elapsed[b] = m->run(c);
+    if (m->clean_up) m->clean_up();
     fprintf(answer, "{\"nanoseconds\":[");
     for (unsigned b = 0; b < c->batches; b++) fprintf(answer, b ? ",%llu" : "%llu", elapsed[b]);
     fprintf(answer, "]}\n");
+}
+
+static const struct measurement *find(const char *verb) {
+    const struct measurement *tables[] = {messages, collectives, exchanges};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct measurement *m = tables[t]; m->verb; m++)
+            if (!strcmp(m->verb, verb)) return m;
+    return NULL;
 }
 
 static void memory(FILE *answer) {
@@ -182,13 +140,11 @@ static void serve(FILE *commands, FILE *answers) {
     fflush(answers);
     while (fgets(line, sizeof line, commands)) {
         struct command c;
+        const struct measurement *m;
         if (sscanf(line, "%15s %llu %u %u %u %llu", c.verb, &c.bytes, &c.allocated, &c.window,
                    &c.batches, &c.repetitions) != 6)
             fprintf(answers, "{\"error\":\"a malformed command\"}\n");
-        else if (!strcmp(c.verb, "latency")) timed(answers, &c, ping_pong);
-        else if (!strcmp(c.verb, "send")) timed(answers, &c, blocking_window);
-        else if (!strcmp(c.verb, "isend")) timed(answers, &c, nonblocking_window);
-        else if (!strcmp(c.verb, "barrier")) timed(answers, &c, barriers);
+        else if ((m = find(c.verb))) measure(answers, &c, m);
         else if (!strcmp(c.verb, "memory")) memory(answers);
         else if (!strcmp(c.verb, "block")) idle(answers, 1);
         else if (!strcmp(c.verb, "release")) idle(answers, 0);

@@ -1,0 +1,49 @@
+/*
+ * The comparison program of `hikyaku bench`, shared part: what a command is, and what a file of
+ * measurements offers to the one that serves the conductor (main.c).
+ *
+ *   main.c         the conductor's socket, timing, memory
+ *   messages.c     between two ranks: latency, rate, bandwidth, idle
+ *   collectives.c  barrier, allreduce, broadcast, allgather
+ *   exchange.c     with two neighbours: halo, and what waiting in it costs
+ */
+#ifndef PEER_H
+#define PEER_H
+
+#include <mpi.h>
+#include <stddef.h>
+
+/* As in control.rs. */
+enum { TAG = 7, WINDOW_LIMIT = 1024, BATCH_LIMIT = 1000, BYTES_LIMIT = 1 << 30 };
+
+struct command {
+    char verb[16];
+    unsigned long long bytes;
+    unsigned allocated; /* hikyaku's own memory: no meaning here, kept for the common format */
+    unsigned window, batches;
+    unsigned long long repetitions;
+};
+
+/* One batch: runs the command's repetitions and returns the nanoseconds that count. */
+typedef unsigned long long batch(const struct command *);
+
+/* A measurement: the word of its command, the blocks of BYTES it needs, its batch. `prepare` and
+   `clean_up` stand outside the time, once in a command; NULL where there is nothing to do, and
+   `prepare` returns what is wrong, or NULL. */
+struct measurement {
+    const char *verb;
+    unsigned (*blocks)(const struct command *);
+    batch *run;
+    const char *(*prepare)(const struct command *);
+    void (*clean_up)(void);
+};
+
+/* Each ends with an entry whose verb is NULL. */
+extern const struct measurement messages[], collectives[], exchanges[];
+
+extern int rank, size;
+extern char *buffer; /* the blocks asked for, written once */
+
+unsigned long long now_ns(void);
+
+#endif
