@@ -365,11 +365,16 @@ fn sample(
     let fitting = match *schedule {
         Some(fitting) => fitting,
         None => {
-            // A first message pays for connections and page faults: look twice.
             let unreported = point.unreported as f64;
-            let first = time(Schedule::FIRST)?;
-            let second = time(Schedule::fill(first + unreported, block / 10.0))?;
-            *schedule.insert(Schedule::fill(second + unreported, block))
+            let mut look = Schedule::FIRST;
+            let fitting = loop {
+                let each = time(look)? + unreported;
+                match look.look_again(each, block) {
+                    Some(next) => look = next,
+                    None => break Schedule::fill(each, block),
+                }
+            };
+            *schedule.insert(fitting)
         }
     };
     Ok(point.value(time(fitting)?))

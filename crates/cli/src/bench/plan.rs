@@ -16,6 +16,12 @@ const BATCH_NANOSECONDS: f64 = 1e6;
 /// The most batches one block is cut into (a peer's program keeps an array of that order).
 const MOST_BATCHES: u32 = 200;
 
+/// A look at something takes enough time once it takes this share of a block.
+const LOOK_SHARE: f64 = 0.1;
+
+/// By how much a look is longer than the one before.
+const LOOK_GROWTH: u64 = 8;
+
 /// The most repetitions in one batch, whatever the estimate says.
 const MOST_REPETITIONS: u64 = 10_000_000;
 
@@ -118,6 +124,25 @@ impl Schedule {
     /// The first look at something whose cost is unknown.
     pub(crate) const FIRST: Schedule = Schedule { batches: 1, repetitions: 1 };
 
+    /// What to try after `self` showed that a repetition takes `each_nanoseconds`; `None` once that
+    /// is known well enough to plan a block of `block_nanoseconds`.
+    ///
+    /// The first look does not count: it pays for connections and page faults. Later ones grow by
+    /// steps, for one repetition may say little: the root of a broadcast is through long before the
+    /// others, and a block planned by that could take minutes.
+    pub(crate) fn look_again(
+        self,
+        each_nanoseconds: f64,
+        block_nanoseconds: f64,
+    ) -> Option<Schedule> {
+        let planned = Schedule::fill(each_nanoseconds, block_nanoseconds).repetitions;
+        let taken = each_nanoseconds * self.repetitions as f64;
+        let first = self == Schedule::FIRST;
+        let enough = self.repetitions >= planned || taken >= LOOK_SHARE * block_nanoseconds;
+        let repetitions = (self.repetitions * LOOK_GROWTH).min(planned.max(2));
+        (first || !enough).then_some(Schedule { batches: 1, repetitions })
+    }
+
     /// A block of about `block_nanoseconds` of something that takes `each_nanoseconds`.
     pub(crate) fn fill(each_nanoseconds: f64, block_nanoseconds: f64) -> Schedule {
         let each = if each_nanoseconds.is_finite() { each_nanoseconds.max(1.0) } else { f64::MAX };
@@ -217,6 +242,22 @@ mod tests {
         assert_eq!(Schedule::fill(f64::NAN, 50e6), Schedule::FIRST);
         let tiny = Schedule::fill(0.0, 1e15);
         assert_eq!((tiny.batches, tiny.repetitions), (MOST_BATCHES, 1_000_000));
+    }
+
+    #[test]
+    fn looks_grow_until_they_can_be_trusted() {
+        let mut look = Schedule::FIRST;
+        let mut repetitions = Vec::new();
+        while let Some(next) = look.look_again(1e3, 50e6) {
+            repetitions.push(next.repetitions);
+            look = next;
+        }
+        assert_eq!(repetitions, [8, 64, 512, 1_000]);
+        // What turns out to be slow is not looked at for longer.
+        let slow = Schedule { batches: 1, repetitions: 8 };
+        assert_eq!(slow.look_again(5e6, 50e6), None);
+        assert_eq!(Schedule::FIRST.look_again(5e9, 50e6).map(|next| next.repetitions), Some(2));
+        assert_eq!(Schedule::FIRST.look_again(f64::NAN, 50e6).map(|next| next.batches), Some(1));
     }
 
     #[test]

@@ -94,9 +94,10 @@ fn meaning(results: &Results, kind: Kind) -> Vec<String> {
         [] => return lines,
         [(description, _)] => lines.push(format!("bare: {description}")),
         several => {
-            lines.extend(several.iter().map(|(description, places)| {
+            let line = |(description, places): &(&str, Vec<String>)| {
                 format!("bare: {description} ({})", places.join("; "))
-            }))
+            };
+            lines.extend(several.iter().map(line));
         }
     }
     let better = if kind.lower_is_better() { "less" } else { "more" };
@@ -170,7 +171,7 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     Some(table)
 }
 
-/// Which columns tell the figures of a table apart.
+/// Which columns tell the figures of a table apart. Two ranks go without saying beside a size.
 struct Columns {
     ranks: bool,
     bytes: bool,
@@ -179,9 +180,8 @@ struct Columns {
 impl Columns {
     fn of(results: &Results, kind: Kind) -> Columns {
         let bytes = figures(results, kind).any(|figure| figure.bytes.is_some());
-        let first = figures(results, kind).next().map(|figure| figure.ranks);
-        let ranks = figures(results, kind).any(|figure| Some(figure.ranks) != first);
-        Columns { ranks: ranks || !bytes, bytes }
+        let ranks = !bytes || figures(results, kind).any(|figure| figure.ranks != 2);
+        Columns { ranks, bytes }
     }
 
     fn cells(&self, figure: &Figure) -> Vec<Cell> {

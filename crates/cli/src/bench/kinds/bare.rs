@@ -41,6 +41,15 @@ impl Parts {
         }
     }
 
+    /// A signal that one other rank waits for: a cache line, or with more ranks than cores, a run of
+    /// that rank.
+    pub(crate) fn hop(ranks: u32, cores: u32) -> Parts {
+        match ranks <= cores {
+            true => Parts { lines: 1, ..Parts::default() },
+            false => Parts { switches: 1, ..Parts::default() },
+        }
+    }
+
     /// These, and `copies` of a message of `bytes` by each rank, the ranks of a core in turn. A
     /// message that fits into a line travels with the signal.
     pub(crate) fn with_copies(self, copies: f64, bytes: u64, ranks: u32, cores: u32) -> Parts {
@@ -114,6 +123,7 @@ mod tests {
         assert_eq!(Parts::signal(5, 8), parts(3, 0));
         assert_eq!(Parts::signal(8, 2), parts(0, 4));
         assert_eq!(Parts::signal(3, 2), parts(0, 2));
+        assert_eq!((Parts::hop(8, 8), Parts::hop(8, 2)), (parts(1, 0), parts(0, 1)));
     }
 
     #[test]

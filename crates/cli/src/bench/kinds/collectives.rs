@@ -51,19 +51,22 @@ impl Group {
     fn allreduce(&self, bytes: u64) -> Point {
         let copies = 2.0 * f64::from(self.ranks - 1) / f64::from(self.ranks);
         let heap = Form::heap("", Verb::Allreduce);
-        let point = self.point(Kind::Allreduce, bytes, copies);
+        let point = self.point(Kind::Allreduce, bytes, self.all(), copies);
         Point { ours: vec![heap], theirs: vec![heap], ..point }
     }
 
-    /// Each rank reads the root's message.
+    /// Each rank reads the root's message. Only the next root is waited for: the others may take
+    /// several messages in a row when they run.
     fn broadcast(&self, bytes: u64) -> Point {
-        self.in_both_memories(self.point(Kind::Broadcast, bytes, 1.0), Verb::Broadcast)
+        let next = Parts::hop(self.ranks, self.cores);
+        self.in_both_memories(self.point(Kind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
     }
 
     /// Each rank reads every other one's block.
     fn allgather(&self, bytes: u64) -> Point {
         let copies = f64::from(self.ranks - 1);
-        self.in_both_memories(self.point(Kind::Allgather, bytes, copies), Verb::Allgather)
+        let point = self.point(Kind::Allgather, bytes, self.all(), copies);
+        self.in_both_memories(point, Verb::Allgather)
     }
 
     /// From heap and from allocated memory.
@@ -73,8 +76,12 @@ impl Group {
         Point { ours, theirs: vec![heap], ..point }
     }
 
-    fn point(&self, kind: Kind, bytes: u64, copies: f64) -> Point {
-        let signal = Parts::signal(self.ranks, self.cores);
+    /// Everybody waits for everybody.
+    fn all(&self) -> Parts {
+        Parts::signal(self.ranks, self.cores)
+    }
+
+    fn point(&self, kind: Kind, bytes: u64, signal: Parts, copies: f64) -> Point {
         let bare = signal.with_copies(copies, bytes, self.ranks, self.cores);
         Point::new(kind, self.ranks, bytes, Bare::Parts(bare))
     }
