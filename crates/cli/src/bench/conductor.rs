@@ -21,7 +21,7 @@ use super::kinds::{Form, Kind, Point};
 use super::kinds::{bandwidth, barrier, collectives, halo, idle, late, latency, rate, start};
 use super::peers::{self, Peer};
 use super::plan::{self, Block, Schedule};
-use super::results::{Blocks, ContestantInfo, Figure, summarise};
+use super::results::{Blocks, ContestantInfo, Figure, OWN, summarise};
 
 /// Start-up is slow and steady: fewer repetitions tell as much.
 const START_BLOCKS: u32 = 7;
@@ -50,7 +50,7 @@ impl Contestant {
     /// Its name in figures.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Contestant::Hikyaku(_) => "hikyaku",
+            Contestant::Hikyaku(_) => OWN,
             Contestant::Peer(peer) => peer.kind().name(),
         }
     }

@@ -269,6 +269,25 @@ mod tests {
     }
 
     #[test]
+    fn the_comparison_program_knows_what_it_is_asked_and_how_long_to_compute() {
+        use crate::bench::control::{Calls, Clock, Verb};
+        use crate::bench::kinds::{halo, late};
+        let source: String = SOURCES.iter().map(|(_, text)| *text).collect();
+        let exchanges = [Clock::Whole, Clock::Wait, Clock::Calls, Clock::Late];
+        let mut verbs: Vec<Verb> =
+            exchanges.iter().flat_map(|clock| halo::forms(*clock).1).map(|f| f.verb).collect();
+        verbs.push(Verb::Exchange(Clock::Whole, Calls::Blocking));
+        verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Barrier]);
+        verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather]);
+        verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);
+        for verb in verbs {
+            assert!(source.contains(&format!("\"{}\"", verb.word())), "{}", verb.word());
+        }
+        let (compute, lateness) = (late::COMPUTE.as_nanos(), late::LATENESS.as_nanos());
+        assert!(source.contains(&format!("COMPUTE = {compute}, LATENESS = {lateness};")));
+    }
+
+    #[test]
     fn versions_are_shortened() {
         let long = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11";
         assert_eq!(short_version(long), "Open MPI 5.0.11");

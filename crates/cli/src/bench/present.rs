@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
 use super::kinds::{Kind, Unit};
-use super::results::{Figure, PeerRatio, Results, Series};
+use super::results::{Figure, OWN, PeerRatio, Results, Series};
 
 /// A value in the base unit that the report crate shows.
 fn base(unit: Unit, value: f64) -> f64 {
@@ -273,10 +273,8 @@ fn chart<'a>(
     for figure in drawable {
         let (x, unit) = (place(figure) as f64, figure.unit);
         bare.extend(figure.bare.map(|summary| (x, base(unit, summary.median))));
-        for series in &figure.series {
-            let Some(value) = series.value else { continue };
-            let name = [series.contestant.as_str(), &series.form].join(" ").trim_end().to_owned();
-            let point = (x, base(unit, value.median));
+        for (name, median) in shown_lines(figure) {
+            let point = (x, base(unit, median));
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line::line(name, vec![point])),
@@ -291,6 +289,28 @@ fn chart<'a>(
     Some(chart.into())
 }
 
+/// What a figure adds to a chart: each form of ours, and of each other library the fastest, since
+/// with all of them nobody could tell the lines apart.
+fn shown_lines(figure: &Figure) -> Vec<(String, f64)> {
+    let mut lines: Vec<(String, f64)> = Vec::new();
+    for series in &figure.series {
+        let Some(median) = series.value.map(|value| value.median) else { continue };
+        let contestant = series.contestant.as_str();
+        let forms = figure.series.iter().filter(|other| other.contestant == contestant).count();
+        if contestant == OWN || forms == 1 || figure.kind == Kind::Memory {
+            lines.push(([contestant, &series.form].join(" ").trim_end().to_owned(), median));
+            continue;
+        }
+        let name = format!("{contestant}, fastest form");
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, best)) if figure.lower_is_better => *best = best.min(median),
+            Some((_, best)) => *best = best.max(median),
+            None => lines.push((name, median)),
+        }
+    }
+    lines
+}
+
 /// The whole run as a page.
 pub(crate) fn html(results: &Results) -> String {
     let mut page = Page::new("hikyaku bench");
@@ -301,7 +321,15 @@ pub(crate) fn html(results: &Results) -> String {
     for kind in Kind::ALL {
         let Some(table) = table(results, kind) else { continue };
         page.section(kind.title());
-        page.charts(charts(results, kind).into_iter().map(|(_, chart)| chart));
+        let mut charts: Vec<Chart> = charts(results, kind).into_iter().map(|(_, c)| c).collect();
+        match charts.len() {
+            1 => charts.drain(..).for_each(|chart| {
+                page.chart(chart);
+            }),
+            _ => {
+                page.charts(charts);
+            }
+        }
         page.table(&table);
         for line in meaning(results, kind) {
             page.note(&line);
@@ -416,6 +444,21 @@ mod tests {
             names,
             [Path::new("b-broadcast-2-ranks.svg"), Path::new("b-broadcast-4-ranks.svg")]
         );
+    }
+
+    #[test]
+    fn a_chart_has_the_fastest_form_of_the_others() {
+        let mut figure = example().figures.remove(0);
+        let mut slow = figure.series[1].clone();
+        slow.form = "blocking".into();
+        slow.value.iter_mut().for_each(|value| value.median *= 2.0);
+        figure.series.insert(1, slow);
+        let fastest = figure.series[2].value.unwrap().median;
+        let lines = shown_lines(&figure);
+        assert_eq!(lines[0].0, "hikyaku heap");
+        assert_eq!(lines[1..], [("Open MPI, fastest form".to_owned(), fastest)]);
+        figure.lower_is_better = false;
+        assert_eq!(shown_lines(&figure)[1].1, 2.0 * fastest);
     }
 
     #[test]

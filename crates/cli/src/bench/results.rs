@@ -10,6 +10,9 @@ use super::plan::{self, Block, NearFar, Summary};
 /// The version of the JSON document; it grows when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
 
+/// The name of this library in figures.
+pub(crate) const OWN: &str = "hikyaku";
+
 /// Everything one run found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Results {

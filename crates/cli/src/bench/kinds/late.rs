@@ -27,10 +27,10 @@ use crate::bench::control::{Answer, Clock, Command};
 use crate::bench::rank::{self, RankError, TAG};
 
 /// What every rank computes between its start and its wait, as in peer/exchange.c.
-const COMPUTE: Duration = Duration::from_micros(50);
+pub(crate) const COMPUTE: Duration = Duration::from_micros(50);
 
 /// How late the late rank is, as in peer/exchange.c.
-const LATENESS: Duration = Duration::from_micros(100);
+pub(crate) const LATENESS: Duration = Duration::from_micros(100);
 
 const SIZES: [u64; 3] = [8, 16 << 10, 64 << 10];
 
