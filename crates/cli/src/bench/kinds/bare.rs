@@ -41,8 +41,8 @@ impl Parts {
         }
     }
 
-    /// A signal that one other rank waits for: a cache line, or with more ranks than cores, a run of
-    /// that rank.
+    /// A signal that one other rank waits for: a cache line, or with more ranks than cores a run
+    /// of that rank.
     pub(crate) fn hop(ranks: u32, cores: u32) -> Parts {
         match ranks <= cores {
             true => Parts { lines: 1, ..Parts::default() },

@@ -1,4 +1,4 @@
-//! Collectives that carry data: allreduce, broadcast, allgather; barriers are in [`super::barrier`].
+//! Collectives that carry data: allreduce, broadcast, allgather; [`super::barrier`] has none.
 //!
 //! Every repetition needs the one before: sums are in place, roots take turns, and what a rank
 //! gives to an allgather it has received in the last one. So no rank can run ahead of the others
