@@ -235,11 +235,12 @@ impl<'a> Conductor<'a> {
         form: Form,
     ) -> Turn<'b> {
         let block = self.settings.block.as_nanos() as f64;
+        let crowded = point.ranks as usize > hardware::affinity().len().max(1);
         let mut schedule = None;
         let sample = move || {
             let mut seat = seat.borrow_mut();
             let result = match seat.as_mut() {
-                Ok(job) => sample(job, point, form, block, &mut schedule),
+                Ok(job) => sample(job, point, form, block, crowded, &mut schedule),
                 Err(reason) => return Err(reason.clone()),
             };
             // A job that failed once is out: what it would say next cannot be trusted.
@@ -344,11 +345,16 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
 }
 
 /// One block; the first one finds out how much fits into a block.
+///
+/// With a core for each rank, a batch in which something else had the core does not count: the
+/// block's value is the median of its batches. With more ranks than cores that something is the
+/// job itself, and what waiting loses to its own ranks is the very figure: the value is the mean.
 fn sample(
     job: &mut Job,
     point: &Point,
     form: Form,
     block: f64,
+    crowded: bool,
     schedule: &mut Option<Schedule>,
 ) -> Result<f64, JobError> {
     let mut time = |schedule: Schedule| -> Result<f64, JobError> {
@@ -357,7 +363,8 @@ fn sample(
             Some(Answer::Times { nanoseconds }) if !nanoseconds.is_empty() => {
                 let each = |batch: u64| batch.max(1) as f64 / schedule.repetitions as f64;
                 let times: Vec<f64> = nanoseconds.into_iter().map(each).collect();
-                Ok(plan::median(&times).expect("there is at least one time, and all are finite"))
+                let middle = if crowded { plan::mean(&times) } else { plan::median(&times) };
+                Ok(middle.expect("there is at least one time, and all are finite"))
             }
             answer => Err(JobError::Answer { rank: 0, answer: format!("{answer:?}") }),
         }
@@ -368,10 +375,10 @@ fn sample(
             let unreported = point.unreported as f64;
             let mut look = Schedule::FIRST;
             let fitting = loop {
-                let each = time(look)? + unreported;
+                let each = time(point.whole_rounds(look))? + unreported;
                 match look.look_again(each, block) {
                     Some(next) => look = next,
-                    None => break Schedule::fill(each, block),
+                    None => break point.whole_rounds(Schedule::fill(each, block)),
                 }
             };
             *schedule.insert(fitting)

@@ -67,6 +67,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 0.5)
 }
 
+/// The mean of `values`, `None` of an empty set or one that holds a value not finite.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    mean.is_finite().then_some(mean)
+}
+
 /// One block: what a contestant reached, and what the bare hardware gave right beside it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Block {
@@ -200,6 +206,7 @@ mod tests {
         assert_eq!(percentile(&values, 0.1), Some(1.4));
         assert_eq!(median(&[1.0, 2.0]), Some(1.5));
         assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(mean(&[1.0, 2.0, 6.0]), Some(3.0));
     }
 
     #[test]
@@ -208,6 +215,7 @@ mod tests {
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
         assert_eq!(Summary::of(&[f64::INFINITY]), None);
         assert_eq!(NearFar::of(&[]), None);
+        assert_eq!((mean(&[]), mean(&[f64::INFINITY])), (None, None));
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub(crate) struct Parts {
     pub(crate) lines: u32,
     /// Copies of the message, freshly written by another core; not whole where ranks share a copy.
     pub(crate) copies: f64,
-    /// Threads of one core, each of which must run once.
-    pub(crate) switches: u32,
+    /// Threads of one core, each of which must run once; not whole where cores switch at once.
+    pub(crate) switches: f64,
 }
 
 /// The largest message that counts as one cache line and as no copy.
@@ -42,11 +42,11 @@ impl Parts {
     }
 
     /// A signal that one other rank waits for: a cache line, or with more ranks than cores a run
-    /// of that rank.
+    /// of that rank, while the other cores can switch to the next ones.
     pub(crate) fn hop(ranks: u32, cores: u32) -> Parts {
         match ranks <= cores {
             true => Parts { lines: 1, ..Parts::default() },
-            false => Parts { switches: 1, ..Parts::default() },
+            false => Parts { switches: 1.0 / f64::from(cores.max(1)), ..Parts::default() },
         }
     }
 
@@ -54,19 +54,19 @@ impl Parts {
     /// message that fits into a line travels with the signal.
     pub(crate) fn with_copies(self, copies: f64, bytes: u64, ranks: u32, cores: u32) -> Parts {
         let carried = bytes <= LINE_BYTES;
-        let copies = if carried { 0.0 } else { copies * f64::from(sharing(ranks, cores)) };
+        let copies = if carried { 0.0 } else { copies * sharing(ranks, cores) };
         Parts { copies, ..self }
     }
 }
 
 /// How many ranks share a core.
-fn sharing(ranks: u32, cores: u32) -> u32 {
-    ranks.div_ceil(cores.max(1))
+fn sharing(ranks: u32, cores: u32) -> f64 {
+    f64::from(ranks.div_ceil(cores.max(1)))
 }
 
 impl Bare {
     /// One cache line one way.
-    pub(crate) const LINE: Bare = Bare::Parts(Parts { lines: 1, copies: 0.0, switches: 0 });
+    pub(crate) const LINE: Bare = Bare::Parts(Parts { lines: 1, copies: 0.0, switches: 0.0 });
 
     /// The time or rate for messages of `bytes` in windows of `window`: nanoseconds, GB/s, or
     /// millions of messages per second; `line` is the cache-line transfer measured at this moment,
@@ -78,8 +78,8 @@ impl Bare {
             Bare::Stream => 1e3 / hardware::stream(cores, window),
             Bare::Parts(Parts { lines, copies, switches }) => {
                 let copy = if copies > 0.0 { hardware::fresh_copy(cores, bytes) } else { 0.0 };
-                let switch = if switches > 0 { hardware::switch(cores.first) } else { 0.0 };
-                f64::from(lines) * line + copies * copy + f64::from(switches) * switch
+                let switch = if switches > 0.0 { hardware::switch(cores.first) } else { 0.0 };
+                f64::from(lines) * line + copies * copy + switches * switch
             }
         }
     }
@@ -97,15 +97,15 @@ impl Bare {
             1 => parts.push("a cache line one way".to_owned()),
             _ => parts.push(format!("{lines} cache lines one after the other")),
         }
-        match switches {
-            0 => {}
-            1 => parts.push("1 switch of threads".to_owned()),
-            _ => parts.push(format!("{switches} switches of threads")),
+        let counted = |count: f64, one: &str, several: &str| {
+            let digits = if count.fract() == 0.0 { 0 } else { 2 };
+            format!("{count:.digits$} {}", if count == 1.0 { one } else { several })
+        };
+        if switches > 0.0 {
+            parts.push(counted(switches, "switch of threads", "switches of threads"));
         }
         if copies > 0.0 {
-            let digits = if copies.fract() == 0.0 { 0 } else { 2 };
-            let noun = if copies == 1.0 { "copy" } else { "copies" };
-            parts.push(format!("{copies:.digits$} {noun} of fresh data"));
+            parts.push(counted(copies, "copy of fresh data", "copies of fresh data"));
         }
         parts.join(" and ")
     }
@@ -118,12 +118,12 @@ mod tests {
     #[test]
     fn a_signal_is_rounds_on_cores_of_their_own_and_switches_otherwise() {
         let parts = |lines, switches| Parts { lines, copies: 0.0, switches };
-        assert_eq!(Parts::signal(1, 2), parts(1, 0));
-        assert_eq!(Parts::signal(2, 2), parts(1, 0));
-        assert_eq!(Parts::signal(5, 8), parts(3, 0));
-        assert_eq!(Parts::signal(8, 2), parts(0, 4));
-        assert_eq!(Parts::signal(3, 2), parts(0, 2));
-        assert_eq!((Parts::hop(8, 8), Parts::hop(8, 2)), (parts(1, 0), parts(0, 1)));
+        assert_eq!(Parts::signal(1, 2), parts(1, 0.0));
+        assert_eq!(Parts::signal(2, 2), parts(1, 0.0));
+        assert_eq!(Parts::signal(5, 8), parts(3, 0.0));
+        assert_eq!(Parts::signal(8, 2), parts(0, 4.0));
+        assert_eq!(Parts::signal(3, 2), parts(0, 2.0));
+        assert_eq!((Parts::hop(8, 8), Parts::hop(8, 2)), (parts(1, 0.0), parts(0, 0.5)));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Bare::LINE.measure(cores, 55.0, 8, 1), 55.0);
         let rounds = Bare::Parts(Parts { lines: 3, ..Parts::default() });
         assert_eq!(rounds.measure(cores, 50.0, 0, 1), 150.0);
-        let all = Bare::Parts(Parts { lines: 1, copies: 2.0, switches: 1 });
+        let all = Bare::Parts(Parts { lines: 1, copies: 2.0, switches: 1.0 });
         assert!(all.measure(cores, 50.0, 1 << 16, 1) > 50.0);
     }
 
@@ -148,11 +148,12 @@ mod tests {
         let parts = |lines, copies, switches| Bare::Parts(Parts { lines, copies, switches });
         let cases = [
             (Bare::LINE, "a cache line one way"),
-            (parts(3, 0.0, 0), "3 cache lines one after the other"),
-            (parts(0, 0.0, 1), "1 switch of threads"),
-            (parts(0, 6.0, 4), "4 switches of threads and 6 copies of fresh data"),
-            (parts(1, 1.0, 0), "a cache line one way and 1 copy of fresh data"),
-            (parts(1, 1.5, 0), "a cache line one way and 1.50 copies of fresh data"),
+            (parts(3, 0.0, 0.0), "3 cache lines one after the other"),
+            (parts(0, 0.0, 0.5), "0.50 switches of threads"),
+            (parts(0, 0.0, 1.0), "1 switch of threads"),
+            (parts(0, 6.0, 4.0), "4 switches of threads and 6 copies of fresh data"),
+            (parts(1, 1.0, 0.0), "a cache line one way and 1 copy of fresh data"),
+            (parts(1, 1.5, 0.0), "a cache line one way and 1.50 copies of fresh data"),
         ];
         for (bare, words) in cases {
             assert_eq!(bare.description(), words);

@@ -244,6 +244,13 @@ impl Point {
         Point { kind, ranks, bytes, window: 1, unreported: 0, ours, theirs, bare }
     }
 
+    /// The repetitions that a batch shall have: of broadcasts every rank is root equally often, for
+    /// one that is not waits for the roots before it, and one that is waits for nobody.
+    pub(crate) fn whole_rounds(&self, schedule: Schedule) -> Schedule {
+        let round = if self.kind == Kind::Broadcast { u64::from(self.ranks.max(1)) } else { 1 };
+        Schedule { repetitions: schedule.repetitions.next_multiple_of(round), ..schedule }
+    }
+
     /// The command for a block of it in one of its forms.
     pub(crate) fn command(&self, schedule: Schedule, form: Form) -> Command {
         let Schedule { batches, repetitions } = schedule;
@@ -307,6 +314,17 @@ mod tests {
         let cores = Cores { first: 0, second: 0 };
         assert_eq!(point(Kind::Latency, 8, 1).bare(cores, 55.0), 55.0);
         assert_eq!(point(Kind::Barrier, 0, 1).bare(cores, 50.0), 0.05);
+    }
+
+    #[test]
+    fn broadcasts_come_in_whole_rounds_of_roots() {
+        let of = |kind, ranks| {
+            let point = Point { ranks, ..point(kind, 8, 1) };
+            point.whole_rounds(Schedule { batches: 3, repetitions: 10 })
+        };
+        assert_eq!(of(Kind::Broadcast, 8), Schedule { batches: 3, repetitions: 16 });
+        assert_eq!(of(Kind::Broadcast, 5).repetitions, 10);
+        assert_eq!(of(Kind::Barrier, 8).repetitions, 10);
     }
 
     #[test]
