@@ -58,9 +58,10 @@ const READY: u64 = 1 << 8;
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
         let (space, offset) = match self.address {
-            None => (0, 0),
             Some((Space::Region, offset)) => (1, offset),
             Some((Space::Process, offset)) => (2, offset),
+            // A buffer is never named by a key.
+            None | Some((Space::Segment(_) | Space::Register(_), _)) => (0, 0),
         };
         let flags = space | if self.ready { READY } else { 0 };
         let mut bytes = [0; RTS_BYTES];

@@ -9,6 +9,7 @@
 //!   fabric     the boundary: Port, Command, Event            (start reading here)
 //!   wire       the 64-byte status record and its stamp
 //!   ring       status ring, landing ring, ledger, command queue
+//!   table      contexts, segments, nodes, address registers: who may touch what
 //!   segment    how one rank's rings and tables lie in memory that peers can reach
 //!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
 //!   region     memory of a rank that peers name by offset
@@ -25,6 +26,7 @@ pub mod wire;
 
 pub mod ring;
 pub mod sync;
+pub mod table;
 
 #[cfg(not(loom))]
 pub mod hosted;

@@ -12,7 +12,7 @@ use crate::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
 use crate::hosted::{Host, HostedPort, RankLine, Registry};
 use crate::region::{Arena, RegionBuffer, RegionError, RegionOwner};
 use crate::segment::{Layout, LayoutError, Segment};
-use crate::sync::{AtomicU64, Line, Ordering, yield_now};
+use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, yield_now};
 use crate::time::Time;
 
 /// A rank's port on the loopback fabric.
@@ -131,6 +131,15 @@ impl Job {
             return Err(PostError::OutOfBounds { rank, offset, length: length as u64 });
         }
         Ok(self.region(rank).as_ptr().wrapping_add(offset as usize))
+    }
+}
+
+impl Job {
+    /// The address of `size` bytes of a region, aligned to their number; `None` if they are not.
+    fn aligned_word(&self, rank: Rank, offset: u64, size: u64) -> Option<*mut u8> {
+        let address = RemoteAddress { rank, space: Space::Region, offset };
+        let place = self.region_bytes(address, size as usize).ok()?;
+        place.addr().is_multiple_of(size as usize).then_some(place)
     }
 }
 
@@ -265,6 +274,10 @@ unsafe impl Host for LoopbackHost {
         Ok(())
     }
 
+    fn region_bytes(&self) -> u64 {
+        self.job.config.region_bytes as u64
+    }
+
     fn copy_between(
         &self,
         from: RemoteAddress,
@@ -277,6 +290,19 @@ unsafe impl Host for LoopbackHost {
         // SAFETY: both ranges were checked to be inside their regions; they may overlap.
         unsafe { origin.copy_to(target, bytes) };
         Ok(())
+    }
+
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
+        let place = self.job.aligned_word(rank, offset, 4)?;
+        // SAFETY: four bytes inside the region, aligned, and allocated as long as the job, which
+        // `self` holds; peers change them by atomic operations and copies only.
+        Some(unsafe { AtomicU32::from_ptr(place.cast()) })
+    }
+
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
+        let place = self.job.aligned_word(rank, offset, 8)?;
+        // SAFETY: as for `word32`, with eight bytes.
+        Some(unsafe { AtomicU64::from_ptr(place.cast()) })
     }
 
     fn process_from(&self) -> Option<usize> {

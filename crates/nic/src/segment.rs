@@ -4,6 +4,8 @@
 //!   offset 0    Doorbell            sleeping flag, attention flag          (rank, senders)
 //!               SourceLine × ranks  source table and credits               (rank)
 //!               SenderLine × ranks  epochs, held-up counts                 (that sender)
+//!               ContextLine × contexts                     (rank; senders move registers)
+//!               SegmentEntry × segments × contexts         (rank)
 //!               QueuePointers × queues                                     (all)
 //!               CommandSlot × queue_slots × queues                         (rank)
 //!               StatusControl × status_rings
@@ -24,16 +26,20 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
-use crate::fabric::{FullPolicy, QueueId, Rank, RingId};
+use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId};
 use crate::ring::{
     Bytes, CommandQueue, CommandSlot, GRANULE, LandingRing, QueuePointers, RingControl, Setup,
     Slot, StatusControl, StatusRing,
 };
 use crate::sync::{AtomicU64, Line, Ordering};
+use crate::table::{ContextLine, SegmentEntry};
 use crate::wire::MAX_RANKS;
 
 /// Alignment of every part: two cache lines.
 const ALIGN: usize = 128;
+
+/// Contexts of a rank, and segments of a context, at most: a key has eight bits for each.
+const MAX_TABLE: u32 = 256;
 
 /// The sizes of a job's segments. The same at every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +68,10 @@ pub struct Layout {
     pub queues: u32,
     /// Slots of each command queue, at most.
     pub queue_slots: u32,
+    /// Contexts that a rank may have open at once (paper 003: 256 cids).
+    pub contexts: u32,
+    /// Segments that each context may have registered at once (paper 003: 4 per cid).
+    pub segments: u32,
 }
 
 /// No queue is longer, so that a lead of the scheduling pointer within its length can be counted.
@@ -105,6 +115,8 @@ impl Layout {
             credit: 256,
             queues: 16,
             queue_slots: 64,
+            contexts: 64,
+            segments: 4,
         }
     }
 
@@ -152,6 +164,11 @@ impl Layout {
         if self.queue_slots > MAX_QUEUE_SLOTS {
             return fail("queue_slots", self.queue_slots, format!("at most {MAX_QUEUE_SLOTS}"));
         }
+        for (what, value) in [("contexts", self.contexts), ("segments", self.segments)] {
+            if value == 0 || value > MAX_TABLE {
+                return fail(what, value, format!("1 to {MAX_TABLE}"));
+            }
+        }
         Ok(())
     }
 
@@ -180,6 +197,8 @@ struct Offsets {
     senders: usize,
     queues: usize,
     commands: usize,
+    contexts: usize,
+    segments: usize,
     status: usize,
     slots: usize,
     rings: usize,
@@ -191,7 +210,11 @@ impl Offsets {
         let ranks = layout.ranks as usize;
         let sources = size_of::<Doorbell>().next_multiple_of(ALIGN);
         let senders = sources + ranks * size_of::<SourceLine>();
-        let queues = senders + ranks * size_of::<SenderLine>();
+        let contexts = senders + ranks * size_of::<SenderLine>();
+        let lines = layout.contexts as usize;
+        let segments = contexts + lines * size_of::<ContextLine>();
+        let entries = lines * layout.segments as usize * size_of::<SegmentEntry>();
+        let queues = (segments + entries).next_multiple_of(ALIGN);
         let commands = queues + layout.queues as usize * size_of::<QueuePointers>();
         let slots = layout.queues as usize * layout.queue_slots as usize;
         let status = (commands + slots * size_of::<CommandSlot>()).next_multiple_of(ALIGN);
@@ -200,7 +223,18 @@ impl Offsets {
         let rings = slots + lanes * layout.status_slots as usize * size_of::<Slot>();
         let payload =
             (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
-        Offsets { sources, senders, queues, commands, status, slots, rings, payload }
+        Offsets {
+            sources,
+            senders,
+            contexts,
+            segments,
+            queues,
+            commands,
+            status,
+            slots,
+            rings,
+            payload,
+        }
     }
 }
 
@@ -259,9 +293,10 @@ impl SourceLine {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct SenderLine {
-    /// Odd while the source is between a claim and its publication. When a peer has died, a
-    /// receiver that has seen every living source even, or moved on, knows that what is still
-    /// unpublished will never be.
+    /// Odd while the source is between a claim and its publication, or uses a registered segment
+    /// of this rank. When a peer has died, a receiver that has seen every living source even, or
+    /// moved on, knows that what is still unpublished will never be; an owner that takes a segment
+    /// back waits for the same (`table/segment.rs`).
     pub epoch: AtomicU64,
     /// How often the source was held up.
     pub held_up: AtomicU64,
@@ -344,6 +379,21 @@ impl<'m> Segment<'m> {
     pub fn sender(&self, source: Rank) -> &'m SenderLine {
         assert!(source < self.layout.ranks);
         self.part(self.at.senders + source as usize * size_of::<SenderLine>())
+    }
+
+    /// What peers see of a context. It must exist.
+    pub fn context(&self, context: ContextId) -> &'m ContextLine {
+        let index = usize::from(context.0);
+        assert!(index < self.layout.contexts as usize);
+        self.part(self.at.contexts + index * size_of::<ContextLine>())
+    }
+
+    /// An entry of a context's segment table. Both must exist.
+    pub fn entry(&self, context: ContextId, index: u8) -> &'m SegmentEntry {
+        let segments = self.layout.segments as usize;
+        let (context, index) = (usize::from(context.0), usize::from(index));
+        assert!(context < self.layout.contexts as usize && index < segments);
+        self.part(self.at.segments + (context * segments + index) * size_of::<SegmentEntry>())
     }
 
     /// A status ring. It must exist.
@@ -435,9 +485,9 @@ mod tests {
             layout.check().unwrap();
             let at = Offsets::of(&layout);
             let size = layout.segment_bytes();
-            let (queues, commands) = (at.queues, at.commands);
-            let marks = [0, at.sources, at.senders, queues, commands, at.status, at.slots];
-            let marks = [&marks[..], &[at.rings, at.payload, size]].concat();
+            let tables = [0, at.sources, at.senders, at.contexts, at.segments];
+            let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload, size];
+            let marks = [&tables[..], &rings].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
         }
@@ -457,6 +507,10 @@ mod tests {
             (Layout { credit: 0, ..good }, "credit"),
             (Layout { queues: u32::MAX, ..good }, "queues"),
             (Layout { queue_slots: u32::MAX, ..good }, "queue_slots"),
+            (Layout { contexts: 0, ..good }, "contexts"),
+            (Layout { contexts: 257, ..good }, "contexts"),
+            (Layout { segments: 0, ..good }, "segments"),
+            (Layout { segments: 257, ..good }, "segments"),
         ] {
             assert_eq!(bad.check().map_err(|error| error.what), Err(name));
         }

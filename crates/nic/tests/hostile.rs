@@ -19,7 +19,7 @@ use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::{Descriptor, RingControl};
 use hikyaku_nic::segment::{Layout, Segment};
-use hikyaku_nic::sync::{AtomicU64, Line, Ordering};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
 use hikyaku_nic::wire::{Kind, Stamp};
 use proptest::prelude::*;
@@ -57,6 +57,8 @@ impl Memory {
             credit: 4,
             queues: 2,
             queue_slots: 4,
+            contexts: 2,
+            segments: 2,
         };
         layout.check().unwrap();
         let bytes = 3 * WALL + 2 * layout.segment_bytes();
@@ -177,6 +179,10 @@ unsafe impl Host for TestHost {
         Err(PostError::Unsupported("write a word"))
     }
 
+    fn region_bytes(&self) -> u64 {
+        0
+    }
+
     fn copy_between(
         &self,
         _from: RemoteAddress,
@@ -185,6 +191,14 @@ unsafe impl Host for TestHost {
     ) -> Result<(), PostError> {
         // Bounds are the host's affair; here what follows a copy is to be reached.
         Ok(())
+    }
+
+    fn word32(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU32> {
+        None
+    }
+
+    fn word64(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU64> {
+        None
     }
 
     fn process_from(&self) -> Option<usize> {

@@ -15,8 +15,8 @@
 
 use hikyaku_nic::fabric::FullPolicy;
 use hikyaku_nic::ring::{
-    Bytes, Claim, GRANULE, LandingRing, Ledger, Poster, RingControl, Slot, StatusControl, StatusRing,
-    span_of,
+    Bytes, Claim, GRANULE, LandingRing, Ledger, Poster, RingControl, Slot, StatusControl,
+    StatusRing, span_of,
 };
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use hikyaku_nic::wire::Kind;

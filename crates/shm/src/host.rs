@@ -225,6 +225,11 @@ fn kernel_copies(beacon: &AtomicU64) -> bool {
     done.is_ok() && u64::from_ne_bytes(found) == beacon.load(Ordering::Relaxed)
 }
 
+/// Keys are the port's to resolve; what comes here has been.
+fn unresolved() -> PostError {
+    PostError::Unsupported("reach a segment or register without looking into its table")
+}
+
 fn refused(rank: Rank, errno: Errno) -> PostError {
     PostError::Refused { rank, code: errno.raw_os_error() }
 }
@@ -314,6 +319,7 @@ impl ShmHost {
                 .ok_or_else(|| ShmHost::out_of_bounds(from, into.len())),
             Space::Process => kernel_copy::read(self.reach(rank)?, offset, into)
                 .map_err(|errno| ShmHost::copy_failed(from, into.len(), errno)),
+            Space::Segment(_) | Space::Register(_) => Err(unresolved()),
         }
     }
 
@@ -326,6 +332,7 @@ impl ShmHost {
                 .ok_or_else(|| ShmHost::out_of_bounds(to, payload.len())),
             Space::Process => kernel_copy::write(self.reach(rank)?, offset, payload)
                 .map_err(|errno| ShmHost::copy_failed(to, payload.len(), errno)),
+            Space::Segment(_) | Space::Register(_) => Err(unresolved()),
         }
     }
 

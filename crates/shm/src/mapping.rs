@@ -176,14 +176,25 @@ impl Mapping {
         Ok(())
     }
 
+    /// Four bytes of a rank's region; `None` if they are not inside or not aligned.
+    pub(crate) fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
+        let place = self.region(rank, offset, 4).filter(|_| offset.is_multiple_of(4))?;
+        // SAFETY: four bytes inside the region, aligned since the region and the offset are, and
+        // mapped as long as `self`; peers change them by atomic operations and copies only.
+        Some(unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
+    }
+
+    /// Eight bytes of a rank's region; `None` if they are not inside or not aligned.
+    pub(crate) fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
+        let place = self.region(rank, offset, 8).filter(|_| offset.is_multiple_of(8))?;
+        // SAFETY: as for `word32`, with eight bytes.
+        Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
+    }
+
     /// Stores an aligned word in a rank's region after all earlier writes; `None` if that is out
     /// of bounds.
     pub(crate) fn write_word(&self, rank: Rank, offset: u64, value: u64) -> Option<()> {
-        assert!(offset.is_multiple_of(8));
-        let target = self.region(rank, offset, 8)?;
-        // SAFETY: eight bytes inside the region, aligned since the region and the offset are.
-        let word = unsafe { AtomicU64::from_ptr(target.as_ptr().cast()) };
-        word.store(value, Ordering::Release);
+        self.word64(rank, offset)?.store(value, Ordering::Release);
         Some(())
     }
 
@@ -302,6 +313,10 @@ unsafe impl Host for ShmHost {
         self.write_word_to(to, value)
     }
 
+    fn region_bytes(&self) -> u64 {
+        self.mapping().plan().region_bytes as u64
+    }
+
     #[inline]
     fn copy_between(
         &self,
@@ -310,6 +325,14 @@ unsafe impl Host for ShmHost {
         length: u64,
     ) -> Result<(), PostError> {
         self.copy_regions(from, to, length)
+    }
+
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
+        self.mapping().word32(rank, offset)
+    }
+
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
+        self.mapping().word64(rank, offset)
     }
 
     fn process_from(&self) -> Option<usize> {

@@ -85,6 +85,8 @@ impl JobConfig {
             layout.credit.into(),
             layout.queues.into(),
             layout.queue_slots.into(),
+            layout.contexts.into(),
+            layout.segments.into(),
         ]
     }
 
@@ -104,6 +106,8 @@ impl JobConfig {
             credit: size(10)?,
             queues: size(11)?,
             queue_slots: size(12)?,
+            contexts: size(13)?,
+            segments: size(14)?,
         };
         let config = JobConfig { ranks, ranks_per_node: size(1)?, layout, region_bytes: words[2] };
         config.check().is_ok().then_some(config)
@@ -111,7 +115,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 13;
+pub(crate) const CONFIG_WORDS: usize = 15;
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {

@@ -25,12 +25,16 @@
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
-//!   threads   the same rules with a thread a rank
+//!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
+//!   threads, race  the same rules with a thread a rank
+//!   access    what the bodies on remote operations share
 //!   layered   a harness of a layer over another harness's fabric
 //! ```
 
 #![cfg(not(loom))]
 
+pub mod access;
+pub mod atomic;
 pub mod command;
 pub mod credit;
 pub mod death;
@@ -38,6 +42,8 @@ pub mod full;
 pub mod job;
 pub mod landing;
 pub mod layered;
+pub mod protection;
+pub mod race;
 pub mod remote;
 pub mod session;
 pub mod tables;
@@ -97,6 +103,8 @@ impl Setup {
             credit: 256,
             queues: 4,
             queue_slots: 16,
+            contexts: 4,
+            segments: 4,
         };
         Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
     }
@@ -172,6 +180,26 @@ macro_rules! conformance {
             remote: reads_see_what_is_there_and_nothing_outside,
             remote: regions_are_given_exhausted_and_given_back,
             remote: memory_of_another_node_is_not_read,
+            protection: cj_04_a_logical_number_is_translated_or_refused,
+            protection: cj_05_contexts_do_not_leak,
+            protection: cj_05_a_context_that_is_open_again_does_not_know_old_keys,
+            protection: cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender,
+            protection: cj_06_rights_are_what_the_owner_gave,
+            protection: cj_06_a_stale_or_invented_key_opens_nothing,
+            protection: cj_06_what_cannot_be_registered_is_refused,
+            atomic: cj_11_atomic_operations_do_what_they_say,
+            atomic: cj_11_a_get_brings_bytes_and_says_so,
+            atomic: cj_10_words_come_after_what_they_announce,
+            atomic: cj_12_outstanding_completions_are_limited,
+            atomic: cj_03_a_put_lands_where_the_register_points,
+            atomic: cj_03_a_register_that_advances_fills_its_segment,
+            atomic: words_that_cannot_be_are_refused,
+            atomic: a_refused_command_of_a_chain_is_told_twice,
+            atomic: cj_11_commands_go_between_nodes,
+            race: cj_03_operations_need_no_processor_of_the_target,
+            race: cj_11_atomic_operations_of_many_ranks_are_undivided,
+            race: cj_03_places_taken_through_a_register_are_apart,
+            race: cj_06_memory_that_was_taken_back_is_not_written,
             death: what_the_dead_delivered_comes_before_its_death,
             death: posts_to_the_dead_fail_and_other_traffic_goes_on,
             death: leaving_in_order_is_not_dying,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullPolicy, Notification, PeerFailure, Port, PostError, Rank,
+    Command, Event, FullPolicy, Notification, Notified, PeerFailure, Port, PostError, Rank,
 };
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
@@ -17,7 +17,7 @@ const PATIENCE: u64 = 20_000_000;
 
 /// How far the threads of a job are.
 #[derive(Debug, Default)]
-struct Floor {
+pub(crate) struct Floor {
     /// Ranks that have done their part.
     done: AtomicU64,
     /// Ranks that panicked.
@@ -25,7 +25,7 @@ struct Floor {
 }
 
 /// Tells the other threads when this one panics, so that they do not wait for it.
-struct Alarm<'f>(&'f Floor);
+pub(crate) struct Alarm<'f>(&'f Floor);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
@@ -36,12 +36,12 @@ impl Drop for Alarm<'_> {
 }
 
 /// One rank's thread.
-struct Worker<'f, P: Port> {
-    port: P,
+pub(crate) struct Worker<'f, P: Port> {
+    pub(crate) port: P,
     alarm: Alarm<'f>,
     assembly: Assembly,
     messages: VecDeque<Received>,
-    notified: u64,
+    pub(crate) notified: VecDeque<Notified>,
     failures: Vec<PeerFailure>,
     idle: u64,
 }
@@ -49,12 +49,12 @@ struct Worker<'f, P: Port> {
 impl<'f, P: Port> Worker<'f, P> {
     fn new(port: P, floor: &'f Floor) -> Worker<'f, P> {
         let (assembly, messages) = (Assembly::default(), VecDeque::new());
-        let alarm = Alarm(floor);
-        Worker { port, alarm, assembly, messages, notified: 0, failures: Vec::new(), idle: 0 }
+        let (alarm, notified, failures) = (Alarm(floor), VecDeque::new(), Vec::new());
+        Worker { port, alarm, assembly, messages, notified, failures, idle: 0 }
     }
 
     /// Takes one event, or waits a little.
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let Some(event) = self.port.poll() else {
             self.idle += 1;
             assert!(self.idle < PATIENCE, "rank {} is stuck", self.port.rank());
@@ -69,20 +69,20 @@ impl<'f, P: Port> Worker<'f, P> {
                 let record = read_out(&mut self.port, landed);
                 self.messages.extend(self.assembly.enter(record));
             }
-            Event::Notified(_) => self.notified += 1,
+            Event::Notified(notified) => self.notified.push_back(notified),
             Event::PeerFailed(failure) => self.failures.push(failure),
-            Event::RingFull(_) | Event::StatusFull => {}
+            Event::Completed(_) | Event::RingFull(_) | Event::StatusFull => {}
             Event::Malformed { source } => panic!("a malformed record of rank {source}"),
         }
     }
 
     /// Sends a message whole, taking what comes meanwhile.
-    fn send(&mut self, command: &Command<'_>) {
+    pub(crate) fn send(&mut self, command: &Command<'_>) {
         let sent = self.try_send(command);
         sent.expect("the command can be done");
     }
 
-    fn try_send(&mut self, command: &Command<'_>) -> Result<(), PostError> {
+    pub(crate) fn try_send(&mut self, command: &Command<'_>) -> Result<(), PostError> {
         let mut taken = 0;
         loop {
             match self.port.post(&part(command, taken)) {
@@ -120,7 +120,11 @@ impl<'f, P: Port> Worker<'f, P> {
 }
 
 /// Runs a function in a thread for each rank, until all have returned.
-fn run<H: Harness>(harness: &H, setup: &Setup, body: impl Fn(&mut Worker<'_, H::P>) + Sync) {
+pub(crate) fn run<H: Harness>(
+    harness: &H,
+    setup: &Setup,
+    body: impl Fn(&mut Worker<'_, H::P>) + Sync,
+) {
     let floor = Floor::default();
     let ranks = u64::from(setup.layout.ranks);
     thread::scope(|scope| {
@@ -178,7 +182,7 @@ pub fn ip_05_a_record_is_visible_only_after_its_payload<H: Harness>(harness: &H)
             let target = worker.port.expose(&buffer).expect("region memory can be named");
             worker.send(&Command::send(1, 0, target.offset, &[]));
             for round in 0..ROUNDS {
-                while worker.notified == round {
+                while worker.notified.len() as u64 == round {
                     worker.step();
                 }
                 assert_eq!(buffer[..], pattern(round, 2048));

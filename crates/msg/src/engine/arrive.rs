@@ -25,7 +25,7 @@ impl<P: Port> Engine<P> {
             Event::Malformed { .. } => self.statistics.malformed += 1,
             // Puts are another layer's; a full ring is emptied by matching, and in need by
             // relief.rs, which asks the port for the sources held up.
-            Event::Notified(_) | Event::RingFull(_) | Event::StatusFull => {}
+            Event::Notified(_) | Event::Completed(_) | Event::RingFull(_) | Event::StatusFull => {}
         }
     }
 

@@ -193,6 +193,7 @@ impl<P: Port> Engine<P> {
             Space::Process => {
                 self.capabilities.process_from.is_some_and(|from| bytes.len() >= from)
             }
+            Space::Segment(_) | Space::Register(_) => false,
         };
         pays.then_some((address.space, address.offset))
     }

@@ -1,6 +1,6 @@
 //! Commands: what a program asks its interface to do.
 
-use super::{Rank, RingId};
+use super::{Atomic, Get, Key, Rank, Reply, RingId};
 
 /// What a command asks the interfaces to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +9,10 @@ pub enum Operation {
     Send,
     /// Write the payload to the address the sender names (paper 000: PUSH; 003: remote DMA).
     Put(RemoteAddress),
+    /// Copy the target's bytes into the requester's own region (paper 003: remote read).
+    Get(Get),
+    /// Change one integer of the target undivided (paper 003: atomic add, swap, comp&swap).
+    Atomic(Atomic),
     /// Do nothing (paper 002: RDMA NOP).
     Nop,
 }
@@ -35,7 +39,7 @@ pub enum Route {
     Ring(RingId),
 }
 
-/// What the target's interface does after the payload of a [`Operation::Put`].
+/// What the target's interface does after a put, or a get or atomic operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Notification {
     /// Nothing: the receiver watches the data itself.
@@ -60,7 +64,7 @@ pub struct RemoteAddress {
     pub rank: Rank,
     /// How `offset` is to be read.
     pub space: Space,
-    /// Byte offset in a region, or virtual address in the process.
+    /// Byte offset in a region or segment, or virtual address in the process.
     pub offset: u64,
 }
 
@@ -71,6 +75,12 @@ pub enum Space {
     Region,
     /// The process's own virtual memory. Reached with the kernel's help, where it gives it.
     Process,
+    /// A segment of the rank, by its key; `offset` counts from the segment's start. Checked
+    /// against the rank's segment table (paper 003 §4.7, CJ-06).
+    Segment(Key),
+    /// Where an address register of the rank points, `offset` bytes further on: for puts only
+    /// (paper 003: remote DMA with address register). A register that advances takes offset 0.
+    Register(Key),
 }
 
 /// One request to the interface: what paper 003 calls a parcel header, paper 004 a TCW, verbs a
@@ -99,8 +109,10 @@ pub struct Command<'a> {
     /// Whether this send uses up one of the messages the receiver granted
     /// ([`Port::grant`](super::Port::grant)).
     pub credited: bool,
-    /// What follows the payload of a put.
+    /// What the target is told after a put, get or atomic operation.
     pub notification: Notification,
+    /// What the requester is told after one.
+    pub reply: Reply,
 }
 
 impl<'a> Command<'a> {
@@ -119,6 +131,7 @@ impl<'a> Command<'a> {
             route: Route::Table,
             credited: false,
             notification: Notification::None,
+            reply: Reply::None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Rank, RingId};
+use super::{Fault, Rank, RingId};
 
 /// Why a post took nothing. None of these leaves anything behind: the caller may post again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -74,6 +74,32 @@ pub enum PostError {
         /// How many bytes.
         length: u64,
     },
+    /// The target's tables do not allow it. Nothing was read or written.
+    #[error("rank {rank} does not allow that: {fault}")]
+    Protection {
+        /// Whose tables.
+        rank: Rank,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// An integer or a notification word that is not aligned to its size. Nothing was changed.
+    #[error("offset {offset} at rank {rank} is not aligned to the {size} bytes of its word")]
+    Misaligned {
+        /// Whose memory.
+        rank: Rank,
+        /// The offset asked for.
+        offset: u64,
+        /// The alignment it needs, bytes.
+        size: u64,
+    },
+    /// A logical number beyond the node table of its context.
+    #[error("the context has members 0 to {}, not {logical}", .members.saturating_sub(1))]
+    NoSuchMember {
+        /// The number asked for.
+        logical: u32,
+        /// How many members there are.
+        members: u32,
+    },
     /// The destination is gone.
     #[error("{0}")]
     PeerFailed(PeerFailure),
@@ -103,6 +129,10 @@ pub enum FullCause {
     StatusRefused,
     /// The receiver granted no further messages.
     Credit,
+    /// As many commands as may be have completion events that nobody has polled (CJ-12).
+    Outstanding,
+    /// Others moved the target's address register each time this put was about to take its place.
+    Register,
 }
 
 /// How much of a chain was taken before one command was not.

@@ -1,6 +1,6 @@
 //! Events: what an interface tells its program.
 
-use super::{INLINE_BYTES, PeerFailure, Rank, RingId};
+use super::{Completed, INLINE_BYTES, PeerFailure, Rank, RingId};
 
 /// What `poll` yields.
 #[derive(Debug)]
@@ -9,6 +9,8 @@ pub enum Event {
     Landed(Landed),
     /// A put with [`Notification::Status`](super::Notification::Status) has been written.
     Notified(Notified),
+    /// A command of this rank with [`Reply::Event`](super::Reply::Event) is over.
+    Completed(Completed),
     /// A landing ring was full when a message came: read something out (IP-10).
     RingFull(RingId),
     /// The status ring was full when a message came.

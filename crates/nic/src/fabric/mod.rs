@@ -10,7 +10,7 @@
 //!   post(Command::send) ──► source table ──► landing ring ──► status ring ──► poll() = Landed
 //!        "IPUSH": no remote address; the receiving interface chooses where it lands
 //!   post(Command::put)  ──► the address it names ─────────► (notification) ──► poll() = Notified
-//!        "PUSH": the sender names the address
+//!        "PUSH": the sender names the address; with it go get and atomic operations (`remote`)
 //! ```
 //!
 //! Rules that hold for every fabric, and that the conformance suite (`tests/conformance`) checks:
@@ -19,6 +19,8 @@
 //! - Full is a normal answer. `post` never blocks and never buffers without bound.
 //! - Between one sender and one ring, records appear in the order of the posts; `poll` yields the
 //!   records of all sources in the order in which they arrived.
+//! - Commands to one destination take effect in the order of the posts.
+//! - A command that its target's tables do not allow writes nothing and is an error at its sender.
 //! - A record is visible only after its payload; a notification only after what it announces.
 //! - No call hangs: `park` returns, at the latest, at its deadline or when a peer dies.
 
@@ -27,6 +29,7 @@ mod error;
 mod event;
 mod port;
 mod queue;
+mod remote;
 
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
@@ -35,6 +38,10 @@ pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, S
 pub use queue::{
     Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,
     QueueState,
+};
+pub use remote::{
+    Advance, Atomic, AtomicOp, Completed, ContextError, ContextId, Fault, Get, Integer, Key,
+    Member, REGISTERS, RegisterValue, Reply, Rights,
 };
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").

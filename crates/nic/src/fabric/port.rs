@@ -1,8 +1,9 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    ChainError, Command, Completion, Event, PeerFailure, PostError, QueueAddress, QueueCommand,
-    QueueError, QueueId, QueueMode, QueueState, Rank, RemoteAddress, RingId, RingSlice, TableError,
+    Atomic, ChainError, Command, Completion, ContextError, ContextId, Event, Key, Member,
+    PeerFailure, PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState,
+    Rank, RegisterValue, RemoteAddress, Rights, RingId, RingSlice, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -53,6 +54,9 @@ pub struct Capabilities {
     /// Whether they reach [`Space::Process`](super::Space::Process) as well, and from how many
     /// bytes that pays.
     pub process_from: Option<usize>,
+    /// Commands with [`Reply::Event`](super::Reply::Event) whose event may be waiting
+    /// (paper 003's rrid has six bits: 64).
+    pub outstanding: usize,
 }
 
 /// How a peer is doing.
@@ -131,7 +135,7 @@ pub trait Port {
     fn size(&self) -> u32;
 
     /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
-    /// only through landing and put with notification, never by [`Port::read`].
+    /// only through commands, never by [`Port::read`].
     fn node_of(&self, rank: Rank) -> u32;
 
     /// What this fabric can do.
@@ -315,5 +319,131 @@ pub trait Port {
     /// look at it.
     fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]) {
         let _ = (queue, missing, tell);
+    }
+
+    /// Opens a context of this rank: an empty segment table and three address registers of its
+    /// own, and a node table without members (paper 003 §4.7).
+    ///
+    /// # Errors
+    /// All contexts are open.
+    fn open_context(&mut self) -> Result<ContextId, ContextError> {
+        Err(ContextError::Unsupported)
+    }
+
+    /// Closes a context. Keys of its registers open nothing any more.
+    ///
+    /// # Errors
+    /// It is not open, or has segments.
+    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError> {
+        let _ = context;
+        Err(ContextError::Unsupported)
+    }
+
+    /// Fills the node table of a context: logical number `n` is `members[n]` from now on.
+    ///
+    /// # Errors
+    /// The context is not open, or a member cannot be; nothing has changed then.
+    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError> {
+        let _ = (context, members);
+        Err(ContextError::Unsupported)
+    }
+
+    /// Where a logical number of a context leads (CJ-04).
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchMember`] if the number is beyond the node table, which that of a closed
+    /// context always is.
+    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError> {
+        let _ = (context, logical);
+        Err(PostError::Unsupported("translate logical numbers"))
+    }
+
+    /// Makes `length` bytes from `offset` of this rank's region a segment that whoever has the
+    /// key may use as `rights` say.
+    ///
+    /// The bytes must stay allocated until [`Port::deregister`] has said that they are free: the
+    /// fabric does not know whose they are.
+    ///
+    /// # Errors
+    /// The context is not open, its table is full, or the bytes are not within the region.
+    fn register(
+        &mut self,
+        context: ContextId,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Key, ContextError> {
+        let _ = (context, offset, length, rights);
+        Err(ContextError::Unsupported)
+    }
+
+    /// Takes a segment back. From the first call on nobody gets in any more; the memory is free
+    /// when the answer is `Ok`.
+    ///
+    /// # Errors
+    /// [`ContextError::Busy`] while a peer that got in before is still there: call again, with
+    /// [`Port::park`] in between. A peer that died is not waited for once that is known.
+    fn deregister(&mut self, key: Key) -> Result<(), ContextError> {
+        let _ = key;
+        Err(ContextError::Unsupported)
+    }
+
+    /// The key by which peers name an address register of this rank.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        let _ = (context, register);
+        Err(ContextError::Unsupported)
+    }
+
+    /// Points an address register of this rank somewhere, or nowhere. Puts under way land by what
+    /// it said before.
+    ///
+    /// # Errors
+    /// The context is not open, there is no such register, or it would point outside of a segment
+    /// of the same context.
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        let _ = (context, register, value);
+        Err(ContextError::Unsupported)
+    }
+
+    /// What an address register of this rank says now. One that advances counts places taken, not
+    /// bytes that have landed.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        let _ = (context, register);
+        Err(ContextError::Unsupported)
+    }
+
+    /// [`Operation::Get`](super::Operation::Get) into memory of the caller; complete on return.
+    /// For fabrics on which the requester carries commands out itself.
+    ///
+    /// # Errors
+    /// As [`Port::post`].
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let _ = (from, into);
+        Err(PostError::Unsupported("get and wait in one call"))
+    }
+
+    /// [`Operation::Atomic`](super::Operation::Atomic), answering the old value; complete on
+    /// return. For fabrics on which the requester carries commands out itself.
+    ///
+    /// # Errors
+    /// As [`Port::post`].
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        let _ = atomic;
+        Err(PostError::Unsupported("fetch and wait in one call"))
     }
 }

@@ -4,6 +4,7 @@
 //! ```text
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
+//!   remote.rs   put, get, atomics: tables → bytes → notification → completion
 //!   repair.rs   what a dead sender left half done
 //!   queue.rs    command queues, run by whoever makes them runnable
 //!   registry.rs who is there
@@ -15,6 +16,7 @@
 mod arrive;
 mod queue;
 mod registry;
+mod remote;
 mod repair;
 mod send;
 
@@ -23,13 +25,16 @@ use std::collections::VecDeque;
 pub use registry::{RankLine, Registry};
 
 use crate::fabric::{
-    Capabilities, ChainError, Command, Completion, Event, Operation, PeerFailure, PeerState, Port,
-    PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank,
-    RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Event, Key,
+    Member, Operation, PeerFailure, PeerState, Port, PostError, QueueAddress, QueueCommand,
+    QueueError, QueueId, QueueMode, QueueState, Rank, RegisterValue, RemoteAddress, Rights, RingId,
+    RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::table::{Book, Extent};
 use crate::time::Time;
 use queue::Queues;
 use repair::Repair;
@@ -93,6 +98,9 @@ pub unsafe trait Host {
     /// Out of bounds or not aligned.
     fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError>;
 
+    /// Bytes of each rank's region.
+    fn region_bytes(&self) -> u64;
+
     /// Copies `length` bytes from one rank's region to another's, whichever ranks they are: for
     /// whoever runs a command queue. Nothing is copied unless both are inside.
     ///
@@ -104,6 +112,12 @@ pub unsafe trait Host {
         to: RemoteAddress,
         length: u64,
     ) -> Result<(), PostError>;
+
+    /// Four bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32>;
+
+    /// Eight bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64>;
 
     /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
     fn process_from(&self) -> Option<usize>;
@@ -177,6 +191,8 @@ pub struct HostedPort<H: Host> {
     repairs: VecDeque<Repair>,
     /// This rank's command queues.
     queues: Queues,
+    /// This rank's contexts.
+    book: Book,
     /// Waits since something last happened.
     idle: u32,
     /// Doorbells rung: one a post, one a chain.
@@ -211,6 +227,7 @@ impl<H: Host> HostedPort<H> {
             seen_ends: 0,
             repairs: VecDeque::new(),
             queues: Queues::new(layout.queues),
+            book: remote::book(&own),
             idle: 0,
             doorbells: 0,
             host,
@@ -291,6 +308,7 @@ impl<H: Host> Port for HostedPort<H> {
             ring_bytes: layout.ring_bytes as usize,
             region: true,
             process_from: self.host.process_from(),
+            outstanding: remote::OUTSTANDING,
         }
     }
 
@@ -329,7 +347,10 @@ impl<H: Host> Port for HostedPort<H> {
                 };
                 match self.execute(&rest) {
                     Ok(taken) => bytes += taken,
-                    Err(error) => return Err(ChainError { done, bytes, error }),
+                    Err(error) => {
+                        self.fail_in_chain(command, error);
+                        return Err(ChainError { done, bytes, error });
+                    }
                 }
                 if command.payload.is_empty() || command.operation == Operation::Nop {
                     break;
@@ -424,7 +445,80 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.registry().set_wait(self.rank, wait);
     }
 
+    fn open_context(&mut self) -> Result<ContextId, ContextError> {
+        self.book.open(&self.own)
+    }
+
+    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError> {
+        self.book.close(context, &self.own)
+    }
+
+    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError> {
+        let contexts = self.own.layout().contexts;
+        self.book.nodes_mut(context)?.fill(members, self.size, contexts)
+    }
+
+    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError> {
+        match self.book.nodes(context) {
+            Ok(nodes) => nodes.member(logical),
+            Err(_) => Err(PostError::NoSuchMember { logical, members: 0 }),
+        }
+    }
+
+    fn register(
+        &mut self,
+        context: ContextId,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Key, ContextError> {
+        let region = self.host.region_bytes();
+        if offset.checked_add(length).is_none_or(|end| end > region) {
+            return Err(ContextError::NotInRegion { offset, length, region });
+        }
+        self.book.register(context, Extent { base: offset, length }, rights, &self.own)
+    }
+
+    fn deregister(&mut self, key: Key) -> Result<(), ContextError> {
+        let registry = self.host.registry();
+        let dead = |rank| matches!(registry.state(rank), PeerState::Failed(_));
+        self.book.deregister(key, &self.own, dead)
+    }
+
+    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        self.book.register_key(context, register)
+    }
+
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        self.book.set_register(context, register, value, &self.own)
+    }
+
+    fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        self.book.register_key(context, register)?;
+        Ok(self.own.context(context).get(context, register))
+    }
+
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.get_now(from, into)
+    }
+
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.fetch_now(atomic)
+    }
+
     fn park(&mut self, deadline: Option<Time>) -> Wake {
+        if !self.events.is_empty() {
+            return Wake::Look;
+        }
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
         let queues = &self.queues;
         let idle = self.idle;

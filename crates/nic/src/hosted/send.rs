@@ -2,8 +2,8 @@
 
 use super::{Host, HostedPort, Peer};
 use crate::fabric::{
-    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Notification, Operation, PostError,
-    Rank, RemoteAddress, RingId, Route,
+    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Operation, PostError, Rank,
+    RemoteAddress, RingId, Route,
 };
 use crate::ring::{Claim, LandingRing, StatusRing};
 use crate::segment::Segment;
@@ -26,11 +26,8 @@ impl<H: Host> HostedPort<H> {
         let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         match command.operation {
             Operation::Send => post.send(command),
-            Operation::Put(target) => {
-                self.reachable(target)?;
-                self.put(command, target)
-            }
             Operation::Nop => Ok(0),
+            _ => self.remote(command),
         }
     }
 
@@ -78,54 +75,35 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Whether a word can be stored there: asked before the payload is written, so that a put that
-    /// cannot be done whole is not done at all.
-    fn check_word(&self, address: RemoteAddress) -> Result<(), PostError> {
-        self.reachable(address)?;
-        let RemoteAddress { rank, offset, .. } = address;
-        if !offset.is_multiple_of(8) {
-            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
-        }
-        let outside = PostError::OutOfBounds { rank, offset, length: 8 };
-        let end = offset.checked_add(8).ok_or(outside)?;
-        // An empty write behind the word is within bounds exactly if the word is.
-        let answer = self.host.write(RemoteAddress { offset: end, ..address }, &[]);
-        match answer {
-            Err(PostError::OutOfBounds { .. }) => Err(outside),
-            other => other,
-        }
-    }
-
-    /// PUSH: payload first, notification after it.
-    fn put(&mut self, command: &Command<'_>, target: RemoteAddress) -> Result<usize, PostError> {
-        if let Notification::Word { address, .. } = command.notification {
-            self.check_word(address)?;
-        }
+    /// Whether a put's status record has room: asked before the payload is written, so that a put
+    /// that cannot be done whole is not done at all.
+    pub(super) fn room_for_record(&mut self, command: &Command<'_>) -> Result<(), PostError> {
         let host = &self.host;
         let peer = &mut self.peers[command.destination as usize];
         let clock = &mut self.clock;
         let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         let status = post.peer.status;
-        if command.notification == Notification::Status && !status.has_room(&mut post.peer.poster) {
-            return Err(post.status_full(command));
+        match status.has_room(&mut post.peer.poster) {
+            true => Ok(()),
+            false => Err(post.status_full(command)),
         }
-        host.write(target, command.payload)?;
-        match command.notification {
-            Notification::None => {}
-            Notification::Word { address, value } => host.write_word(address, value)?,
-            Notification::Status => {
-                let length = command.payload.len() as u64;
-                post.begin();
-                let index = status.reserve(&mut post.peer.poster);
-                post.peer.uncredited += 1;
-                let body = [command.header, post.arrival_time(), length, target.offset];
-                status.publish(index, Kind::Put, command.protocol, 0, self.rank, &body);
-                post.end();
-                post.admitted();
-                post.ring_doorbell(command.destination);
-            }
-        }
-        Ok(command.payload.len())
+    }
+
+    /// Leaves the record of a put, get or atomic operation that has been done.
+    pub(super) fn announce(&mut self, command: &Command<'_>, length: u64, offset: u64) {
+        let host = &self.host;
+        let peer = &mut self.peers[command.destination as usize];
+        let clock = &mut self.clock;
+        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
+        let status = post.peer.status;
+        post.begin();
+        let index = status.reserve(&mut post.peer.poster);
+        post.peer.uncredited += 1;
+        let body = [command.header, post.arrival_time(), length, offset];
+        status.publish(index, Kind::Put, command.protocol, 0, self.rank, &body);
+        post.end();
+        post.admitted();
+        post.ring_doorbell(command.destination);
     }
 }
 

@@ -15,14 +15,16 @@
 //! lost or doubled, and full is an answer (a link holds a bounded number of packets). Two things
 //! are as on any fabric that accepts before it knows the outcome:
 //!
-//! - An error that the port underneath gives to a held command is the answer to the next post to
-//!   that destination, which is not tried then.
+//! - An error that the port underneath gives to a held command is told by its completion event if
+//!   it asked for one, and is otherwise the answer to the next post to that destination, which is
+//!   not tried then.
 //! - What is held when the port is dropped is sent before it leaves, for a bounded time. A killed
 //!   rank's is gone ([`FaultInjector::discard`]).
 //!
 //! A command that needs credit is never held: only the port underneath knows whether there is
 //! credit, and one that waited for it in the link would hold up what needs none. Where it would
-//! have been held it is refused, for as long.
+//! have been held it is refused, for as long. So are `get` and `fetch`, which answer at once: what
+//! was posted before them has its effect before them.
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
 
@@ -30,9 +32,9 @@ use std::collections::VecDeque;
 
 use super::pass_through;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, FullCause, Granularity, INLINE_BYTES, Operation,
-    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, Short,
-    TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completed, Event, FullCause, Granularity,
+    INLINE_BYTES, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, RingId,
+    RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::sync::yield_now;
@@ -126,6 +128,8 @@ pub struct FaultInjector<P: Port> {
     now: u64,
     links: Vec<Link>,
     counts: FaultCounts,
+    /// Held commands that came to nothing, for those who asked to be told.
+    told: VecDeque<Event>,
     /// The last answer was a refusal of this layer's: nobody will wake the caller for it.
     restless: bool,
 }
@@ -174,7 +178,8 @@ impl<P: Port> FaultInjector<P> {
         // Ranks of a job share the seed but not the faults.
         let random = SplitMix(faults.seed ^ (u64::from(port.rank()) << 32));
         let counts = FaultCounts::default();
-        FaultInjector { port, faults, random, now: 0, links, counts, restless: false }
+        let told = VecDeque::new();
+        FaultInjector { port, faults, random, now: 0, links, counts, told, restless: false }
     }
 
     /// The port underneath.
@@ -213,7 +218,8 @@ impl<P: Port> FaultInjector<P> {
     /// Throws away all that is held, as the death of the process does.
     pub fn discard(&mut self) {
         for link in &mut self.links {
-            link.abandon(&mut self.counts);
+            self.counts.abandoned += link.packets.len() as u64;
+            link.packets.clear();
         }
     }
 
@@ -227,7 +233,7 @@ impl<P: Port> FaultInjector<P> {
 
     /// Brings to its end what has come to the end of a link.
     fn drive(&mut self, destination: usize) {
-        let FaultInjector { port, faults, random, now, links, counts, .. } = self;
+        let FaultInjector { port, faults, random, now, links, counts, told, .. } = self;
         let link = &mut links[destination];
         while let Some(packet) = link.packets.front_mut().filter(|packet| packet.ready <= *now) {
             if packet.number < link.expected {
@@ -257,14 +263,17 @@ impl<P: Port> FaultInjector<P> {
                     link.cause = Some(cause);
                     break;
                 }
-                Err(PostError::PeerFailed(_)) => {
+                Err(error @ PostError::PeerFailed(_)) => {
                     // The next post learns it from the port underneath.
-                    link.abandon(counts);
+                    link.abandon(counts, told, error);
                     break;
                 }
                 Err(error) => {
                     counts.abandoned += 1;
-                    link.late.get_or_insert(error);
+                    match completion(&packet.command.frame, error) {
+                        Some(event) => told.push_back(event),
+                        None => _ = link.late.get_or_insert(error),
+                    }
                 }
             }
             link.expected = packet.number + 1;
@@ -284,14 +293,14 @@ impl<P: Port> FaultInjector<P> {
         if command.operation == Operation::Nop || self.faults.are_off() && link.packets.is_empty() {
             return self.port.post(command);
         }
-        if matches!(self.port.peer(destination), PeerState::Failed(_)) {
+        if let PeerState::Failed(failure) = self.port.peer(destination) {
             // Nothing lands there any more, and the port underneath says so.
-            link.abandon(&mut self.counts);
+            link.abandon(&mut self.counts, &mut self.told, PostError::PeerFailed(failure));
             return self.port.post(command);
         }
         if self.random.chance(self.faults.refuse) {
             self.counts.refused += 1;
-            return self.full(destination, FullCause::RingRefused);
+            return Err(self.full(destination, FullCause::RingRefused));
         }
         let fate = self.fate();
         let Some(bytes) = self.bytes_to_hold(command) else {
@@ -303,7 +312,7 @@ impl<P: Port> FaultInjector<P> {
         }
         if link.packets.len() >= self.faults.window.max(1) {
             let cause = link.cause.unwrap_or(FullCause::RingStalled);
-            return self.full(destination, cause);
+            return Err(self.full(destination, cause));
         }
         self.hold(command, bytes, fate);
         self.drive(destination as usize);
@@ -328,7 +337,13 @@ impl<P: Port> FaultInjector<P> {
 
     /// Posts a command that is not held: now, or not yet.
     fn post_straight(&mut self, command: &Command<'_>, fate: Fate) -> Result<usize, PostError> {
-        let destination = command.destination;
+        self.bar(command.destination, fate)?;
+        self.port.post(command)
+    }
+
+    /// Whether what cannot be held may go to `destination` now: nothing is before it, and its own
+    /// fate has had its time.
+    fn bar(&mut self, destination: Rank, fate: Fate) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {
             link.barred = self.now + fate.wait.max(1);
@@ -336,9 +351,28 @@ impl<P: Port> FaultInjector<P> {
         }
         if self.now < link.barred || !link.packets.is_empty() {
             let cause = link.cause.unwrap_or(FullCause::RingStalled);
-            return self.full(destination, cause);
+            return Err(self.full(destination, cause));
         }
-        self.port.post(command)
+        Ok(())
+    }
+
+    /// The way of what answers at once: `get` and `fetch`.
+    fn clear_way(&mut self, destination: Rank) -> Result<(), PostError> {
+        self.advance();
+        let Some(link) = self.links.get_mut(destination as usize) else { return Ok(()) };
+        if let Some(error) = link.late.take() {
+            return Err(error);
+        }
+        if let PeerState::Failed(failure) = self.port.peer(destination) {
+            link.abandon(&mut self.counts, &mut self.told, PostError::PeerFailed(failure));
+            return Ok(());
+        }
+        if self.random.chance(self.faults.refuse) {
+            self.counts.refused += 1;
+            return Err(self.full(destination, FullCause::RingRefused));
+        }
+        let fate = self.fate();
+        self.bar(destination, fate)
     }
 
     fn hold(&mut self, command: &Command<'_>, bytes: usize, fate: Fate) {
@@ -368,19 +402,33 @@ impl<P: Port> FaultInjector<P> {
         Fate { wait, lost: self.random.chance(drop), twice: self.random.chance(duplicate) }
     }
 
-    fn full(&mut self, destination: Rank, cause: FullCause) -> Result<usize, PostError> {
+    fn full(&mut self, destination: Rank, cause: FullCause) -> PostError {
         self.restless = true;
-        Err(PostError::Full { destination, cause })
+        PostError::Full { destination, cause }
     }
 }
 
 impl Link {
     /// Gives up all that is held, since nobody will take it.
-    fn abandon(&mut self, counts: &mut FaultCounts) {
+    fn abandon(&mut self, counts: &mut FaultCounts, told: &mut VecDeque<Event>, error: PostError) {
         counts.abandoned += self.packets.len() as u64;
-        self.packets.clear();
+        // The second copy of a packet is not another command.
+        let mut last = None;
+        for packet in self.packets.drain(..) {
+            if packet.number >= self.expected && last.replace(packet.number) != Some(packet.number)
+            {
+                told.extend(completion(&packet.command.frame, error));
+            }
+        }
         self.cause = None;
     }
+}
+
+/// How whoever asked for a completion event learns that a held command came to nothing.
+fn completion(command: &Command<'_>, error: PostError) -> Option<Event> {
+    let Command { destination, protocol, header, .. } = *command;
+    let completed = Completed { destination, protocol, header, outcome: Err(error) };
+    (command.reply == Reply::Event).then_some(Event::Completed(completed))
 }
 
 /// A command that owns its payload. It needs no credit.
@@ -398,7 +446,7 @@ impl Held {
     fn new(command: &Command<'_>, bytes: usize) -> Held {
         let payload = command.payload[..bytes].to_vec();
         let Command { operation, destination, protocol, header, total, offset, .. } = *command;
-        let Command { granularity, route, credited, notification, .. } = *command;
+        let Command { granularity, route, credited, notification, reply, .. } = *command;
         let frame = Command {
             operation,
             destination,
@@ -411,6 +459,7 @@ impl Held {
             route,
             credited,
             notification,
+            reply,
         };
         Held { frame, payload, taken: 0 }
     }
@@ -463,7 +512,14 @@ impl<P: Port> Port for FaultInjector<P> {
             let mut bytes = 0;
             loop {
                 let rest = after(command, command.payload, bytes);
-                bytes += self.submit(&rest).map_err(|error| ChainError { done, bytes, error })?;
+                bytes += match self.submit(&rest) {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        let full = matches!(error, PostError::Full { .. });
+                        self.told.extend(completion(command, error).filter(|_| !full));
+                        return Err(ChainError { done, bytes, error });
+                    }
+                };
                 if bytes == command.payload.len() || command.operation == Operation::Nop {
                     break;
                 }
@@ -474,7 +530,7 @@ impl<P: Port> Port for FaultInjector<P> {
 
     fn poll(&mut self) -> Option<Event> {
         self.advance();
-        self.port.poll()
+        self.told.pop_front().or_else(|| self.port.poll())
     }
 
     fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
@@ -494,8 +550,21 @@ impl<P: Port> Port for FaultInjector<P> {
         self.port.read(from, into)
     }
 
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.clear_way(from.rank)?;
+        self.port.get(from, into)
+    }
+
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.clear_way(atomic.target.rank)?;
+        self.port.fetch(atomic)
+    }
+
     fn park(&mut self, deadline: Option<Time>) -> Wake {
         self.advance();
+        if !self.told.is_empty() {
+            return Wake::Look;
+        }
         let restless = std::mem::take(&mut self.restless);
         if !restless && self.held() == 0 {
             return self.port.park(deadline);

@@ -7,6 +7,7 @@
 //! Layers compose in any order and keep the rules at the head of [`crate::fabric`], so that the
 //! conformance suite runs on each of them as on any fabric.
 
+mod context;
 mod fault;
 mod queue;
 mod tracer;
@@ -78,6 +79,7 @@ macro_rules! pass_through {
         }
 
         $crate::layer::queue::pass_queues!($port);
+        $crate::layer::context::pass_contexts!($port);
     };
 }
 use pass_through;

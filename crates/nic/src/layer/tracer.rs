@@ -9,9 +9,9 @@ use std::fmt;
 
 use super::pass_through;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Landing, Notified, Operation, PeerFailure, PeerState,
-    Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState, Short, TableError, Wait,
-    Wake,
+    Atomic, Capabilities, ChainError, Command, Completed, Event, Landing, Notified, Operation,
+    PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState,
+    Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -28,7 +28,7 @@ pub struct Entry {
 /// What passed through a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// A command was posted: a send, a put or a nop.
+    /// A command was posted: a send, a put, a get, an atomic operation or a nop.
     Post {
         /// [`Command::operation`].
         operation: Operation,
@@ -67,6 +67,8 @@ pub enum Action {
     },
     /// `poll` yielded the notification of a put.
     Notified(Notified),
+    /// `poll` yielded the completion of a command.
+    Completed(Completed),
     /// `poll` said that a landing ring was full.
     RingFull(RingId),
     /// `poll` said that a status ring was full.
@@ -95,6 +97,22 @@ pub enum Action {
         bytes: usize,
         /// Whether it was done.
         outcome: Result<(), PostError>,
+    },
+    /// Another rank's memory was read by a get that waits.
+    Get {
+        /// Where.
+        from: RemoteAddress,
+        /// How many bytes were asked for.
+        bytes: usize,
+        /// Whether it was done.
+        outcome: Result<(), PostError>,
+    },
+    /// An integer of another rank was changed by an atomic operation that waits.
+    Fetch {
+        /// Which operation, and where.
+        atomic: Atomic,
+        /// The old value, or why nothing was done.
+        outcome: Result<u64, PostError>,
     },
 }
 
@@ -254,6 +272,18 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
         outcome
     }
 
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let outcome = self.port.get(from, into);
+        self.tell(Action::Get { from, bytes: into.len(), outcome });
+        outcome
+    }
+
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        let outcome = self.port.fetch(atomic);
+        self.tell(Action::Fetch { atomic: *atomic, outcome });
+        outcome
+    }
+
     fn park(&mut self, deadline: Option<Time>) -> Wake {
         self.port.park(deadline)
     }
@@ -279,6 +309,7 @@ fn arrived(event: &Event) -> Action {
             },
         },
         Event::Notified(notified) => Action::Notified(*notified),
+        Event::Completed(completed) => Action::Completed(*completed),
         Event::RingFull(ring) => Action::RingFull(*ring),
         Event::StatusFull => Action::StatusFull,
         Event::PeerFailed(failure) => Action::PeerFailed(*failure),

@@ -1,0 +1,467 @@
+//! Remote operations: put, get and atomics, carried out by the requester on the target's memory.
+//!
+//! The target's processor does nothing (CJ-03, CJ-11): the requester looks into the target's
+//! tables, checks, copies, and stores the notification. Every address is resolved to bytes of a
+//! region before anything is touched, and the host checks those against the region once more: the
+//! tables lie where a broken peer can write.
+//!
+//! ```text
+//!   check      ranks, room for a record or completion, the requester's own addresses
+//!   enter      odd epoch at the ranks whose segments are used (table/segment.rs)
+//!   resolve    key or register → offset in the region, or an error and nothing done
+//!   touch      copy, or one atomic operation
+//!   notify     word at the target (release)
+//!   leave      even epoch
+//!   announce   status record at the target
+//!   complete   word in the own region (release), or event
+//! ```
+//!
+//! **Data before word.** The payload is stored by plain stores, the word by a store with release
+//! order after them, so a rank that loads the word with acquire order, or by an atomic operation,
+//! sees the payload. No stronger fence is needed: nothing is loaded in between whose order would
+//! matter. The same holds for the completion word, which is stored last of all. An atomic
+//! operation has acquire and release order: what was put before it is seen by whoever sees its
+//! effect.
+
+use super::{Host, HostedPort};
+use crate::fabric::{
+    Atomic, AtomicOp, Command, Completed, ContextId, Event, FullCause, Get, Integer, Key,
+    Notification, Operation, PostError, Rank, RemoteAddress, Reply, Rights, Space,
+};
+use crate::segment::Segment;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use crate::table::{Book, Refusal, SegmentEntry, Shared, segment};
+
+/// Completion events that may wait to be polled: as many as the six bits of paper 003's rrid tell
+/// apart.
+pub(super) const OUTSTANDING: usize = 64;
+
+/// Ranks whose memory a command uses: the target's, and that of its notification word.
+type Ranks = [Option<Rank>; 2];
+
+impl<H: Host> HostedPort<H> {
+    /// Runs a put, get or atomic operation; answers how many payload bytes were taken.
+    pub(super) fn remote(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let target = match command.operation {
+            Operation::Put(target) => target,
+            Operation::Get(get) => get.from,
+            Operation::Atomic(atomic) => atomic.target,
+            Operation::Send | Operation::Nop => return Ok(0),
+        };
+        let inside = self.admit(command, target)?;
+        self.enter(inside);
+        let done = self.touch(command, target);
+        self.leave(inside);
+        let (at, value) = done?;
+        match command.notification {
+            Notification::None => {}
+            Notification::Word { address, .. } => self.wake_watcher(address.rank),
+            Notification::Status => self.announce(command, length_of(command), at),
+        }
+        self.complete(command, value);
+        Ok(command.payload.len())
+    }
+
+    /// What can be refused before any table is looked at; answers whose segments will be used.
+    fn admit(&mut self, command: &Command<'_>, target: RemoteAddress) -> Result<Ranks, PostError> {
+        self.commandable(target)?;
+        let mut inside = [checked_by_table(target), None];
+        match command.notification {
+            Notification::None => {}
+            Notification::Word { address, .. } => {
+                self.commandable(address)?;
+                inside[1] = checked_by_table(address).filter(|rank| inside[0] != Some(*rank));
+            }
+            Notification::Status => self.room_for_record(command)?,
+        }
+        match command.reply {
+            Reply::None => {}
+            Reply::Event if self.waiting_completions() >= OUTSTANDING => {
+                let (destination, cause) = (command.destination, FullCause::Outstanding);
+                return Err(PostError::Full { destination, cause });
+            }
+            Reply::Event => {}
+            Reply::Word { offset, .. } => _ = self.own_word(offset, 8)?,
+        }
+        Ok(inside)
+    }
+
+    /// Whether a command may name memory there at all. Unlike direct reads, commands go between
+    /// nodes, as an interface would carry them; only a process's own memory is its node's.
+    fn commandable(&self, address: RemoteAddress) -> Result<(), PostError> {
+        if address.space == Space::Process {
+            return self.reachable(address);
+        }
+        let Some(peer) = self.peers.get(address.rank as usize) else {
+            return Err(PostError::NoSuchRank { rank: address.rank, size: self.size });
+        };
+        peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
+    }
+
+    fn waiting_completions(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Completed(_))).count()
+    }
+
+    /// Resolves and does it. Answers where in the target's region, and the old value of an atomic
+    /// operation or the number of bytes.
+    fn touch(&self, command: &Command<'_>, target: RemoteAddress) -> Result<(u64, u64), PostError> {
+        // The word first: taking a place by a register cannot be undone.
+        let word = match command.notification {
+            Notification::Word { address, value } => {
+                Some((self.locate_word(address, 8, Rights::WRITE)?, value))
+            }
+            _ => None,
+        };
+        let (at, value) = match command.operation {
+            Operation::Get(get) => self.carry(get)?,
+            Operation::Atomic(atomic) => self.apply(&atomic, atomic.result)?,
+            _ => {
+                let length = command.payload.len() as u64;
+                let place = self.locate(target, length, Rights::WRITE)?;
+                self.host.write(place, command.payload)?;
+                (place.offset, length)
+            }
+        };
+        if let Some((place, value)) = word {
+            self.host.write_word(place, value)?;
+        }
+        Ok((at, value))
+    }
+
+    /// Copies what a get asks for into this rank's own region.
+    fn carry(&self, Get { from, into, length }: Get) -> Result<(u64, u64), PostError> {
+        if from.space == Space::Process {
+            return Err(PostError::Unsupported("get a process's own memory into a region"));
+        }
+        let own = RemoteAddress { rank: self.rank, space: Space::Region, offset: into };
+        self.within_region(own, length)?;
+        let place = self.locate(from, length, Rights::READ)?;
+        self.host.copy_between(place, own, length)?;
+        Ok((place.offset, length))
+    }
+
+    /// [`crate::fabric::Port::get`].
+    pub(super) fn get_now(
+        &mut self,
+        from: RemoteAddress,
+        into: &mut [u8],
+    ) -> Result<(), PostError> {
+        self.commandable(from)?;
+        let inside = [checked_by_table(from), None];
+        self.enter(inside);
+        let place = self.locate(from, into.len() as u64, Rights::READ);
+        let done = place.and_then(|place| self.host.read(place, into));
+        self.leave(inside);
+        done
+    }
+
+    /// [`crate::fabric::Port::fetch`].
+    pub(super) fn fetch_now(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.commandable(atomic.target)?;
+        let inside = [checked_by_table(atomic.target), None];
+        self.enter(inside);
+        let done = self.apply(atomic, atomic.result);
+        self.leave(inside);
+        done.map(|(_, old)| old)
+    }
+
+    /// Does an atomic operation; answers where and the old value.
+    fn apply(&self, atomic: &Atomic, result: Option<u64>) -> Result<(u64, u64), PostError> {
+        let size = atomic.integer.size();
+        let result = result.map(|offset| self.own_word(offset, size)).transpose()?;
+        let rights = match atomic.operation {
+            AtomicOp::Load => Rights::READ,
+            _ => Rights::ATOMIC,
+        };
+        let place = self.locate_word(atomic.target, size, rights)?;
+        let old = change(self.word(place, size)?, atomic);
+        match result {
+            Some(Word::Short(word)) => word.store(old as u32, Ordering::Release),
+            Some(Word::Long(word)) => word.store(old, Ordering::Release),
+            None => {}
+        }
+        Ok((place.offset, old))
+    }
+
+    /// Where an address is in its rank's region; taking the place, if it names a register that
+    /// advances. Addresses of a process stay as they are.
+    fn locate(
+        &self,
+        address: RemoteAddress,
+        length: u64,
+        wanted: Rights,
+    ) -> Result<RemoteAddress, PostError> {
+        let RemoteAddress { rank, space, offset } = address;
+        let target = self.peers[rank as usize].target;
+        let offset = match space {
+            Space::Region | Space::Process => return Ok(address),
+            Space::Segment(key) => {
+                let entry = find(&target, key.context, key.index);
+                let extent = entry.ok_or(crate::fabric::Fault::NoSuchSegment(key));
+                let extent = extent.and_then(|entry| entry.check(key, wanted));
+                let extent = extent.map_err(|fault| PostError::Protection { rank, fault })?;
+                extent.locate(offset, length).ok_or(outside(rank, offset, length))?
+            }
+            Space::Register(key) if wanted == Rights::WRITE => {
+                self.claim(target, key, address, length)?
+            }
+            Space::Register(_) => {
+                let what = "name memory by an address register in anything but a put";
+                return Err(PostError::Unsupported(what));
+            }
+        };
+        let place = RemoteAddress { rank, space: Space::Region, offset };
+        self.within_region(place, length)?;
+        Ok(place)
+    }
+
+    fn claim(
+        &self,
+        target: Segment<'static>,
+        key: Key,
+        address: RemoteAddress,
+        length: u64,
+    ) -> Result<u64, PostError> {
+        let RemoteAddress { rank, offset, .. } = address;
+        let line = (u32::from(key.context.0) < target.layout().contexts)
+            .then(|| target.context(key.context));
+        let fault = crate::fabric::Fault::NoSuchRegister(key);
+        let line = line.ok_or(PostError::Protection { rank, fault })?;
+        let claimed = line.claim(key, offset, length, |index| find(&target, key.context, index));
+        claimed.map_err(|refusal| match refusal {
+            Refusal::Fault(fault) => PostError::Protection { rank, fault },
+            Refusal::OutOfBounds(offset) => outside(rank, offset, length),
+            Refusal::Contended => PostError::Full { destination: rank, cause: FullCause::Register },
+            Refusal::Displaced => {
+                PostError::Unsupported("add an offset to an address register that advances")
+            }
+        })
+    }
+
+    /// Where an aligned word is in its rank's region. The place is aligned in the region, which
+    /// is what the processor asks for; a segment may start anywhere.
+    fn locate_word(
+        &self,
+        address: RemoteAddress,
+        size: u64,
+        wanted: Rights,
+    ) -> Result<RemoteAddress, PostError> {
+        match address.space {
+            Space::Register(_) => {
+                return Err(PostError::Unsupported("name a word by an address register"));
+            }
+            Space::Process => {
+                return Err(PostError::Unsupported("name a word outside of a region"));
+            }
+            Space::Region | Space::Segment(_) => {}
+        }
+        let place = self.locate(address, size, wanted)?;
+        if !place.offset.is_multiple_of(size) {
+            let RemoteAddress { rank, offset, .. } = address;
+            return Err(PostError::Misaligned { rank, offset, size });
+        }
+        self.within_region(place, size)?;
+        Ok(place)
+    }
+
+    /// A word of this rank's own region, for results and completions.
+    fn own_word(&self, offset: u64, size: u64) -> Result<Word<'_>, PostError> {
+        let own = RemoteAddress { rank: self.rank, space: Space::Region, offset };
+        self.word(self.locate_word(own, size, Rights::WRITE)?, size)
+    }
+
+    fn word(&self, place: RemoteAddress, size: u64) -> Result<Word<'_>, PostError> {
+        let RemoteAddress { rank, offset, .. } = place;
+        let word = match size {
+            4 => self.host.word32(rank, offset).map(Word::Short),
+            _ => self.host.word64(rank, offset).map(Word::Long),
+        };
+        word.ok_or(outside(rank, offset, size))
+    }
+
+    fn within_region(&self, place: RemoteAddress, length: u64) -> Result<(), PostError> {
+        let RemoteAddress { rank, offset, .. } = place;
+        let end = offset.checked_add(length);
+        let inside = end.is_some_and(|end| end <= self.host.region_bytes());
+        if inside { Ok(()) } else { Err(outside(rank, offset, length)) }
+    }
+
+    /// Announces that this rank is about to use memory of these.
+    fn enter(&mut self, ranks: Ranks) {
+        for rank in ranks.into_iter().flatten() {
+            let peer = &self.peers[rank as usize];
+            segment::enter(&peer.target.sender(self.rank).epoch, peer.epoch + 1);
+        }
+    }
+
+    fn leave(&mut self, ranks: Ranks) {
+        for rank in ranks.into_iter().flatten() {
+            let peer = &mut self.peers[rank as usize];
+            peer.epoch += 2;
+            segment::leave(&peer.target.sender(self.rank).epoch, peer.epoch);
+        }
+    }
+
+    /// Wakes a rank that sleeps, because it may be watching the word that was just stored. One
+    /// that is only about to sleep may miss it, since nothing says which word it watches: whoever
+    /// waits for a word gives [`crate::fabric::Port::park`] a deadline.
+    fn wake_watcher(&self, rank: Rank) {
+        compiler_fence(Ordering::SeqCst);
+        if self.peers[rank as usize].target.doorbell().sleeping.load(Ordering::Relaxed) != 0 {
+            self.host.wake(rank);
+        }
+    }
+
+    /// Tells this rank's own program that a command has been done.
+    fn complete(&mut self, command: &Command<'_>, value: u64) {
+        match command.reply {
+            Reply::None => {}
+            Reply::Event => self.push_completion(command, Ok(value)),
+            Reply::Word { offset, value } => {
+                if let Some(word) = self.host.word64(self.rank, offset) {
+                    // Release: after the reply.
+                    word.store(value, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    fn push_completion(&mut self, command: &Command<'_>, outcome: Result<u64, PostError>) {
+        let Command { destination, protocol, header, .. } = *command;
+        let completed = Completed { destination, protocol, header, outcome };
+        self.events.push_back(Event::Completed(completed));
+    }
+
+    /// A command of a chain was refused for good: whoever waits for its completion is told, too.
+    pub(super) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
+        let final_word = !matches!(error, PostError::Full { .. });
+        if final_word && command.reply == Reply::Event {
+            self.push_completion(command, Err(error));
+        }
+    }
+}
+
+/// A book of contexts that fits a segment.
+pub(super) fn book(own: &Segment<'_>) -> Book {
+    Book::new(own.layout().contexts, own.layout().segments)
+}
+
+impl Shared for Segment<'_> {
+    fn contexts(&self) -> u32 {
+        self.layout().contexts
+    }
+
+    fn segments(&self) -> u32 {
+        self.layout().segments
+    }
+
+    fn line(&self, context: ContextId) -> &crate::table::ContextLine {
+        self.context(context)
+    }
+
+    fn entry(&self, context: ContextId, index: u8) -> &SegmentEntry {
+        Segment::entry(self, context, index)
+    }
+
+    fn epoch(&self, rank: Rank) -> u64 {
+        self.sender(rank).epoch.load(Ordering::Acquire)
+    }
+
+    fn ranks(&self) -> u32 {
+        self.layout().ranks
+    }
+}
+
+/// An integer in shared memory.
+#[derive(Debug, Clone, Copy)]
+enum Word<'m> {
+    Short(&'m AtomicU32),
+    Long(&'m AtomicU64),
+}
+
+/// An entry of a target's segment table, if there is such a place.
+fn find(target: &Segment<'static>, context: ContextId, index: u8) -> Option<&'static SegmentEntry> {
+    let layout = target.layout();
+    let exists = u32::from(context.0) < layout.contexts && u32::from(index) < layout.segments;
+    exists.then(|| target.entry(context, index))
+}
+
+/// The rank whose tables are asked, if any are.
+fn checked_by_table(address: RemoteAddress) -> Option<Rank> {
+    matches!(address.space, Space::Segment(_) | Space::Register(_)).then_some(address.rank)
+}
+
+fn outside(rank: Rank, offset: u64, length: u64) -> PostError {
+    PostError::OutOfBounds { rank, offset, length }
+}
+
+/// Bytes of the target's memory that a command is about.
+fn length_of(command: &Command<'_>) -> u64 {
+    match command.operation {
+        Operation::Get(get) => get.length,
+        Operation::Atomic(atomic) => atomic.integer.size(),
+        _ => command.payload.len() as u64,
+    }
+}
+
+/// Changes an integer; answers the old value.
+fn change(word: Word<'_>, atomic: &Atomic) -> u64 {
+    let operand = atomic.operand;
+    match (word, atomic.integer) {
+        (Word::Short(word), Integer::I32) => {
+            let extreme = |old: u32, min: bool| pick(old as i32, operand as i32, min) as u32;
+            u64::from(change_short(word, atomic, extreme))
+        }
+        (Word::Short(word), _) => {
+            let extreme = |old: u32, min: bool| pick(old, operand as u32, min);
+            u64::from(change_short(word, atomic, extreme))
+        }
+        (Word::Long(word), Integer::I64) => {
+            let extreme = |old: u64, min: bool| pick(old as i64, operand as i64, min) as u64;
+            change_long(word, atomic, extreme)
+        }
+        (Word::Long(word), _) => change_long(word, atomic, |old, min| pick(old, operand, min)),
+    }
+}
+
+fn pick<T: Ord>(one: T, other: T, smaller: bool) -> T {
+    if smaller { one.min(other) } else { one.max(other) }
+}
+
+/// The operations on one width. Fetching ones that the processor does not have repeat only if
+/// another rank has changed the word meanwhile: some rank always gets on.
+macro_rules! change_width {
+    ($name:ident, $atomic:ty, $integer:ty) => {
+        fn $name(
+            word: &$atomic,
+            atomic: &Atomic,
+            extreme: impl Fn($integer, bool) -> $integer,
+        ) -> $integer {
+            const BOTH: Ordering = Ordering::AcqRel;
+            let operand = atomic.operand as $integer;
+            let update = |smaller| {
+                let next = |old| Some(extreme(old, smaller));
+                let done = word.fetch_update(BOTH, Ordering::Acquire, next);
+                done.unwrap_or_else(|old| old)
+            };
+            match atomic.operation {
+                AtomicOp::Load => word.load(Ordering::Acquire),
+                AtomicOp::Add => word.fetch_add(operand, BOTH),
+                AtomicOp::Swap => word.swap(operand, BOTH),
+                AtomicOp::CompareSwap { expected } => {
+                    let expected = expected as $integer;
+                    word.compare_exchange(expected, operand, BOTH, Ordering::Acquire)
+                        .unwrap_or_else(|old| old)
+                }
+                AtomicOp::And => word.fetch_and(operand, BOTH),
+                AtomicOp::Or => word.fetch_or(operand, BOTH),
+                AtomicOp::Xor => word.fetch_xor(operand, BOTH),
+                AtomicOp::Min => update(true),
+                AtomicOp::Max => update(false),
+            }
+        }
+    };
+}
+
+change_width!(change_short, AtomicU32, u32);
+change_width!(change_long, AtomicU64, u64);

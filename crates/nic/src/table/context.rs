@@ -1,0 +1,403 @@
+//! Contexts: what of a rank's tables peers see, and the owner's book of them.
+//!
+//! A context is paper 003's cid: a segment table and three address registers of its own
+//! (§4.5, §4.7). What peers see lies in the rank's segment of shared memory:
+//!
+//! ```text
+//!   ContextLine   state        generation (32) | 0 (31) | open (1)
+//!                 register n   binding   serial (16) | entry (8) | flags (8) | generation (32)
+//!                              cursor    serial (16) | offset in that segment (48)
+//!   SegmentEntry × segments
+//! ```
+//!
+//! The rank writes them, with one exception: a sender moves the cursor of a register that
+//! advances, by compare-and-swap, which is how several senders take places side by side. Binding
+//! and cursor are two words; the serial number of the setting is in both, so that nobody takes a
+//! place by half of one setting and half of the next.
+//!
+//! The *book* is the owner's, in its own memory: what is open, registered, being taken back. A
+//! peer that scribbles over the tables spoils its own and others' accesses, but never makes the
+//! owner give out a place twice.
+
+use super::node::NodeTable;
+use super::segment::{Extent, Leaving, SegmentEntry};
+use crate::fabric::{
+    Advance, ContextError, ContextId, Fault, Key, REGISTERS, Rank, RegisterValue, Rights,
+};
+use crate::sync::{AtomicU64, Ordering, yield_now};
+
+const OPEN: u64 = 1;
+const SET: u64 = 1;
+const ADVANCES: u64 = 2;
+const CHANGING: u64 = 4;
+const OFFSET_BITS: u32 = 48;
+const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
+
+/// How often a sender tries to take a place. Each failure is another sender's success or the
+/// owner's setting; this many in a row mean an owner that was stopped in the middle, or a
+/// scribbler, and the answer is "full".
+const TRIES: u32 = 1000;
+
+/// What peers see of a context, besides its segment table. All zero is a context that was never
+/// open.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct ContextLine {
+    state: AtomicU64,
+    registers: [AddressRegister; REGISTERS as usize],
+}
+
+#[derive(Debug, Default)]
+struct AddressRegister {
+    binding: AtomicU64,
+    cursor: AtomicU64,
+}
+
+/// Why a put through a register took no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The tables do not allow it.
+    Fault(Fault),
+    /// It does not fit; where it would have been in the segment.
+    OutOfBounds(u64),
+    /// Others were always quicker.
+    Contended,
+    /// An offset behind a register that advances.
+    Displaced,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal::Fault(fault)
+    }
+}
+
+impl ContextLine {
+    fn open(&self, generation: u32) {
+        self.state.store(u64::from(generation) << 32 | OPEN, Ordering::Release);
+    }
+
+    fn close(&self, generation: u32) {
+        self.state.store(u64::from(generation) << 32, Ordering::Release);
+    }
+
+    fn is_open(&self, generation: u32) -> bool {
+        self.state.load(Ordering::Acquire) == u64::from(generation) << 32 | OPEN
+    }
+
+    /// Points a register. Owner only.
+    pub fn set(&self, register: u8, value: Option<RegisterValue>) {
+        let AddressRegister { binding, cursor } = &self.registers[usize::from(register)];
+        let serial = (binding.load(Ordering::Relaxed) >> OFFSET_BITS).wrapping_add(1) & 0xffff;
+        let serial = serial << OFFSET_BITS;
+        let Some(RegisterValue { segment, offset, advance }) = value else {
+            binding.store(serial, Ordering::Release);
+            return;
+        };
+        // While the two words belong to different settings, senders look again.
+        binding.store(serial | CHANGING << 32, Ordering::Release);
+        // An exchange like the senders' own: all changes of the cursor are in one order, and a
+        // place is taken either before this or not at all. (A store would do by the language's
+        // memory model, but not by loom's, which lets a racing one slip in between.)
+        cursor.swap(serial | offset & OFFSETS, Ordering::AcqRel);
+        let flags = SET | if advance == Advance::ByLength { ADVANCES } else { 0 };
+        let entry = u64::from(segment.index) << 40 | flags << 32 | u64::from(segment.generation);
+        binding.store(serial | entry, Ordering::Release);
+    }
+
+    /// What a register of the context with this number says.
+    pub fn get(&self, context: ContextId, register: u8) -> Option<RegisterValue> {
+        let AddressRegister { binding, cursor } = &self.registers[usize::from(register)];
+        let (segment, advance) = decode(binding.load(Ordering::Acquire), context)?;
+        let offset = cursor.load(Ordering::Acquire) & OFFSETS;
+        Some(RegisterValue { segment, offset, advance })
+    }
+
+    /// Where `length` bytes put through a register land in the target's region. If the register
+    /// advances, the place is taken. `entry` finds an entry of the same context's segment table.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was moved then.
+    pub fn claim<'m>(
+        &self,
+        key: Key,
+        displacement: u64,
+        length: u64,
+        entry: impl Fn(u8) -> Option<&'m SegmentEntry>,
+    ) -> Result<u64, Refusal> {
+        let register = self.registers.get(usize::from(key.index));
+        let register = register.filter(|_| self.is_open(key.generation));
+        let AddressRegister { binding, cursor } = register.ok_or(Fault::NoSuchRegister(key))?;
+        let mut at = cursor.load(Ordering::Acquire);
+        for _ in 0..TRIES {
+            let bound = binding.load(Ordering::Acquire);
+            let changing = bound >> 32 & CHANGING != 0;
+            if changing || bound >> OFFSET_BITS != at >> OFFSET_BITS && bound >> 32 & SET != 0 {
+                // A few stores of the owner's away, unless it has been stopped.
+                yield_now();
+                at = cursor.load(Ordering::Acquire);
+                continue;
+            }
+            let Some((segment, advance)) = decode(bound, key.context) else {
+                return Err(Fault::RegisterUnset(key).into());
+            };
+            let table_entry = entry(segment.index).ok_or(Fault::NoSuchSegment(segment))?;
+            let extent = table_entry.check(segment, Rights::WRITE)?;
+            let offset = (at & OFFSETS).saturating_add(displacement);
+            let place = extent.locate(offset, length).ok_or(Refusal::OutOfBounds(offset))?;
+            if advance == Advance::Hold {
+                return Ok(place);
+            }
+            if displacement != 0 {
+                return Err(Refusal::Displaced);
+            }
+            let next = offset + length;
+            if next > OFFSETS {
+                return Err(Refusal::OutOfBounds(offset));
+            }
+            let after = at & !OFFSETS | next;
+            match cursor.compare_exchange(at, after, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(place),
+                Err(found) => at = found,
+            }
+        }
+        Err(Refusal::Contended)
+    }
+}
+
+/// The segment that a binding names and whether it advances; `None`: it is unset.
+fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
+    let flags = binding >> 32;
+    let segment = Key { context, index: (binding >> 40) as u8, generation: binding as u32 };
+    let advance = if flags & ADVANCES == 0 { Advance::Hold } else { Advance::ByLength };
+    (flags & SET != 0).then_some((segment, advance))
+}
+
+/// What peers see of one rank's contexts: where the lines and entries are.
+pub trait Shared {
+    /// How many contexts there are.
+    fn contexts(&self) -> u32;
+
+    /// How many entries the segment table of each has.
+    fn segments(&self) -> u32;
+
+    /// A context's line. It exists.
+    fn line(&self, context: ContextId) -> &ContextLine;
+
+    /// An entry of its segment table. It exists.
+    fn entry(&self, context: ContextId, index: u8) -> &SegmentEntry;
+
+    /// The epoch that a rank shows at this one, loaded with acquire order.
+    fn epoch(&self, rank: Rank) -> u64;
+
+    /// How many ranks there are.
+    fn ranks(&self) -> u32;
+}
+
+/// The owner's book of its contexts.
+#[derive(Debug)]
+pub struct Book {
+    contexts: Vec<Context>,
+}
+
+#[derive(Debug, Default)]
+struct Context {
+    open: bool,
+    /// How often it was opened.
+    generation: u32,
+    nodes: NodeTable,
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Default)]
+struct Segment {
+    /// How often it was registered.
+    generation: u32,
+    use_: Use,
+}
+
+#[derive(Debug, Default)]
+enum Use {
+    #[default]
+    Free,
+    Registered {
+        length: u64,
+    },
+    /// Closed; these may still be inside.
+    Leaving(Leaving),
+}
+
+impl Book {
+    /// An empty book.
+    pub fn new(contexts: u32, segments: u32) -> Book {
+        let entries = || (0..segments).map(|_| Segment::default()).collect();
+        let context = |_| Context { segments: entries(), ..Context::default() };
+        Book { contexts: (0..contexts).map(context).collect() }
+    }
+
+    /// Opens the lowest context that is closed.
+    ///
+    /// # Errors
+    /// All are open.
+    pub fn open(&mut self, shared: &impl Shared) -> Result<ContextId, ContextError> {
+        let contexts = self.contexts.len() as u32;
+        let free = self.contexts.iter().position(|context| !context.open);
+        let index = free.ok_or(ContextError::NoContextFree { contexts })?;
+        let id = ContextId(index as u8);
+        let context = &mut self.contexts[index];
+        (context.open, context.generation) = (true, following(context.generation));
+        let line = shared.line(id);
+        (0..REGISTERS).for_each(|register| line.set(register, None));
+        line.open(context.generation);
+        Ok(id)
+    }
+
+    /// Closes a context that has no segments.
+    ///
+    /// # Errors
+    /// It is not open or has some.
+    pub fn close(&mut self, id: ContextId, shared: &impl Shared) -> Result<(), ContextError> {
+        let context = self.context_mut(id)?;
+        let used = context.segments.iter().filter(|segment| !matches!(segment.use_, Use::Free));
+        let segments = used.count();
+        if segments > 0 {
+            return Err(ContextError::InUse { context: id, segments });
+        }
+        context.open = false;
+        context.nodes = NodeTable::default();
+        shared.line(id).close(context.generation);
+        Ok(())
+    }
+
+    /// The node table of an open context.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn nodes(&self, id: ContextId) -> Result<&NodeTable, ContextError> {
+        Ok(&self.context(id)?.nodes)
+    }
+
+    /// The same, to be filled.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn nodes_mut(&mut self, id: ContextId) -> Result<&mut NodeTable, ContextError> {
+        Ok(&mut self.context_mut(id)?.nodes)
+    }
+
+    /// Registers bytes that the caller has found to be within the region.
+    ///
+    /// # Errors
+    /// The context is not open or its table is full, or nothing would be allowed.
+    pub fn register(
+        &mut self,
+        id: ContextId,
+        extent: Extent,
+        rights: Rights,
+        shared: &impl Shared,
+    ) -> Result<Key, ContextError> {
+        if rights.bits() == 0 {
+            return Err(ContextError::NoRights);
+        }
+        let context = self.context_mut(id)?;
+        let free = context.segments.iter().position(|segment| matches!(segment.use_, Use::Free));
+        let segments = context.segments.len() as u32;
+        let index = free.ok_or(ContextError::NoSegmentFree { context: id, segments })?;
+        let segment = &mut context.segments[index];
+        segment.generation = following(segment.generation);
+        segment.use_ = Use::Registered { length: extent.length };
+        let key = Key { context: id, index: index as u8, generation: segment.generation };
+        shared.entry(id, key.index).publish(extent, key.generation, rights);
+        Ok(key)
+    }
+
+    /// Takes a registration back, as far as that can be done now.
+    ///
+    /// # Errors
+    /// The key names no registration, or somebody is still inside.
+    pub fn deregister(
+        &mut self,
+        key: Key,
+        shared: &impl Shared,
+        dead: impl Fn(Rank) -> bool,
+    ) -> Result<(), ContextError> {
+        let segment = self.segment_mut(key)?;
+        if matches!(segment.use_, Use::Registered { .. }) {
+            shared.entry(key.context, key.index).retract(key.generation);
+            let leaving = Leaving::after_retract(shared.ranks(), |rank| shared.epoch(rank));
+            segment.use_ = Use::Leaving(leaving);
+        }
+        if let Use::Leaving(leaving) = &mut segment.use_
+            && let Some(rank) = leaving.wait_for(|rank| shared.epoch(rank), dead)
+        {
+            return Err(ContextError::Busy { rank });
+        }
+        segment.use_ = Use::Free;
+        Ok(())
+    }
+
+    /// The key of an address register.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    pub fn register_key(&self, id: ContextId, register: u8) -> Result<Key, ContextError> {
+        let generation = self.context(id)?.generation;
+        if register >= REGISTERS {
+            return Err(ContextError::NoSuchRegister(register));
+        }
+        Ok(Key { context: id, index: register, generation })
+    }
+
+    /// Points a register.
+    ///
+    /// # Errors
+    /// The context is not open, there is no such register, or it would point outside of a segment
+    /// of the same context.
+    pub fn set_register(
+        &mut self,
+        id: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+        shared: &impl Shared,
+    ) -> Result<(), ContextError> {
+        self.register_key(id, register)?;
+        if let Some(RegisterValue { segment, offset, .. }) = value {
+            let bad = ContextError::BadRegisterValue { segment, offset };
+            let Ok(entry) = self.segment_mut(segment) else { return Err(bad) };
+            let Use::Registered { length } = entry.use_ else { return Err(bad) };
+            if segment.context != id || offset > length || offset > OFFSETS {
+                return Err(bad);
+            }
+        }
+        shared.line(id).set(register, value);
+        Ok(())
+    }
+
+    fn context(&self, id: ContextId) -> Result<&Context, ContextError> {
+        let context = self.contexts.get(usize::from(id.0));
+        context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
+    }
+
+    fn context_mut(&mut self, id: ContextId) -> Result<&mut Context, ContextError> {
+        let context = self.contexts.get_mut(usize::from(id.0));
+        context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
+    }
+
+    /// What the key names, registered or being taken back.
+    fn segment_mut(&mut self, key: Key) -> Result<&mut Segment, ContextError> {
+        let context = self.context_mut(key.context)?;
+        let segment = context.segments.get_mut(usize::from(key.index));
+        let named = |segment: &&mut Segment| {
+            segment.generation == key.generation && !matches!(segment.use_, Use::Free)
+        };
+        segment.filter(named).ok_or(ContextError::NoSuchSegment(key))
+    }
+}
+
+/// The generation after this one; zero is that of what never was.
+fn following(generation: u32) -> u32 {
+    generation.checked_add(1).unwrap_or(1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,240 @@
+//! Contexts, tables and protection (paper 003 §4.7: CJ-04 to CJ-07).
+
+use hikyaku_nic::fabric::{
+    Advance, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member, Notification,
+    Port, PostError, REGISTERS, RegisterValue, RemoteAddress, Rights, Space,
+};
+
+use crate::access::{Area, atomic, fetch, get, register};
+use crate::job::pattern;
+use crate::{Harness, Job, Setup};
+
+/// A logical number leads where its context's node table says, and beyond its end nowhere.
+pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let port = job.port(0);
+    let (one, two) = (port.open_context().unwrap(), port.open_context().unwrap());
+    let member = |rank, context| Member { rank, context: ContextId(context) };
+    let members = [member(2, 1), member(0, 0), member(2, 3)];
+    port.connect(one, &members).unwrap();
+    port.connect(two, &members[..1]).unwrap();
+    for (logical, expected) in (0..).zip(members) {
+        assert_eq!(port.member(one, logical), Ok(expected));
+    }
+    for (context, logical, members) in [(one, 3, 3), (two, 1, 1), (one, u32::MAX, 3)] {
+        let error = PostError::NoSuchMember { logical, members };
+        assert_eq!(port.member(context, logical), Err(error));
+    }
+    let bad = member(3, 0);
+    let error = ContextError::BadMember { index: 1, member: bad };
+    assert_eq!(port.connect(one, &[members[0], bad]), Err(error));
+    assert_eq!(port.member(one, 2), Ok(members[2]), "a refused table changes nothing");
+    port.close_context(one).unwrap();
+    let error = PostError::NoSuchMember { logical: 0, members: 0 };
+    assert_eq!(port.member(one, 0), Err(error));
+    assert_eq!(port.connect(one, &members), Err(ContextError::NotOpen(one)));
+}
+
+/// Contexts are as many as the layout says; what belongs to one cannot be reached by another.
+pub fn cj_05_contexts_do_not_leak<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let mut job = Job::open(harness, &setup);
+    let mut areas: Vec<Area> =
+        (0..setup.layout.contexts).map(|_| Area::new(&mut job, 0, 64, Rights::ALL)).collect();
+    let error = ContextError::NoContextFree { contexts: setup.layout.contexts };
+    assert_eq!(job.port(0).open_context(), Err(error));
+    for (number, area) in areas.iter().enumerate() {
+        let payload = [number as u8 + 1; 64];
+        job.send(1, &Command::put(area.at(0), &payload));
+    }
+    for (number, area) in areas.iter().enumerate() {
+        assert!(area.bytes().iter().all(|byte| *byte == number as u8 + 1));
+        area.check_margins();
+    }
+    // Only the first context has a second segment, and only the second a register.
+    let second = Area::within(&mut job, 0, areas[0].context, 64, Rights::ALL);
+    let value = RegisterValue { segment: areas[1].key, offset: 0, advance: Advance::Hold };
+    job.port(0).set_address_register(areas[1].context, 0, Some(value)).unwrap();
+    let elsewhere = Key { context: areas[1].context, ..second.key };
+    let space = Space::Segment(elsewhere);
+    let refused = job.refused(1, &Command::put(RemoteAddress { space, ..second.at(0) }, &[9; 8]));
+    let fault = Fault::NoSuchSegment(elsewhere);
+    assert_eq!(refused, PostError::Protection { rank: 0, fault });
+    let unset = register(&mut job, 0, areas[0].context, 0);
+    let Space::Register(key) = unset.space else { unreachable!("it is a register") };
+    let refused = job.refused(1, &Command::put(unset, &[9; 8]));
+    assert_eq!(refused, PostError::Protection { rank: 0, fault: Fault::RegisterUnset(key) });
+    let foreign = RegisterValue { segment: areas[0].key, ..value };
+    let answer = job.port(0).set_address_register(areas[1].context, 1, Some(foreign));
+    let error = ContextError::BadRegisterValue { segment: areas[0].key, offset: 0 };
+    assert_eq!(answer, Err(error), "a register points into its own context only");
+    assert!(second.bytes().iter().all(|byte| *byte == 0));
+    areas.iter_mut().for_each(|area| area.check_margins());
+}
+
+/// A closed context opens nothing, neither by its old keys when it is opened again.
+pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let area = Area::new(&mut job, 0, 64, Rights::ALL);
+    let context = area.context;
+    let value = RegisterValue { segment: area.key, offset: 0, advance: Advance::Hold };
+    job.port(0).set_address_register(context, 2, Some(value)).unwrap();
+    let through = register(&mut job, 0, context, 2);
+    job.send(1, &Command::put(through, &[1; 8]));
+    let port = job.port(0);
+    let error = ContextError::InUse { context, segments: 1 };
+    assert_eq!(port.close_context(context), Err(error));
+    port.deregister(area.key).unwrap();
+    port.close_context(context).unwrap();
+    assert_eq!(port.close_context(context), Err(ContextError::NotOpen(context)));
+    let Space::Register(key) = through.space else { unreachable!("it is a register") };
+    let closed = PostError::Protection { rank: 0, fault: Fault::NoSuchRegister(key) };
+    assert_eq!(job.refused(1, &Command::put(through, &[2; 8])), closed);
+    let again = Area::new(&mut job, 0, 64, Rights::ALL);
+    assert_eq!((again.context, again.key.index), (context, area.key.index));
+    let value = RegisterValue { segment: again.key, ..value };
+    job.port(0).set_address_register(context, 2, Some(value)).unwrap();
+    assert_eq!(job.refused(1, &Command::put(through, &[2; 8])), closed);
+    let stale = PostError::Protection { rank: 0, fault: Fault::Stale(area.key) };
+    assert_eq!(job.refused(1, &Command::put(area.at(0), &[2; 8])), stale);
+    assert_eq!(again.bytes(), [0; 64]);
+}
+
+/// An access is inside the segment or it is nowhere.
+pub fn cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let area = Area::new(&mut job, 0, 128, Rights::ALL);
+    let own = Area::new(&mut job, 1, 128, Rights::ALL);
+    let payload = pattern(1, 64);
+    for offset in [65, 127, 128, 129, 4096, u64::MAX - 63, u64::MAX] {
+        let outside = PostError::OutOfBounds { rank: 0, offset, length: 64 };
+        let address = area.at(offset);
+        assert_eq!(job.refused(1, &Command::put(address, &payload)), outside);
+        let into = own.buffer.offset();
+        assert_eq!(job.refused(1, &Command::get(address, into, 64)), outside);
+        assert_eq!(get(&mut job, 1, address, &mut [0; 64]), Err(outside));
+    }
+    for offset in [124, 128, u64::MAX - 3] {
+        let add = atomic(area.at(offset), Integer::U64, AtomicOp::Add, 1);
+        let outside = PostError::OutOfBounds { rank: 0, offset, length: 8 };
+        assert_eq!(fetch(&mut job, 1, &add), Err(outside));
+        assert_eq!(job.refused(1, &Command::atomic(add)), outside);
+        let notification = Notification::Word { address: area.at(offset), value: 1 };
+        let put = Command { notification, ..Command::put(area.at(0), &payload) };
+        assert_eq!(job.refused(1, &put), outside, "not even the payload");
+    }
+    assert_eq!(area.bytes(), [0; 128]);
+    area.check_margins();
+    own.check_margins();
+    job.send(1, &Command::put(area.at(64), &payload));
+    job.send(1, &Command::put(area.at(128), &[]));
+    assert_eq!(area.bytes()[64..], payload);
+}
+
+/// A segment may be used as its rights say and not otherwise.
+pub fn cj_06_rights_are_what_the_owner_gave<H: Harness>(harness: &H) {
+    let rights = [Rights::READ, Rights::WRITE, Rights::ATOMIC];
+    for granted in (1..8).map(Rights::from_bits) {
+        let mut job = Job::open(harness, &Setup::private(2));
+        let area = Area::new(&mut job, 0, 64, granted);
+        let own = Area::new(&mut job, 1, 64, Rights::READ);
+        let denied = |wanted| {
+            let fault = Fault::Rights { wanted, granted };
+            Err(PostError::Protection { rank: 0, fault })
+        };
+        let expect =
+            |wanted: Rights| if granted.contains(wanted) { Ok(()) } else { denied(wanted) };
+        let [read, write, change] = rights.map(expect);
+        assert_eq!(get(&mut job, 1, area.at(0), &mut [0; 8]), read);
+        let load = atomic(area.at(0), Integer::U32, AtomicOp::Load, 0);
+        assert_eq!(fetch(&mut job, 1, &load).map(drop), read);
+        let add = atomic(area.at(0), Integer::U32, AtomicOp::Add, 1);
+        assert_eq!(fetch(&mut job, 1, &add).map(drop), change);
+        let put = Command::put(area.at(8), &[1; 8]);
+        let elsewhere = Command::get(own.at(0), own.buffer.offset(), 0);
+        let notification = Notification::Word { address: area.at(16), value: 1 };
+        for command in [put, Command { notification, ..elsewhere }] {
+            match write {
+                Ok(()) => job.send(1, &command),
+                Err(error) => assert_eq!(job.refused(1, &command), error),
+            }
+        }
+        let expected =
+            [u64::from(change.is_ok()), if write.is_ok() { 0x0101_0101_0101_0101 } else { 0 }];
+        assert_eq!([area.word(0), area.word(8)], expected);
+        assert_eq!(area.word(16), u64::from(write.is_ok()));
+    }
+}
+
+/// A key that was taken back opens nothing, also when its place is used again; keys that never
+/// were open nothing either.
+pub fn cj_06_a_stale_or_invented_key_opens_nothing<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let first = Area::new(&mut job, 0, 64, Rights::ALL);
+    job.send(1, &Command::put(first.at(0), &[1; 64]));
+    job.port(0).deregister(first.key).unwrap();
+    let error = ContextError::NoSuchSegment(first.key);
+    assert_eq!(job.port(0).deregister(first.key), Err(error), "once");
+    let put = Command::put(first.at(0), &[2; 64]);
+    let fault = Fault::NoSuchSegment(first.key);
+    assert_eq!(job.refused(1, &put), PostError::Protection { rank: 0, fault });
+    let again = Area::within(&mut job, 0, first.context, 64, Rights::ALL);
+    assert_eq!(again.key.index, first.key.index, "the same entry");
+    let fault = Fault::Stale(first.key);
+    assert_eq!(job.refused(1, &put), PostError::Protection { rank: 0, fault });
+    assert_eq!((first.bytes(), again.bytes()), (&[1; 64][..], &[0; 64][..]));
+    let right = again.key;
+    for context in [0, 1, 3, 4, 255].map(ContextId) {
+        for index in [0, 1, 3, 4, 255] {
+            for generation in [0, right.generation, right.generation + 1, u32::MAX] {
+                let key = Key { context, index, generation };
+                let space = Space::Segment(key);
+                let invented = RemoteAddress { rank: 0, space, offset: 0 };
+                if key != right {
+                    let error = job.refused(1, &Command::put(invented, &[3; 64]));
+                    assert!(matches!(error, PostError::Protection { rank: 0, .. }), "{error}");
+                }
+                let invented = RemoteAddress { space: Space::Register(key), ..invented };
+                let error = job.refused(1, &Command::put(invented, &[3; 64]));
+                assert!(matches!(error, PostError::Protection { rank: 0, .. }), "{error}");
+            }
+        }
+    }
+    assert_eq!(again.bytes(), [0; 64]);
+}
+
+/// Tables have their limits, and what cannot be registered is refused.
+pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let size = setup.region_bytes as u64;
+    let mut job = Job::open(harness, &setup);
+    let port = job.port(0);
+    let context = port.open_context().unwrap();
+    for (offset, length) in [(size, 1), (size - 7, 8), (u64::MAX, 1), (0, size + 1)] {
+        let error = ContextError::NotInRegion { offset, length, region: size };
+        assert_eq!(port.register(context, offset, length, Rights::ALL), Err(error));
+    }
+    let nothing = Rights::from_bits(0);
+    assert_eq!(port.register(context, 0, 8, nothing), Err(ContextError::NoRights));
+    let closed = ContextId(context.0 + 1);
+    let answer = port.register(closed, 0, 8, Rights::ALL);
+    assert_eq!(answer, Err(ContextError::NotOpen(closed)));
+    let segments = setup.layout.segments;
+    let keys: Vec<Key> = (0..segments)
+        .map(|n| port.register(context, u64::from(n), 0, Rights::ALL).unwrap())
+        .collect();
+    let error = ContextError::NoSegmentFree { context, segments };
+    assert_eq!(port.register(context, 0, 8, Rights::ALL), Err(error));
+    port.deregister(keys[1]).unwrap();
+    let key = port.register(context, 0, 8, Rights::ALL).unwrap();
+    assert_eq!(key.index, keys[1].index);
+    assert_ne!(key.generation, keys[1].generation);
+    let which = REGISTERS;
+    assert_eq!(port.register_key(context, which), Err(ContextError::NoSuchRegister(which)));
+    for (segment, offset) in [(key, 9), (keys[1], 0)] {
+        let value = RegisterValue { segment, offset, advance: Advance::Hold };
+        let error = ContextError::BadRegisterValue { segment, offset };
+        assert_eq!(port.set_address_register(context, 0, Some(value)), Err(error));
+    }
+    assert_eq!(port.address_register(context, 0), Ok(None));
+}
