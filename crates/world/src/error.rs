@@ -3,6 +3,7 @@
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
 use hikyaku_msg::{LayoutError, MsgError};
+use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
@@ -20,6 +21,34 @@ pub enum Error {
     /// There is no memory for a shared buffer.
     #[error(transparent)]
     Memory(#[from] RegionError),
+    /// An access to another rank's part of a window was refused.
+    #[error(transparent)]
+    Remote(#[from] PostError),
+    /// This rank has no room for another window.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// Another rank could not make its part of a window; its own error says why.
+    #[error("rank {rank} could not make its part of the window: there is none at any rank")]
+    WindowRefused {
+        /// The rank.
+        rank: u32,
+    },
+    /// Elements that a rank's part of a window does not have.
+    #[error(
+        "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
+         window",
+        .index.saturating_add(*.count)
+    )]
+    OutsideWindow {
+        /// Whose part.
+        rank: u32,
+        /// The first element asked for.
+        index: usize,
+        /// How many.
+        count: usize,
+        /// Elements of that part.
+        elements: u64,
+    },
     /// A message is not a whole number of the elements it was to be received as.
     #[error(
         "the message of {bytes} bytes from rank {source_rank} is not a whole number of elements \

@@ -27,6 +27,7 @@
 //! - [`World::block_on`]: the same as futures.
 //! - [`World::alloc`]: buffers that peers reach by one copy.
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
+//! - [`World::window`]: memory that all ranks put into, get from and change atomically.
 //! - [`launch`]: what `hikyaku run` does, as a library.
 //!
 //! This is the only crate that names more than one fabric.
@@ -40,14 +41,16 @@ mod scalar;
 mod scope;
 mod select;
 pub mod topology;
+mod window;
 mod world;
 
 pub use buffer::SharedBuffer;
 pub use error::{Error, InitError};
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
-pub use hikyaku_nic::fabric::{Capabilities, DeathCause, PeerFailure};
+pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
 pub use hikyaku_nic::time::Time;
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};
 pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};
+pub use window::{AtomicScalar, Window};
 pub use world::{Received, World};

@@ -8,6 +8,7 @@ use hikyaku_msg::{
     Endpoint, Engine, EngineConfig, Envelope, Selector, SendMode, Statistics, block_on,
 };
 use hikyaku_nic::fabric::{Activity, Capabilities, Port};
+use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
@@ -313,12 +314,16 @@ impl World {
     /// # Errors
     /// There is no memory for it.
     pub fn alloc<T: Scalar>(&self, length: usize) -> Result<SharedBuffer<T>, Error> {
+        Ok(SharedBuffer::new(self.allocate_bytes::<T>(length)?, length))
+    }
+
+    /// Region memory for `length` elements; its contents are left over from somebody else.
+    pub(crate) fn allocate_bytes<T: Scalar>(&self, length: usize) -> Result<RegionBuffer, Error> {
         let bytes = length
             .checked_mul(size_of::<T>())
             .filter(|bytes| isize::try_from(*bytes).is_ok())
             .ok_or(Error::TooLarge { elements: length, element: size_of::<T>() })?;
-        let bytes = self.engine().borrow_mut().port_mut().allocate(bytes)?;
-        Ok(SharedBuffer::new(bytes, length))
+        Ok(self.engine().borrow_mut().port_mut().allocate(bytes)?)
     }
 
     /// Ends this rank with an exit code, without leaving the job in order: `hikyaku run` ends the

@@ -12,6 +12,7 @@ mod modes;
 mod neighbours;
 mod requests;
 mod topologies;
+mod windows;
 
 use std::thread;
 
@@ -56,6 +57,12 @@ const CASES: &[(&str, Case)] = &[
     ("neighbours: unequal sizes", neighbours::unequal_sizes),
     ("neighbours: given up", neighbours::given_up),
     ("buffers: shared", buffers::shared),
+    ("windows: put and get", windows::put_and_get),
+    ("windows: bounds", windows::bounds),
+    ("windows: atomics", windows::atomics),
+    ("windows: signals", windows::signals),
+    ("windows: dropped", windows::dropped),
+    ("windows: many", windows::many),
     ("errors: truncation", errors::truncation),
     ("errors: part of an element", errors::part_of_an_element),
     ("errors: no such rank or tag", errors::no_such_rank_or_tag),
