@@ -98,7 +98,7 @@ fn halos_are_exchanged_and_looked_at_on_rings_of_any_size() {
     let document = document(&["halo", "-n", "1,2,3,5", "--sizes", "8,3,64K"]);
     let own = own(&document, "halo");
     let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
-    assert_eq!(forms, ["isend heap", "isend allocated"].repeat(12));
+    assert_eq!(forms, ["isend heap", "isend allocated", "blocking heap"].repeat(12));
     for (form, series) in own {
         assert!(is_positive(&series["value"]["median"]), "{form}: {series}");
     }

@@ -12,7 +12,8 @@
 
 use std::time::{Duration, Instant};
 
-use hikyaku::{Error, Op, World};
+use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
+use hikyaku::{Error, Layout, Op, World};
 
 use super::{halo, late};
 use crate::bench::control::{Answer, Calls, Clock, Command};
@@ -88,9 +89,8 @@ pub(crate) fn serve(
 ) -> Result<Answer, RankError> {
     match calls {
         Calls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
-        Calls::Blocking | Calls::Persistent => {
-            Err(RankError::Command("hikyaku has no such exchange".into()))
-        }
+        Calls::Blocking => measure(world, command, clock, &mut Neighbours::new(world, command)?),
+        Calls::Persistent => Err(RankError::Command("hikyaku has no persistent exchange".into())),
     }
 }
 
@@ -134,27 +134,42 @@ fn mark(rank: u32, side: u32) -> u8 {
     (1 + (2 * rank + side) % 127) as u8
 }
 
-/// The exchange of two non-blocking receives, two non-blocking sends, and one wait for the four.
-struct Messages<'w> {
-    world: &'w World,
-    ring: Ring,
-    /// Two sets of two blocks.
-    blocks: Buffer,
+/// Two sets of two blocks, of which each exchange sends one and receives into the other.
+struct Blocks {
+    buffer: Buffer,
     /// Whether the second set is the one to be sent.
     turned: bool,
 }
 
-impl<'w> Messages<'w> {
-    fn new(world: &'w World, command: &Command) -> Result<Messages<'w>, RankError> {
-        let blocks = Buffer::new(world, command, 4, 0)?;
-        Ok(Messages { world, ring: Ring::new(world), blocks, turned: false })
+impl Blocks {
+    fn new(world: &World, command: &Command) -> Result<Blocks, RankError> {
+        Ok(Blocks { buffer: Buffer::new(world, command, 4, 0)?, turned: false })
     }
 
     /// The set to send and the set to receive into.
     fn sets(&mut self) -> (&mut [u8], &mut [u8]) {
-        let half = self.blocks.len() / 2;
-        let (one, other) = self.blocks.split_at_mut(half);
+        let half = self.buffer.len() / 2;
+        let (one, other) = self.buffer.split_at_mut(half);
         if self.turned { (other, one) } else { (one, other) }
+    }
+
+    /// What is sent next: to the left, to the right.
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        let (send, _) = self.sets();
+        send.split_at_mut(send.len() / 2)
+    }
+}
+
+/// The exchange of two non-blocking receives, two non-blocking sends, and one wait for the four.
+struct Messages<'w> {
+    world: &'w World,
+    ring: Ring,
+    blocks: Blocks,
+}
+
+impl<'w> Messages<'w> {
+    fn new(world: &'w World, command: &Command) -> Result<Messages<'w>, RankError> {
+        Ok(Messages { world, ring: Ring::new(world), blocks: Blocks::new(world, command)? })
     }
 }
 
@@ -162,7 +177,7 @@ impl Exchange for Messages<'_> {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         let (world, ring) = (self.world, self.ring);
-        let (send, receive) = self.sets();
+        let (send, receive) = self.blocks.sets();
         let (to_left, to_right) = send.split_at(send.len() / 2);
         let (from_left, from_right) = receive.split_at_mut(receive.len() / 2);
         // Tagged by the side a block leaves by: two ranks are neighbours on both sides.
@@ -175,13 +190,46 @@ impl Exchange for Messages<'_> {
             between();
             scope.wait_all()
         })?;
-        self.turned = !self.turned;
+        self.blocks.turned = !self.blocks.turned;
         Ok(())
     }
 
     fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        let (send, _) = self.sets();
-        send.split_at_mut(send.len() / 2)
+        self.blocks.next()
+    }
+}
+
+/// The exchange of one blocking call on a periodic grid of one dimension.
+struct Neighbours {
+    grid: Neighbourhood<Cartesian>,
+    layouts: [Layout; 2],
+    blocks: Blocks,
+}
+
+impl Neighbours {
+    fn new(world: &World, command: &Command) -> Result<Neighbours, RankError> {
+        let blocks = Blocks::new(world, command)?;
+        let bytes = blocks.buffer.len() / 4;
+        let layouts = [Layout::contiguous(0, bytes), Layout::contiguous(bytes, bytes)];
+        let grid = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
+        let grid = grid.ok_or_else(|| RankError::Command("the grid leaves a rank out".into()))?;
+        Ok(Neighbours { grid, layouts, blocks })
+    }
+}
+
+impl Exchange for Neighbours {
+    /// A blocking call has no between: what is to be done there comes after it.
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        let (send, receive) = self.blocks.sets();
+        self.grid.neighbour_alltoallw::<u8>(send, &self.layouts, receive, &self.layouts)?;
+        self.blocks.turned = !self.blocks.turned;
+        between();
+        Ok(())
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.blocks.next()
     }
 }
 

@@ -21,9 +21,10 @@ pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         // The neighbours' signals cross each other: one line, or every rank of a core in turn.
         let signal = Parts::signal(if ranks <= cores { 2 } else { ranks }, cores);
         let bare = Bare::Parts(signal.with_copies(2.0, bytes, ranks, cores));
-        let blocking = Form::heap("blocking", Verb::Exchange(Clock::Whole, Calls::Blocking));
-        let theirs = [&theirs[..], &[blocking]].concat();
-        Point { ours: ours.clone(), theirs, ..Point::new(Kind::Halo, ranks, bytes, bare) }
+        let blocking = Verb::Exchange(Clock::Whole, Calls::Blocking);
+        let theirs = [&theirs[..], &[Form::heap("blocking", blocking)]].concat();
+        let ours = [&ours[..], &[Form::heap("blocking heap", blocking)]].concat();
+        Point { ours, theirs, ..Point::new(Kind::Halo, ranks, bytes, bare) }
     };
     let of_count = |ranks: &u32| sizes().map(|bytes| point(*ranks, bytes)).collect::<Vec<_>>();
     counts.iter().flat_map(of_count).collect()

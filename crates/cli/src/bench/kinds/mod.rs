@@ -178,9 +178,9 @@ impl Kind {
             Kind::Broadcast => "each root sends what it has received from the one before",
             Kind::Allgather => "each rank gives what it has received from another the time before",
             Kind::Halo => {
-                "a block to and from each of two neighbours in a ring; isend: two MPI_Irecv, two \
-                 MPI_Isend and one wait, or ours of that; blocking and persistent: \
-                 MPI_Neighbor_alltoallw and MPI_Neighbor_alltoallw_init"
+                "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \
+                 and one wait; blocking: neighbour alltoallw; persistent: start and wait of \
+                 MPI_Neighbor_alltoallw_init"
             }
             Kind::Wait => "both ranks start an exchange, compute 50 µs, and wait: the wait alone",
             Kind::Calls => "the same: all that the exchange takes of a program's processor",
