@@ -2,19 +2,19 @@
 //!
 //! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
 //! median run is printed. Bytes a rank are what the process grew by, so patterns run in an order of
-//! growing size. With `smpirun` and `smpicc` on the path (Debian: libsimgrid-dev) the pattern `smpi`
-//! runs the same exchanges on SimGrid's SMPI and prints the ratio.
+//! growing size. With `smpirun` and `smpicc` on the path (Debian: libsimgrid-dev) the pattern
+//! `smpi` runs the same exchanges on SimGrid's SMPI and prints the ratio.
 
 use std::future::Future;
 use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
-use hikyaku_sim::engine::Simulation;
+use hikyaku_sim::engine::{Random, Simulation};
 use hikyaku_sim::job::{Job, JobConfig, PacketFormat, Payload, PlainInterface, Rank};
 use hikyaku_sim::network::{
     CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
 };
-use hikyaku_sim::topology::{Grid, HyperCrossbar, Multistage, Topology};
+use hikyaku_sim::topology::{Grid, HyperCrossbar, Multistage};
 
 /// What a run took.
 struct Sample {
@@ -87,11 +87,9 @@ fn torus() -> Box<dyn NetworkModel> {
 }
 
 fn multistage() -> Box<dyn NetworkModel> {
-    let timing = Timing { default: timing().default, ..timing() };
-    let shape: Rc<dyn Topology> = Rc::new(Multistage::new(1024));
-    let mut timing = timing;
+    let mut timing = timing();
     timing.default.buffer = 4096;
-    Box::new(CutThrough::new(shape, &timing))
+    Box::new(CutThrough::new(Rc::new(Multistage::new(1024)), &timing))
 }
 
 /// Runs a program on a network and takes the time.
@@ -101,7 +99,7 @@ fn measure<F: Future<Output = ()> + 'static>(
     program: impl Fn(Rank) -> F,
 ) -> Sample {
     let before = resident();
-    let simulation = Simulation::new(1);
+    let simulation = Simulation::new(SEED);
     let network = Network::new(&simulation, model);
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
     let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(ranks) };
@@ -144,44 +142,39 @@ fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
     })
 }
 
-/// Everyone sends 1 KiB to random others at random times, `mean` ns apart; takes what comes.
+/// The simulations' seed.
+const SEED: u64 = 1;
+
+/// Everyone sends 1 KiB to random others at random times, `mean` ns apart, and takes what comes.
 fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) -> Sample {
-    measure(model, ranks, move |rank| async move {
-        let mut random = rank.sim().random(u64::from(rank.rank()));
-        // The receivers' numbers of messages follow from the seeds of all: count them in advance.
-        for _ in 0..messages {
-            rank.sleep(Time::from_picoseconds((random.exponential(mean) * 1e3) as u64)).await;
-            let to = random.below(u64::from(rank.size())) as u32;
-            drop(rank.isend(to, 0, 1024).expect("a rank of the job"));
-        }
-        // Everyone draws the same streams, so everyone knows how much is coming.
-        let expected = expected_messages(&rank, messages);
-        for _ in 0..expected {
-            rank.recv(None, None).await;
+    let expected = Rc::new(expected_messages(ranks, messages));
+    measure(model, ranks, move |rank| {
+        let expected = expected[rank.rank() as usize];
+        async move {
+            let mut random = rank.sim().random(u64::from(rank.rank()));
+            for _ in 0..messages {
+                rank.sleep(Time::from_picoseconds((random.exponential(mean) * 1e3) as u64)).await;
+                let to = random.below(u64::from(rank.size())) as u32;
+                drop(rank.isend(to, 0, 1024).expect("a rank of the job"));
+            }
+            for _ in 0..expected {
+                rank.recv(None, None).await;
+            }
         }
     })
 }
 
-/// How many messages of the random pattern are for this rank.
-fn expected_messages(rank: &Rank, messages: u32) -> u32 {
-    thread_local! {
-        static COUNTS: std::cell::RefCell<Option<(u32, Vec<u32>)>> = const { std::cell::RefCell::new(None) };
-    }
-    let size = rank.size();
-    COUNTS.with_borrow_mut(|cache| {
-        if cache.as_ref().is_none_or(|(key, _)| *key != size * messages) {
-            let mut counts = vec![0; size as usize];
-            for from in 0..size {
-                let mut random = rank.sim().random(u64::from(from));
-                for _ in 0..messages {
-                    random.exponential(1.0);
-                    counts[random.below(u64::from(size)) as usize] += 1;
-                }
-            }
-            *cache = Some((size * messages, counts));
+/// How many messages of the random pattern are for each rank: drawn as the ranks will draw them.
+fn expected_messages(ranks: u32, messages: u32) -> Vec<u32> {
+    let mut counts = vec![0; ranks as usize];
+    for from in 0..ranks {
+        let mut random = Random::stream(SEED, u64::from(from));
+        for _ in 0..messages {
+            random.exponential(1.0);
+            counts[random.below(u64::from(ranks)) as usize] += 1;
         }
-        cache.as_ref().map_or(0, |(_, counts)| counts[rank.rank() as usize])
-    })
+    }
+    counts
 }
 
 /// A 3-D halo exchange with all six neighbours of a torus of ranks.

@@ -108,7 +108,8 @@ fn tags_and_sources_select() {
 
 #[test]
 fn requests_may_be_dropped() {
-    // A receive that is taken back leaves its message to the next; a send that is forgotten arrives.
+    // A receive that is taken back leaves its message to the next; a send that is forgotten
+    // arrives.
     for model in [
         log_gp(2),
         Box::new(Wormhole::new(
@@ -177,8 +178,8 @@ fn a_deadlock_says_who_waits_for_what() {
         }
     })
     .unwrap_err();
-    let text = "deadlock at 0.0 ns: rank 0 waits for a message from rank 1 with tag 7, rank 1 waits \
-                for a message from rank 2 and a message from any rank with tag 4";
+    let text = "deadlock at 0.0 ns: rank 0 waits for a message from rank 1 with tag 7, rank 1 \
+                waits for a message from rank 2 and a message from any rank with tag 4";
     assert_eq!(error.to_string(), text);
     let error = run_on(log_gp(100), JobConfig::new(100), |rank| async move {
         rank.recv(None, None).await;

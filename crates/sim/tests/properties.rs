@@ -76,7 +76,8 @@ fn machines() -> impl Strategy<Value = Machine> {
     )
 }
 
-/// A message of the program: sender, receiver (both modulo the ranks), tag, bytes, computing before.
+/// A message of the program: sender, receiver (both modulo the ranks), tag, bytes, computing
+/// before.
 type Step = (u32, u32, i32, usize, u64);
 
 fn programs() -> impl Strategy<Value = Vec<Step>> {
@@ -107,7 +108,8 @@ async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
     }
     let mut seen = Vec::new();
     for &(from, _, tag, _, _) in program.iter().filter(|step| step.1 % size == me) {
-        // One way for all of a rank's receives: mixed, a wildcard could take what another waits for.
+        // One way for all of a rank's receives: mixed, a wildcard could take what another waits
+        // for.
         let (source, tag) = match (ways >> (me % 32)) & 3 {
             0 => (None, None),
             1 => (Some(from % size), Some(tag)),

@@ -17,10 +17,10 @@
 //! among equals costs no sequence number, and an event is 16 bytes.
 //!
 //! Why this one: hold model (pop one, push one), ns an event with 1,000 / 30,000 / 300,000 events
-//! in the queue, the same random steps for each: this queue 28 / 37 / 42, binary heap 43 / 81 / 358,
-//! calendar queue (Brown 1988) 30 / 70 / 208. Where many events share a few distances, as modelled
-//! clocks make them do, 30 / 25 / 48 against the heap's 57 / 103 / 305, and the calendar queue falls
-//! to microseconds. `cargo bench -p hikyaku-sim --bench queues` measures again.
+//! in the queue, the same random steps for each: this queue 28 / 37 / 42, binary heap 43 / 81 /
+//! 358, calendar queue (Brown 1988) 30 / 70 / 208. Where many events share a few distances, as
+//! modelled clocks make them do, 30 / 25 / 48 against the heap's 57 / 103 / 305, and the calendar
+//! queue falls to microseconds. `cargo bench -p hikyaku-sim --bench queues` measures again.
 
 use hikyaku_nic::time::Time;
 

@@ -112,7 +112,8 @@ impl Lists {
         posted.wakeup.take()
     }
 
-    /// A receive is posted: the oldest unexpected message that it takes, or its number in the table.
+    /// A receive is posted: the oldest unexpected message that it takes, or its number in the
+    /// table.
     pub(super) fn post(&mut self, tables: &mut Tables, selector: Selector) -> Result<Message, u32> {
         let waiting = Waiting::new(selector, tables.receives.next_key());
         let takes = |message: &Unexpected| waiting.takes(message.source, message.tag);
@@ -132,7 +133,7 @@ impl Lists {
     pub(super) fn withdraw(&mut self, tables: &mut Tables, key: u32) {
         match tables.receives.remove(key) {
             Some(Posted { matched: Some((message, _)), .. }) => {
-                drop(tables.messages.remove(message))
+                drop(tables.messages.remove(message));
             }
             _ => self.posted.retain(|waiting| waiting.receive != key),
         }
@@ -223,7 +224,9 @@ mod tests {
                 for &post in order {
                     if post {
                         let Some(&(source, tag)) = pt.next() else { continue };
-                        let selector = select((source < 3).then_some(source), (tag < 3).then_some(tag));
+                        let (source, tag) =
+                            ((source < 3).then_some(source), (tag < 3).then_some(tag));
+                        let selector = select(source, tag);
                         taken.push(lists.post(&mut tables, selector));
                     } else if let Some((&(source, tag), number)) = at.next() {
                         let key = tables.messages.insert(flight(message(source, tag, number)));
@@ -236,9 +239,9 @@ mod tests {
                 };
                 taken.into_iter().map(number).collect::<Vec<_>>()
             };
-            let mixed: Vec<bool> = order.iter().copied().chain([true; 40]).chain([false; 40]).collect();
-            let posts_first: Vec<bool> = [[true; 40], [false; 40]].concat();
-            let arrivals_first: Vec<bool> = [[false; 40], [true; 40]].concat();
+            let posts_first = [[true; 40], [false; 40]].concat();
+            let arrivals_first = [[false; 40], [true; 40]].concat();
+            let mixed = [&order[..], &posts_first].concat();
             prop_assert_eq!(run(&mixed), run(&posts_first));
             prop_assert_eq!(run(&mixed), run(&arrivals_first));
         }

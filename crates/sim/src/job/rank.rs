@@ -87,7 +87,8 @@ impl Rank {
         self.job.now(self.rank)
     }
 
-    /// Computes for a span of time. Nothing is awaited: the span is over before the next call starts.
+    /// Computes for a span of time. Nothing is awaited: the span is over before the next call
+    /// starts.
     pub fn compute(&self, span: Time) {
         self.job.compute(self.rank, span);
     }

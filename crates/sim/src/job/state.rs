@@ -194,7 +194,10 @@ impl Job {
 
 /// Where the results of a program's ranks gather; [`Job::launch`].
 #[derive(Debug)]
-pub struct Results<R>(Rc<RefCell<Vec<Option<(R, Time)>>>>);
+pub struct Results<R>(Rc<RefCell<Vec<Ended<R>>>>);
+
+/// What a rank's program returned and when, once it has.
+type Ended<R> = Option<(R, Time)>;
 
 impl<R> Clone for Results<R> {
     fn clone(&self) -> Self {

@@ -16,14 +16,17 @@
 //! |---|---|---|
 //! | [`LogGp`] | latency, gaps at both ends; no contention inside | one event a message |
 //! | [`Wormhole`] | a message holds its channels until its tail has passed | one event a hop |
-//! | [`CutThrough`] | finite buffers, packets wait whole in front of what is taken | two events a hop |
+//! | [`CutThrough`] | finite buffers; packets wait whole before what is taken | two events a hop |
 //!
-//! What all of them keep: every packet sent is delivered once; nothing arrives before it was sent;
+//! Beside them, [`SyncNetwork`] is the barrier hardware of a multistage network.
+//!
+//! What all models keep: every packet sent is delivered once; nothing arrives before it was sent;
 //! packets between two nodes keep their order; a departure is told before its delivery.
 
 mod cut_through;
 mod log_gp;
 mod rate;
+mod sync;
 mod timing;
 mod wormhole;
 
@@ -36,6 +39,7 @@ use hikyaku_nic::time::Time;
 pub use cut_through::CutThrough;
 pub use log_gp::{LogGp, LogGpParameters};
 pub use rate::Rate;
+pub use sync::{SyncError, SyncNetwork, SyncParameters};
 pub use timing::{LinkTiming, Timing};
 pub use wormhole::Wormhole;
 
@@ -124,14 +128,15 @@ pub trait NetworkModel: fmt::Debug {
     /// Handles an event that it scheduled.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>);
 
-    /// Whether packets may be handed over before their time, because nothing that happens until then
-    /// can change what becomes of them at the sender. Each sender's packets come in order of time.
+    /// Whether packets may be handed over before their time, because nothing that happens until
+    /// then can change what becomes of them at the sender. Each sender's packets come in order of
+    /// time.
     fn takes_ahead(&self) -> bool {
         false
     }
 
-    /// Opens or closes a node's door: while it is closed, packets for it wait in the network, as they
-    /// do in front of an interface that stalls.
+    /// Opens or closes a node's door: while it is closed, packets for it wait in the network, as
+    /// they do in front of an interface that stalls.
     fn set_open(&mut self, node: Node, open: bool, agenda: &mut Agenda<'_>) {
         let _ = (node, open, agenda);
     }

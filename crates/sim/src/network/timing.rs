@@ -11,8 +11,8 @@ use crate::topology::{Channel, LinkClass, Node, Topology, Vertex};
 /// What a link costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkTiming {
-    /// From the moment the link is taken until the head of the packet has been routed at its far end
-    /// and may ask for the next: the switch at the near end, the wire, the routing decision.
+    /// From the moment the link is taken until the head of the packet has been routed at its far
+    /// end and may ask for the next: the switch at the near end, the wire, the routing decision.
     pub latency: Time,
     /// How fast bytes cross it.
     pub rate: Rate,

@@ -9,8 +9,8 @@
 //! latency to get to the next. When it has the last one, the bytes stream. When a channel is free
 //! again follows from where the head got when, without an event for a flit. With `s_j` the time at
 //! which the head got channel `j`, `t` the time that the message takes at the slowest rate of its
-//! path, and `b_j` the time that the bytes of channel `j`'s buffer take, the tail crosses channel `i`
-//! at
+//! path, and `b_j` the time that the bytes of channel `j`'s buffer take, the tail crosses channel
+//! `i` at
 //!
 //! ```text
 //!   r_i = max( s_i + t,  r_(i+1) - b_i,  s_(i+1) )       r_last = s_last + t

@@ -11,8 +11,8 @@
 //!
 //! Routing is minimal: to the router of the group that has the link to the receiver's group, over
 //! it, and to the receiver's router. Link `q` of a group leads to the group `q + 1` further on, so
-//! every pair of groups has exactly one. Link classes: `Network(0)` in a group, `Network(1)` between
-//! groups.
+//! every pair of groups has exactly one. Link classes: `Network(0)` in a group, `Network(1)`
+//! between groups.
 //!
 //! Deadlock: links within a group have two channels, the first for messages that have not left
 //! their group, the second for those that came from another. In the order injection, first, global,

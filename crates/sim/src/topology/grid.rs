@@ -12,8 +12,8 @@
 //!
 //! Deadlock: dimensions are taken in order, so only one ring could close a circle. Every wire has
 //! two channels; messages start a dimension on channel 0 and take channel 1 on the wire that wraps
-//! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps, channel
-//! 1 never on the whole ring, since a shortest way wraps at most once.
+//! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps,
+//! channel 1 never on the whole ring, since a shortest way wraps at most once.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
@@ -50,8 +50,8 @@ impl Grid {
         Grid::uniform(sizes, false)
     }
 
-    /// Tofu's network of `x` by `y` by `z` cells of 12 nodes: X, Y, Z are rings, and within a cell A
-    /// and C are lines of two and B a ring of three (Ajima et al., IEEE Computer 42-11, 2009).
+    /// Tofu's network of `x` by `y` by `z` cells of 12 nodes: X, Y, Z are rings, and within a cell
+    /// A and C are lines of two and B a ring of three (Ajima et al., IEEE Computer 42-11, 2009).
     pub fn tofu(x: u32, y: u32, z: u32) -> Grid {
         let of = |(size, wraps)| Dimension { size, wraps };
         let cells = [(x, true), (y, true), (z, true), (2, false), (3, true), (2, false)];

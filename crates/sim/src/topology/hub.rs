@@ -6,8 +6,8 @@
 //!   ==+========+========+========+==    one link, one channel for each receiver
 //! ```
 //!
-//! Collisions and back-off are not modelled: whoever finds the medium taken is served in turn, which
-//! is what Ethernet tends to at moderate load and keeps a run a function of its seed.
+//! Collisions and back-off are not modelled: whoever finds the medium taken is served in turn,
+//! which is what Ethernet tends to at moderate load and keeps a run a function of its seed.
 //!
 //! Deadlock: a route is one channel; nobody holds one and waits for another.
 

@@ -19,8 +19,8 @@
 //! dimensions. Link classes: `Network(2d)` from an EX to the XB of dimension `d`, `Network(2d + 1)`
 //! from that XB to an EX.
 //!
-//! Deadlock: order the channels as injection, to XB x, from XB x, to XB y, from XB y, ..., ejection.
-//! Every route goes upward in it.
+//! Deadlock: order the channels as injection, to XB x, from XB x, to XB y, from XB y, ...,
+//! ejection. Every route goes upward in it.
 
 use super::{Branch, Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
@@ -216,7 +216,7 @@ mod tests {
         let snake = |place: u32| {
             let (x, y, z) = (place % 4, place / 4 % 8, place / 32);
             let y = if z % 2 == 0 { y } else { 7 - y };
-            let x = if (place / 4) % 2 == 0 { x } else { 3 - x };
+            let x = if place & 4 == 0 { x } else { 3 - x };
             shape.node_at(&[x, y, z])
         };
         let ring = |step: u32| (0..256).map(move |at| (at, (at + step) % 256));

@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_multistage_network_copies_as_late_as_it_can() {
-        // 16 nodes, two stages: one crossing into the first switch (4 buffers), 4 crossings into the
-        // second stage (4 buffers each), 16 crossings into nodes.
+        // 16 nodes, two stages: one crossing into the first switch (4 buffers), 4 crossings into
+        // the second stage (4 buffers each), 16 crossings into nodes.
         let network = Multistage::new(16);
         let all: Vec<Node> = (0..16).collect();
         let branches = by_routes(&network, 3, &all);
@@ -93,7 +93,8 @@ mod tests {
         let crossbar = HyperCrossbar::new(&[4, 8, 8]);
         let all: Vec<Node> = (0..256).collect();
         let branches = by_routes(&crossbar, 0, &all);
-        // Injection; to XBs: 1 along x, 4 along y, 32 along z; from XBs to the 255 others; ejection.
+        // Injection; to XBs: 1 along x, 4 along y, 32 along z; from XBs to the 255 others;
+        // ejection.
         assert_eq!(branches.len(), 1 + (1 + 4 + 32) + 255 + 256);
     }
 }

@@ -59,7 +59,7 @@ impl Multistage {
     }
 
     /// The digit of `position` that stage `stage` replaces: the port taken at its switch.
-    fn digit(&self, position: u32, stage: u32) -> u32 {
+    pub(crate) fn digit(&self, position: u32, stage: u32) -> u32 {
         position / self.weight(stage) % PORTS
     }
 

@@ -6,11 +6,12 @@
 //!    buffer of a channel         link                       next          first out
 //! ```
 //!
-//! A packet crosses a link when the link is free and the buffer behind it has room for all of it; it
-//! need not have arrived whole before it goes on. A blocked packet therefore never stretches over
-//! several links: it stands in one buffer, and only those behind it in that buffer wait with it. If
-//! a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is full
-//! lets others pass, except those for the same buffer. Links serve requests in the order of asking.
+//! A packet crosses a link when the link is free and the buffer behind it has room for all of it;
+//! it need not have arrived whole before it goes on. A blocked packet therefore never stretches
+//! over several links: it stands in one buffer, and only those behind it in that buffer wait with
+//! it. If a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is
+//! full lets others pass, except those for the same buffer. Links serve requests in the order of
+//! asking.
 //!
 //! A packet takes two events a hop: its head is there, its tail has left.
 //!
@@ -18,8 +19,8 @@
 //! on independently. A copy that leaves its buffer over several links leaves each when it can, and
 //! the buffer with the last.
 //!
-//! A packet larger than a buffer may enter if the buffer is empty: it occupies it alone. A receiving
-//! node takes what comes, unless its door is closed.
+//! A packet larger than a buffer may enter if the buffer is empty: it occupies it alone. A
+//! receiving node takes what comes, unless its door is closed.
 
 mod flight;
 
