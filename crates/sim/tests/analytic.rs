@@ -59,7 +59,7 @@ fn mean_wait(model: Box<dyn NetworkModel>, load: f64) -> f64 {
             }
         });
     }
-    simulation.run().unwrap();
+    simulation.run().expect("the sources end");
     assert_eq!(waits.count.get(), SOURCES * PACKETS);
     waits.sum_ns.get() / f64::from(waits.count.get())
 }

@@ -258,13 +258,13 @@ fn digest(seed: u64, cut_through: bool) -> (u64, Time) {
     let network = Network::new(&simulation, model);
     let format = PacketFormat { payload: 256, header: 16 };
     let interface = PlainInterface::new(&simulation, network, format);
-    let job = Job::new(&simulation, JobConfig::new(32), interface).unwrap();
+    let job = Job::new(&simulation, JobConfig::new(32), interface).expect("32 nodes");
     let report = job.run(|rank| async move {
         let mut random = rank.sim().random(u64::from(rank.rank()));
         for step in 0..20 {
             rank.compute(ns(random.below(500)));
             let others = [1, 4, 16].map(|distance| (rank.rank() + distance) % 32);
-            let sends = others.map(|to| rank.isend(to, step, &[0u8; 700][..]).unwrap());
+            let sends = others.map(|to| rank.isend(to, step, &[0u8; 700][..]).expect("a rank"));
             for _ in others {
                 rank.recv(None, Some(step)).await;
             }
@@ -273,7 +273,7 @@ fn digest(seed: u64, cut_through: bool) -> (u64, Time) {
             }
         }
     });
-    let end = report.unwrap().end;
+    let end = report.expect("everybody gets everything").end;
     let trace = simulation.trace();
     let arrivals = trace.records().iter().filter(|record| record.kind == RecordKind::Arrive);
     assert_eq!(arrivals.count(), 32 * 20 * 3);

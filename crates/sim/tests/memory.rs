@@ -41,7 +41,7 @@ fn bytes_per_idle_rank(ranks: u32, model: impl FnOnce() -> Box<dyn NetworkModel>
     let simulation = Simulation::new(0);
     let network = Network::new(&simulation, model());
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
-    let job = Job::new(&simulation, JobConfig::new(ranks), interface).unwrap();
+    let job = Job::new(&simulation, JobConfig::new(ranks), interface).expect("as many nodes");
     let ended = job.run(|rank| async move {
         rank.recv(None, None).await;
     });

@@ -102,7 +102,7 @@ async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
         if from % size == me {
             rank.compute(Time::from_nanoseconds(compute_ns));
             let data = contents(number, rank.now(), bytes);
-            let request = rank.isend(to % size, tag, &data[..]).unwrap();
+            let request = rank.isend(to % size, tag, &data[..]).expect("a rank of the job");
             if number % 3 == 0 { drop(request) } else { request.await }
         }
     }
@@ -116,9 +116,11 @@ async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
             _ => (Some(from % size), None),
         };
         let message = rank.recv(source, tag).await;
-        let data = message.data.unwrap();
-        let number = u32::from_le_bytes(data[..4].try_into().unwrap());
-        let sent = Time::from_picoseconds(u64::from_le_bytes(data[4..12].try_into().unwrap()));
+        let data = message.data.expect("carried");
+        let number = u32::from_le_bytes(data[..4].try_into().expect("four bytes"));
+        let sent = Time::from_picoseconds(u64::from_le_bytes(
+            data[4..12].try_into().expect("eight bytes"),
+        ));
         assert_eq!(*data, contents(number, sent, data.len() - 12), "the bytes of message {number}");
         seen.push((message.source, message.tag, number, sent, rank.now()));
     }
@@ -140,9 +142,9 @@ fn run(machine: &Machine, program: &[Step], ways: u64) -> (Vec<Vec<Seen>>, u64) 
         memory: MemoryPath { latency: Time::from_nanoseconds(3), rate: Rate::INFINITE },
         ..JobConfig::new(network.nodes() * per_node)
     };
-    let job = Job::new(&simulation, config, interface).unwrap();
+    let job = Job::new(&simulation, config, interface).expect("as many nodes");
     let program = Rc::new(program.to_vec());
-    let report = job.run(|rank| run_rank(rank, Rc::clone(&program), ways)).unwrap();
+    let report = job.run(|rank| run_rank(rank, Rc::clone(&program), ways)).expect("no deadlock");
     assert_eq!(report.totals.sent, report.totals.received);
     assert_eq!(report.totals.bytes_sent, report.totals.bytes_received);
     assert_eq!(job.in_flight(), 0);
