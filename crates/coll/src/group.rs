@@ -176,8 +176,9 @@ pub enum Notice {
     },
 }
 
-/// Three factors of `size`, the largest as small as can be, in falling order.
-fn near_cube(size: u32) -> [u32; 3] {
+/// Three factors of `size`, the largest as small as can be, in falling order: what
+/// [`Group::shape`] is where nothing is known of the network.
+pub fn near_cube(size: u32) -> [u32; 3] {
     let divisors = |of: u32| (1..=of.isqrt()).rev().filter(move |d| of.is_multiple_of(*d));
     let size = size.max(1);
     let cube = divisors(size).filter_map(|c| {

@@ -68,7 +68,7 @@ pub use broadcast::broadcast;
 pub use choices::{Choices, UnknownChoice};
 pub use error::{Cause, CollError, Failure};
 pub use gather::{gather, gatherv};
-pub use group::{Facilities, Group, Notice};
+pub use group::{Facilities, Group, Notice, near_cube};
 pub use names::{Operation, notice_tag};
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};

@@ -39,6 +39,12 @@ pub enum SimError {
         /// The limit.
         limit: usize,
     },
+    /// The simulated machine has no such facility.
+    #[error("the simulated machine cannot {what}")]
+    Unsupported {
+        /// What was asked of it.
+        what: &'static str,
+    },
     /// The job does not fit the machine.
     #[error("{ranks} ranks, {per_node} to a node, need {needed} nodes; the network has {nodes}")]
     TooManyRanks {

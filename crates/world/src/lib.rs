@@ -29,6 +29,7 @@
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
 //! - [`launch`]: what `hikyaku run` does, as a library.
+//! - [`simulated`]: collectives on the ranks of a simulated machine.
 //!
 //! This is the only crate that names more than one fabric.
 
@@ -40,6 +41,7 @@ pub mod launch;
 mod scalar;
 mod scope;
 mod select;
+pub mod simulated;
 pub mod topology;
 mod window;
 mod world;

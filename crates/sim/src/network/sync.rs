@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use crate::engine::{Component, ComponentId, Server, Signal, Sim};
+use crate::engine::{Component, ComponentId, Server, Signal, Sim, Wait};
 use crate::slab::Slab;
 use crate::topology::{Multistage, Node, Topology};
 
@@ -102,10 +102,18 @@ pub struct SyncNetwork {
 /// The members of an identifier and the state of the switches for it.
 #[derive(Debug)]
 struct Group {
-    /// Raised when the barrier is over for a member.
-    released: BTreeMap<Node, Signal>,
+    members: BTreeMap<Node, Member>,
     /// By switch: packets that have come, and whether any are expected, by input.
     states: BTreeMap<u32, [Option<u32>; PORTS]>,
+}
+
+/// A member of a group.
+#[derive(Debug)]
+struct Member {
+    /// How often it has entered the barrier.
+    entered: u64,
+    /// Raised when the barrier is over for it.
+    released: Signal,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,10 +168,13 @@ impl SyncNetwork {
         if members.is_empty() || members.iter().any(|&node| node >= nodes) {
             return Err(SyncError::BadMembers { id, nodes });
         }
-        let signal = |&node: &Node| (node, Signal::new(&self.sim, "a barrier in the switches"));
-        let released = members.iter().map(signal).collect();
+        let member = |&node: &Node| {
+            let released = Signal::new(&self.sim, "a barrier in the switches");
+            (node, Member { entered: 0, released })
+        };
         let states = self.expectations(members);
-        self.groups.borrow_mut().insert(id, Group { released, states });
+        let members = members.iter().map(member).collect();
+        self.groups.borrow_mut().insert(id, Group { members, states });
         Ok(())
     }
 
@@ -172,21 +183,21 @@ impl SyncNetwork {
         self.groups.borrow_mut().remove(&id);
     }
 
-    /// Enters a barrier and waits until everyone has.
+    /// Enters a barrier at a time, which is now or ahead; what it gives is ready when everyone has
+    /// entered as often.
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].
-    pub async fn barrier(&self, node: Node, id: u8) -> Result<(), SyncError> {
-        let signal = {
-            let groups = self.groups.borrow();
-            let signal = groups.get(&id).and_then(|group| group.released.get(&node));
-            signal.cloned().ok_or(SyncError::NotAMember { id, node })?
+    pub fn enter(&self, node: Node, id: u8, at: Time) -> Result<Wait, SyncError> {
+        let mut groups = self.groups.borrow_mut();
+        let member = groups.get_mut(&id).and_then(|group| group.members.get_mut(&node));
+        let Some(Member { entered, released }) = member else {
+            return Err(SyncError::NotAMember { id, node });
         };
-        let before = signal.count();
+        *entered += 1;
         let packet = SyncPacket { id, stage: 0, position: node, looked_up: false };
-        self.schedule(self.sim.now() + self.parameters.wire, packet);
-        signal.reaches(before + 1).await;
-        Ok(())
+        self.schedule(at + self.parameters.wire, packet);
+        Ok(released.reaches(*entered))
     }
 
     /// Which inputs of which switches packets of these members come in at.
@@ -252,7 +263,7 @@ impl SyncNetwork {
             (0..stage)
                 .all(|before| self.shape.digit(to, before) == self.shape.digit(position, before))
         };
-        let members = group.released.keys().copied().filter(|to| behind(to));
+        let members = group.members.keys().copied().filter(|to| behind(to));
         let mut outputs: Vec<u32> =
             members.map(|to| self.shape.advance(stage, position, to)).collect();
         outputs.dedup();
@@ -266,8 +277,8 @@ impl Component for SyncNetwork {
         if packet.stage == self.shape.stages() {
             let groups = self.groups.borrow();
             let group = groups.get(&packet.id);
-            if let Some(signal) = group.and_then(|group| group.released.get(&packet.position)) {
-                signal.raise();
+            if let Some(member) = group.and_then(|group| group.members.get(&packet.position)) {
+                member.released.raise();
             }
         } else if packet.looked_up {
             self.count(packet);
@@ -308,7 +319,7 @@ mod tests {
                 for _ in 0..rounds {
                     sim.delay(ns(work)).await;
                     let entered = sim.now().nanoseconds();
-                    network.barrier(node, 5).await.unwrap();
+                    network.enter(node, 5, sim.now()).unwrap().await;
                     spans.borrow_mut()[index].push((entered, sim.now().nanoseconds()));
                 }
             });
@@ -349,12 +360,10 @@ mod tests {
         assert_eq!(network.set_up(0, &[1]), Err(SyncError::InUse { id: 0 }));
         network.release(0);
         network.set_up(0, &[2]).unwrap();
-        let inner = Rc::clone(&network);
-        simulation.spawn(TaskName { kind: "node", index: 1 }, async move {
-            let error = inner.barrier(1, 0).await.unwrap_err();
-            assert_eq!(error, SyncError::NotAMember { id: 0, node: 1 });
-        });
-        simulation.run().unwrap();
+        assert_eq!(
+            network.enter(1, 0, Time::ZERO).unwrap_err(),
+            SyncError::NotAMember { id: 0, node: 1 }
+        );
     }
 
     #[test]
@@ -363,7 +372,7 @@ mod tests {
         let network = SyncNetwork::new(&simulation, Multistage::new(4), PARAMETERS).unwrap();
         network.set_up(1, &[0, 3]).unwrap();
         simulation.spawn(TaskName { kind: "node", index: 0 }, async move {
-            network.barrier(0, 1).await.unwrap();
+            network.enter(0, 1, Time::ZERO).unwrap().await;
         });
         let text = simulation.run().unwrap_err().to_string();
         assert!(text.contains("node 0 waits for a barrier in the switches"), "{text}");
