@@ -38,7 +38,8 @@ unit:
 loom: ## check the loom models of the rings and queues
 	@scripts/setup.sh rust cc
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		cargo test --locked --release -p hikyaku-nic --test loom --test loom_queue --test loom_table
+		cargo test --locked --release -p hikyaku-nic \
+		--test loom --test loom_lines --test loom_queue --test loom_table
 
 soak: ## run the soak test for DURATION seconds (default: an hour)
 	@scripts/setup.sh rust cc

@@ -12,7 +12,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::time::Time;
 
 use crate::config::EngineConfig;
@@ -60,6 +60,7 @@ pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,
+        groups: GroupLayout { channels: 2, area_bytes: 1024 },
         ..Layout::for_ranks(ranks)
     };
     let config = EngineConfig {

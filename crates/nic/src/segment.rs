@@ -12,6 +12,10 @@
 //!               Slot × status_slots × status_rings
 //!               RingControl × rings landing ring pointers: the AMT
 //!               ring_bytes × rings  payload
+//!               Awaited             whom of its groups the rank waits for      (rank)
+//!               ControlLines × channels                                       (rank)
+//!               sync counts × channels                                        (rank)
+//!               area_bytes          multicast area                            (rank)
 //! ```
 //!
 //! The layout is one and the same for every rank of a job and is computed from [`Layout`], never
@@ -26,10 +30,10 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
-use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId};
+use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId, SYNC_IDS};
 use crate::ring::{
-    Bytes, CommandQueue, CommandSlot, GRANULE, LandingRing, QueuePointers, RingControl, Setup,
-    Slot, StatusControl, StatusRing,
+    Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, LandingRing, QueuePointers,
+    RingControl, Setup, Slot, StatusControl, StatusRing,
 };
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::table::{ContextLine, SegmentEntry};
@@ -72,7 +76,30 @@ pub struct Layout {
     pub contexts: u32,
     /// Segments that each context may have registered at once (paper 003: 4 per cid).
     pub segments: u32,
+    /// What each rank has for its groups.
+    pub groups: GroupLayout,
 }
+
+/// What each rank has for its groups; see [`crate::fabric::Group`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupLayout {
+    /// Groups that a rank can be in at a time; none, and it has no groups.
+    pub channels: u32,
+    /// Bytes of its multicast area, where it writes what the others read; a multiple of 64.
+    pub area_bytes: u32,
+}
+
+impl GroupLayout {
+    /// Channels for as many communicators as programs commonly have, 10 KiB each a rank, and two
+    /// broadcasts of 128 KiB under way.
+    pub const DEFAULT: GroupLayout = GroupLayout { channels: 8, area_bytes: 256 << 10 };
+}
+
+/// Most channels of a job.
+const MAX_CHANNELS: u32 = 256;
+
+/// Sync counts of one channel of one rank: one word each id, written by the rank only.
+pub type SyncCounts = [AtomicU64; SYNC_IDS as usize];
 
 /// No queue is longer, so that a lead of the scheduling pointer within its length can be counted.
 const MAX_QUEUE_SLOTS: u32 = 1 << 16;
@@ -117,6 +144,7 @@ impl Layout {
             queue_slots: 64,
             contexts: 64,
             segments: 4,
+            groups: GroupLayout::DEFAULT,
         }
     }
 
@@ -169,6 +197,14 @@ impl Layout {
                 return fail(what, value, format!("1 to {MAX_TABLE}"));
             }
         }
+
+        let GroupLayout { channels, area_bytes } = self.groups;
+        if channels > MAX_CHANNELS {
+            return fail("channels", channels, format!("at most {MAX_CHANNELS}"));
+        }
+        if !u64::from(area_bytes).is_multiple_of(GRANULE) || area_bytes > 1 << 30 {
+            return fail("area_bytes", area_bytes, format!("a multiple of {GRANULE}, up to 2^30"));
+        }
         Ok(())
     }
 
@@ -185,8 +221,7 @@ impl Layout {
 
     /// Bytes of one rank's segment: a multiple of the page size of every machine we know.
     pub fn segment_bytes(&self) -> usize {
-        let payload = self.rings as usize * self.ring_bytes as usize;
-        (Offsets::of(self).payload + payload).next_multiple_of(64 << 10)
+        (Offsets::of(self).area + self.groups.area_bytes as usize).next_multiple_of(64 << 10)
     }
 }
 
@@ -203,6 +238,10 @@ struct Offsets {
     slots: usize,
     rings: usize,
     payload: usize,
+    awaited: usize,
+    lines: usize,
+    syncs: usize,
+    area: usize,
 }
 
 impl Offsets {
@@ -223,6 +262,12 @@ impl Offsets {
         let rings = slots + lanes * layout.status_slots as usize * size_of::<Slot>();
         let payload =
             (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
+        let awaited =
+            (payload + layout.rings as usize * layout.ring_bytes as usize).next_multiple_of(4096);
+        let lines = awaited + size_of::<Awaited>();
+        let channels = layout.groups.channels as usize;
+        let syncs = lines + channels * size_of::<ControlLines>();
+        let area = (syncs + channels * size_of::<SyncCounts>()).next_multiple_of(4096);
         Offsets {
             sources,
             senders,
@@ -234,6 +279,10 @@ impl Offsets {
             slots,
             rings,
             payload,
+            awaited,
+            lines,
+            syncs,
+            area,
         }
     }
 }
@@ -303,6 +352,10 @@ pub struct SenderLine {
     /// Nonzero while the source waits for room or credit.
     pub waiting: AtomicU64,
 }
+
+/// Whom among the members of its groups a rank waits for: its rank plus one, zero for anybody.
+/// Written by the rank before it says that it sleeps, so that the others need not wake it.
+pub type Awaited = Line<AtomicU64>;
 
 /// One rank's segment. A view: owns nothing. Made once a peer and kept, since the offsets take
 /// some arithmetic.
@@ -455,6 +508,35 @@ impl<'m> Segment<'m> {
         Some((CommandQueue::new(pointers, slots, setup.session), setup))
     }
 
+    /// Whom of its groups the rank waits for.
+    #[inline]
+    pub fn awaited(&self) -> &'m Awaited {
+        self.part(self.at.awaited)
+    }
+
+    /// Its control lines on a channel. The channel must exist.
+    #[inline]
+    pub fn lines(&self, channel: u32) -> &'m ControlLines {
+        assert!(channel < self.layout.groups.channels);
+        self.part(self.at.lines + channel as usize * size_of::<ControlLines>())
+    }
+
+    /// Its sync counts on a channel. The channel must exist.
+    #[inline]
+    pub fn syncs(&self, channel: u32) -> &'m SyncCounts {
+        assert!(channel < self.layout.groups.channels);
+        self.part(self.at.syncs + channel as usize * size_of::<SyncCounts>())
+    }
+
+    /// Its multicast area.
+    #[inline]
+    pub fn area(&self) -> Bytes<'m> {
+        // SAFETY: the area is the last part of the segment, by construction of `Layout`.
+        let start = unsafe { self.base.add(self.at.area) };
+        // SAFETY: it is mapped readable and writable for 'm.
+        unsafe { Bytes::new(start, self.layout.groups.area_bytes as usize) }
+    }
+
     #[inline]
     fn ring_control(&self, ring: RingId) -> &'m RingControl {
         assert!(ring < self.layout.rings);
@@ -486,8 +568,9 @@ mod tests {
             let at = Offsets::of(&layout);
             let size = layout.segment_bytes();
             let tables = [0, at.sources, at.senders, at.contexts, at.segments];
-            let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload, size];
-            let marks = [&tables[..], &rings].concat();
+            let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload];
+            let groups = [at.awaited, at.lines, at.syncs, at.area, size];
+            let marks = [&tables[..], &rings, &groups].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
         }
@@ -511,6 +594,11 @@ mod tests {
             (Layout { contexts: 257, ..good }, "contexts"),
             (Layout { segments: 0, ..good }, "segments"),
             (Layout { segments: 257, ..good }, "segments"),
+            (Layout { groups: GroupLayout { channels: 257, ..good.groups }, ..good }, "channels"),
+            (
+                Layout { groups: GroupLayout { area_bytes: 65, ..good.groups }, ..good },
+                "area_bytes",
+            ),
         ] {
             assert_eq!(bad.check().map_err(|error| error.what), Err(name));
         }

@@ -12,13 +12,13 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, Event, FullPolicy, Landing, Port, PostError, QueueAddress, QueueCommand,
-    QueueMode, QueuePut, Rank, RemoteAddress, Wake,
+    Command, DeathCause, Event, FullPolicy, GroupError, GroupId, Landing, Port, PostError,
+    QueueAddress, QueueCommand, QueueMode, QueuePut, Rank, RemoteAddress, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::{Descriptor, RingControl};
-use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::segment::{GroupLayout, Layout, Segment};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
 use hikyaku_nic::wire::{Kind, Stamp};
@@ -59,6 +59,7 @@ impl Memory {
             queue_slots: 4,
             contexts: 2,
             segments: 2,
+            groups: GroupLayout { channels: 2, area_bytes: 1024 },
         };
         layout.check().unwrap();
         let bytes = 3 * WALL + 2 * layout.segment_bytes();
@@ -120,6 +121,14 @@ impl Memory {
         self.slots + slots + self.layout.rings as usize * size_of::<RingControl>()
     }
 
+    /// Where in a segment what is there for groups starts, and how many bytes that is.
+    fn group_bytes(&self) -> (usize, usize) {
+        let segment = self.segment(0);
+        let base = std::ptr::from_ref(segment.doorbell()).addr();
+        let start = std::ptr::from_ref(segment.awaited()).addr() - base;
+        (start, self.layout.segment_bytes() - start)
+    }
+
     fn check_walls(&self) {
         let whole = self.walls().all(|at| self.word(at).load(Ordering::Relaxed) == BRICK);
         assert!(whole, "something outside the segments was written");
@@ -150,8 +159,8 @@ unsafe impl Host for TestHost {
 
     fn wake(&self, _rank: Rank) {}
 
-    fn wait(&mut self, _: u32, _: Option<Time>, _: impl Fn(&Self) -> bool) -> Wake {
-        Wake::Look
+    fn wait(&mut self, _: u32, _: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
+        if pending(self) { Wake::Look } else { Wake::Slept }
     }
 
     fn now(&self) -> Time {
@@ -211,6 +220,10 @@ unsafe impl Host for TestHost {
 enum Step {
     /// A word of its segment is overwritten.
     Scribble { at: prop::sample::Index, value: u64 },
+    /// A word of what is there for groups, in either segment: mostly one that is looked at.
+    ScribbleGroups { rank: Rank, at: prop::sample::Index, near: bool, value: u64 },
+    /// It takes part in rounds and barriers with the peer, who may.
+    Round { peer: bool, length: usize },
     /// A record is forged whole, ring and slot being those it looks at next or others.
     Forge { ring: u32, index: u64, stamp: u64, body: [u64; 7] },
     /// An honest message comes.
@@ -243,6 +256,12 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Those, and stamps of rounds that are near.
+fn group_word() -> impl Strategy<Value = u64> {
+    let stamp = (0..6u64, prop_oneof![0..8u64, 100..120u64, 250..256u64]);
+    prop_oneof![word(), stamp.prop_map(|(round, length)| round << 8 | length)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let stamp = (0..4u64, prop_oneof![0..60u64, 0..256u64], 0..7u64, 0..4u64);
     let stamp = stamp
@@ -251,6 +270,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (any::<prop::sample::Index>(), word())
             .prop_map(|(at, value)| Step::Scribble { at, value }),
+        4 => (0..2u32, any::<prop::sample::Index>(), any::<bool>(), group_word())
+            .prop_map(|(rank, at, near, value)| Step::ScribbleGroups { rank, at, near, value }),
+        4 => (any::<bool>(), 0..700usize).prop_map(|(peer, length)| Step::Round { peer, length }),
         4 => (0..2u32, 0..20u64, stamp, body)
             .prop_map(|(ring, index, stamp, body)| Step::Forge { ring, index, stamp, body }),
         2 => (0..600usize).prop_map(Step::Send),
@@ -265,12 +287,60 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Every call about a group once, whatever the answers.
+fn round(port: &mut HostedPort<TestHost>, length: usize) {
+    let Ok(group) = port.join(0, &[0, 1], 0).or_else(|error| match error {
+        GroupError::ChannelInUse { .. } => Ok(GROUP.with(|known| known.get().unwrap())),
+        other => Err(other),
+    }) else {
+        return;
+    };
+    GROUP.with(|known| known.set(Some(group)));
+    let _ = port.contribute(group, 7, &vec![0xef; length]);
+    for place in 0..3 {
+        if let Ok(Some(contribution)) = port.contribution(group, place) {
+            let mut into = vec![0; 800];
+            port.load_contribution(group, place, &contribution, 0, &mut into);
+            port.load_contribution(group, place, &contribution, length / 2, &mut into);
+            port.load_contribution(group, place, &contribution, usize::MAX, &mut into);
+        }
+    }
+    let _ = port.all_contributed(group);
+    let _ = port.finish_round(group);
+    for id in [0, 3, 127] {
+        let _ = port.sync(group, id);
+        let _ = port.synced(group, id);
+    }
+    let _ = port.multicast(group, &Command::send(0, 0, 0, &[1; 50]), 0, 0);
+    port.park(None);
+    if length.is_multiple_of(7) {
+        let _ = port.leave(group);
+    }
+}
+
+thread_local! {
+    /// The group of channel 0, once there was one: its name does not change.
+    static GROUP: Cell<Option<GroupId>> = const { Cell::new(None) };
+}
+
 fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &mut Vec<Landing>) {
     let start = memory.start(0);
     match step {
         Step::Scribble { at, value } => {
             let word = at.index(memory.control_bytes() / 8);
             memory.word(start + word * 8).store(value, Ordering::Relaxed);
+        }
+        Step::ScribbleGroups { rank, at, near, value } => {
+            let (start, bytes) = memory.group_bytes();
+            let word = at.index(if near { 64 } else { bytes / 8 });
+            let place = memory.start(rank) + start + word * 8;
+            memory.word(place).store(value, Ordering::Relaxed);
+        }
+        Step::Round { peer, length } => {
+            let who = if peer { 0..2 } else { 0..1 };
+            for port in &mut ports[who] {
+                round(port, length);
+            }
         }
         Step::Forge { ring, index, stamp, body } => {
             let at = start + memory.slots + (u64::from(ring) * 16 + index % 16) as usize * 64;

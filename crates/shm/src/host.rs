@@ -374,7 +374,8 @@ impl ShmHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::open_all;
+    use crate::ShmPort;
+    use crate::job::{open_all, open_all_with};
     use crate::plan::JobConfig;
     use crate::wait::Patience;
     use hikyaku_nic::fabric::Port;
@@ -433,6 +434,56 @@ mod tests {
         let soon = host.now() + Time::from_nanoseconds(1000);
         assert_eq!(host.wait(1, Some(soon), |_| true), Wake::Look);
         while host.wait(2, Some(soon), |_| false) != Wake::Deadline {}
+    }
+
+    /// Ranks that go to sleep whenever there is nothing, for an hour: if one were not woken, this
+    /// would not end.
+    #[test]
+    fn nobody_sleeps_through_a_contribution() {
+        const ROUNDS: u64 = 2000;
+        const RANKS: u32 = 4;
+        let patience = Patience {
+            untimed: 0,
+            spin: Duration::ZERO,
+            give_way: Duration::ZERO,
+            sleep: Duration::from_secs(3600),
+            unsure: Duration::from_millis(1),
+        };
+        let rounds = |mut port: ShmPort| {
+            let group = port.join(0, &[3, 1, 0, 2], 0).unwrap();
+            let wait = |port: &mut ShmPort, done: &mut dyn FnMut(&mut ShmPort) -> bool| {
+                while !done(port) {
+                    port.park(None);
+                }
+            };
+            for round in 0..ROUNDS {
+                // Everybody; one, to whom room is made; and a barrier.
+                port.contribute(group, round, &[]).unwrap();
+                wait(&mut port, &mut |port| port.all_contributed(group).unwrap());
+                port.finish_round(group).unwrap();
+                let root = (round % 4) as usize;
+                if port.group(group).unwrap().place() == root {
+                    wait(&mut port, &mut |port| port.contribute(group, 1, &[7; 70_000]).is_ok());
+                } else {
+                    let seen =
+                        |port: &mut ShmPort| port.contribution(group, root).unwrap().is_some();
+                    wait(&mut port, &mut { seen });
+                }
+                port.finish_round(group).unwrap();
+                let id = (round % 128) as u32;
+                port.sync(group, id).unwrap();
+                wait(&mut port, &mut |port| port.synced(group, id).unwrap());
+            }
+            port.host().sleeps().0
+        };
+        let slept: u64 = std::thread::scope(|scope| {
+            let rounds = &rounds;
+            let ports = open_all_with(&JobConfig::new(RANKS, RANKS), patience).unwrap();
+            let start = |port| scope.spawn(move || rounds(port));
+            let ranks: Vec<_> = ports.into_iter().map(start).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).sum()
+        });
+        assert!(slept > 0, "this is about sleeping");
     }
 
     /// The host of a job of one, with a patience of its own.

@@ -122,8 +122,16 @@ fn system(what: &'static str) -> impl Fn(Errno) -> JobError {
 /// # Errors
 /// As [`Job::create`].
 pub fn open_all(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
+    open_all_with(config, Patience::DEFAULT)
+}
+
+/// The same with a patience of their own.
+pub(crate) fn open_all_with(
+    config: &JobConfig,
+    patience: Patience,
+) -> Result<Vec<ShmPort>, JobError> {
     let job = Job::create_private(config)?;
-    (0..config.ranks).map(|rank| job.join(rank, Patience::DEFAULT)).collect()
+    (0..config.ranks).map(|rank| job.join(rank, patience)).collect()
 }
 
 /// A world of one rank, in this process: what a program is that no launcher started.

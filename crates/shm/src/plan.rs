@@ -16,7 +16,7 @@ use std::mem::size_of;
 
 use hikyaku_nic::fabric::{FullPolicy, Rank};
 use hikyaku_nic::hosted::RankLine;
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::sync::{AtomicU64, Line};
 
 use crate::error::JobError;
@@ -87,6 +87,8 @@ impl JobConfig {
             layout.queue_slots.into(),
             layout.contexts.into(),
             layout.segments.into(),
+            layout.groups.channels.into(),
+            layout.groups.area_bytes.into(),
         ]
     }
 
@@ -108,6 +110,7 @@ impl JobConfig {
             queue_slots: size(12)?,
             contexts: size(13)?,
             segments: size(14)?,
+            groups: GroupLayout { channels: size(15)?, area_bytes: size(16)? },
         };
         let config = JobConfig { ranks, ranks_per_node: size(1)?, layout, region_bytes: words[2] };
         config.check().is_ok().then_some(config)
@@ -115,7 +118,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 15;
+pub(crate) const CONFIG_WORDS: usize = 17;
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {
@@ -205,9 +208,18 @@ mod tests {
     #[test]
     fn a_broken_header_gives_no_sizes() {
         let good = JobConfig::new(4, 4).to_words();
-        for (word, value) in
-            [(0, 0), (0, 1 << 32), (1, 0), (3, 0), (4, 3), (5, 2), (7, 100), (10, 0)]
-        {
+        for (word, value) in [
+            (0, 0),
+            (0, 1 << 32),
+            (1, 0),
+            (3, 0),
+            (4, 3),
+            (5, 2),
+            (7, 100),
+            (10, 0),
+            (15, 1 << 20),
+            (16, 1),
+        ] {
             let mut words = good;
             words[word] = value;
             assert_eq!(JobConfig::from_words(&words), None, "word {word} = {value}");

@@ -25,6 +25,7 @@
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
+//!   group     CJ-14, CJ-15, rounds
 //!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
 //!   threads, race  the same rules with a thread a rank
 //!   access    what the bodies on remote operations share
@@ -39,6 +40,7 @@ pub mod command;
 pub mod credit;
 pub mod death;
 pub mod full;
+pub mod group;
 pub mod job;
 pub mod landing;
 pub mod layered;
@@ -53,7 +55,7 @@ pub mod wrap;
 pub use job::{Job, Received};
 
 use hikyaku_nic::fabric::{FullPolicy, Port};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::{GroupLayout, Layout};
 
 /// How one fabric is opened and what can be done to it.
 pub trait Harness {
@@ -105,6 +107,7 @@ impl Setup {
             queue_slots: 16,
             contexts: 4,
             segments: 4,
+            groups: GroupLayout { channels: 2, area_bytes: 1024 },
         };
         Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
     }
@@ -204,6 +207,19 @@ macro_rules! conformance {
             death: posts_to_the_dead_fail_and_other_traffic_goes_on,
             death: leaving_in_order_is_not_dying,
             death: park_returns_at_its_deadline,
+            group: cj_14_one_command_reaches_every_member,
+            group: cj_14_every_member_has_its_own_address,
+            group: cj_14_a_multicast_stops_where_there_is_no_room,
+            group: cj_15_barriers_of_several_ids_complete_apart,
+            group: cj_15_ids_and_members_have_limits,
+            group: rounds_carry_words_and_payloads,
+            group: a_contributor_is_ahead_until_there_is_no_room,
+            group: an_area_is_shared_by_groups,
+            group: the_gone_end_waits_by_name,
+            group: impossible_groups_are_refused,
+            group: a_channel_is_used_again,
+            group: rounds_are_for_one_node,
+            threads: rounds_and_barriers_of_all,
             threads: ip_04_threads_on_a_shared_ring_never_overwrite_each_other,
             threads: ip_05_a_record_is_visible_only_after_its_payload,
             threads: ip_09_each_source_arrives_in_order_under_contention,

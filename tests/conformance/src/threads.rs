@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullPolicy, Notification, Notified, PeerFailure, Port, PostError, Rank,
+    Command, Event, FullPolicy, GroupError, Notification, Notified, PeerFailure, Port, PostError,
+    Rank,
 };
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
@@ -213,6 +214,51 @@ pub fn ip_10_threads_stall_and_resume<H: Harness>(harness: &H) {
         setup.layout.ring_bytes = 1024;
         many_to_one(harness, &setup, 1000, 3000);
     }
+}
+
+/// Rounds in which all, one or two contribute, small and large, with a barrier now and then: what
+/// is read is what was written, and nobody leaves a barrier before all have come.
+pub fn rounds_and_barriers_of_all<H: Harness>(harness: &H) {
+    const ROUNDS: u64 = 1200;
+    let came = AtomicU64::new(0);
+    let writes = |round: u64, rank: Rank| match round % 3 {
+        0 => true,
+        1 => u64::from(rank) == round % 4,
+        _ => u64::from(rank) % 2 == round % 2,
+    };
+    run(harness, &Setup::private(4), |worker| {
+        let own = worker.port.rank();
+        let group = worker.port.join(1, &[0, 1, 2, 3], 0).expect("the ranks share a node");
+        for round in 0..ROUNDS {
+            if writes(round, own) {
+                let mine = payload(own, round, 400);
+                while worker.port.contribute(group, round, &mine) == Err(GroupError::Full) {
+                    worker.step();
+                }
+            }
+            for rank in (0..4).filter(|rank| writes(round, *rank)) {
+                let place = rank as usize;
+                let what = loop {
+                    match worker.port.contribution(group, place).expect("all are there") {
+                        Some(what) => break what,
+                        None => worker.step(),
+                    }
+                };
+                let mut bytes = vec![0; what.len()];
+                worker.port.load_contribution(group, place, &what, 0, &mut bytes);
+                assert_eq!((what.word(), bytes), (round, payload(rank, round, 400)));
+            }
+            worker.port.finish_round(group).expect("it is joined");
+            if round.is_multiple_of(7) {
+                came.fetch_add(1, Ordering::Relaxed);
+                worker.port.sync(group, 5).expect("the last one is complete");
+                while !worker.port.synced(group, 5).expect("all are there") {
+                    worker.step();
+                }
+                assert!(came.load(Ordering::Relaxed) >= (round / 7 + 1) * 4);
+            }
+        }
+    });
 }
 
 /// IP-11: likewise with rings that refuse.

@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/src/loopback.rs", "the memory of a job within one process"),
     ("crates/nic/tests/hostile.rs", "a host whose memory a hostile peer scribbles on"),
     ("crates/nic/tests/loom.rs", "cells that threads of a model share"),
+    ("crates/nic/tests/loom_lines.rs", "areas that members of a model share"),
     ("crates/nic/tests/loom_queue.rs", "the log that runners of a model share"),
     ("crates/shm/src/mapping.rs", "the job's memory as references, and that it stays in place"),
     ("crates/shm/src/kernel_copy.rs", "reading and writing another process's memory"),

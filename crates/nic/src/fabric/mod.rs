@@ -27,6 +27,7 @@
 mod command;
 mod error;
 mod event;
+mod group;
 mod port;
 mod queue;
 mod remote;
@@ -34,6 +35,8 @@ mod remote;
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
+pub use group::{Contribution, Group, GroupError, GroupId, SYNC_IDS, SYNC_MEMBERS};
+pub(crate) use group::{LAST_FIRST, multicast_by};
 pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Short, Wait, Wake};
 pub use queue::{
     Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,

@@ -1,9 +1,10 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Atomic, ChainError, Command, Completion, ContextError, ContextId, Event, Key, Member,
-    PeerFailure, PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState,
-    Rank, RegisterValue, RemoteAddress, Rights, RingId, RingSlice, TableError,
+    Atomic, ChainError, Command, Completion, ContextError, ContextId, Contribution, Event, Group,
+    GroupError, GroupId, Key, Member, PeerFailure, PostError, QueueAddress, QueueCommand,
+    QueueError, QueueId, QueueMode, QueueState, Rank, RegisterValue, RemoteAddress, Rights, RingId,
+    RingSlice, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -445,5 +446,139 @@ pub trait Port {
     fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
         let _ = atomic;
         Err(PostError::Unsupported("fetch and wait in one call"))
+    }
+
+    /// Registers a set of ranks that contains this one (paper 003 §4.9), on one of the job's
+    /// channels: every member takes the same channel, the same list and the same `first`.
+    ///
+    /// Rounds and barriers are counted from `first` on: 0 on a channel that nobody has used yet,
+    /// else at least what [`Port::leave`] answered to any of the members.
+    ///
+    /// # Errors
+    /// [`GroupError`]; nothing was registered then.
+    fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError> {
+        let _ = (channel, ranks, first);
+        Err(GroupError::Unsupported("join ranks to groups"))
+    }
+
+    /// Leaves a group. Answers from where on this rank can count in the channel's next group.
+    ///
+    /// # Errors
+    /// It was not joined.
+    fn leave(&mut self, group: GroupId) -> Result<u64, GroupError> {
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// What was registered of a group.
+    fn group(&self, group: GroupId) -> Option<&Group> {
+        let _ = group;
+        None
+    }
+
+    /// Says for each member where in its region multicast puts go: its address register (paper
+    /// 003: "DMA with address register").
+    ///
+    /// # Errors
+    /// The group was not joined, or there are not as many addresses as members.
+    fn set_addresses(&mut self, group: GroupId, addresses: &[u64]) -> Result<(), GroupError> {
+        let _ = addresses;
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// One command to every other member of a group (CJ-14): a send lands at each as if it had been
+    /// posted to it, a put at the member's own address, as far behind it as the command's offset.
+    /// The command's destination is not looked at.
+    ///
+    /// Begins at the member at place `done`, of whose payload `bytes` were taken already; zero both
+    /// at first, and what the error said to go on after it.
+    ///
+    /// # Errors
+    /// Says how many members were reached, and how far the next one was.
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        super::multicast_by(self, group, command, (done, bytes), |port, one| port.post(one))
+    }
+
+    /// Enters the group's next round with a word and a payload that all members can read: up to
+    /// [`LINE_BYTES`](crate::ring::LINE_BYTES) in a control line, more in the multicast area.
+    ///
+    /// # Errors
+    /// [`GroupError::Full`] while members still read what would be written over; park and try
+    /// again. Else the group cannot do this.
+    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
+        let _ = (word, payload);
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// What the member at `place` has contributed to the round that this rank is in. `None`: it has
+    /// not yet; park and look again.
+    ///
+    /// # Errors
+    /// The member is gone and will not, or what it wrote makes no sense.
+    fn contribution(
+        &mut self,
+        group: GroupId,
+        place: usize,
+    ) -> Result<Option<Contribution>, GroupError> {
+        let _ = place;
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// Whether every member has contributed to the round that this rank is in, this one included;
+    /// park and look again if not. A round that all contribute to should end with this.
+    ///
+    /// # Errors
+    /// A member is gone and will not.
+    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError> {
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// Copies a contribution of this round, from its byte `from` on, until `into` is full or it
+    /// ends; says how many bytes.
+    fn load_contribution(
+        &self,
+        group: GroupId,
+        place: usize,
+        contribution: &Contribution,
+        from: usize,
+        into: &mut [u8],
+    ) -> usize {
+        let _ = (group, place, contribution, from, into);
+        0
+    }
+
+    /// Ends the round for this rank: it looks at nobody's contribution to it any more. To be called
+    /// once a round, also by who has given the round up with an error.
+    ///
+    /// # Errors
+    /// The group was not joined; or, the round being ended all the same, a member is gone that has
+    /// not read what this rank contributed.
+    fn finish_round(&mut self, group: GroupId) -> Result<(), GroupError> {
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// Comes to the group's barrier of a sync id (paper 003: sends the sync packet). Does not wait.
+    /// Barriers of different ids, [`SYNC_IDS`](super::SYNC_IDS) a group, may be in progress at
+    /// once.
+    ///
+    /// # Errors
+    /// The id is in progress, or the group is too large.
+    fn sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        let _ = id;
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
+    }
+
+    /// Whether all members have come to the barrier of a sync id; park and ask again if not.
+    ///
+    /// # Errors
+    /// A member is gone and will not come.
+    fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
+        let _ = id;
+        Err(GroupError::NoSuchGroup { channel: group.channel() })
     }
 }

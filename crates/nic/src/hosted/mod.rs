@@ -8,27 +8,35 @@
 //!   repair.rs   what a dead sender left half done
 //!   queue.rs    command queues, run by whoever makes them runnable
 //!   registry.rs who is there
+//!   group.rs    groups: rounds over shared control lines
+//!   sync.rs     the network barrier: sync ids
+//!   multicast.rs  payload written once and read by all
 //! ```
 //!
 //! What differs between loopback and shared memory is small and is the [`Host`]: where segments
 //! lie, the clock, how to wake and how to wait, how to reach other memory.
 
 mod arrive;
+mod group;
+mod multicast;
 mod queue;
 mod registry;
 mod remote;
 mod repair;
 mod send;
+mod sync;
 
 use std::collections::VecDeque;
 
 pub use registry::{RankLine, Registry};
 
+use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Event, Key,
-    Member, Operation, PeerFailure, PeerState, Port, PostError, QueueAddress, QueueCommand,
-    QueueError, QueueId, QueueMode, QueueState, Rank, RegisterValue, RemoteAddress, Rights, RingId,
-    RingSlice, RingState, Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Contribution,
+    Event, Group, GroupError, GroupId, Key, Member, Operation, PeerFailure, PeerState, Port,
+    PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank,
+    RegisterValue, RemoteAddress, Rights, RingId, RingSlice, RingState, Short, TableError, Wait,
+    Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Ledger, Poster, StatusRing};
@@ -36,6 +44,7 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Book, Extent};
 use crate::time::Time;
+use group::Groups;
 use queue::Queues;
 use repair::Repair;
 
@@ -197,6 +206,7 @@ pub struct HostedPort<H: Host> {
     idle: u32,
     /// Doorbells rung: one a post, one a chain.
     doorbells: u64,
+    groups: Groups,
     /// Last, so that the views above are gone before the memory is.
     host: H,
 }
@@ -230,6 +240,7 @@ impl<H: Host> HostedPort<H> {
             book: remote::book(&own),
             idle: 0,
             doorbells: 0,
+            groups: Groups::new(&layout.groups, own.awaited()),
             host,
         }
     }
@@ -521,14 +532,90 @@ impl<H: Host> Port for HostedPort<H> {
         }
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
         let queues = &self.queues;
+        let groups = &self.groups;
+        groups.before_park();
         let idle = self.idle;
         self.idle = self.idle.saturating_add(1);
-        self.host.wait(idle, deadline, |host| {
+        let wake = self.host.wait(idle, deadline, |host| {
             lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
                 || own.doorbell().attention.load(Relaxed) != 0
                 || queues.have_moved(&own)
                 || host.registry().ends() != ends
-        })
+                || groups.pending()
+        });
+        self.groups.after_park();
+        wake
+    }
+
+    fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError> {
+        self.join_group(channel, ranks, first)
+    }
+
+    fn leave(&mut self, group: GroupId) -> Result<u64, GroupError> {
+        self.leave_group(group)
+    }
+
+    fn group(&self, group: GroupId) -> Option<&Group> {
+        self.groups.group(group)
+    }
+
+    fn set_addresses(&mut self, group: GroupId, addresses: &[u64]) -> Result<(), GroupError> {
+        self.groups.set_addresses(group, addresses)
+    }
+
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        self.doorbells += 1;
+        multicast_by(self, group, command, (done, bytes), |port, command| port.execute(command))
+    }
+
+    #[inline]
+    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
+        self.enter_round(group, word, payload)
+    }
+
+    #[inline]
+    fn contribution(
+        &mut self,
+        group: GroupId,
+        place: usize,
+    ) -> Result<Option<Contribution>, GroupError> {
+        self.see_round(group, place)
+    }
+
+    #[inline]
+    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError> {
+        self.see_all(group)
+    }
+
+    #[inline]
+    fn load_contribution(
+        &self,
+        group: GroupId,
+        place: usize,
+        contribution: &Contribution,
+        from: usize,
+        into: &mut [u8],
+    ) -> usize {
+        self.load_round(group, place, contribution, from, into)
+    }
+
+    #[inline]
+    fn finish_round(&mut self, group: GroupId) -> Result<(), GroupError> {
+        self.end_round(group)
+    }
+
+    fn sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        self.send_sync(group, id)
+    }
+
+    fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
+        self.see_sync(group, id)
     }
 
     fn free_queues(&self) -> (u32, u32) {

@@ -31,8 +31,9 @@
 use std::collections::VecDeque;
 
 use super::pass_through;
+use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completed, Event, FullCause, Granularity,
+    Atomic, Capabilities, ChainError, Command, Completed, Event, FullCause, Granularity, GroupId,
     INLINE_BYTES, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, RingId,
     RingSlice, RingState, Short, TableError, Wait, Wake,
 };
@@ -526,6 +527,20 @@ impl<P: Port> Port for FaultInjector<P> {
             }
         }
         Ok(())
+    }
+
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        self.advance();
+        if self.faults.are_off() && self.held() == 0 {
+            return self.port.multicast(group, command, done, bytes);
+        }
+        multicast_by(self, group, command, (done, bytes), |layer, one| layer.submit(one))
     }
 
     fn poll(&mut self) -> Option<Event> {

@@ -9,6 +9,7 @@
 
 mod context;
 mod fault;
+mod group;
 mod queue;
 mod tracer;
 
@@ -78,6 +79,7 @@ macro_rules! pass_through {
             self.$port.announce_wait(wait);
         }
 
+        $crate::layer::group::pass_groups!($port);
         $crate::layer::queue::pass_queues!($port);
         $crate::layer::context::pass_contexts!($port);
     };

@@ -9,9 +9,9 @@ use std::fmt;
 
 use super::pass_through;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completed, Event, Landing, Notified, Operation,
-    PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, RingState,
-    Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completed, Event, GroupId, Landing, Notified,
+    Operation, PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice,
+    RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
@@ -47,6 +47,17 @@ pub enum Action {
     Chain {
         /// Commands in the chain.
         commands: usize,
+    },
+    /// A command for every other member of a group was posted.
+    Multicast {
+        /// Which group.
+        group: GroupId,
+        /// [`Command::operation`].
+        operation: Operation,
+        /// Payload bytes for each.
+        bytes: usize,
+        /// Whether it reached all of them.
+        outcome: Result<(), ChainError>,
     },
     /// `poll` or `receive_whole` yielded a message or packet.
     Landed {
@@ -234,6 +245,19 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
             let taken = if cut.bytes > 0 { Ok(cut.bytes) } else { Err(cut.error) };
             self.tell(posted(command, taken));
         }
+        outcome
+    }
+
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        let outcome = self.port.multicast(group, command, done, bytes);
+        let (operation, bytes) = (command.operation, command.payload.len());
+        self.tell(Action::Multicast { group, operation, bytes, outcome });
         outcome
     }
 

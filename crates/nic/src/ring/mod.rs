@@ -7,6 +7,7 @@ mod bytes;
 mod command;
 mod landing;
 mod ledger;
+mod lines;
 mod status;
 
 pub use bytes::Bytes;
@@ -16,6 +17,7 @@ pub use command::{
 };
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
+pub use lines::{ControlLines, LINE_BYTES, Place, Said};
 pub use status::{Poster, Slot, StatusControl, StatusRing};
 
 /// Landing positions are multiples of this, so that two senders of a shared ring never write the

@@ -1,0 +1,74 @@
+//! The network barrier: sync ids, several in progress at once (paper 003 §4.9, CJ-15).
+//!
+//! In Cenju-4 each member sends one sync packet and the switches count them in a table by sync
+//! id. Here the table is spread over the members: each has a count for each id, which only its own
+//! interface raises, and a barrier is complete when all counts have come to the same number. So
+//! nobody's packet waits for another's, and when a member is gone its count says whether it came.
+
+use super::group::{Want, What};
+use super::{Host, HostedPort};
+use crate::fabric::{GroupError, GroupId, SYNC_IDS, SYNC_MEMBERS};
+use crate::sync::Ordering;
+
+/// One sync id of a group, as this rank stands.
+#[derive(Debug, Clone)]
+pub(super) struct SyncState {
+    /// Barriers it has come to.
+    pub(super) count: u64,
+    /// Members seen to have come to the last of them.
+    seen: usize,
+    /// Whether the last one has not been seen complete.
+    running: bool,
+}
+
+impl SyncState {
+    /// All ids of a group that starts counting at `first`.
+    pub(super) fn all(first: u64) -> Vec<SyncState> {
+        vec![SyncState { count: first, seen: 0, running: false }; SYNC_IDS as usize]
+    }
+}
+
+impl<H: Host> HostedPort<H> {
+    /// See [`crate::fabric::Port::sync`].
+    pub(super) fn send_sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        let joined = self.groups.joined(group)?;
+        let (members, limit) = (joined.members.len(), SYNC_MEMBERS);
+        if members > limit {
+            return Err(GroupError::TooMany { members, limit });
+        }
+        let Some(state) = joined.syncs.get_mut(id as usize) else {
+            return Err(GroupError::NoSuchSyncId { id });
+        };
+        if state.running {
+            return Err(GroupError::SyncInProgress { id });
+        }
+        *state = SyncState { count: state.count + 1, seen: 0, running: true };
+        let own = &joined.members[joined.group.place];
+        // Release: what this rank did before the barrier is visible to who sees it complete.
+        own.counts[id as usize].store(state.count, Ordering::Release);
+        self.ring_members(group.0);
+        Ok(())
+    }
+
+    /// See [`crate::fabric::Port::synced`].
+    pub(super) fn see_sync(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
+        let joined = self.groups.joined(group)?;
+        let Some(state) = joined.syncs.get_mut(id as usize) else {
+            return Err(GroupError::NoSuchSyncId { id });
+        };
+        if !state.running {
+            return Ok(true);
+        }
+        while let Some(member) = joined.members.get(state.seen) {
+            if member.counts[id as usize].load(Ordering::Acquire) < state.count {
+                let what = What::Sync(id, state.count);
+                let want = Want { channel: group.0, place: state.seen, what };
+                return self.missing::<()>(want).map(|_| false);
+            }
+            state.seen += 1;
+        }
+        state.running = false;
+        self.idle = 0;
+        Ok(true)
+    }
+}

@@ -1,0 +1,252 @@
+//! Shared control lines: what every member of a group says in a round, one cache line each.
+//!
+//! Collectives among ranks that reach each other's memory need no messages. Each member has lines
+//! of its own that only it writes; the others look at them:
+//!
+//! ```text
+//!              member 0          member 1          member 2
+//!   even     | 6 word data |   | 6 word data |   | 4 word data |   <- round 6: 2 has yet to come
+//!   odd      | 5 word data |   | 5 word data |   | 5 word data |
+//!   finished | 4           |   | 5           |   | 4           |
+//! ```
+//!
+//! A member *enters* round `k` by writing its line of the parity of `k`, stamp last, and *finishes*
+//! it when it will look at nobody's line of that round any more. In a round it may contribute, or
+//! only look at what others contribute and say so in `finished`.
+//!
+//! **Why two lines are enough.** A line of round `k` is written over by round `k + 2` of the same
+//! parity. Its owner may do so once all members have finished `k`. It knows that of a member whose
+//! `finished` is `k` or more, and of one that has entered a later round, since rounds come one
+//! after the other. Where everybody contributes and looks at everybody, as in a barrier, nothing
+//! needs asking: who has seen all lines of `k + 1` has seen that all entered it, hence that all
+//! have finished `k`, and `k + 2` may follow at once. So a barrier is one store and one look at
+//! each of the others, and `finished` is left alone.
+//!
+//! It follows that a reader that waits for round `k` finds `k`, or `k - 2` and before, and never
+//! `k + 2`. Stamps only grow, also from one group to the next that uses the same lines, so a slow
+//! reader never mistakes an earlier group's round for its own.
+
+use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
+
+/// Payload bytes that fit a control line: 48 in its first cache line, the rest in its second.
+pub const LINE_BYTES: usize = 112;
+
+/// Words of payload.
+const BODY_WORDS: usize = LINE_BYTES / 8;
+
+/// In the length's place: the payload is not in the line.
+const ELSEWHERE: u64 = 0xff;
+
+/// One member's line of one parity: two cache lines, because the adjacent-line prefetcher moves
+/// pairs.
+///
+/// ```text
+///   stamp   round (56 bits) | length or 0xff (8)
+///   word    the writer's, not looked at here
+///   body    payload, or where it is
+/// ```
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct ControlLine {
+    stamp: AtomicU64,
+    word: AtomicU64,
+    body: [AtomicU64; BODY_WORDS],
+}
+
+/// What one member of a group writes for the others. All zero: it has entered nothing.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct ControlLines {
+    lines: [ControlLine; 2],
+    /// The last round that the owner is known to have finished; see the module.
+    finished: Line<AtomicU64>,
+}
+
+/// Where the payload of a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the line.
+    Line,
+    /// At this byte of the writer's multicast area. The writer's word: to be checked.
+    Area(u64),
+}
+
+/// What a line says. A peer's word, but for the round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said {
+    /// The writer's word.
+    pub word: u64,
+    /// Bytes of payload. At most [`LINE_BYTES`] if they are in the line; else to be checked.
+    pub length: u64,
+    /// Where they are.
+    pub place: Place,
+}
+
+impl ControlLines {
+    /// Enters a round with up to [`LINE_BYTES`] bytes. By the owner, in the order of the rounds,
+    /// when everybody has finished the last round but one.
+    #[inline]
+    pub fn enter(&self, round: u64, word: u64, payload: &[u8]) {
+        assert!(payload.len() <= LINE_BYTES);
+        let line = self.line(round);
+        line.word.store(word, Ordering::Relaxed);
+        let mut places = line.body.iter();
+        let mut put = |word| {
+            if let Some(place) = places.next() {
+                place.store(word, Ordering::Relaxed);
+            }
+        };
+        let (whole, rest) = payload.as_chunks::<8>();
+        whole.iter().for_each(|bytes| put(u64::from_le_bytes(*bytes)));
+        if !rest.is_empty() {
+            put(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        }
+        self.stamp(round, payload.len() as u64);
+    }
+
+    /// Asks for the line of a round that may be entered now, to write it: nobody reads it any more.
+    /// Asked for earlier it would be taken away from readers of the round before the last.
+    #[inline]
+    pub fn prepare(&self, round: u64) {
+        prefetch_for_write(std::ptr::from_ref(self.line(round)));
+    }
+
+    /// Enters a round with `length` bytes that are in the owner's multicast area from `at` on.
+    pub fn enter_area(&self, round: u64, word: u64, at: u64, length: u64) {
+        let line = self.line(round);
+        line.word.store(word, Ordering::Relaxed);
+        line.body[0].store(at, Ordering::Relaxed);
+        line.body[1].store(length, Ordering::Relaxed);
+        self.stamp(round, ELSEWHERE);
+    }
+
+    #[inline]
+    fn stamp(&self, round: u64, length: u64) {
+        // Release: word and payload, in the line or in the area, are visible before the stamp.
+        self.line(round).stamp.store(round << 8 | length, Ordering::Release);
+    }
+
+    /// What the owner said in a round; `None`: it has not entered it, or not with a line.
+    #[inline]
+    pub fn look(&self, round: u64) -> Option<Said> {
+        let line = self.line(round);
+        // Acquire: pairs with `stamp`.
+        let stamp = line.stamp.load(Ordering::Acquire);
+        if stamp >> 8 != round {
+            return None;
+        }
+        let word = line.word.load(Ordering::Relaxed);
+        let length = stamp & 0xff;
+        if length != ELSEWHERE {
+            let length = length.min(LINE_BYTES as u64);
+            return Some(Said { word, length, place: Place::Line });
+        }
+        let [at, length] = [0, 1].map(|which| line.body[which].load(Ordering::Relaxed));
+        Some(Said { word, length, place: Place::Area(at) })
+    }
+
+    /// Whether [`ControlLines::look`] would find something.
+    #[inline]
+    pub fn is_entered(&self, round: u64) -> bool {
+        self.line(round).stamp.load(Ordering::Acquire) >> 8 == round
+    }
+
+    /// Copies payload that is in the line, from its byte `from` on, into `into`; what lies behind
+    /// the line's end is left as it is. After `look` found it and before the round is finished.
+    #[inline]
+    pub fn load(&self, round: u64, from: usize, into: &mut [u8]) {
+        let body = &self.line(round).body;
+        if from == 0
+            && let (whole, []) = into.as_chunks_mut::<8>()
+        {
+            // One number or a few: no arithmetic on bytes.
+            for (bytes, word) in whole.iter_mut().zip(body) {
+                *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+            return;
+        }
+        for (at, byte) in (from..).zip(into) {
+            let Some(word) = body.get(at / 8) else { return };
+            *byte = (word.load(Ordering::Relaxed) >> (at % 8 * 8)) as u8;
+        }
+    }
+
+    /// Says that the owner has finished all rounds up to this one.
+    #[inline]
+    pub fn finish(&self, round: u64) {
+        // Release: the owner's reads of the lines and areas come before their reuse.
+        self.finished.store(round, Ordering::Release);
+    }
+
+    /// Whether the owner is known to have finished a round.
+    #[inline]
+    pub fn has_finished(&self, round: u64) -> bool {
+        // Acquire: pairs with `finish` and, as to the rounds before an entered one, with `stamp`.
+        self.finished.load(Ordering::Acquire) >= round || self.entered() > round
+    }
+
+    /// The last round the owner has entered with a line.
+    fn entered(&self) -> u64 {
+        let round = |line: &ControlLine| line.stamp.load(Ordering::Acquire) >> 8;
+        round(&self.lines[0]).max(round(&self.lines[1]))
+    }
+
+    /// The last round of which anything was said. For whoever uses the lines next.
+    pub fn last(&self) -> u64 {
+        self.entered().max(self.finished.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn line(&self, round: u64) -> &ControlLine {
+        &self.lines[(round & 1) as usize]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_of_every_length_come_back_from_every_offset() {
+        let lines = ControlLines::default();
+        for length in 0..=LINE_BYTES {
+            let payload: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
+            let round = length as u64 + 1;
+            lines.enter(round, 77, &payload);
+            let said = Said { word: 77, length: length as u64, place: Place::Line };
+            assert_eq!(lines.look(round), Some(said));
+            for from in 0..=length {
+                let mut into = vec![0; length - from];
+                lines.load(round, from, &mut into);
+                assert_eq!(into, payload[from..]);
+            }
+        }
+        let mut beyond = [9; 4];
+        lines.load(1, LINE_BYTES - 1, &mut beyond);
+        assert_eq!(beyond[1..], [9; 3], "what is not in the line is left");
+    }
+
+    #[test]
+    fn a_round_is_seen_in_its_turn_only() {
+        let lines = ControlLines::default();
+        assert_eq!(lines.look(1), None);
+        lines.enter(1, 0, &[]);
+        lines.enter_area(2, 5, 64, 1 << 40);
+        let said = Said { word: 5, length: 1 << 40, place: Place::Area(64) };
+        assert_eq!(lines.look(2), Some(said));
+        assert!(lines.is_entered(1) && !lines.is_entered(3) && !lines.is_entered(4));
+        lines.enter(3, 0, &[]);
+        assert_eq!((lines.look(1), lines.last()), (None, 3));
+    }
+
+    #[test]
+    fn finishing_is_told_or_follows_from_entering() {
+        let lines = ControlLines::default();
+        lines.enter(1, 0, &[]);
+        assert!(lines.has_finished(0) && !lines.has_finished(1));
+        lines.enter(2, 0, &[]);
+        assert!(lines.has_finished(1) && !lines.has_finished(2));
+        lines.finish(7);
+        assert!(lines.has_finished(7) && !lines.has_finished(8));
+    }
+}

@@ -1,0 +1,154 @@
+//! Shared control lines and multicast areas under every interleaving that loom can make of them.
+//!
+//! Run and bounded as `loom.rs` is, which says how. The payload is in an area of checked cells, so
+//! that a line or a slot that is used again too early is a failed model.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use hikyaku_nic::ring::{Bytes, ControlLines, Place};
+use hikyaku_nic::sync::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+/// Switches to another thread, in one execution, that the running thread did not ask for.
+const PREEMPTIONS: usize = 3;
+
+fn model(body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+    builder.check(body);
+}
+
+/// The control lines and multicast areas of two members; each area has a place for each parity.
+struct Pair {
+    lines: [ControlLines; 2],
+    areas: [Vec<UnsafeCell<u8>>; 2],
+}
+
+// SAFETY: the cells are what loom checks: a racing access fails the model.
+unsafe impl Sync for Pair {}
+
+// SAFETY: as for Sync.
+unsafe impl Send for Pair {}
+
+impl Pair {
+    fn new() -> Arc<Pair> {
+        let area = || (0..2).map(|_| UnsafeCell::new(0)).collect();
+        let lines = [ControlLines::default(), ControlLines::default()];
+        Arc::new(Pair { lines, areas: [area(), area()] })
+    }
+
+    /// Contributes a byte that lies in the member's area.
+    fn contribute(&self, member: usize, round: u64, byte: u8) {
+        let at = round & 1;
+        Bytes::from_cells(&self.areas[member]).store(at as usize, &[byte]);
+        self.lines[member].enter_area(round, u64::from(byte), at, 1);
+    }
+
+    /// What a member contributes to a round, which it will.
+    fn wait(&self, member: usize, round: u64) -> u8 {
+        loop {
+            if let Some(said) = self.lines[member].look(round) {
+                let Place::Area(at) = said.place else { panic!("it is in the area") };
+                let mut byte = [0];
+                Bytes::from_cells(&self.areas[member]).load(at as usize, &mut byte);
+                assert_eq!((said.length, said.word), (1, u64::from(byte[0])));
+                return byte[0];
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn await_finished(&self, member: usize, round: u64) {
+        while !self.lines[member].has_finished(round) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Rounds that both contribute to and look at: two lines are enough, and nobody says "finished".
+#[test]
+fn rounds_of_all_need_two_lines_and_no_more_words() {
+    model(|| {
+        let pair = Pair::new();
+        let rounds = |pair: &Pair, own: usize| {
+            for round in 1..=3 {
+                pair.contribute(own, round, 10 * round as u8 + own as u8);
+                assert_eq!(pair.wait(1 - own, round), 10 * round as u8 + 1 - own as u8);
+            }
+        };
+        let other = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || rounds(&pair, 1))
+        };
+        rounds(&pair, 0);
+        other.join().unwrap();
+    });
+}
+
+/// Rounds in which one writes and the other reads and says so.
+#[test]
+fn a_writer_waits_for_readers_that_have_not_finished() {
+    model(|| {
+        let pair = Pair::new();
+        let reader = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || {
+                for round in 1..=3 {
+                    assert_eq!(pair.wait(0, round), round as u8);
+                    pair.lines[1].finish(round);
+                }
+            })
+        };
+        for round in 1..=3 {
+            if round > 2 {
+                pair.await_finished(1, round - 2);
+            }
+            pair.contribute(0, round, round as u8);
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_writer_that_does_not_wait_for_its_readers_is_noticed() {
+    model(|| {
+        let pair = Pair::new();
+        let reader = {
+            let pair = Arc::clone(&pair);
+            // Once: the round may have been written over before it looks.
+            thread::spawn(move || {
+                if pair.lines[0].is_entered(1) {
+                    Bytes::from_cells(&pair.areas[0]).load(1, &mut [0]);
+                }
+            })
+        };
+        for round in 1..=3 {
+            pair.contribute(0, round, round as u8);
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// A reader that goes on to write has finished the round before, without saying so.
+#[test]
+fn to_enter_a_round_is_to_have_finished_the_one_before() {
+    model(|| {
+        let pair = Pair::new();
+        let other = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || {
+                assert_eq!(pair.wait(0, 1), 1);
+                pair.contribute(1, 2, 2);
+                assert_eq!(pair.wait(0, 3), 3);
+            })
+        };
+        pair.contribute(0, 1, 1);
+        // Round 2 is the other's; this one does not look.
+        pair.await_finished(1, 1);
+        pair.contribute(0, 3, 3);
+        other.join().unwrap();
+    });
+}

@@ -1,0 +1,406 @@
+//! Groups: multicast, barriers by sync id, rounds over shared control lines.
+
+#![expect(clippy::unwrap_used, reason = "bodies of tests: an error is a failure")]
+
+use hikyaku_nic::fabric::{
+    ChainError, Command, Contribution, Event, GroupError, GroupId, Notification, Operation, Port,
+    PostError, Rank, RemoteAddress, SYNC_IDS, Space,
+};
+use hikyaku_nic::ring::LINE_BYTES;
+
+use crate::job::pattern;
+use crate::{Harness, Job, Setup};
+
+/// Every member of a list joins.
+fn join<H: Harness>(job: &mut Job<'_, H>, channel: u32, ranks: &[Rank], first: u64) -> GroupId {
+    let mut ids = ranks.iter().map(|rank| job.port(*rank).join(channel, ranks, first).unwrap());
+    let id = ids.next().expect("a group has members");
+    assert!(ids.all(|other| other == id));
+    id
+}
+
+/// What a member contributed, read out.
+fn read(port: &impl Port, group: GroupId, place: usize, what: &Contribution) -> (u64, Vec<u8>) {
+    let mut bytes = vec![0; what.len() + 3];
+    let copied = port.load_contribution(group, place, what, 0, &mut bytes);
+    assert_eq!(copied, what.len(), "a contribution ends where it ends");
+    bytes.truncate(copied);
+    let half = bytes.len() / 2;
+    let mut rest = vec![0; bytes.len() - half];
+    assert_eq!(port.load_contribution(group, place, what, half, &mut rest), rest.len());
+    assert_eq!(rest, bytes[half..], "from any byte on");
+    (what.word(), bytes)
+}
+
+/// A barrier is complete when all have come, for each member and not before; ids do not mix, and
+/// an id is used again (CJ-15).
+pub fn cj_15_barriers_of_several_ids_complete_apart<H: Harness>(harness: &H) {
+    const MEMBERS: [Rank; 3] = [3, 0, 1];
+    const IDS: [u32; 3] = [0, 7, 127];
+    let mut job = Job::open(harness, &Setup::private(4));
+    let group = join(&mut job, 1, &MEMBERS, 0);
+    for round in 0..5 {
+        let mut came = [0; 3];
+        // At each step, each member comes to another id.
+        for (step, (at, rank)) in (0..3).flat_map(|s| (0..).zip(MEMBERS).map(move |m| (s, m))) {
+            let which = (at + step + round) % 3;
+            let id = IDS[which];
+            assert_eq!(job.port(rank).sync(group, id), Ok(()), "round {round}");
+            came[which] += 1;
+            assert_eq!(job.port(rank).synced(group, id), Ok(came[which] == 3));
+        }
+        for (rank, id) in MEMBERS.into_iter().flat_map(|rank| IDS.map(|id| (rank, id))) {
+            assert_eq!(job.port(rank).synced(group, id), Ok(true));
+        }
+    }
+    assert_eq!(job.port(0).synced(group, 5), Ok(true), "nothing is in progress");
+}
+
+/// What cannot be a barrier is refused (CJ-15: sync ids 0 to 127, at most 64 members).
+pub fn cj_15_ids_and_members_have_limits<H: Harness>(harness: &H) {
+    let mut setup = Setup::shared(65, 1);
+    setup.layout.status_slots = 256;
+    let mut job = Job::open(harness, &setup);
+    let all: Vec<Rank> = (0..65).collect();
+    let large = job.port(7).join(0, &all, 0).unwrap();
+    assert_eq!(job.port(7).sync(large, 0), Err(GroupError::TooMany { members: 65, limit: 64 }));
+    let small = job.port(7).join(1, &all[..64], 0).unwrap();
+    let missing = GroupError::NoSuchSyncId { id: SYNC_IDS };
+    assert_eq!(job.port(7).sync(small, SYNC_IDS), Err(missing));
+    assert_eq!(job.port(7).synced(small, SYNC_IDS), Err(missing));
+    assert_eq!(job.port(7).sync(small, SYNC_IDS - 1), Ok(()));
+    let again = GroupError::SyncInProgress { id: SYNC_IDS - 1 };
+    assert_eq!(job.port(7).sync(small, SYNC_IDS - 1), Err(again));
+}
+
+/// Multicasts a command, taking what comes to the sender meanwhile, until all are reached.
+fn multicast<H: Harness>(job: &mut Job<'_, H>, from: Rank, group: GroupId, command: &Command<'_>) {
+    let (mut reached, mut taken) = (0, 0);
+    for _ in 0..100_000 {
+        match job.port(from).multicast(group, command, reached, taken) {
+            Ok(()) => return job.settle(from),
+            Err(ChainError { done, bytes, error: PostError::Full { .. } }) => {
+                assert!((done, bytes) >= (reached, taken), "it goes on where it was");
+                (reached, taken) = (done, bytes);
+                job.drive(from);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("there is room, and a multicast does not get on");
+}
+
+/// One command reaches every other member and nobody else, behind one doorbell (CJ-14).
+pub fn cj_14_one_command_reaches_every_member<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(5));
+    let group = join(&mut job, 0, &[4, 2, 0, 1], 0);
+    for (number, length) in [(1, 0), (2, 8), (3, 40), (4, 41), (5, 600), (6, 3000)] {
+        let payload = pattern(number, length);
+        let doorbells = harness.doorbells(job.port(2));
+        multicast(&mut job, 2, group, &Command::send(99, 3, number, &payload));
+        let rung = harness.doorbells(job.port(2)).zip(doorbells).map(|(now, then)| now - then);
+        assert!(rung.is_none_or(|rung| rung == 1), "{rung:?}");
+        for rank in [0, 1, 4] {
+            let mut bytes = Vec::new();
+            while bytes.len() < length || bytes.is_empty() {
+                let record = job.take(rank).expect("it was sent to every member");
+                assert_eq!((record.source, record.protocol, record.header), (2, 3, number));
+                assert_eq!(record.offset, bytes.len() as u64);
+                bytes.extend(record.bytes);
+                if length == 0 {
+                    break;
+                }
+            }
+            assert_eq!(bytes, payload);
+        }
+        assert!(job.take(3).is_none() && job.take(2).is_none(), "to nobody else");
+    }
+}
+
+/// Each member has an address of its own for multicast puts (CJ-14: "DMA with address register").
+pub fn cj_14_every_member_has_its_own_address<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let group = join(&mut job, 0, &[0, 1, 2], 0);
+    let mut buffers = Vec::new();
+    let mut addresses = Vec::new();
+    for rank in 0..3 {
+        // In each region somewhere else.
+        let gap = job.port(rank).allocate(64 * (rank as usize + 1)).unwrap();
+        let mut buffer = job.port(rank).allocate(256).unwrap();
+        buffer.fill(0xaa);
+        addresses.push(buffer.offset());
+        buffers.push((buffer, gap));
+    }
+    let payload = pattern(1, 100);
+    let nowhere = RemoteAddress { rank: 99, space: Space::Region, offset: 16 };
+    let put = Command::put(nowhere, &payload);
+    let put = Command { notification: Notification::Status, header: 5, ..put };
+    let without = job.port(1).multicast(group, &put, 0, 0).unwrap_err();
+    assert!(matches!(without.error, PostError::Unsupported(_)), "no addresses yet: {without}");
+    let few = GroupError::NoSuchMember { place: 2, members: 3 };
+    assert_eq!(job.port(1).set_addresses(group, &addresses[..2]), Err(few));
+    job.port(1).set_addresses(group, &addresses).unwrap();
+    assert_eq!(job.port(1).group(group).map(|g| g.addresses().to_vec()), Some(addresses));
+    multicast(&mut job, 1, group, &put);
+    for rank in [0, 2] {
+        let Some(Event::Notified(told)) = job.next(rank) else { panic!("it is announced") };
+        assert_eq!((told.source, told.header, told.length), (1, 5, 100));
+        let buffer = &buffers[rank as usize].0;
+        assert_eq!(buffer[16..116], payload);
+        assert!(buffer[..16].iter().chain(&buffer[116..]).all(|byte| *byte == 0xaa));
+    }
+    assert!(buffers[1].0.iter().all(|byte| *byte == 0xaa), "not to the sender");
+    let far = RemoteAddress { offset: u64::MAX - 5, ..nowhere };
+    let outside = Command { operation: Operation::Put(far), ..put };
+    // A layer may refuse, or take a command and give the answer with a later one.
+    let mut tries = (0..1000).filter_map(|_| match job.port(1).multicast(group, &outside, 0, 0) {
+        Ok(()) | Err(ChainError { error: PostError::Full { .. }, .. }) => {
+            job.drive(1);
+            None
+        }
+        Err(cut) => Some(cut.error),
+    });
+    let told = tries.next().expect("it is outside of every region");
+    assert!(matches!(told, PostError::OutOfBounds { .. }), "{told}");
+    let whole = |buffer: &[u8]| buffer[16..116] == payload[..];
+    assert!(buffers.iter().enumerate().all(|(rank, (buffer, _))| rank == 1 || whole(buffer)));
+}
+
+/// A multicast that finds no room at a member says how far it came and goes on from there.
+pub fn cj_14_a_multicast_stops_where_there_is_no_room<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let group = join(&mut job, 0, &[0, 1, 2], 0);
+    // Rank 1's ring for messages of rank 0 is full.
+    let filler = pattern(1, 512);
+    while job.offer(0, &Command::send(1, 0, 1, &filler)).is_ok() {}
+    let payload = pattern(2, 100);
+    let command = Command::send(0, 0, 2, &payload);
+    let cut = job.port(0).multicast(group, &command, 0, 0).unwrap_err();
+    assert_eq!((cut.done, cut.bytes), (1, 0), "place 0 is the sender's own: {cut}");
+    assert!(matches!(cut.error, PostError::Full { destination: 1, .. }));
+    for _ in 0..100 {
+        // What a layer has taken arrives when there is room.
+        job.settle(0);
+        while job.take(1).is_some() {}
+    }
+    multicast(&mut job, 0, group, &command);
+    for rank in [1, 2] {
+        let record = job.take(rank).expect("it arrives in the end, once");
+        assert_eq!(record.bytes, payload);
+        assert!(job.take(rank).is_none());
+    }
+}
+
+/// In a round each member's word and payload can be read by all, whatever their lengths; nothing
+/// is seen before it is there.
+pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
+    const MEMBERS: [Rank; 3] = [2, 0, 3];
+    let mut job = Job::open(harness, &Setup::private(4));
+    let group = join(&mut job, 0, &MEMBERS, 0);
+    let lengths = [0, 1, 8, 47, 48, 49, LINE_BYTES, LINE_BYTES + 1, 300, 512, 0, 512, 3];
+    for (round, base) in (0..).zip(lengths) {
+        let said = |place: usize| {
+            let seed = round * 10 + place as u64;
+            (seed, pattern(seed, (base + place * 17) % 513))
+        };
+        for (place, rank) in MEMBERS.into_iter().enumerate() {
+            assert_eq!(job.port(rank).all_contributed(group), Ok(false));
+            let (word, payload) = said(place);
+            assert_eq!(job.port(rank).contribute(group, word, &payload), Ok(()));
+            let again = job.port(rank).contribute(group, word, &payload);
+            assert_eq!(again, Err(GroupError::Contributed));
+            let next = job.port(rank).contribution(group, (place + 1) % 3).unwrap();
+            assert_eq!(next.is_some(), place == 2, "only the last comes after the next");
+        }
+        for rank in MEMBERS {
+            assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+            for place in 0..3 {
+                let what = job.port(rank).contribution(group, place).unwrap().unwrap();
+                assert_eq!(what.is_inline(), what.len() <= LINE_BYTES);
+                assert_eq!(read(job.port(rank), group, place, &what), said(place));
+            }
+            job.port(rank).finish_round(group).unwrap();
+        }
+    }
+}
+
+/// In a round some contribute and others only look. Who contributes is ahead by as much as there
+/// are lines and area, and told when there is no more.
+pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
+    // Two lines of a kind; an area of 1 KiB.
+    for (length, ahead) in [(8, 2), (200, 2), (600, 1), (1024, 1)] {
+        let mut job = Job::open(harness, &Setup::private(3));
+        let group = join(&mut job, 0, &[0, 1, 2], 0);
+        let said = |number: u64| pattern(number, length);
+        let mut written = 0;
+        for number in 0..20 {
+            while written < number + ahead {
+                job.port(0).contribute(group, written, &said(written)).unwrap();
+                job.port(0).finish_round(group).unwrap();
+                written += 1;
+            }
+            for rank in [1, 2] {
+                let full = job.port(0).contribute(group, written, &said(written));
+                assert_eq!(full, Err(GroupError::Full), "rank {rank} has not read {number}");
+                let what = job.port(rank).contribution(group, 0).unwrap().unwrap();
+                assert_eq!(read(job.port(rank), group, 0, &what), (number, said(number)));
+                job.port(rank).finish_round(group).unwrap();
+            }
+        }
+        let limit = GroupError::TooLarge { length: 1025, limit: 1024 };
+        assert_eq!(job.port(1).contribution(group, 0).map(|what| what.is_some()), Ok(ahead > 1));
+        while job.port(0).contribute(group, 0, &[0; 1025]) != Err(limit) {
+            for rank in [1, 2] {
+                job.port(rank).finish_round(group).unwrap();
+            }
+        }
+    }
+}
+
+/// One area serves all groups: a slot is free when the members of *its* group have read it.
+pub fn an_area_is_shared_by_groups<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let one = join(&mut job, 0, &[0, 1], 0);
+    let other = join(&mut job, 1, &[2, 0], 0);
+    job.port(0).contribute(one, 1, &pattern(1, 512)).unwrap();
+    job.port(0).contribute(other, 2, &pattern(2, 512)).unwrap();
+    job.port(0).finish_round(one).unwrap();
+    job.port(0).finish_round(other).unwrap();
+    assert_eq!(job.port(0).contribute(other, 3, &[3; 200]), Err(GroupError::Full));
+    job.port(2).finish_round(other).unwrap();
+    assert_eq!(job.port(0).contribute(other, 3, &[3; 200]), Err(GroupError::Full), "in order");
+    let what = job.port(1).contribution(one, 0).unwrap().unwrap();
+    assert_eq!(read(job.port(1), one, 0, &what), (1, pattern(1, 512)));
+    job.port(1).finish_round(one).unwrap();
+    assert_eq!(job.port(0).contribute(other, 3, &[3; 200]), Ok(()));
+    let what = job.port(2).contribution(other, 1).unwrap().unwrap();
+    assert_eq!(read(job.port(2), other, 1, &what), (3, vec![3; 200]));
+}
+
+/// Who waits for a member that is gone is told so by name; what it did before it went counts, and
+/// it holds up nobody's room.
+pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(4));
+    let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
+    job.port(1).contribute(group, 11, &[1; 200]).unwrap();
+    job.port(1).sync(group, 4).unwrap();
+    job.ports[1] = None;
+    job.port(2).contribute(group, 22, &[]).unwrap();
+    job.kill(2);
+    for rank in [0, 3] {
+        let port = job.port(rank);
+        port.sync(group, 4).unwrap();
+        port.contribute(group, 0, &[]).unwrap();
+        for (place, word) in [(1, 11), (2, 22)] {
+            let what = port.contribution(group, place).unwrap().unwrap();
+            assert_eq!(what.word(), word);
+        }
+        assert!(matches!(port.synced(group, 4), Err(GroupError::PeerFailed(f)) if f.rank == 2));
+    }
+    for rank in [0, 3] {
+        assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+        job.port(rank).finish_round(group).unwrap();
+    }
+    for round in 0..5 {
+        for rank in [0, 3] {
+            job.port(rank).contribute(group, round, &[7; 300]).unwrap();
+            let port = job.port(rank);
+            assert_eq!(port.contribution(group, 1), Err(GroupError::PeerLeft { rank: 1 }));
+            let died = port.contribution(group, 2);
+            assert!(matches!(died, Err(GroupError::PeerFailed(f)) if f.rank == 2), "{died:?}");
+            assert!(port.all_contributed(group).is_err());
+        }
+        for rank in [0, 3] {
+            let unread = job.port(rank).finish_round(group);
+            assert_eq!(unread, Err(GroupError::PeerLeft { rank: 1 }), "the round is ended");
+        }
+    }
+}
+
+/// What cannot be a group is refused by name.
+pub fn impossible_groups_are_refused<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let port = job.port(1);
+    let missing = GroupError::NoSuchChannel { channel: 2, channels: 2 };
+    assert_eq!(port.join(2, &[0, 1], 0), Err(missing));
+    let stranger = GroupError::NoSuchRank { rank: 3, size: 3 };
+    assert_eq!(port.join(0, &[1, 3], 0), Err(stranger));
+    for members in [&[][..], &[0, 2], &[1, 1], &[0, 1, 0]] {
+        assert_eq!(port.join(0, members, 0), Err(GroupError::Members { rank: 1 }), "{members:?}");
+    }
+    let far = port.join(0, &[1], u64::MAX);
+    assert_eq!(far, Err(GroupError::FirstRound { channel: 0, first: u64::MAX, least: 0 }));
+    let group = port.join(0, &[2, 1], 0).unwrap();
+    assert_eq!(port.join(0, &[1], 0), Err(GroupError::ChannelInUse { channel: 0 }));
+    assert_eq!(port.group(group).map(|g| (g.members().to_vec(), g.place())), Some((vec![2, 1], 1)));
+    let place = GroupError::NoSuchMember { place: 2, members: 2 };
+    assert_eq!(port.contribution(group, 2), Err(place));
+    let nobody = GroupError::NoSuchGroup { channel: 0 };
+    let other = job.port(0);
+    assert_eq!(other.contribute(group, 0, &[]), Err(nobody), "it has not joined");
+    assert_eq!(other.contribution(group, 0), Err(nobody));
+    assert_eq!(other.sync(group, 0), Err(nobody));
+    assert_eq!((other.finish_round(group), other.leave(group)), (Err(nobody), Err(nobody)));
+    let error = other.multicast(group, &Command::nop(0), 0, 0).unwrap_err();
+    assert!(matches!(error.error, PostError::Unsupported(_)), "{error}");
+    assert_eq!(other.group(group), None);
+}
+
+/// A channel serves one group after the other, of other members and another number of rounds.
+pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let mut first = 0;
+    for (life, [one, other]) in (0..).zip([[0, 1], [2, 1], [0, 2], [1, 0]]) {
+        let group = join(&mut job, 0, &[one, other], first);
+        for round in 0..life {
+            for rank in [one, other] {
+                job.port(rank).contribute(group, round, &[9; 400]).unwrap();
+            }
+            for rank in [one, other] {
+                assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+                let what = job.port(rank).contribution(group, 0).unwrap().unwrap();
+                assert_eq!(what.word(), round);
+                job.port(rank).finish_round(group).unwrap();
+            }
+        }
+        for rank in [one, other] {
+            job.port(rank).sync(group, 1).unwrap();
+        }
+        job.port(one).contribute(group, 50, &[5; 400]).unwrap();
+        job.port(one).finish_round(group).unwrap();
+        let next = job.port(one).leave(group).unwrap();
+        assert!(next > first, "rounds and barriers count");
+        let in_use = Err(GroupError::ChannelInUse { channel: 0 });
+        assert_eq!(job.port(one).join(0, &[one], next), in_use, "the other still reads");
+        let what = job.port(other).contribution(group, 0).unwrap().unwrap();
+        assert_eq!(read(job.port(other), group, 0, &what), (50, vec![5; 400]));
+        job.port(other).finish_round(group).unwrap();
+        let theirs = job.port(other).leave(group).unwrap();
+        let early = job.port(one).join(0, &[one], 0);
+        assert_eq!(early, Err(GroupError::FirstRound { channel: 0, first: 0, least: next }));
+        first = next.max(theirs).max(first);
+    }
+}
+
+/// Rounds need shared memory; barriers and multicast are commands and go between nodes too.
+pub fn rounds_are_for_one_node<H: Harness>(harness: &H) {
+    let setup = Setup { ranks_per_node: 2, ..Setup::private(4) };
+    let mut job = Job::open(harness, &setup);
+    let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
+    let other = GroupError::OtherNode { rank: 2 };
+    assert_eq!(job.port(1).contribute(group, 0, &[]), Err(other));
+    assert_eq!(job.port(1).contribution(group, 0), Err(other));
+    assert_eq!(job.port(1).all_contributed(group), Err(other));
+    for rank in 0..4 {
+        job.port(rank).sync(group, 0).unwrap();
+        assert_eq!(job.port(rank).synced(group, 0), Ok(rank == 3));
+    }
+    multicast(&mut job, 3, group, &Command::send(0, 0, 4, &[5; 5]));
+    for rank in 0..3 {
+        assert_eq!(job.take(rank).map(|record| record.header), Some(4));
+    }
+    let near = join(&mut job, 1, &[3, 2], 0);
+    job.port(2).contribute(near, 6, &[]).unwrap();
+    let what = job.port(3).contribution(near, 1).unwrap().unwrap();
+    assert_eq!(what.word(), 6);
+}
