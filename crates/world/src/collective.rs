@@ -5,7 +5,7 @@
 use std::mem::size_of;
 
 use hikyaku_coll::{self as coll, Reduction};
-use hikyaku_msg::block_on;
+use hikyaku_msg::{MsgError, block_on};
 use hikyaku_nic::fabric::Activity;
 
 use crate::error::Error;
@@ -18,6 +18,9 @@ impl World {
     /// # Errors
     /// A rank is gone.
     pub fn barrier(&self) -> Result<(), Error> {
+        if let Some(done) = self.on_node(|node| node.barrier()) {
+            return done;
+        }
         Ok(self.together(coll::barrier(&self.endpoint(), None))?)
     }
 
@@ -27,6 +30,11 @@ impl World {
     /// The root does not exist, a rank is gone, or lengths differ.
     pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
+        if root < self.size()
+            && let Some(done) = self.on_node(|node| node.broadcast(bytes, root as usize))
+        {
+            return done;
+        }
         Ok(self.together(coll::broadcast(&self.endpoint(), None, bytes, root))?)
     }
 
@@ -37,9 +45,34 @@ impl World {
     /// # Errors
     /// A rank is gone, or lengths differ.
     pub fn allreduce<T: Number>(&self, data: &mut [T], op: Op) -> Result<(), Error> {
-        let reduction = Reduction::commutative(size_of::<T>(), combine_bytes::<T>(op));
-        let bytes = bytemuck::cast_slice_mut(data);
+        let combine = combine_bytes::<T>(op);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+        if let Some(done) = self.on_node(|node| node.allreduce(bytes, size_of::<T>(), combine)) {
+            return done;
+        }
+        let reduction = Reduction::commutative(size_of::<T>(), combine);
         Ok(self.together(coll::allreduce(&self.endpoint(), None, bytes, reduction))?)
+    }
+
+    /// Brings equal blocks of all ranks to all of them, in rank order: `all` has room for as many
+    /// (MPI_Allgather, MPI 5.0 §6.7).
+    ///
+    /// # Errors
+    /// A rank is gone, or lengths differ.
+    pub fn allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
+        let (given, needed) = (all.len(), mine.len() * self.size() as usize);
+        if given != needed {
+            let bytes = |elements: usize| (elements * size_of::<T>()) as u64;
+            let (given, needed) = (bytes(given), bytes(needed));
+            return Err(MsgError::InvalidLength { given, needed }.into());
+        }
+        let bytes = bytemuck::cast_slice_mut(all);
+        if let Some(done) = self.on_node(|node| node.allgather(bytemuck::cast_slice(mine), bytes)) {
+            return done;
+        }
+        let own = self.rank() as usize * size_of_val(mine);
+        bytes[own..][..size_of_val(mine)].copy_from_slice(bytemuck::cast_slice(mine));
+        Ok(self.together(coll::allgather(&self.endpoint(), None, bytes))?)
     }
 
     /// Brings equal blocks of all ranks to `root`, in rank order (MPI_Gather, MPI 5.0 §6.5).

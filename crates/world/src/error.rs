@@ -3,7 +3,7 @@
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
 use hikyaku_msg::{LayoutError, MsgError};
-use hikyaku_nic::fabric::{ContextError, PostError};
+use hikyaku_nic::fabric::{ContextError, GroupError, PostError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
@@ -121,6 +121,28 @@ pub enum Error {
         /// Edges there are.
         edges: usize,
     },
+    /// Ranks of one node called different collective operations, or one with different lengths.
+    #[error(
+        "rank {rank} called {theirs} with {given} bytes where rank {own} called {ours} with \
+         {expected}: all ranks call the same operations in the same order, with equal lengths"
+    )]
+    Disagreement {
+        /// Whose call differs.
+        rank: u32,
+        /// What it called.
+        theirs: &'static str,
+        /// Bytes it gave.
+        given: u64,
+        /// This rank.
+        own: u32,
+        /// What it called.
+        ours: &'static str,
+        /// Bytes it gave.
+        expected: u64,
+    },
+    /// The ranks of a node could not do something together.
+    #[error(transparent)]
+    Group(GroupError),
     /// More bytes were asked for than can be counted.
     #[error("{elements} elements of {element} bytes are more than this machine can address")]
     TooLarge {

@@ -38,6 +38,7 @@ mod collective;
 mod error;
 mod exchange;
 pub mod launch;
+mod node;
 mod scalar;
 mod scope;
 mod select;

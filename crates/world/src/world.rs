@@ -7,13 +7,14 @@ use std::rc::Rc;
 use hikyaku_msg::{
     Endpoint, Engine, EngineConfig, Envelope, Selector, SendMode, Statistics, block_on,
 };
-use hikyaku_nic::fabric::{Activity, Capabilities, Port};
+use hikyaku_nic::fabric::{Activity, Capabilities, GroupId, Port};
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
 use crate::buffer::SharedBuffer;
 use crate::error::{Error, InitError};
+use crate::node::Node;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
 
@@ -29,6 +30,8 @@ pub struct World {
     context: u32,
     /// Collectives started so far.
     collectives: Cell<u32>,
+    /// All ranks as a group, if they share a node and there was a channel for it.
+    group: Option<GroupId>,
 }
 
 /// What all communicators of a rank share.
@@ -93,7 +96,7 @@ impl World {
         let next_context = Cell::new(2);
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
         let rank = Rc::new(RankState { engine, next_context, next_group_context });
-        Ok(World { rank, context: 0, collectives: Cell::new(0) })
+        Ok(World::new(rank, 0))
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
@@ -117,7 +120,31 @@ impl World {
 
     /// This world with other contexts.
     pub(crate) fn with_context(&self, context: u32) -> World {
-        World { rank: Rc::clone(&self.rank), context, collectives: Cell::new(0) }
+        World::new(Rc::clone(&self.rank), context)
+    }
+
+    /// A communicator. Its context is its alone, so its channel is.
+    fn new(rank: Rc<RankState>, context: u32) -> World {
+        let group = {
+            let mut engine = rank.engine.borrow_mut();
+            let size = engine.size();
+            let port = engine.port_mut();
+            let together = size > 1 && port.node_of(0) == port.node_of(size - 1);
+            let ranks: Vec<u32> = (0..size).collect();
+            together.then(|| port.join(context / 2, &ranks, 0).ok()).flatten()
+        };
+        World { rank, context, collectives: Cell::new(0), group }
+    }
+
+    /// Does something among the ranks of one node, if they are all.
+    #[inline]
+    pub(crate) fn on_node<R>(
+        &self,
+        operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
+    ) -> Option<R> {
+        let group = self.group?;
+        let engine = &mut *self.engine().borrow_mut();
+        Node::new(engine, group).map(|mut node| operation(&mut node))
     }
 
     pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {

@@ -9,6 +9,7 @@
 //!   cancel.rs      taking operations back
 //!   wait.rs        test, wait, the loop of every blocking call
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
+//!   watch.rs       waiting for what is not a message
 //!   failure.rs     peers that died or left
 //! ```
 //!
@@ -24,6 +25,7 @@ mod relief;
 mod rendezvous;
 mod send;
 mod wait;
+mod watch;
 
 use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Wait};
 

@@ -1,0 +1,390 @@
+//! Collectives among the ranks of one node, without messages.
+//!
+//! Ranks of a node share control lines and multicast areas (`hikyaku_nic::fabric::Group`): what a
+//! rank says is written once and read by all.
+//!
+//! ```text
+//!   barrier      everybody enters, everybody looks at everybody
+//!   allreduce    to 112 bytes: each line carries its rank's numbers, every rank combines all
+//!                larger: every rank combines one part of everybody's, then all collect the parts
+//!   broadcast    the root writes, all read, in parts; the root is a few parts ahead
+//!   allgather    everybody writes, everybody reads
+//! ```
+//!
+//! What all contribute is combined in the order of the ranks, and each result by one rank or by all
+//! alike, so every rank has the same bits and operations need not be commutative.
+//!
+//! A contribution says which operation it belongs to and how many bytes that has in all. So ranks
+//! that call different operations, or with different lengths, learn that from each other.
+
+use hikyaku_msg::{Engine, MsgError};
+use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port};
+use hikyaku_nic::ring::LINE_BYTES;
+
+use crate::error::Error;
+
+/// A part of a broadcast is this part of the multicast area: small enough that readers start
+/// early, large enough that a round costs little beside the copy (32 KiB of 256).
+const BROADCAST_PARTS: usize = 8;
+
+/// Likewise where all contribute, and wait for each other anyway.
+const EXCHANGE_PARTS: usize = 4;
+
+/// From here on an allreduce shares out the work.
+const SHARE_FROM: usize = 2 << 10;
+
+/// Bytes that are combined at a time: in the first-level cache.
+const SCRATCH_BYTES: usize = 4 << 10;
+
+/// Which operation a round belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Barrier = 1,
+    Broadcast = 2,
+    Allreduce = 3,
+    Allgather = 4,
+}
+
+impl Kind {
+    fn name(number: u64) -> &'static str {
+        match number {
+            1 => "barrier",
+            2 => "broadcast",
+            3 => "allreduce",
+            4 => "allgather",
+            _ => "something else",
+        }
+    }
+
+    /// What a contribution says of itself.
+    #[inline]
+    fn word(self, bytes: usize) -> u64 {
+        (self as u64) << 56 | bytes as u64
+    }
+}
+
+/// The ranks of a node, at the engine of one of them.
+#[derive(Debug)]
+pub(crate) struct Node<'e, P: Port> {
+    engine: &'e mut Engine<P>,
+    group: GroupId,
+    /// How many ranks, and this one's place.
+    size: usize,
+    place: usize,
+}
+
+impl<'e, P: Port> Node<'e, P> {
+    /// The ranks of a group that was joined and whose places are the ranks' order.
+    #[inline]
+    pub(crate) fn new(engine: &'e mut Engine<P>, group: GroupId) -> Option<Node<'e, P>> {
+        let registered = engine.port().group(group)?;
+        let (size, place) = (registered.members().len(), registered.place());
+        Some(Node { engine, group, size, place })
+    }
+
+    /// Bytes of a part: whole elements of `width` bytes, at least one.
+    fn part_bytes(&self, of_the_area: usize, width: usize) -> usize {
+        let area = self.engine.port().group(self.group).map_or(0, Group::area_bytes);
+        (area / of_the_area).max(LINE_BYTES) / width * width
+    }
+
+    /// Enters the next round.
+    #[inline]
+    fn contribute(&mut self, word: u64, payload: &[u8]) -> Result<(), Error> {
+        let group = self.group;
+        match self.engine.port_mut().contribute(group, word, payload) {
+            Ok(()) => Ok(()),
+            Err(GroupError::Full) => self.contribute_later(word, payload),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline(never)]
+    fn contribute_later(&mut self, word: u64, payload: &[u8]) -> Result<(), Error> {
+        let group = self.group;
+        let answer = self.engine.watch(Activity::Collective, |port| {
+            match port.contribute(group, word, payload) {
+                Err(GroupError::Full) => None,
+                answer => Some(answer),
+            }
+        });
+        answer.map_err(Error::from)
+    }
+
+    /// What a member contributes to this round, which must be of the operation `word` says.
+    #[inline]
+    fn contribution(&mut self, place: usize, word: u64) -> Result<Contribution, Error> {
+        let contribution = self.look(place)?;
+        if contribution.word() == word {
+            return Ok(contribution);
+        }
+        Err(self.disagreement(place, contribution.word(), word))
+    }
+
+    /// What a member contributes to this round.
+    #[inline]
+    fn look(&mut self, place: usize) -> Result<Contribution, Error> {
+        let group = self.group;
+        let looked = self
+            .engine
+            .watch(Activity::Collective, |port| port.contribution(group, place).transpose());
+        Ok(looked?)
+    }
+
+    #[cold]
+    fn disagreement(&self, place: usize, theirs: u64, ours: u64) -> Error {
+        let rank = self.engine.port().group(self.group).map_or(0, |group| group.members()[place]);
+        Error::Disagreement {
+            rank,
+            theirs: Kind::name(theirs >> 56),
+            given: bytes_of(theirs),
+            own: self.engine.rank(),
+            ours: Kind::name(ours >> 56),
+            expected: bytes_of(ours),
+        }
+    }
+
+    #[inline]
+    fn load(&self, place: usize, from: &Contribution, offset: usize, into: &mut [u8]) -> usize {
+        self.engine.port().load_contribution(self.group, place, from, offset, into)
+    }
+
+    /// Ends the round, whatever came of it.
+    #[inline]
+    fn finish<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Error> {
+        let finished = self.engine.port_mut().finish_round(self.group);
+        let value = outcome?;
+        finished?;
+        Ok(value)
+    }
+
+    /// Every rank contributes `mine`; `see` gets what is there of each of `places`, in their order:
+    /// of this rank's own nothing. To read back a line that others have read costs as much as
+    /// theirs: processors hand over a modified line to its reader.
+    #[inline]
+    fn exchange(
+        &mut self,
+        word: u64,
+        mine: &[u8],
+        places: impl Iterator<Item = usize>,
+        mut see: impl FnMut(&Self, usize, Option<&Contribution>),
+    ) -> Result<(), Error> {
+        self.contribute(word, mine)?;
+        let mut outcome = self.all_contributed();
+        for place in places {
+            outcome = outcome.and_then(|()| {
+                if place == self.place {
+                    see(self, place, None);
+                } else {
+                    let contribution = self.contribution(place, word)?;
+                    see(self, place, Some(&contribution));
+                }
+                Ok(())
+            });
+        }
+        self.finish(outcome)
+    }
+
+    #[inline]
+    fn all_contributed(&mut self) -> Result<(), Error> {
+        let group = self.group;
+        let all =
+            self.engine.watch(Activity::Collective, |port| match port.all_contributed(group) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            });
+        Ok(all?)
+    }
+
+    /// See [`crate::World::barrier`].
+    pub(crate) fn barrier(&mut self) -> Result<(), Error> {
+        self.exchange(Kind::Barrier.word(0), &[], 0..self.size, |_, _, _| {})
+    }
+
+    /// See [`crate::World::broadcast`]; `root` is a place.
+    pub(crate) fn broadcast(&mut self, data: &mut [u8], root: usize) -> Result<(), Error> {
+        let word = Kind::Broadcast.word(data.len());
+        let part = self.part_bytes(BROADCAST_PARTS, 1);
+        if self.place != root {
+            return self.broadcast_from(data, root, word, part);
+        }
+        let mut outcome = Ok(());
+        for from in starts(data.len(), part) {
+            let to = data.len().min(from + part);
+            self.contribute(word, &data[from..to])?;
+            // Some may be gone; the others want the rest.
+            outcome = outcome.and(self.finish(Ok(())));
+        }
+        outcome
+    }
+
+    /// A receiver's side. One that wants another length than the root has goes through the rounds
+    /// all the same, so that it is with the others afterwards.
+    fn broadcast_from(
+        &mut self,
+        data: &mut [u8],
+        root: usize,
+        word: u64,
+        part: usize,
+    ) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        let mut length = data.len();
+        let mut from = 0;
+        loop {
+            let looked = self.look(root);
+            let Ok(contribution) = looked else { return self.finish(looked.map(drop)) };
+            let theirs = contribution.word();
+            if theirs == word {
+                let to = data.len().min(from + part);
+                self.load(root, &contribution, 0, &mut data[from..to]);
+            } else if outcome.is_ok() {
+                outcome = Err(self.disagreement(root, theirs, word));
+                let same_call = theirs >> 56 == word >> 56;
+                length = if same_call { bytes_of(theirs) as usize } else { 0 };
+            }
+            self.finish(Ok(()))?;
+            from = from.saturating_add(part);
+            if from >= length {
+                return outcome;
+            }
+        }
+    }
+
+    /// See [`crate::World::allreduce`]: `combine(left, right)` puts `left ∘ right` into `right`;
+    /// elements are `width` bytes. What is combined is `0 ∘ (1 ∘ (2 ∘ ...))`.
+    pub(crate) fn allreduce(
+        &mut self,
+        data: &mut [u8],
+        width: usize,
+        combine: impl Fn(&[u8], &mut [u8]),
+    ) -> Result<(), Error> {
+        let word = Kind::Allreduce.word(data.len());
+        if data.len() <= LINE_BYTES {
+            return self.allreduce_lines(data, word, combine);
+        }
+        let part = self.part_bytes(EXCHANGE_PARTS, width);
+        for part in data.chunks_mut(part) {
+            self.allreduce_part(part, word, width, &combine)?;
+        }
+        Ok(())
+    }
+
+    fn allreduce_lines(
+        &mut self,
+        data: &mut [u8],
+        word: u64,
+        combine: impl Fn(&[u8], &mut [u8]),
+    ) -> Result<(), Error> {
+        let length = data.len();
+        let (mut mine, mut theirs) = ([0; LINE_BYTES], [0; LINE_BYTES]);
+        let (mine, theirs) = (&mut mine[..length], &mut theirs[..length]);
+        mine.copy_from_slice(data);
+        let last = self.size - 1;
+        let places = (0..self.size).rev();
+        self.exchange(word, mine, places, |node, place, contribution| match contribution {
+            None if place == last => {}
+            None => combine(mine, data),
+            Some(contribution) if place == last => {
+                node.load(place, contribution, 0, data);
+            }
+            Some(contribution) => {
+                node.load(place, contribution, 0, theirs);
+                combine(theirs, data);
+            }
+        })
+    }
+
+    /// Combines one part: this rank's share of everybody's first, then everybody's shares are
+    /// collected. A small part is everybody's share.
+    fn allreduce_part(
+        &mut self,
+        data: &mut [u8],
+        word: u64,
+        width: usize,
+        combine: &impl Fn(&[u8], &mut [u8]),
+    ) -> Result<(), Error> {
+        let (size, own) = (self.size, self.place);
+        let elements = data.len() / width;
+        let shared_out = data.len() >= SHARE_FROM;
+        let share = move |place: usize| match shared_out {
+            true => elements * place / size * width..elements * (place + 1) / size * width,
+            false => 0..elements * width,
+        };
+        let mut result = data[share(own)].to_vec();
+        let mut scratch = [0; SCRATCH_BYTES];
+        let start = share(own).start;
+        let places = (0..size).rev();
+        self.exchange(word, data, places, |node, place, contribution| match contribution {
+            None if place == size - 1 => {}
+            None => combine(&data[share(own)], &mut result),
+            Some(contribution) if place == size - 1 => {
+                node.load(place, contribution, start, &mut result);
+            }
+            Some(contribution) => {
+                let mut from = start;
+                for piece in result.chunks_mut(SCRATCH_BYTES / width * width) {
+                    let theirs = &mut scratch[..piece.len()];
+                    node.load(place, contribution, from, theirs);
+                    combine(theirs, piece);
+                    from += piece.len();
+                }
+            }
+        })?;
+        if !shared_out {
+            data.copy_from_slice(&result);
+            return Ok(());
+        }
+        data[share(own)].copy_from_slice(&result);
+        let others = (1..size).map(|distance| (own + distance) % size);
+        self.exchange(word, &result, others, |node, place, contribution| {
+            if let Some(contribution) = contribution {
+                node.load(place, contribution, 0, &mut data[share(place)]);
+            }
+        })
+    }
+
+    /// Brings equal blocks of all ranks to all, in the order of the places; `all` is as long as
+    /// all of them.
+    pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
+        let (size, own, length) = (self.size, self.place, mine.len());
+        let word = Kind::Allgather.word(length);
+        all[own * length..][..length].copy_from_slice(mine);
+        let part = self.part_bytes(EXCHANGE_PARTS, 1);
+        for from in starts(length, part) {
+            let to = length.min(from + part);
+            let others = (1..size).map(|distance| (own + distance) % size);
+            self.exchange(word, &mine[from..to], others, |node, place, contribution| {
+                let block = &mut all[place * length..][from..to];
+                if let Some(contribution) = contribution {
+                    node.load(place, contribution, 0, block);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a contribution says its operation has.
+fn bytes_of(word: u64) -> u64 {
+    word & ((1 << 56) - 1)
+}
+
+/// Where the parts of `length` bytes start. No bytes are one part.
+fn starts(length: usize, part: usize) -> impl Iterator<Item = usize> {
+    (0..length.max(1)).step_by(part)
+}
+
+impl From<GroupError> for Error {
+    fn from(error: GroupError) -> Error {
+        match error {
+            GroupError::PeerFailed(failure) => MsgError::PeerFailed(failure).into(),
+            GroupError::PeerLeft { rank } => MsgError::PeerLeft { rank }.into(),
+            other => Error::Group(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
