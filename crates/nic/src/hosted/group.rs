@@ -354,7 +354,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// See [`crate::fabric::Port::contribution`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn see_round(
         &mut self,
         id: GroupId,
@@ -418,7 +418,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// See [`crate::fabric::Port::load_contribution`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn load_round(
         &self,
         id: GroupId,

@@ -579,7 +579,7 @@ impl<H: Host> Port for HostedPort<H> {
         self.enter_round(group, word, payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn contribution(
         &mut self,
         group: GroupId,
@@ -593,7 +593,7 @@ impl<H: Host> Port for HostedPort<H> {
         self.see_all(group)
     }
 
-    #[inline]
+    #[inline(always)]
     fn load_contribution(
         &self,
         group: GroupId,
