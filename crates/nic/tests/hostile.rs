@@ -129,6 +129,13 @@ impl Memory {
         (start, self.layout.segment_bytes() - start)
     }
 
+    /// Overwrites a word of what is there for groups.
+    fn scribble_groups(&self, rank: Rank, at: prop::sample::Index, near: bool, value: u64) {
+        let (start, bytes) = self.group_bytes();
+        let word = at.index(if near { 64 } else { bytes / 8 });
+        self.word(self.start(rank) + start + word * 8).store(value, Ordering::Relaxed);
+    }
+
     fn check_walls(&self) {
         let whole = self.walls().all(|at| self.word(at).load(Ordering::Relaxed) == BRICK);
         assert!(whole, "something outside the segments was written");
@@ -331,16 +338,10 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
             memory.word(start + word * 8).store(value, Ordering::Relaxed);
         }
         Step::ScribbleGroups { rank, at, near, value } => {
-            let (start, bytes) = memory.group_bytes();
-            let word = at.index(if near { 64 } else { bytes / 8 });
-            let place = memory.start(rank) + start + word * 8;
-            memory.word(place).store(value, Ordering::Relaxed);
+            memory.scribble_groups(rank, at, near, value);
         }
         Step::Round { peer, length } => {
-            let who = if peer { 0..2 } else { 0..1 };
-            for port in &mut ports[who] {
-                round(port, length);
-            }
+            ports.iter_mut().take(1 + usize::from(peer)).for_each(|port| round(port, length));
         }
         Step::Forge { ring, index, stamp, body } => {
             let at = start + memory.slots + (u64::from(ring) * 16 + index % 16) as usize * 64;

@@ -183,7 +183,7 @@ impl<'e, P: Port> Node<'e, P> {
         mut see: impl FnMut(&Self, usize, Option<&Contribution>),
     ) -> Result<(), Error> {
         self.contribute(word, mine)?;
-        let mut seen = || {
+        let seen = || {
             self.all_contributed()?;
             for place in places {
                 if place == self.place {

@@ -28,7 +28,11 @@
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
 
+mod plan;
+
 use std::collections::VecDeque;
+
+pub use plan::{FaultCounts, Faults};
 
 use super::pass_through;
 use crate::fabric::multicast_by;
@@ -40,84 +44,13 @@ use crate::fabric::{
 use crate::region::{RegionBuffer, RegionError};
 use crate::sync::yield_now;
 use crate::time::Time;
+use plan::SplitMix;
 
 /// Payloads above this are not held: they go straight on or wait with the caller.
 const LONGEST_HELD: usize = 256 << 10;
 
 /// How long a dropped port goes on sending what it holds.
 const LEAVE_NANOSECONDS: u64 = 100_000_000;
-
-/// Which faults, and how often. Rates are in thousandths of the commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Faults {
-    /// The seed of the generator.
-    pub seed: u64,
-    /// Commands answered with [`PostError::Full`] though there may be room.
-    pub refuse: u32,
-    /// Commands that land later.
-    pub delay: u32,
-    /// How much later at most, in calls.
-    pub delay_polls: u32,
-    /// Packets lost on the way, each time they are sent.
-    pub drop: u32,
-    /// After how many calls a lost packet is sent again.
-    pub retransmit_polls: u32,
-    /// Packets that arrive twice.
-    pub duplicate: u32,
-    /// Packets that a link holds.
-    pub window: usize,
-}
-
-impl Faults {
-    /// No faults: the layer is transparent.
-    pub const NONE: Faults = Faults {
-        seed: 0,
-        refuse: 0,
-        delay: 0,
-        delay_polls: 0,
-        drop: 0,
-        retransmit_polls: 0,
-        duplicate: 0,
-        window: 0,
-    };
-
-    /// All kinds of faults, each often.
-    pub const fn all(seed: u64) -> Faults {
-        Faults {
-            seed,
-            refuse: 100,
-            delay: 200,
-            delay_polls: 20,
-            drop: 100,
-            retransmit_polls: 10,
-            duplicate: 100,
-            window: 16,
-        }
-    }
-
-    fn are_off(&self) -> bool {
-        self.refuse == 0 && self.delay == 0 && self.drop == 0 && self.duplicate == 0
-    }
-}
-
-/// How many faults there were.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// Commands refused.
-    pub refused: u64,
-    /// Commands delayed.
-    pub delayed: u64,
-    /// Packets lost.
-    pub dropped: u64,
-    /// Packets sent again.
-    pub retransmitted: u64,
-    /// Second copies sent.
-    pub duplicated: u64,
-    /// Second copies suppressed at the end of the link.
-    pub suppressed: u64,
-    /// Held commands that came to nothing: their destination died or they could not be done.
-    pub abandoned: u64,
-}
 
 /// A port with unreliable links.
 #[derive(Debug)]
@@ -606,29 +539,6 @@ impl<P: Port> Drop for FaultInjector<P> {
             self.port.park(Some(now));
             yield_now();
         }
-    }
-}
-
-/// Sebastiano Vigna's splitmix64: one word of state, any seed is good.
-#[derive(Debug)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `limit`; the bias of the remainder does not matter here.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// True `thousandths` times in a thousand.
-    fn chance(&mut self, thousandths: u32) -> bool {
-        thousandths > 0 && self.below(1000) < u64::from(thousandths)
     }
 }
 
