@@ -71,6 +71,41 @@ fn bits(numbers: &[f64]) -> Vec<u64> {
     numbers.iter().map(|number| number.to_bits()).collect()
 }
 
+/// Equal blocks of all ranks at all ranks.
+pub(super) fn allgather(world: &World, seed: u64) -> Result<(), Error> {
+    for length in [0, 1, 14, 1_000, 70_000, 300_000] {
+        let block = |rank: u32| message(key(seed, &[u64::from(rank), length as u64]), length);
+        let mut all = vec![0; length * world.size() as usize];
+        world.allgather(&block(world.rank()), &mut all)?;
+        assert!((0..world.size()).flat_map(block).eq(all));
+    }
+    Ok(())
+}
+
+/// Ranks of one node that do not call the same are told whose call differs, and go on together.
+/// More duplicates than there are shared lines for do all the same by messages.
+pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
+    let rank = world.rank();
+    if world.nodes() == 1 && world.size() > 1 {
+        let mut numbers = vec![1u64; if rank == 1 { 2 } else { 1 }];
+        let error = world.allreduce(&mut numbers, Op::Sum).unwrap_err();
+        let Error::Disagreement { rank: other, theirs, own, ours, given, expected } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((theirs, own, ours), ("allreduce", rank, "allreduce"));
+        assert!((other == 1) != (rank == 1) && given + expected == 24);
+    }
+    let more: Vec<World> = (0..10).map(|_| world.duplicate()).collect();
+    for (number, world) in (0..).zip(&more) {
+        let mut sum = [u64::from(rank) + number];
+        world.allreduce(&mut sum, Op::Sum)?;
+        let ranks = u64::from(world.size());
+        assert_eq!(sum, [ranks * (ranks - 1) / 2 + ranks * number]);
+        world.barrier()?;
+    }
+    Ok(())
+}
+
 /// Equal blocks in rank order at every root; unequal ones are said to be.
 pub(super) fn gather(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());

@@ -42,6 +42,8 @@ const CASES: &[(&str, Case)] = &[
     ("collective: barrier", collective::barrier),
     ("collective: broadcast", collective::broadcast),
     ("collective: allreduce", collective::allreduce),
+    ("collective: allgather", collective::allgather),
+    ("collective: disagreement", collective::disagreement),
     ("collective: gather", collective::gather),
     ("collective: gather blocks", collective::gather_blocks),
     ("topologies: grids", topologies::grids),
