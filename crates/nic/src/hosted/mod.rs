@@ -36,8 +36,8 @@ use crate::fabric::{
     Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Contribution,
     Event, Group, GroupError, GroupId, Key, Member, Operation, PeerFailure, PeerState, Port,
     PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank,
-    RegisterValue, RemoteAddress, Rights, RingId, RingSlice, RingState, Short, TableError, Wait,
-    Wake,
+    RegisterValue, RemoteAddress, Rights, RingId, RingSlice, RingState, Short, Space, TableError,
+    Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Ledger, Poster, StatusRing};
@@ -442,6 +442,9 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         self.reachable(from)?;
+        if matches!(from.space, Space::Segment(_) | Space::Register(_)) {
+            return Err(PostError::Unsupported("read by a key past the target's tables: use get"));
+        }
         self.host.read(from, into)
     }
 

@@ -1,0 +1,507 @@
+//! A hostile rank that writes whatever it can reach: every word of every segment (doorbells, source
+//! and sender lines, tables, address registers, queues, status slots, ring pointers, payload) and
+//! of the registry, while two honest ranks use all that a port offers on each other's memory.
+//!
+//! ```text
+//!   wall | segment 0 | wall | region 0 | wall | segment 1 | wall | region 1 | … | registry | wall
+//! ```
+//!
+//! The honest ranks may get nonsense or errors. They must not panic, must come back from every
+//! call, and must not touch a wall: what lies between the memory that is theirs to share. The host
+//! checks regions exactly and answers out of bounds; reads beyond the vector would be caught by its
+//! index. `hostile.rs` has records and queues of one rank in more depth.
+
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{
+    Advance, Atomic, AtomicOp, Command, ContextId, DeathCause, Event, FullPolicy, Get, Integer,
+    Key, Landing, Member, Notification, Operation, Port, PostError, QueueAddress, QueueCommand,
+    QueueMode, QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, Route, Space, Wake,
+};
+use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
+use hikyaku_nic::time::Time;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// Ranks 0 and 1 are honest; rank 2 is not, and has no port.
+const RANKS: u32 = 3;
+const HONEST: usize = 2;
+const WALL: usize = 4096;
+const REGION: usize = 4096;
+const BRICK: u64 = 0x5aa5_c33c_0ff0_9669;
+
+/// A page, so that segments are aligned.
+#[repr(C, align(4096))]
+struct Page([AtomicU64; 512]);
+
+struct Memory {
+    pages: Vec<Page>,
+    layout: Layout,
+    clock: Cell<u64>,
+}
+
+impl Memory {
+    fn new() -> Rc<Memory> {
+        let layout = Layout {
+            ranks: RANKS,
+            status_rings: 2,
+            status_slots: 16,
+            status_policy: FullPolicy::Stall,
+            rings: 2,
+            ring_bytes: 512,
+            ring_policy: FullPolicy::Refuse,
+            packet_bytes: 256,
+            credit: 4,
+            contexts: 2,
+            segments: 2,
+            queues: 2,
+            queue_slots: 4,
+        };
+        layout.check().unwrap();
+        let mut memory = Memory { pages: Vec::new(), layout, clock: Cell::new(0) };
+        let bytes = memory.registry_at() + Page::BYTES + WALL;
+        let brick = || Page(std::array::from_fn(|_| AtomicU64::new(BRICK)));
+        memory.pages.extend((0..bytes / Page::BYTES).map(|_| brick()));
+        memory.shared().for_each(|at| memory.word(at).store(0, Ordering::Relaxed));
+        (0..RANKS).for_each(|rank| memory.segment(rank).set_up());
+        Rc::new(memory)
+    }
+
+    fn segment_at(&self, rank: Rank) -> usize {
+        let stride = 2 * WALL + self.layout.segment_bytes() + REGION;
+        WALL + rank as usize * stride
+    }
+
+    fn region_at(&self, rank: Rank) -> usize {
+        self.segment_at(rank) + self.layout.segment_bytes() + WALL
+    }
+
+    fn registry_at(&self) -> usize {
+        self.segment_at(RANKS)
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.pages[at / Page::BYTES].0[at % Page::BYTES / 8]
+    }
+
+    /// Byte offsets of all words that are shared: the hostile rank may write them.
+    fn shared(&self) -> impl Iterator<Item = usize> {
+        let segments = (0..RANKS).map(|rank| (self.segment_at(rank), self.layout.segment_bytes()));
+        let regions = (0..RANKS).map(|rank| (self.region_at(rank), REGION));
+        let parts = segments.chain(regions).chain([(self.registry_at(), Page::BYTES)]);
+        parts.flat_map(|(start, length)| (start..start + length).step_by(8))
+    }
+
+    /// The address of a byte, with the whole vector behind it.
+    fn address(&self, at: usize) -> NonNull<u8> {
+        assert!(at < self.pages.len() * Page::BYTES);
+        let base = self.pages.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: inside the vector, by the assertion.
+        NonNull::new(unsafe { base.add(at) }).unwrap()
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        // SAFETY: pages of atomics, aligned, zero at first, that live as long as `self` does; they
+        // may be written through a shared reference.
+        unsafe { Segment::new(self.address(self.segment_at(rank)), &self.layout) }
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        let ends = self.address(self.registry_at()).cast::<Line<AtomicU64>>();
+        let lines = self.address(self.registry_at() + 128).cast::<RankLine>();
+        // SAFETY: zeroed words of the vector, aligned; a line is made of atomics.
+        let ends = unsafe { ends.as_ref() };
+        // SAFETY: as above; the page has room for them.
+        let lines = unsafe { std::slice::from_raw_parts(lines.as_ptr(), RANKS as usize) };
+        Registry::new(ends, lines)
+    }
+
+    /// The words of a range of a region, checked as a host has to.
+    fn range(&self, at: RemoteAddress, length: u64) -> Result<usize, PostError> {
+        let RemoteAddress { rank, space, offset } = at;
+        assert!(space == Space::Region, "a port resolves keys before it comes here");
+        let inside = offset.checked_add(length).is_some_and(|end| end <= REGION as u64);
+        let outside = PostError::OutOfBounds { rank, offset, length };
+        if inside { Ok(self.region_at(rank) + offset as usize) } else { Err(outside) }
+    }
+
+    fn load(&self, at: usize) -> u8 {
+        (self.word(at / 8 * 8).load(Ordering::Relaxed) >> (at % 8 * 8)) as u8
+    }
+
+    fn store(&self, at: usize, byte: u8) {
+        let shift = at % 8 * 8;
+        let word = self.word(at / 8 * 8);
+        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(others | u64::from(byte) << shift, Ordering::Relaxed);
+    }
+
+    fn check_walls(&self) {
+        let shared: std::collections::HashSet<usize> = self.shared().collect();
+        for at in (0..self.pages.len() * Page::BYTES).step_by(8).filter(|at| !shared.contains(at)) {
+            assert_eq!(self.word(at).load(Ordering::Relaxed), BRICK, "a wall was written at {at}");
+        }
+    }
+}
+
+impl Page {
+    const BYTES: usize = 4096;
+}
+
+struct TestHost(Rc<Memory>, Rank);
+
+// SAFETY: the memory is kept by the `Rc`, and does not move with the host.
+unsafe impl Host for TestHost {
+    const NAME: &'static str = "test";
+
+    fn rank(&self) -> Rank {
+        self.1
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.0.segment(rank)
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        self.0.registry()
+    }
+
+    fn node_of(&self, _rank: Rank) -> u32 {
+        0
+    }
+
+    fn wake(&self, rank: Rank) {
+        assert!(rank < RANKS, "a rank that does not exist is woken");
+    }
+
+    fn wait(&mut self, _: u32, _: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
+        pending(self);
+        Wake::Look
+    }
+
+    fn now(&self) -> Time {
+        self.0.clock.set(self.0.clock.get() + 1);
+        Time::from_nanoseconds(self.0.clock.get())
+    }
+
+    fn allocate(&mut self, _bytes: usize) -> Result<RegionBuffer, RegionError> {
+        Err(RegionError::Unsupported)
+    }
+
+    fn expose(&self, _bytes: &[u8]) -> Option<RemoteAddress> {
+        None
+    }
+
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let start = self.0.range(from, into.len() as u64)?;
+        into.iter_mut().zip(start..).for_each(|(byte, at)| *byte = self.0.load(at));
+        Ok(())
+    }
+
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let start = self.0.range(to, payload.len() as u64)?;
+        payload.iter().zip(start..).for_each(|(byte, at)| self.0.store(at, *byte));
+        Ok(())
+    }
+
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        let at = self.0.range(to, 8)?;
+        assert!(at.is_multiple_of(8), "a port checks alignment before it comes here");
+        self.0.word(at).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    fn region_bytes(&self) -> u64 {
+        REGION as u64
+    }
+
+    fn copy_between(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError> {
+        let (from, to) = (self.0.range(from, length)?, self.0.range(to, length)?);
+        (0..length as usize).for_each(|at| self.0.store(to + at, self.0.load(from + at)));
+        Ok(())
+    }
+
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
+        let at = RemoteAddress { rank, space: Space::Region, offset };
+        let at = self.0.range(at, 4).ok().filter(|at| at.is_multiple_of(4))?;
+        // SAFETY: four bytes of the vector, aligned, and as long there as the host.
+        Some(unsafe { AtomicU32::from_ptr(self.0.address(at).as_ptr().cast()) })
+    }
+
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
+        let at = RemoteAddress { rank, space: Space::Region, offset };
+        self.0.range(at, 8).ok().filter(|at| at.is_multiple_of(8)).map(|at| self.0.word(at))
+    }
+
+    fn process_from(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// What happens next.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A shared word is overwritten; `near`: of the first so many.
+    Scribble { at: prop::sample::Index, near: usize, value: u64 },
+    /// The words of a table entry or register are, so that they name something.
+    Forge { rank: Rank, generation: u32, index: u8, words: [u64; 3] },
+    /// An honest rank posts to the other.
+    Post { by: usize, what: u8, numbers: [u64; 4] },
+    /// One of its tables is changed.
+    Table { by: usize, what: u8, numbers: [u64; 2] },
+    /// It polls and takes what has come.
+    Poll { by: usize },
+    /// It uses its queues.
+    Queue { by: usize, numbers: [u64; 4] },
+    /// The hostile rank is declared dead.
+    Die,
+}
+
+/// Numbers near the edges of everything.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0..40u64,
+        2 => (0..600u64).prop_map(|n| n * 8),
+        1 => (0..40u64).prop_map(|n| n.wrapping_neg()),
+        1 => (0..40u64).prop_map(|n| REGION as u64 - n),
+        1 => (0..4u64, 0..600u64).prop_map(|(high, low)| high << 32 | low),
+        1 => (0..64u32).prop_map(|bit| 1 << bit),
+        1 => any::<u64>(),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use prop::array::{uniform2, uniform3, uniform4};
+    let by = || 0..HONEST;
+    let near = prop_oneof![Just(1000), Just(4000), Just(usize::MAX)];
+    prop_oneof![
+        6 => (any::<prop::sample::Index>(), near, number())
+            .prop_map(|(at, near, value)| Step::Scribble { at, near, value }),
+        2 => (0..RANKS, 0..3u32, 0..3u8, uniform3(number())).prop_map(
+            |(rank, generation, index, words)| Step::Forge { rank, generation, index, words }
+        ),
+        6 => (by(), any::<u8>(), uniform4(number()))
+            .prop_map(|(by, what, numbers)| Step::Post { by, what, numbers }),
+        2 => (by(), any::<u8>(), uniform2(number()))
+            .prop_map(|(by, what, numbers)| Step::Table { by, what, numbers }),
+        4 => by().prop_map(|by| Step::Poll { by }),
+        1 => (by(), uniform4(number())).prop_map(|(by, numbers)| Step::Queue { by, numbers }),
+        1 => Just(Step::Die),
+    ]
+}
+
+/// The job: memory, honest ports, and what they were given.
+struct Job {
+    memory: Rc<Memory>,
+    shared: Vec<usize>,
+    ports: Vec<HostedPort<TestHost>>,
+    keys: Vec<(Rank, Key)>,
+}
+
+impl Job {
+    fn new() -> Job {
+        let memory = Memory::new();
+        let port = |rank| HostedPort::new(TestHost(Rc::clone(&memory), rank));
+        let ports = (0..HONEST as Rank).map(port).collect();
+        let shared = memory.shared().collect();
+        let mut job = Job { memory, shared, ports, keys: Vec::new() };
+        for by in 0..HONEST {
+            (0..4).for_each(|what| job.change_table(by, what, [64, 1024]));
+        }
+        job
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Scribble { at, near, value } => {
+                let at = self.shared[at.index(self.shared.len().min(near))];
+                self.memory.word(at).store(value, Ordering::Relaxed);
+            }
+            Step::Forge { rank, generation, index, words } => {
+                self.forge(rank, generation, index, words);
+            }
+            Step::Post { by, what, numbers } => self.post(by, what, numbers),
+            Step::Table { by, what, numbers } => self.change_table(by, what, numbers),
+            Step::Poll { by } => self.poll(by),
+            Step::Queue { by, numbers } => self.use_queues(by, numbers),
+            Step::Die => _ = self.memory.registry().fail(2, DeathCause::Unknown),
+        }
+    }
+
+    /// Opens a segment of a rank to whatever it says, past its owner.
+    fn forge(&mut self, rank: Rank, generation: u32, index: u8, words: [u64; 3]) {
+        let segment = self.memory.segment(rank);
+        let context = ContextId(words[2] as u8 % 2);
+        let [base, length, _] = words;
+        let extent = hikyaku_nic::table::Extent { base, length };
+        segment.entry(context, index % 2).publish(extent, generation, Rights::ALL);
+        let key = Key { context, index: index % 2, generation };
+        let value = RegisterValue { segment: key, offset: base, advance: Advance::ByLength };
+        segment.context(context).set(index % 3, Some(value));
+        self.keys.push((rank, key));
+    }
+
+    fn address(&self, which: u64, offset: u64) -> RemoteAddress {
+        let (rank, key) = self.keys[which as usize % self.keys.len()];
+        let space = match which % 5 {
+            0 => Space::Region,
+            1 => Space::Register(Key { index: key.index % 3, generation: 1, ..key }),
+            _ => Space::Segment(key),
+        };
+        RemoteAddress { rank, space, offset }
+    }
+
+    /// A command of any kind, whatever its numbers.
+    fn post(&mut self, by: usize, what: u8, numbers: [u64; 4]) {
+        let [which, offset, length, value] = numbers;
+        let payload = vec![0xab; (length % 700) as usize];
+        let target = self.address(which, offset);
+        let address = self.address(value, offset);
+        let integers = [Integer::U32, Integer::I32, Integer::U64, Integer::I64];
+        let operations = [AtomicOp::Add, AtomicOp::Min, AtomicOp::CompareSwap { expected: value }];
+        let atomic = Atomic {
+            target,
+            integer: integers[usize::from(what) % 4],
+            operation: operations[usize::from(what) % 3],
+            operand: value,
+            result: (what % 7 == 0).then_some(offset),
+        };
+        let command = match what % 4 {
+            0 => Command::send(target.rank, 0, value, &payload),
+            1 => Command::put(target, &payload),
+            2 => Command {
+                operation: Operation::Get(Get { from: target, into: value, length }),
+                ..Command::nop(target.rank)
+            },
+            _ => Command::atomic(atomic),
+        };
+        let notifications =
+            [Notification::None, Notification::Status, Notification::Word { address, value }];
+        let replies = [Reply::None, Reply::Event, Reply::Word { offset: value, value }];
+        let command = Command {
+            notification: notifications[usize::from(what) / 4 % 3],
+            reply: replies[usize::from(what) / 12 % 3],
+            route: if what > 200 { Route::Ring(value as u32 % 4) } else { Route::Table },
+            credited: what % 2 == 0,
+            ..command
+        };
+        let port = &mut self.ports[by];
+        // Whatever the answer is: it has come back.
+        let _ = port.post(&command);
+        let _ = port.post_chain(&[command, Command::nop(target.rank)]);
+        let _ = port.get(target, &mut vec![0; (length % 700) as usize]);
+        let _ = port.fetch(&atomic);
+        let _ = port.read(target, &mut [0; 16]);
+    }
+
+    fn change_table(&mut self, by: usize, what: u8, numbers: [u64; 2]) {
+        let [offset, length] = numbers;
+        let port = &mut self.ports[by];
+        let context = ContextId(what / 16 % 2);
+        match what % 8 {
+            0 => _ = port.open_context(),
+            1..=3 => {
+                if let Ok(key) = port.register(context, offset, length, Rights::ALL) {
+                    self.keys.push((by as Rank, key));
+                    let advance = Advance::ByLength;
+                    let value = RegisterValue { segment: key, offset: 0, advance };
+                    let _ = port.set_address_register(context, what % 3, Some(value));
+                }
+            }
+            4 | 5 => {
+                let (_, key) = self.keys[offset as usize % self.keys.len().max(1)];
+                let _ = port.deregister(key);
+            }
+            6 => _ = port.close_context(context),
+            _ => {
+                let members = [Member { rank: offset as Rank, context }];
+                let _ = port.connect(context, &members);
+                let _ = port.member(context, length as u32);
+            }
+        }
+        for register in 0..4 {
+            let _ = port.address_register(context, register);
+        }
+    }
+
+    fn poll(&mut self, by: usize) {
+        let port = &mut self.ports[by];
+        for _ in 0..4 {
+            let Some(event) = port.poll() else { break };
+            if let Event::Landed(landed) = event
+                && let Landing::Ring(slice) = landed.data
+            {
+                let mut into = vec![0; slice.len().min(4096)];
+                port.read_out(slice, &mut into);
+            }
+        }
+        for source in 0..RANKS {
+            port.receive_whole(source, 0, 0, &mut [0; 600]);
+            port.held_up(source);
+            port.grant(source, 1000);
+            let _ = port.route(source, Some(source % 2));
+            let _ = port.peer(source);
+        }
+        let _ = (port.ring(0), port.ring(1), port.route_of(2));
+        port.park(None);
+    }
+
+    fn use_queues(&mut self, by: usize, numbers: [u64; 4]) {
+        let [from, at, length, release] = numbers;
+        let to = QueueAddress { rank: release as Rank % 4, queue: 0, generation: 1 };
+        let (notify, release) = (release % 2 == 0, release as u32 % 5);
+        let put = QueuePut { from, at, length, to, notify, release };
+        let port = &mut self.ports[by];
+        let _ = port.create_queue(QueueMode::Session { offset: 1 }, 4);
+        let _ = port.post_queue(0, &[QueueCommand::Put(put), QueueCommand::Nop]);
+        let _ = port.repeat_queue(0, 2);
+        let _ = port.queue_state(to);
+        port.help_queue(to);
+        port.completion(0);
+        if release == 4 {
+            let _ = port.destroy_queue(0);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn nonsense_in_any_field_is_survived(steps in prop::collection::vec(step(), 1..80)) {
+        let mut job = Job::new();
+        steps.into_iter().for_each(|step| job.run(step));
+        job.memory.check_walls();
+    }
+}
+
+/// One job for thousands of steps: what earlier nonsense has left behind meets later nonsense.
+#[test]
+fn long_lives_among_nonsense_are_survived() {
+    for seed in 0..8u8 {
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+        let steps = step();
+        let mut job = Job::new();
+        for _ in 0..4000 {
+            job.run(steps.new_tree(&mut runner).unwrap().current());
+        }
+        job.memory.check_walls();
+    }
+}
