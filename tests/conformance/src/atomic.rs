@@ -168,7 +168,7 @@ pub fn cj_10_words_come_after_what_they_announce<H: Harness>(harness: &H) {
 pub fn cj_12_outstanding_completions_are_limited<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let area = Area::new(&mut job, 0, 64, Rights::ALL);
-    let into = job.port(1).allocate(64).unwrap().offset();
+    let into = job.port(1).allocate(64).expect("the region has room").offset();
     let limit = job.port(1).capabilities().outstanding;
     let reply = Reply::Event;
     let command = Command { reply, ..Command::get(area.at(0), into, 8) };
@@ -206,7 +206,7 @@ pub fn cj_03_a_put_lands_where_the_register_points<H: Harness>(harness: &H) {
     for which in 0..3u8 {
         let offset = 64 * u64::from(which);
         let value = RegisterValue { segment: area.key, offset, advance: Advance::Hold };
-        job.port(0).set_address_register(context, which, Some(value)).unwrap();
+        job.port(0).set_address_register(context, which, Some(value)).expect("it points inside");
         assert_eq!(job.port(0).address_register(context, which), Ok(Some(value)));
     }
     for which in [2, 0, 1] {
@@ -226,21 +226,21 @@ pub fn cj_03_a_put_lands_where_the_register_points<H: Harness>(harness: &H) {
     // Pointed elsewhere, the same command lands there; pointed nowhere, it is refused.
     let through = register(&mut job, 0, context, 1);
     let value = RegisterValue { segment: area.key, offset: 250, advance: Advance::Hold };
-    job.port(0).set_address_register(context, 1, Some(value)).unwrap();
+    job.port(0).set_address_register(context, 1, Some(value)).expect("it points inside");
     job.send(1, &Command::put(through, &[1; 6]));
     let outside = PostError::OutOfBounds { rank: 0, offset: 250, length: 7 };
     assert_eq!(job.refused(1, &Command::put(through, &[2; 7])), outside);
     assert_eq!(area.bytes()[..250], [0; 250]);
     assert_eq!(area.bytes()[250..], [1; 6]);
-    job.port(0).set_address_register(context, 1, None).unwrap();
+    job.port(0).set_address_register(context, 1, None).expect("it points inside");
     let error = job.refused(1, &Command::put(through, &[2; 6]));
     assert!(matches!(error, PostError::Protection { rank: 0, .. }), "{error}");
     // Puts only.
     let through = register(&mut job, 0, context, 0);
-    let error = get(&mut job, 1, through, &mut [0; 4]).unwrap_err();
+    let error = get(&mut job, 1, through, &mut [0; 4]).expect_err("puts only");
     assert!(matches!(error, PostError::Unsupported(_)), "{error}");
     let add = atomic(through, Integer::U32, AtomicOp::Add, 1);
-    let error = fetch(&mut job, 1, &add).unwrap_err();
+    let error = fetch(&mut job, 1, &add).expect_err("not in such memory");
     assert!(matches!(error, PostError::Unsupported(_)), "{error}");
     area.check_margins();
 }
@@ -251,7 +251,7 @@ pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H)
     let area = Area::new(&mut job, 0, 100, Rights::WRITE);
     let context = area.context;
     let value = RegisterValue { segment: area.key, offset: 10, advance: Advance::ByLength };
-    job.port(0).set_address_register(context, 0, Some(value)).unwrap();
+    job.port(0).set_address_register(context, 0, Some(value)).expect("it points inside");
     let through = register(&mut job, 0, context, 0);
     let mut expected = vec![0; 10];
     for (number, length) in [30, 0, 1, 40].into_iter().enumerate() {
@@ -260,7 +260,7 @@ pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H)
         expected.extend(payload);
     }
     let at = |job: &mut Job<'_, H>| {
-        let value = job.port(0).address_register(context, 0).unwrap();
+        let value = job.port(0).address_register(context, 0).expect("it exists");
         value.expect("it is set").offset
     };
     assert_eq!(at(&mut job), 81);
@@ -304,7 +304,7 @@ pub fn words_that_cannot_be_are_refused<H: Harness>(harness: &H) {
     }
     let process = RemoteAddress { rank: 0, space: Space::Process, offset: 4096 };
     let add = atomic(process, Integer::U64, AtomicOp::Add, 1);
-    let error = fetch(&mut job, 1, &add).unwrap_err();
+    let error = fetch(&mut job, 1, &add).expect_err("not in such memory");
     assert!(matches!(error, PostError::Unsupported(_)), "{error}");
     let missing = atomic(RemoteAddress { rank: 2, ..area.at(0) }, Integer::U64, AtomicOp::Add, 1);
     let error = PostError::NoSuchRank { rank: 2, size: 2 };

@@ -13,11 +13,14 @@ use crate::{Harness, Job, Setup};
 pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let port = job.port(0);
-    let (one, two) = (port.open_context().unwrap(), port.open_context().unwrap());
+    let (one, two) = (
+        port.open_context().expect("a context is free"),
+        port.open_context().expect("a context is free"),
+    );
     let member = |rank, context| Member { rank, context: ContextId(context) };
     let members = [member(2, 1), member(0, 0), member(2, 3)];
-    port.connect(one, &members).unwrap();
-    port.connect(two, &members[..1]).unwrap();
+    port.connect(one, &members).expect("the members can be");
+    port.connect(two, &members[..1]).expect("the members can be");
     for (logical, expected) in (0..).zip(members) {
         assert_eq!(port.member(one, logical), Ok(expected));
     }
@@ -29,7 +32,7 @@ pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) 
     let error = ContextError::BadMember { index: 1, member: bad };
     assert_eq!(port.connect(one, &[members[0], bad]), Err(error));
     assert_eq!(port.member(one, 2), Ok(members[2]), "a refused table changes nothing");
-    port.close_context(one).unwrap();
+    port.close_context(one).expect("it is empty");
     let error = PostError::NoSuchMember { logical: 0, members: 0 };
     assert_eq!(port.member(one, 0), Err(error));
     assert_eq!(port.connect(one, &members), Err(ContextError::NotOpen(one)));
@@ -54,7 +57,7 @@ pub fn cj_05_contexts_do_not_leak<H: Harness>(harness: &H) {
     // Only the first context has a second segment, and only the second a register.
     let second = Area::within(&mut job, 0, areas[0].context, 64, Rights::ALL);
     let value = RegisterValue { segment: areas[1].key, offset: 0, advance: Advance::Hold };
-    job.port(0).set_address_register(areas[1].context, 0, Some(value)).unwrap();
+    job.port(0).set_address_register(areas[1].context, 0, Some(value)).expect("it points inside");
     let elsewhere = Key { context: areas[1].context, ..second.key };
     let space = Space::Segment(elsewhere);
     let refused = job.refused(1, &Command::put(RemoteAddress { space, ..second.at(0) }, &[9; 8]));
@@ -78,14 +81,14 @@ pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(har
     let area = Area::new(&mut job, 0, 64, Rights::ALL);
     let context = area.context;
     let value = RegisterValue { segment: area.key, offset: 0, advance: Advance::Hold };
-    job.port(0).set_address_register(context, 2, Some(value)).unwrap();
+    job.port(0).set_address_register(context, 2, Some(value)).expect("it points inside");
     let through = register(&mut job, 0, context, 2);
     job.send(1, &Command::put(through, &[1; 8]));
     let port = job.port(0);
     let error = ContextError::InUse { context, segments: 1 };
     assert_eq!(port.close_context(context), Err(error));
-    port.deregister(area.key).unwrap();
-    port.close_context(context).unwrap();
+    port.deregister(area.key).expect("nobody is inside");
+    port.close_context(context).expect("it is empty");
     assert_eq!(port.close_context(context), Err(ContextError::NotOpen(context)));
     let Space::Register(key) = through.space else { unreachable!("it is a register") };
     let closed = PostError::Protection { rank: 0, fault: Fault::NoSuchRegister(key) };
@@ -93,7 +96,7 @@ pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(har
     let again = Area::new(&mut job, 0, 64, Rights::ALL);
     assert_eq!((again.context, again.key.index), (context, area.key.index));
     let value = RegisterValue { segment: again.key, ..value };
-    job.port(0).set_address_register(context, 2, Some(value)).unwrap();
+    job.port(0).set_address_register(context, 2, Some(value)).expect("it points inside");
     assert_eq!(job.refused(1, &Command::put(through, &[2; 8])), closed);
     let stale = PostError::Protection { rank: 0, fault: Fault::Stale(area.key) };
     assert_eq!(job.refused(1, &Command::put(area.at(0), &[2; 8])), stale);
@@ -172,7 +175,7 @@ pub fn cj_06_a_stale_or_invented_key_opens_nothing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let first = Area::new(&mut job, 0, 64, Rights::ALL);
     job.send(1, &Command::put(first.at(0), &[1; 64]));
-    job.port(0).deregister(first.key).unwrap();
+    job.port(0).deregister(first.key).expect("nobody is inside");
     let error = ContextError::NoSuchSegment(first.key);
     assert_eq!(job.port(0).deregister(first.key), Err(error), "once");
     let put = Command::put(first.at(0), &[2; 64]);
@@ -209,7 +212,7 @@ pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
     let size = setup.region_bytes as u64;
     let mut job = Job::open(harness, &setup);
     let port = job.port(0);
-    let context = port.open_context().unwrap();
+    let context = port.open_context().expect("a context is free");
     for (offset, length) in [(size, 1), (size - 7, 8), (u64::MAX, 1), (0, size + 1)] {
         let error = ContextError::NotInRegion { offset, length, region: size };
         assert_eq!(port.register(context, offset, length, Rights::ALL), Err(error));
@@ -221,12 +224,15 @@ pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
     assert_eq!(answer, Err(ContextError::NotOpen(closed)));
     let segments = setup.layout.segments;
     let keys: Vec<Key> = (0..segments)
-        .map(|n| port.register(context, u64::from(n), 0, Rights::ALL).unwrap())
+        .map(|n| {
+            port.register(context, u64::from(n), 0, Rights::ALL)
+                .expect("there is room for a segment")
+        })
         .collect();
     let error = ContextError::NoSegmentFree { context, segments };
     assert_eq!(port.register(context, 0, 8, Rights::ALL), Err(error));
-    port.deregister(keys[1]).unwrap();
-    let key = port.register(context, 0, 8, Rights::ALL).unwrap();
+    port.deregister(keys[1]).expect("nobody is inside");
+    let key = port.register(context, 0, 8, Rights::ALL).expect("there is room for a segment");
     assert_eq!(key.index, keys[1].index);
     assert_ne!(key.generation, keys[1].generation);
     let which = REGISTERS;

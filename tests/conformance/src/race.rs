@@ -1,7 +1,7 @@
 //! Remote operations under contention: a thread a rank, and targets that are blocked.
 
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hikyaku_nic::fabric::{
     Advance, AtomicOp, Command, ContextError, Fault, Integer, Key, Notification, Port, PostError,
@@ -16,13 +16,13 @@ use crate::{Harness, Setup};
 
 /// Something that rank 0 gives every other rank, past the fabric.
 struct Gift<T> {
-    senders: Mutex<Vec<Sender<T>>>,
+    senders: Mutex<Vec<SyncSender<T>>>,
     receivers: Vec<Mutex<Receiver<T>>>,
 }
 
 impl<T: Clone> Gift<T> {
     fn new(ranks: u32) -> Gift<T> {
-        let (senders, receivers) = (1..ranks).map(|_| channel()).unzip();
+        let (senders, receivers) = (1..ranks).map(|_| sync_channel(1)).unzip();
         let receivers: Vec<Receiver<T>> = receivers;
         Gift {
             senders: Mutex::new(senders),
@@ -74,7 +74,7 @@ fn segment(key: Key, offset: u64) -> RemoteAddress {
 pub fn cj_03_operations_need_no_processor_of_the_target<H: Harness>(harness: &H) {
     const RANKS: u32 = 3;
     const ROUNDS: u64 = 200;
-    let (gift, done) = (Gift::new(RANKS), Mutex::new(channel()));
+    let (gift, done) = (Gift::new(RANKS), Mutex::new(sync_channel(RANKS as usize)));
     run(harness, &Setup::private(RANKS), |worker| {
         let rank = worker.port.rank();
         if rank == 0 {
@@ -94,7 +94,7 @@ pub fn cj_03_operations_need_no_processor_of_the_target<H: Harness>(harness: &H)
             assert_eq!(marks, (RANKS as u64 - 1) * (0..ROUNDS / 2).sum::<u64>());
             return;
         }
-        let (key, register, finished): (Key, Key, Sender<()>) = gift.take(rank);
+        let (key, register, finished): (Key, Key, SyncSender<()>) = gift.take(rank);
         let through = RemoteAddress { rank: 0, space: Space::Register(register), offset: 0 };
         let line = 64 * u64::from(rank);
         for round in 0..ROUNDS {

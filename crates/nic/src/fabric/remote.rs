@@ -366,7 +366,11 @@ pub enum ContextError {
         offset: u64,
     },
     /// A node table would name something that cannot be.
-    #[error("member {index} would be context {} of rank {}, which cannot be", .member.context, .member.rank)]
+    #[error(
+        "member {index} would be context {} of rank {}, which cannot be",
+        .member.context,
+        .member.rank
+    )]
     BadMember {
         /// Its logical number.
         index: usize,

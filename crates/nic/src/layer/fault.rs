@@ -28,18 +28,20 @@
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
 
+mod held;
 mod plan;
 
 use std::collections::VecDeque;
 
+use held::{Held, after, completion};
 pub use plan::{FaultCounts, Faults};
 
 use super::pass_through;
 use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completed, Event, FullCause, Granularity, GroupId,
-    INLINE_BYTES, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, RingId,
-    RingSlice, RingState, Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Event, FullCause, Granularity, GroupId,
+    INLINE_BYTES, Operation, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice,
+    RingState, Short, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::sync::yield_now;
@@ -355,66 +357,6 @@ impl Link {
             }
         }
         self.cause = None;
-    }
-}
-
-/// How whoever asked for a completion event learns that a held command came to nothing.
-fn completion(command: &Command<'_>, error: PostError) -> Option<Event> {
-    let Command { destination, protocol, header, .. } = *command;
-    let completed = Completed { destination, protocol, header, outcome: Err(error) };
-    (command.reply == Reply::Event).then_some(Event::Completed(completed))
-}
-
-/// A command that owns its payload. It needs no credit.
-#[derive(Debug, Clone)]
-struct Held {
-    /// All but the payload.
-    frame: Command<'static>,
-    payload: Vec<u8>,
-    /// Payload bytes that the port underneath has taken.
-    taken: usize,
-}
-
-impl Held {
-    /// A copy of the first `bytes` of a command.
-    fn new(command: &Command<'_>, bytes: usize) -> Held {
-        let payload = command.payload[..bytes].to_vec();
-        let Command { operation, destination, protocol, header, total, offset, .. } = *command;
-        let Command { granularity, route, credited, notification, reply, .. } = *command;
-        let frame = Command {
-            operation,
-            destination,
-            protocol,
-            header,
-            payload: &[],
-            total,
-            offset,
-            granularity,
-            route,
-            credited,
-            notification,
-            reply,
-        };
-        Held { frame, payload, taken: 0 }
-    }
-
-    /// What of it is still to be posted.
-    fn rest(&self) -> Command<'_> {
-        after(&self.frame, &self.payload, self.taken)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.taken == self.payload.len()
-    }
-}
-
-/// The command `frame` with what is left of its payload when `taken` bytes are.
-fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) -> Command<'a> {
-    Command {
-        payload: &payload[taken..],
-        offset: frame.offset + taken as u64,
-        credited: frame.credited && taken == 0,
-        ..*frame
     }
 }
 

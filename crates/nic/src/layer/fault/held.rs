@@ -1,0 +1,64 @@
+//! A command that a link holds: it owns its payload, since the caller's is borrowed for the post
+//! only.
+
+use crate::fabric::{Command, Completed, Event, PostError, Reply};
+
+/// A command that owns its payload. It needs no credit.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// All but the payload.
+    pub(super) frame: Command<'static>,
+    payload: Vec<u8>,
+    /// Payload bytes that the port underneath has taken.
+    pub(super) taken: usize,
+}
+
+impl Held {
+    /// A copy of the first `bytes` of a command.
+    pub(super) fn new(command: &Command<'_>, bytes: usize) -> Held {
+        let payload = command.payload[..bytes].to_vec();
+        let Command { operation, destination, protocol, header, total, offset, .. } = *command;
+        let Command { granularity, route, credited, notification, reply, .. } = *command;
+        let frame = Command {
+            operation,
+            destination,
+            protocol,
+            header,
+            payload: &[],
+            total,
+            offset,
+            granularity,
+            route,
+            credited,
+            notification,
+            reply,
+        };
+        Held { frame, payload, taken: 0 }
+    }
+
+    /// What of it is still to be posted.
+    pub(super) fn rest(&self) -> Command<'_> {
+        after(&self.frame, &self.payload, self.taken)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.taken == self.payload.len()
+    }
+}
+
+/// The command `frame` with what is left of its payload when `taken` bytes are.
+pub(super) fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) -> Command<'a> {
+    Command {
+        payload: &payload[taken..],
+        offset: frame.offset + taken as u64,
+        credited: frame.credited && taken == 0,
+        ..*frame
+    }
+}
+
+/// How whoever asked for a completion event learns that a held command came to nothing.
+pub(super) fn completion(command: &Command<'_>, error: PostError) -> Option<Event> {
+    let Command { destination, protocol, header, .. } = *command;
+    let completed = Completed { destination, protocol, header, outcome: Err(error) };
+    (command.reply == Reply::Event).then_some(Event::Completed(completed))
+}
