@@ -1,9 +1,12 @@
 //! How fast machines are simulated: messages, events and memory, pattern by pattern.
 //!
 //! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
-//! median run is printed. Bytes a rank are what the process grew by, so patterns run in an order of
-//! growing size. With `smpirun` and `smpicc` on the path (Debian: libsimgrid-dev) the pattern
-//! `smpi` runs the same exchanges on SimGrid's SMPI and prints the ratio.
+//! median run is printed. Seconds are processor time, since machines are shared. Bytes a rank are
+//! the most that the process grew by in one of the runs; what an earlier pattern left free is used
+//! again and not counted, so name a pattern to see it alone. Where SimGrid is installed (Debian:
+//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
+
+mod peer;
 
 use std::future::Future;
 use std::rc::Rc;
@@ -36,8 +39,9 @@ const PATTERNS: &[Pattern] = &[
     ("random-wormhole-hxb-256", || random(hyper_crossbar(), 256, 2_000, 3_000.0 * 3.0)),
     ("random-wormhole-torus-1024", || random(torus(), 1024, 300, 3_000.0 * 8.0)),
     ("random-cut-through-1024", || random(multistage(), 1024, 300, 2_000.0)),
-    ("halo-loggp-4096", || halo([16, 16, 16], 100)),
-    ("halo-loggp-100000", || halo([50, 50, 40], 10)),
+    ("halo-wormhole-torus-1024", || halo(torus(), [8, 8, 16], 100)),
+    ("halo-loggp-4096", || halo(log_gp(4096), [16, 16, 16], 100)),
+    ("halo-loggp-100000", || halo(log_gp(100_000), [50, 50, 40], 10)),
 ];
 
 fn main() {
@@ -61,6 +65,19 @@ fn main() {
             events as f64 / seconds,
             most / u64::from(ranks)
         );
+        if *name == BESIDE_PEER {
+            beside_peer(messages as f64 / seconds);
+        }
+    }
+}
+
+/// The pattern that SMPI runs too.
+const BESIDE_PEER: &str = "halo-wormhole-torus-1024";
+
+fn beside_peer(ours: f64) {
+    match peer::halo() {
+        Ok(theirs) => println!("{:28} {theirs:12.0} {:>19.0} times", "  SMPI", ours / theirs),
+        Err(error) => println!("{:28} not compared: {error}", "  SMPI"),
     }
 }
 
@@ -112,14 +129,18 @@ fn measure<F: Future<Output = ()> + 'static>(
     Sample { seconds, messages: report.totals.sent, events: simulation.events(), ranks, bytes }
 }
 
-/// Processor time that the process has used in user mode, in steps of 10 ms (Linux): on a machine
-/// that others use too, it says more than a clock on the wall.
+/// Processor time of the process, user and system, in steps of 10 ms (Linux).
 fn processor_seconds() -> f64 {
+    stat_ticks(&[11, 12]) as f64 / 100.0
+}
+
+/// The sum of these fields of the process's `stat`, counted from 0 after its name.
+fn stat_ticks(fields: &[usize]) -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold blanks; user time is the 12th word after it.
-    let after = text.rsplit(')').next().unwrap_or_default();
-    let ticks = after.split_whitespace().nth(11).and_then(|word| word.parse::<u64>().ok());
-    ticks.unwrap_or(0) as f64 / 100.0
+    // The name in parentheses may hold blanks.
+    let words: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |&field: &usize| words.get(field).and_then(|word| word.parse::<u64>().ok());
+    fields.iter().filter_map(field).sum()
 }
 
 /// Bytes of memory that the process has now (Linux).
@@ -178,11 +199,11 @@ fn expected_messages(ranks: u32, messages: u32) -> Vec<u32> {
 }
 
 /// A 3-D halo exchange with all six neighbours of a torus of ranks.
-fn halo(sizes: [u32; 3], steps: u32) -> Sample {
+fn halo(model: Box<dyn NetworkModel>, sizes: [u32; 3], steps: u32) -> Sample {
     let ranks = sizes.iter().product();
     let neighbours = Grid::torus(&sizes);
     let neighbours = Rc::new(neighbours);
-    measure(log_gp(ranks), ranks, move |rank| {
+    measure(model, ranks, move |rank| {
         let neighbours = Rc::clone(&neighbours);
         async move {
             for _ in 0..steps {
