@@ -9,7 +9,7 @@ use hikyaku_sim::engine::{Random, Sim, Simulation, TaskName};
 use hikyaku_sim::network::{
     CutThrough, Listener, Network, NetworkModel, Packet, Rate, Timing, Wormhole,
 };
-use hikyaku_sim::topology::{Switch, Topology};
+use hikyaku_sim::topology::{Grid, HyperCrossbar, Switch, Topology};
 
 /// Bytes of every packet: 1 µs at 1 GB/s.
 const BYTES: u64 = 1_000;
@@ -112,13 +112,12 @@ impl Listener for Saturate {
     }
 }
 
-/// Throughput of a saturated crossbar with queues at its inputs, as a share of what its outputs
-/// could carry.
-fn saturation(ports: u32) -> f64 {
+/// Throughput of a saturated network under uniform random traffic, as a share of what the links
+/// into its nodes could carry.
+fn saturation(model: Box<dyn NetworkModel>) -> f64 {
     let simulation = Simulation::new(11);
-    let shape: Rc<dyn Topology> = Rc::new(Switch::new(ports));
-    // Room for several packets at each input, so that an output's next customer is always there.
-    let network = Network::new(&simulation, Box::new(CutThrough::new(shape, &timing(4 * BYTES))));
+    let ports = model.nodes();
+    let network = Network::new(&simulation, model);
     let saturate = Rc::new(Saturate {
         network: RefCell::new(Rc::downgrade(&network)),
         random: RefCell::new(simulation.random(1)),
@@ -141,10 +140,26 @@ fn saturation(ports: u32) -> f64 {
 
 #[test]
 fn a_large_input_queued_crossbar_saturates_at_two_less_the_root_of_two() {
-    let (limit, found) = (2.0 - 2f64.sqrt(), saturation(256));
+    // Room for several packets at each input, so that an output's next customer is always there.
+    let crossbar = |ports| {
+        let shape: Rc<dyn Topology> = Rc::new(Switch::new(ports));
+        saturation(Box::new(CutThrough::new(shape, &timing(4 * BYTES))))
+    };
+    let (limit, found) = (2.0 - 2f64.sqrt(), crossbar(256));
     assert!((found / limit - 1.0).abs() < 0.02, "{found}, not {limit}");
     // A crossbar of two ports: 3/4 where packets come in slots (Karol, Hluchyj, Morgan 1987), and
     // there is always more than the limit.
-    let small = saturation(2);
+    let small = crossbar(2);
     assert!((0.70..0.80).contains(&small), "{small}");
+}
+
+#[test]
+fn cp_13_cp_14_random_traffic_fills_a_third_of_a_hyper_crossbar_and_less_of_a_torus_or_mesh() {
+    let worms = |shape: Rc<dyn Topology>| saturation(Box::new(Wormhole::new(shape, &timing(16))));
+    let crossbar = worms(Rc::new(HyperCrossbar::new(&[4, 8, 8])));
+    let torus = worms(Rc::new(Grid::torus(&[4, 8, 8])));
+    let mesh = worms(Rc::new(Grid::mesh(&[4, 8, 8])));
+    println!("hyper-crossbar {crossbar:.3}, torus {torus:.3}, mesh {mesh:.3}");
+    assert!((0.28..0.40).contains(&crossbar), "{crossbar}");
+    assert!(crossbar > torus && torus > mesh, "{crossbar}, {torus}, {mesh}");
 }

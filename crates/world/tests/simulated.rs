@@ -287,8 +287,8 @@ fn a_mistake_of_the_program_is_an_error_that_names_it() {
 }
 
 #[test]
-fn butterflies_do_not_meet_on_a_hyper_crossbar() {
-    // CP-10: recursive doubling exchanges at distances of powers of two, which stay within a line.
+fn cp_10_butterflies_do_not_meet_on_a_hyper_crossbar() {
+    // The butterfly exchanges at distances of powers of two, which stay within a line.
     let busy = |shape: Rc<dyn Topology>| {
         let timing = Timing::uniform(ns(10), Rate::bytes_per_second(1e9), 16);
         let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(64) };

@@ -42,6 +42,6 @@ mod trace;
 pub use kernel::{Component, ComponentId, Delay, Progress, Sim, Simulation};
 pub use queue::EventQueue;
 pub use random::Random;
-pub use sync::{Mailbox, Receive, Serve, Server, Signal, Wait};
+pub use sync::{Mailbox, Receive, Server, Signal, Wait};
 pub use task::{TaskId, TaskName, Wakeup};
 pub use trace::{Record, RecordKind, Trace};

@@ -190,9 +190,6 @@ struct ServerState {
     busy: Cell<Time>,
 }
 
-/// Waiting for a [`Server`]: what [`Server::serve`] gives.
-pub type Serve = Delay;
-
 impl Server {
     /// An idle server.
     pub fn new(sim: &Sim) -> Server {
@@ -210,7 +207,7 @@ impl Server {
     }
 
     /// Waits for the server and then for `span` of its service.
-    pub fn serve(&self, span: Time) -> Serve {
+    pub fn serve(&self, span: Time) -> Delay {
         let start = self.book(self.0.sim.now(), span);
         self.0.sim.delay_until(start + span)
     }
