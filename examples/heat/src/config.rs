@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::field::{Field, MAX_CELLS};
+use crate::field::{Extent, Field, MAX_CELLS};
+use crate::stencil::Stencil;
 
 /// Temperatures of this size and above are refused: sums of a few of them must stay finite.
 pub const MAX_TEMPERATURE: f64 = 1e100;
@@ -32,8 +33,8 @@ pub enum Boundary {
 pub enum Initial {
     /// A PNG or NPY file, relative to the configuration file.
     File(PathBuf),
-    /// A generated field of this many columns and rows.
-    Pattern(Pattern, usize, usize),
+    /// A generated field of this size.
+    Pattern(Pattern, Extent),
 }
 
 /// A generated field.
@@ -42,9 +43,9 @@ pub enum Initial {
 pub enum Pattern {
     /// Half a sine wave in each direction, hottest in the middle: decays without changing shape.
     Sine,
-    /// A hot disc in the middle.
+    /// A hot disc, or ball, in the middle.
     Disc,
-    /// Eight by eight squares, hot and cold.
+    /// Eight squares, or cubes, in each direction, hot and cold.
     Checker,
 }
 
@@ -56,10 +57,12 @@ pub struct Config {
     /// The temperatures of black and white, and of the coldest and the hottest colour. Without
     /// it: 0 and 100 for pictures and patterns, the data's own range for an NPY file.
     pub temperature: Option<[f64; 2]>,
+    /// How a cell is computed from its neighbours, if the file says.
+    stencil: Option<Stencil>,
     /// Thermal diffusivity α, cells² a second.
     pub alpha: f64,
-    /// Time step, seconds.
-    pub dt: f64,
+    /// Time step, seconds, if the file says.
+    dt: Option<f64>,
     /// The most steps to make.
     pub steps: u64,
     /// Stop when no cell changes by more than this in a step.
@@ -97,7 +100,8 @@ pub enum ConfigError {
 struct Keys {
     initial: Option<PathBuf>,
     pattern: Option<Pattern>,
-    size: Option<[u64; 2]>,
+    size: Option<Vec<u64>>,
+    stencil: Option<StencilName>,
     temperature: Option<[f64; 2]>,
     #[serde(default = "one")]
     alpha: f64,
@@ -109,6 +113,16 @@ struct Keys {
     check_every: u64,
     boundary: BoundaryKind,
     boundary_temperature: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum StencilName {
+    #[serde(rename = "5-point")]
+    Five,
+    #[serde(rename = "9-point")]
+    Nine,
+    #[serde(rename = "7-point")]
+    Seven,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -149,11 +163,21 @@ impl Config {
         let steps = steps.unwrap_or(keys.steps);
         check(steps > 0, "steps", || "at least 1 step must be made".into())?;
         check(keys.check_every > 0, "check_every", || "it must be at least 1".into())?;
+        if let Some(dt) = keys.dt {
+            let positive = dt > 0.0 && dt.is_finite();
+            check(positive, "dt", || format!("it must be positive, not {dt}"))?;
+        }
+        let stencil = keys.stencil.map(|name| match name {
+            StencilName::Five => Stencil::Five,
+            StencilName::Nine => Stencil::Nine,
+            StencilName::Seven => Stencil::Seven,
+        });
         Ok(Config {
             initial,
             temperature: keys.temperature,
+            stencil,
             alpha: keys.alpha,
-            dt: keys.time_step()?,
+            dt: keys.dt,
             steps,
             tolerance: keys.tolerance,
             check_every: keys.check_every,
@@ -161,28 +185,46 @@ impl Config {
         })
     }
 
-    /// α·dt in cells²: what the stencil multiplies with.
-    pub fn ratio(&self) -> f64 {
-        self.alpha * self.dt
+    /// The stencil for a field of this size: the file's, if it fits, else the simplest that does.
+    ///
+    /// # Errors
+    /// The file's is for planes and the field is a volume, or the other way round.
+    pub fn stencil_for(&self, extent: Extent) -> Result<Stencil, ConfigError> {
+        let volume = extent.is_volume();
+        let simplest = if volume { Stencil::Seven } else { Stencil::Five };
+        let stencil = self.stencil.unwrap_or(simplest);
+        check((stencil == Stencil::Seven) == volume, "stencil", || {
+            let what = if volume { "volume, which needs 7-point" } else { "plane: 5- or 9-point" };
+            format!("{} does not fit: the field is a {what}", stencil.name())
+        })?;
+        Ok(stencil)
+    }
+
+    /// The time step, seconds: what the file says if the explicit scheme is stable with it, else
+    /// 80 % of the limit. Beyond the limit errors grow from step to step; at it, the finest wave
+    /// never decays.
+    ///
+    /// # Errors
+    /// The file's is beyond the limit.
+    pub fn time_step(&self, stencil: Stencil) -> Result<f64, ConfigError> {
+        let (ratio, formula) = stencil.stability();
+        let limit = ratio / self.alpha;
+        let dt = self.dt.unwrap_or(0.8 * limit);
+        check(dt <= limit, "dt", || {
+            format!(
+                "{dt} s is unstable: with alpha = {} the limit is {formula} = {limit} s",
+                self.alpha
+            )
+        })?;
+        Ok(dt)
     }
 }
 
 impl Keys {
     fn initial(&self) -> Result<Initial, ConfigError> {
-        match (&self.initial, self.pattern, self.size) {
+        match (&self.initial, self.pattern, &self.size) {
             (Some(path), None, None) => Ok(Initial::File(path.clone())),
-            (None, Some(pattern), Some(size)) => {
-                let [width, height] = size;
-                let cells = width.checked_mul(height);
-                let fits = cells.is_some_and(|cells| cells > 0 && cells <= MAX_CELLS as u64);
-                check(fits, "size", || {
-                    format!(
-                        "{width} x {height} cells: both must be at least 1, the product at most \
-                         {MAX_CELLS}"
-                    )
-                })?;
-                Ok(Initial::Pattern(pattern, width as usize, height as usize))
-            }
+            (None, Some(pattern), Some(size)) => Ok(Initial::Pattern(pattern, extent(size)?)),
             (None, Some(_), None) => Err(key("size", "a pattern needs a size, as [128, 96]")),
             (_, None, Some(_)) => Err(key("size", "a size is for a pattern: a file has its own")),
             (Some(_), Some(_), _) => Err(key("pattern", "there is an `initial` file as well")),
@@ -205,21 +247,21 @@ impl Keys {
             }
         }
     }
+}
 
-    /// The time step: what the file says if the explicit scheme is stable with it, else 80 % of the
-    /// limit. Beyond 1/(4 α) errors grow from step to step; at it, the finest wave never decays.
-    fn time_step(&self) -> Result<f64, ConfigError> {
-        let limit = 0.25 / self.alpha;
-        let dt = self.dt.unwrap_or(0.8 * limit);
-        check(dt > 0.0 && dt.is_finite(), "dt", || format!("it must be positive, not {dt}"))?;
-        check(dt <= limit, "dt", || {
-            format!(
-                "{dt} s is unstable: with alpha = {} the limit is 1/(4 alpha) = {limit} s",
-                self.alpha
-            )
-        })?;
-        Ok(dt)
-    }
+/// The size of a generated field from the file's two numbers, or three.
+fn extent(size: &[u64]) -> Result<Extent, ConfigError> {
+    let numbers = match *size {
+        [width, height] => [width, height, 1],
+        [width, height, depth] => [width, height, depth],
+        _ => return Err(key("size", "two numbers are needed for a plane, three for a volume")),
+    };
+    let cells = numbers.iter().try_fold(1u64, |cells, length| cells.checked_mul(*length));
+    check(cells.is_some_and(|cells| cells > 0 && cells <= MAX_CELLS as u64), "size", || {
+        let text = size.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+        format!("{text} cells: all must be at least 1, the product at most {MAX_CELLS}")
+    })?;
+    Ok(numbers.map(|length| length as usize).into())
 }
 
 /// Whether this can be a temperature.
@@ -229,18 +271,27 @@ pub fn reasonable(temperature: f64) -> bool {
 
 impl Pattern {
     /// The pattern on a grid, between two temperatures.
-    pub fn field(self, width: usize, height: usize, [low, high]: [f64; 2]) -> Field {
+    pub fn field(self, extent: Extent, [low, high]: [f64; 2]) -> Field {
+        let Extent { width, height, depth } = extent;
+        let sizes = [width, height, depth];
+        // A plane lies in the middle of its only layer: at a half of the way, where a sine is 1.
         let along = |i: usize, length: usize| (i + 1) as f64 / (length + 1) as f64;
-        Field::from_fn(width, height, |x, y| {
-            let (across, down) = (along(x, width), along(y, height));
+        Field::from_fn(extent, |x, y, z| {
+            let at = [x, y, z];
+            let ways = [0, 1, 2].map(|d| along(at[d], sizes[d]));
             let heat = match self {
                 Pattern::Sine => {
-                    (std::f64::consts::PI * across).sin() * (std::f64::consts::PI * down).sin()
+                    let wave = |way: f64| (std::f64::consts::PI * way).sin();
+                    wave(ways[0]) * wave(ways[1]) * wave(ways[2])
                 }
                 Pattern::Disc => {
-                    f64::from(u8::from((across - 0.5).powi(2) + (down - 0.5).powi(2) < 0.0625))
+                    let distance: f64 = ways.iter().map(|way| (way - 0.5).powi(2)).sum();
+                    f64::from(u8::from(distance < 0.0625))
                 }
-                Pattern::Checker => ((x * 8 / width + y * 8 / height) % 2) as f64,
+                Pattern::Checker => {
+                    let squares = (0..3).map(|d| at[d] * 8 / sizes[d]);
+                    (squares.sum::<usize>() % 2) as f64
+                }
             };
             low + heat * (high - low)
         })
@@ -299,21 +350,44 @@ mod tests {
         assert_eq!(config.initial, Initial::File("a.png".into()));
         assert_eq!(config.boundary, Boundary::Fixed(0.0));
         assert_eq!((config.alpha, config.tolerance, config.check_every), (1.0, 0.0, 100));
-        assert_eq!(config.ratio(), 0.2, "80 % of the stability limit");
+        assert_eq!(config.time_step(Stencil::Five), Ok(0.2), "80 % of the stability limit");
         assert_eq!(Config::parse(GOOD, Some(3)).unwrap().steps, 3);
     }
 
     #[test]
     fn the_stability_limit_is_named() {
-        assert!(with("alpha = 2\ndt = 0.125").is_ok(), "the limit itself is stable");
-        let error = complaint("alpha = 2.0\ndt = 0.126");
+        let step = |lines, stencil| with(lines).unwrap().time_step(stencil);
+        let limit = step("alpha = 2\ndt = 0.125", Stencil::Five);
+        assert_eq!(limit, Ok(0.125), "the limit itself is stable");
+        let lines = "alpha = 2.0\ndt = 0.126";
         assert_eq!(
-            error,
+            step(lines, Stencil::Five).unwrap_err().to_string(),
             "dt: 0.126 s is unstable: with alpha = 2 the limit is 1/(4 alpha) = 0.125 s"
         );
+        assert!(step(lines, Stencil::Nine).is_ok());
+        let error = step(lines, Stencil::Seven).unwrap_err().to_string();
+        assert!(error.contains("the limit is 1/(6 alpha) = 0.0833"), "{error}");
         assert_eq!(complaint("dt = 0.0"), "dt: it must be positive, not 0");
         assert!(complaint("dt = inf").starts_with("dt: "));
         assert!(complaint("dt = nan").starts_with("dt: "));
+    }
+
+    #[test]
+    fn a_stencil_fits_its_field() {
+        let (plane, volume) = (Extent::from((3, 3)), Extent::from([3, 3, 2]));
+        let config = with("").unwrap();
+        assert_eq!(config.stencil_for(plane), Ok(Stencil::Five));
+        assert_eq!(config.stencil_for(volume), Ok(Stencil::Seven));
+        let config = with("stencil = \"9-point\"").unwrap();
+        assert_eq!(config.stencil_for(plane), Ok(Stencil::Nine));
+        assert_eq!(
+            config.stencil_for(volume).unwrap_err().to_string(),
+            "stencil: 9-point does not fit: the field is a volume, which needs 7-point"
+        );
+        let config = with("stencil = \"7-point\"").unwrap();
+        assert!(config.stencil_for(plane).is_err());
+        let error = complaint("stencil = \"6-point\"");
+        assert!(error.starts_with("line 4: unknown variant `6-point`"), "{error}");
     }
 
     #[test]
@@ -365,12 +439,23 @@ mod tests {
     fn sizes_are_checked_before_anything_is_allocated() {
         let insulated = "boundary = \"insulated\"";
         let config = sized("[12, 34]", insulated).unwrap();
-        assert_eq!(config.initial, Initial::Pattern(Pattern::Disc, 12, 34));
-        for size in ["[0, 5]", "[5, 0]", "[1000000, 1000000]", "[4294967296, 4294967296]"] {
+        assert_eq!(config.initial, Initial::Pattern(Pattern::Disc, (12, 34).into()));
+        let config = sized("[12, 34, 5]", insulated).unwrap();
+        assert_eq!(config.initial, Initial::Pattern(Pattern::Disc, [12, 34, 5].into()));
+        for size in [
+            "[0, 5]",
+            "[5, 0]",
+            "[1000000, 1000000]",
+            "[4294967296, 4294967296]",
+            "[5, 5, 0]",
+            "[1000, 1000, 1000]",
+            "[5]",
+            "[]",
+            "[1, 2, 3, 4]",
+        ] {
             let error = sized(size, insulated).unwrap_err().to_string();
             assert!(error.starts_with("size: "), "{error}");
         }
-        assert!(sized("[3]", insulated).is_err());
         assert!(sized("[-1, 3]", insulated).is_err());
         let error = sized("[3, 3]", "boundary = \"insulated\"\nboundary_temperature = 1");
         assert!(error.unwrap_err().to_string().starts_with("boundary_temperature: "));
@@ -383,8 +468,10 @@ mod tests {
     #[test]
     fn patterns_lie_between_their_temperatures() {
         for pattern in [Pattern::Sine, Pattern::Disc, Pattern::Checker] {
-            let (low, high) = pattern.field(31, 17, [-5.0, 7.0]).range();
-            assert!((-5.0..0.0).contains(&low) && (6.9..=7.0).contains(&high), "{low} {high}");
+            for extent in [[31, 17, 1], [15, 13, 17]] {
+                let (low, high) = pattern.field(extent.into(), [-5.0, 7.0]).range();
+                assert!((-5.0..0.0).contains(&low) && (6.9..=7.0).contains(&high), "{low} {high}");
+            }
         }
     }
 }

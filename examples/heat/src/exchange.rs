@@ -3,19 +3,26 @@
 //! ```text
 //!   announce     rank 0 ─► all    broadcast    may we start, and with what
 //!   distribute   rank 0 ─► each   send/recv    its block of the initial field
-//!   halo         side by side     isend/irecv  edges, each step, while the interior is computed
+//!   Exchange     side by side     neighbours   edges, in every step
 //!   largest      all ◄─► all      allreduce    the largest change
 //!   collect      all ─► rank 0    gatherv      the blocks of the final field
 //!   splits       all ─► rank 0    gather       where the time went
 //! ```
 
-use hikyaku::{Error, Op, World};
+use std::ops::Range;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use hikyaku::topology::{Neighbourhood, Reorder};
+use hikyaku::{Error, Op, SharedBuffer, Time, World};
 
 use crate::block::Block;
 use crate::config::Boundary;
 use crate::decompose::Decomposition;
 use crate::field::Field;
+use crate::halo::Halo;
 use crate::solver::Plan;
+use crate::stencil::Stencil;
 use crate::stopwatch::{Part, Split, Stopwatch};
 
 /// The rank that reads, writes and talks to people.
@@ -23,12 +30,25 @@ pub const ROOT: u32 = 0;
 
 /// Tag of a block of the initial field.
 const BLOCK: i32 = 1;
-/// Tags of edges, by the direction in which they travel. A pair of ranks can be neighbours on one
-/// side only, but a tag for each direction keeps a mistake from looking like an answer.
-const NORTHWARD: i32 = 2;
-const SOUTHWARD: i32 = 3;
-const WESTWARD: i32 = 4;
-const EASTWARD: i32 = 5;
+
+/// How the ranks exchange edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Exchange, then compute.
+    Blocking,
+    /// Start the exchange, compute what does not need it, then wait for it.
+    Nonblocking,
+}
+
+impl Kind {
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Blocking => "blocking",
+            Kind::Nonblocking => "nonblocking",
+        }
+    }
+}
 
 /// Rank 0 tells all others what is to be computed, or that its input was no good: `None` on every
 /// rank, which then end together. Nobody waits for blocks that never come.
@@ -36,7 +56,7 @@ const EASTWARD: i32 = 5;
 /// # Errors
 /// Another rank failed.
 pub fn announce(world: &World, plan: Option<&Plan>) -> Result<Option<Plan>, Error> {
-    let mut words = plan.map_or([0; 9], to_words);
+    let mut words = plan.map_or([0; WORDS], to_words);
     world.broadcast(&mut words, ROOT)?;
     Ok(from_words(&words))
 }
@@ -52,55 +72,113 @@ pub fn distribute(
 ) -> Result<Field, Error> {
     let mine = grid.tile(world.rank());
     let Some(field) = field else {
-        let mut block = Field::filled(mine.width, mine.height, 0.0);
-        if mine.cells() > 0 {
+        let mut block = Field::filled(mine.extent, 0.0);
+        if mine.extent.cells() > 0 {
             world.recv(block.cells_mut(), ROOT, BLOCK)?;
         }
         return Ok(block);
     };
     for (rank, tile) in (0..).zip(grid.tiles()) {
-        if rank != world.rank() && tile.cells() > 0 {
+        if rank != world.rank() && tile.extent.cells() > 0 {
             world.send(field.cut(&tile).cells(), rank, BLOCK)?;
         }
     }
     Ok(field.cut(&mine))
 }
 
-/// Exchanges edges with the neighbours and computes the interior in the meantime.
-///
-/// The sends read `current` and the receives write `halo`; the interior reads `current` and writes
-/// `next`. Nothing is both read and written, so it cannot matter when the messages travel: that
-/// the borrow checker accepts this function is the proof that overlapping changes no bit.
-///
-/// # Errors
-/// Another rank failed.
-pub fn halo(world: &World, block: &mut Block, watch: &mut Stopwatch) -> Result<(), Error> {
-    let Block { around, current, next, halo, packed, ratio, .. } = block;
-    let (current, packed) = (&*current, &*packed);
-    world.scope(|scope| {
-        if let Some(rank) = around.north {
-            scope.irecv(&mut halo.north, rank, SOUTHWARD)?;
-            scope.isend(current.row(0), rank, NORTHWARD)?;
+/// A rank's exchange of edges with its neighbours: set up once, used in every step.
+#[derive(Debug)]
+pub struct Exchange<'w> {
+    world: &'w World,
+    kind: Kind,
+    halo: Halo,
+    /// The blocks around this one, in the order of the halo's edges.
+    neighbours: Neighbourhood,
+    /// Where the edges lie in both buffers.
+    ranges: Vec<Range<usize>>,
+    /// What goes out, and what came in: memory that the node's other ranks reach directly.
+    out: SharedBuffer<f64>,
+    into: SharedBuffer<f64>,
+}
+
+impl<'w> Exchange<'w> {
+    /// Sets up the exchange of this rank's block. All ranks call this together.
+    ///
+    /// # Errors
+    /// Another rank failed, or there is no memory for the buffers.
+    pub fn new(
+        world: &'w World,
+        kind: Kind,
+        grid: &Decomposition,
+        block: &Block,
+    ) -> Result<Exchange<'w>, Error> {
+        let halo = Halo::new(block, grid, world.rank());
+        let ranks: Vec<u32> = halo.edges().iter().map(|edge| edge.rank).collect();
+        // Both ends see each edge: whom I send to, I hear from. The blocks are where they are, so
+        // ranks are not reordered.
+        let neighbours = world.dist_graph_adjacent(&ranks, &ranks, Reorder::Keep)?;
+        let (ranges, numbers) = (halo.ranges(), halo.numbers());
+        let (out, into) = (world.alloc(numbers)?, world.alloc(numbers)?);
+        Ok(Exchange { world, kind, halo, neighbours, ranges, out, into })
+    }
+
+    /// Brings the neighbours' edges into the block's frame, and computes its interior.
+    ///
+    /// The exchange reads `out` and writes `into`; the interior reads `current` and writes `next`.
+    /// Nothing is both read and written, so it cannot matter when the messages travel: that the
+    /// borrow checker accepts this function is the proof that overlapping changes no bit.
+    ///
+    /// # Errors
+    /// Another rank failed.
+    pub fn step(&mut self, block: &mut Block, watch: &mut Stopwatch) -> Result<(), Error> {
+        self.halo.pack(&block.current, &mut self.out);
+        watch.book(Part::Copying);
+        self.stamp();
+        let Block { shape, stencil, ratio, ref current, ref mut next, .. } = *block;
+        let mut compute = |watch: &mut Stopwatch| {
+            Block::interior(shape, stencil, ratio, current, next);
+            watch.book(Part::Computing);
+        };
+        let Exchange { world, neighbours, ranges, out, into, .. } = self;
+        let waits = match self.kind {
+            Kind::Blocking => {
+                let waits = world.now();
+                neighbours.neighbour_alltoallv(out, ranges, into, ranges)?;
+                waits
+            }
+            Kind::Nonblocking => world.scope(|scope| {
+                let edges = scope.ineighbour_alltoallv(neighbours, out, ranges, into, ranges)?;
+                watch.book(Part::Moving);
+                compute(watch);
+                let waits = world.now();
+                edges.wait()?;
+                Ok(waits)
+            })?,
+        };
+        watch.book_exchange(self.late(waits));
+        if self.kind == Kind::Blocking {
+            compute(watch);
         }
-        if let Some(rank) = around.south {
-            scope.irecv(&mut halo.south, rank, NORTHWARD)?;
-            scope.isend(current.row(current.height() - 1), rank, SOUTHWARD)?;
+        self.halo.unpack(&self.into, &mut block.current);
+        watch.book(Part::Copying);
+        Ok(())
+    }
+
+    /// Notes in every message when it was ready to go. The ranks of a host have one clock.
+    fn stamp(&mut self) {
+        let now = f64::from_bits(self.world.now().picoseconds());
+        for range in &self.ranges {
+            self.out[range.end - 1] = now;
         }
-        if let Some(rank) = around.west {
-            scope.irecv(&mut halo.west, rank, EASTWARD)?;
-            scope.isend(&packed.west, rank, WESTWARD)?;
-        }
-        if let Some(rank) = around.east {
-            scope.irecv(&mut halo.east, rank, WESTWARD)?;
-            scope.isend(&packed.east, rank, EASTWARD)?;
-        }
-        watch.book(Part::Exchange);
-        Block::interior(*ratio, current, next);
-        watch.book(Part::Computing);
-        scope.wait_all()
-    })?;
-    watch.book(Part::Exchange);
-    Ok(())
+    }
+
+    /// For how long after `since` the last neighbour had not yet begun. What more of the exchange
+    /// there was, the data took.
+    fn late(&self, since: Time) -> Duration {
+        let began = self.ranges.iter().map(|range| self.into[range.end - 1].to_bits());
+        let last = began.max().unwrap_or(0);
+        Duration::from_nanos(last.saturating_sub(since.picoseconds()) / 1000)
+    }
 }
 
 /// The largest of all ranks' numbers, on every rank. A maximum does not depend on the order in
@@ -122,11 +200,11 @@ pub fn collect(
     world: &World,
     grid: &Decomposition,
     plan: &Plan,
-    block: &Field,
+    block: &Block,
 ) -> Result<Option<Field>, Error> {
-    let blocks = world.gatherv(block.cells(), ROOT)?;
+    let blocks = world.gatherv(block.field().cells(), ROOT)?;
     Ok(blocks.map(|blocks| {
-        let mut field = Field::filled(plan.width, plan.height, 0.0);
+        let mut field = Field::filled(plan.extent, 0.0);
         for (tile, cells) in grid.tiles().zip(&blocks) {
             field.paste(&tile, cells);
         }
@@ -143,16 +221,25 @@ pub fn splits(world: &World, split: &Split) -> Result<Option<Vec<Split>>, Error>
     Ok(seconds.map(|seconds| seconds.as_chunks().0.to_vec()))
 }
 
+/// Words that a plan is sent as.
+const WORDS: usize = 11;
+
+/// The stencils, by the number that they are sent as.
+const STENCILS: [Stencil; 3] = [Stencil::Five, Stencil::Nine, Stencil::Seven];
+
 /// A plan as numbers of one type, ready to travel. The first says that there is one.
-fn to_words(plan: &Plan) -> [u64; 9] {
+fn to_words(plan: &Plan) -> [u64; WORDS] {
     let (kind, temperature) = match plan.boundary {
         Boundary::Insulated => (0, 0.0),
         Boundary::Fixed(temperature) => (1, temperature),
     };
+    let stencil = STENCILS.iter().position(|stencil| *stencil == plan.stencil);
     [
         1,
-        plan.width as u64,
-        plan.height as u64,
+        plan.extent.width as u64,
+        plan.extent.height as u64,
+        plan.extent.depth as u64,
+        stencil.unwrap_or_default() as u64,
         plan.ratio.to_bits(),
         kind,
         temperature.to_bits(),
@@ -162,13 +249,14 @@ fn to_words(plan: &Plan) -> [u64; 9] {
     ]
 }
 
-fn from_words(words: &[u64; 9]) -> Option<Plan> {
-    let &[1, width, height, ratio, kind, temperature, steps, tolerance, check_every] = words else {
+fn from_words(words: &[u64; WORDS]) -> Option<Plan> {
+    let &[1, width, height, depth, stencil, ratio, kind, temperature, rest @ ..] = words else {
         return None;
     };
+    let [steps, tolerance, check_every] = rest;
     Some(Plan {
-        width: width as usize,
-        height: height as usize,
+        extent: [width, height, depth].map(|length| length as usize).into(),
+        stencil: STENCILS[stencil as usize],
         ratio: f64::from_bits(ratio),
         boundary: match kind {
             0 => Boundary::Insulated,
@@ -186,10 +274,14 @@ mod tests {
 
     #[test]
     fn a_plan_survives_its_journey() {
-        for boundary in [Boundary::Insulated, Boundary::Fixed(-273.15)] {
+        for (boundary, stencil) in [
+            (Boundary::Insulated, Stencil::Five),
+            (Boundary::Fixed(-273.15), Stencil::Nine),
+            (Boundary::Fixed(0.0), Stencil::Seven),
+        ] {
             let plan = Plan {
-                width: 1024,
-                height: 3,
+                extent: [1024, 3, 5].into(),
+                stencil,
                 ratio: 0.1 + 0.1,
                 boundary,
                 steps: u64::MAX,
@@ -198,6 +290,6 @@ mod tests {
             };
             assert_eq!(from_words(&to_words(&plan)), Some(plan));
         }
-        assert_eq!(from_words(&[0; 9]), None, "bad input");
+        assert_eq!(from_words(&[0; WORDS]), None, "bad input");
     }
 }

@@ -11,7 +11,7 @@ use png::{BitDepth, ColorType, Transformations};
 use thiserror::Error;
 
 use crate::colour;
-use crate::field::{Field, MAX_CELLS};
+use crate::field::{Extent, Field, MAX_CELLS};
 
 /// How every PNG file begins.
 pub const MAGIC: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
@@ -66,24 +66,25 @@ pub fn decode(file: &[u8], [low, high]: [f64; 2]) -> Result<Field, ImageError> {
             .collect(),
     };
     let cells = brightness.iter().map(|bright| low + bright * (high - low)).collect();
-    Field::from_cells(width as usize, height as usize, cells)
+    Field::from_cells((width as usize, height as usize), cells)
         .ok_or_else(|| ImageError::Damaged("it has another number of pixels than it says".into()))
 }
 
-/// The bytes of a PNG picture of a field, `low` in the coldest colour and `high` in the hottest.
+/// The bytes of a PNG picture of a plane, `low` in the coldest colour and `high` in the hottest.
 ///
 /// # Errors
-/// The encoder refuses: the field has no cells or a side beyond 2³¹.
+/// The encoder refuses: the plane has no cells or a side beyond 2³¹.
 pub fn encode(field: &Field, (low, high): (f64, f64)) -> Result<Vec<u8>, png::EncodingError> {
     let mut file = Vec::new();
     // A field has at most MAX_CELLS cells, so that its sides fit.
-    let mut encoder = png::Encoder::new(&mut file, field.width() as u32, field.height() as u32);
+    let Extent { width, height, .. } = field.extent();
+    let mut encoder = png::Encoder::new(&mut file, width as u32, height as u32);
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_palette(colour::palette().concat());
     let mut writer = encoder.write_header()?;
-    let pixels: Vec<u8> =
-        field.cells().iter().map(|&cell| colour::index(cell, low, high)).collect();
+    let cells = &field.cells()[..width * height];
+    let pixels: Vec<u8> = cells.iter().map(|&cell| colour::index(cell, low, high)).collect();
     writer.write_image_data(&pixels)?;
     writer.finish()?;
     Ok(file)
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_field_becomes_a_picture_of_its_colours() {
-        let field = Field::from_cells(3, 1, vec![0.0, 50.0, 100.0]).unwrap();
+        let field = Field::from_cells((3, 1), vec![0.0, 50.0, 100.0]).unwrap();
         let file = encode(&field, (0.0, 100.0)).unwrap();
         assert!(file.starts_with(MAGIC));
         let mut decoder = png::Decoder::new(Cursor::new(&file));

@@ -108,24 +108,25 @@ impl Input {
             .map_err(|source| InputError::Config { path: path.into(), source })?;
         let shown = config.temperature.unwrap_or([0.0, 100.0]);
         let (field, range) = match &config.initial {
-            Initial::Pattern(pattern, width, height) => {
-                (pattern.field(*width, *height, shown), shown.into())
-            }
+            Initial::Pattern(pattern, extent) => (pattern.field(*extent, shown), shown.into()),
             Initial::File(file) => {
                 let file = path.parent().unwrap_or(Path::new("")).join(file);
                 read_field(&file, config.temperature)?
             }
         };
+        let in_file = |source| InputError::Config { path: path.into(), source };
+        let stencil = config.stencil_for(field.extent()).map_err(in_file)?;
+        let dt = config.time_step(stencil).map_err(in_file)?;
         let plan = Plan {
-            width: field.width(),
-            height: field.height(),
-            ratio: config.ratio(),
+            extent: field.extent(),
+            stencil,
+            ratio: config.alpha * dt,
             boundary: config.boundary,
             steps: config.steps,
             tolerance: config.tolerance,
             check_every: config.check_every,
         };
-        Ok(Input { plan, field, range, dt: config.dt })
+        Ok(Input { plan, field, range, dt })
     }
 }
 
@@ -148,8 +149,7 @@ fn read_field(
     let field =
         npy::decode(&bytes).map_err(|source| InputError::Npy { path: path.into(), source })?;
     if let Some(index) = field.cells().iter().position(|cell| !config::reasonable(*cell)) {
-        let (row, column) = (index / field.width(), index % field.width());
-        let value = field.cells()[index];
+        let ([column, row, _], value) = (field.place(index), field.cells()[index]);
         return Err(InputError::Temperature { path: path.into(), row, column, value });
     }
     let range = temperature.map_or_else(|| field.range(), Into::into);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn ramp() -> Field {
-        Field::from_fn(4, 3, |x, y| (x + 10 * y) as f64)
+        Field::from_fn((4, 3), |x, y, _| (x + 10 * y) as f64)
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         let scratch = Scratch::new("found");
         let input = scratch.input("field.npy", &npy::encode(&ramp()), "").unwrap();
         assert_eq!((input.field, input.range), (ramp(), (0.0, 23.0)));
-        assert_eq!((input.plan.width, input.plan.height), (4, 3));
+        assert_eq!(input.plan.extent, (4, 3).into());
         assert_eq!((input.plan.steps, input.plan.boundary), (5, Boundary::Insulated));
         let bytes = npy::encode(&ramp());
         let input = scratch.input("field.npy", &bytes, "temperature = [1, 2]").unwrap();
@@ -238,7 +238,7 @@ mod tests {
         // Told apart by content, not by name.
         let picture = image::encode(&ramp(), (0.0, 23.0)).unwrap();
         let input = scratch.input("field.npy", &picture, "").unwrap();
-        assert_eq!((input.field.width(), input.range), (4, (0.0, 100.0)));
+        assert_eq!((input.field.extent().width, input.range), (4, (0.0, 100.0)));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         assert!(error.ends_with("text.png: it is neither a PNG nor an NPY file"), "{error}");
         assert!(scratch.complaint("empty.npy", b"").ends_with("nor an NPY file"));
         let mut field = ramp();
-        field.row_mut(2)[1] = f64::NAN;
+        field.row_mut(2, 0)[1] = f64::NAN;
         let error = scratch.complaint("nan.npy", &npy::encode(&field));
         assert!(error.ends_with("nan.npy: row 2, column 1 is NaN, which is no temperature"));
         let file = npy::encode(&ramp());

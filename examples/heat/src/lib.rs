@@ -1,8 +1,8 @@
-//! A 2-D heat-equation solver: the program to read first to see what writing for hikyaku is like.
+//! A heat-equation solver: the program to read first to see what writing for hikyaku is like.
 //!
-//! The grid is cut into blocks, one a rank. In every step a rank sends the edges of its block to
-//! its neighbours, computes the interior while they travel, and finishes with the edges that came
-//! from the other side. Every so many steps all ranks agree on the largest change, and stop when it
+//! The grid, a plane or a volume, is cut into blocks, one a rank. In every step a rank sends the
+//! edges of its block to its neighbours, computes the interior, while they travel if the exchange
+//! allows it, and finishes with the edges that came from the other side. Every so many steps all ranks agree on the largest change, and stop when it
 //! is small enough. The result is bitwise the serial program's, whatever the number of ranks.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!                                     rank
 //! ```
 //!
-//! All message passing is in [`exchange`], all arithmetic of a step in [`block`]. Nothing but
+//! All message passing is in [`exchange`], all arithmetic of a step in [`stencil`]. Nothing but
 //! [`exchange`] and [`solver`] knows that there is more than one process.
 
 pub mod block;
@@ -21,6 +21,7 @@ pub mod config;
 pub mod decompose;
 pub mod exchange;
 pub mod field;
+pub mod halo;
 pub mod image;
 pub mod input;
 pub mod npy;
@@ -28,4 +29,5 @@ pub mod progress;
 pub mod report;
 pub mod serial;
 pub mod solver;
+pub mod stencil;
 pub mod stopwatch;

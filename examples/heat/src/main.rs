@@ -7,26 +7,25 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fs, io};
 
 use clap::Parser;
 use heat::block::Block;
 use heat::decompose::Decomposition;
-use heat::exchange::{self, ROOT};
+use heat::exchange::{self, Exchange, Kind, ROOT};
 use heat::field::Field;
 use heat::input::{Input, InputError};
 use heat::progress::{Progress, grouped};
-use heat::report::{Check, Run, StepTimes};
+use heat::report::{Check, Run, Solution, StepTimes};
 use heat::solver::{self, Outcome, Plan};
-use heat::stopwatch::Split;
 use heat::{image, npy, report, serial};
 use hikyaku::{Error, World};
 
 const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
-/// Solves the 2-D heat equation on as many ranks as it is started with.
+/// Solves the heat equation on as many ranks as it is started with.
 ///
 /// `hikyaku run -n 4 -- heat demo.toml` runs it on 4 ranks; without `hikyaku run` it is one.
 #[derive(Debug, Parser)]
@@ -49,6 +48,15 @@ struct Args {
     /// Make this many steps at most, whatever the configuration says
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
+    /// How ranks exchange edges; several, separated by commas, are run one after the other
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "nonblocking"
+    )]
+    exchange: Vec<Kind>,
 }
 
 fn main() -> ExitCode {
@@ -76,29 +84,53 @@ fn run(world: &World) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(BAD_INPUT));
     };
 
-    let grid = Decomposition::new(plan.width, plan.height, world.size());
-    let field = exchange::distribute(world, &grid, input.as_ref().map(|input| &input.field))?;
-    let around = grid.neighbours(world.rank());
-    let mut block = Block::new(field, around, plan.ratio, plan.boundary);
+    let grid = Decomposition::new(plan.extent, world.size());
+    let start = exchange::distribute(world, &grid, input.as_ref().map(|input| &input.field))?;
+    let (mut field, mut solutions, mut same) = (None, Vec::new(), true);
+    for kind in &args.exchange {
+        let solved = solve(world, &args, &plan, &grid, &start, *kind)?;
+        let Some((solution, end)) = solved else { continue }; // not rank 0
+        solutions.push(solution);
+        let first = field.get_or_insert_with(|| end.clone());
+        if let Some([x, y, z]) = first.first_difference(&end) {
+            let kind = kind.name();
+            complain(&format!("the {kind} exchange differs in row {y}, column {x}, plane {z}"));
+            same = false;
+        }
+    }
+    let (Some(input), Some(field)) = (input, field) else {
+        return Ok(ExitCode::SUCCESS); // not rank 0
+    };
+    Ok(Done { args, grid, input, field, solutions, same }.finish())
+}
 
+/// One solution: all ranks from the first step to the last. Rank 0 gets the field.
+fn solve(
+    world: &World,
+    args: &Args,
+    plan: &Plan,
+    grid: &Decomposition,
+    start: &Field,
+    kind: Kind,
+) -> Result<Option<(Solution, Field)>, Error> {
+    let place = (grid, world.rank());
+    let mut block = Block::new(start, place, plan.stencil, plan.ratio, plan.boundary);
+    let mut exchange = Exchange::new(world, kind, grid, &block)?;
     let mut progress = Progress::new("heat", plan.steps, args.quiet || world.rank() != ROOT);
     let mut times = StepTimes::new(plan.steps);
     world.barrier()?; // all start together, so that nobody's first step waits for the reading
     let began = Instant::now();
-    let outcome = solver::solve(world, &plan, &mut block, |step| {
+    let outcome = solver::solve(world, plan, &mut block, &mut exchange, |step| {
         times.record(step.number, step.took);
         progress.step(step.number, step.change);
     })?;
     let elapsed = began.elapsed();
     progress.finish();
-
-    let field = exchange::collect(world, &grid, &plan, &block.current)?;
+    let field = exchange::collect(world, grid, plan, &block)?;
     let splits = exchange::splits(world, &outcome.split)?;
-    let (Some(input), Some(field), Some(splits)) = (input, field, splits) else {
-        return Ok(ExitCode::SUCCESS); // not rank 0
-    };
-    let done = Done { args, grid, input, field, outcome, splits, times, elapsed };
-    Ok(done.finish())
+    let solution =
+        splits.map(|splits| Solution { exchange: kind, outcome, splits, times, elapsed });
+    Ok(solution.zip(field))
 }
 
 /// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
@@ -141,19 +173,18 @@ struct Done {
     grid: Decomposition,
     input: Input,
     field: Field,
-    outcome: Outcome,
-    splits: Vec<Split>,
-    times: StepTimes,
-    elapsed: Duration,
+    solutions: Vec<Solution>,
+    /// Whether all exchanges gave the same field.
+    same: bool,
 }
 
 impl Done {
     /// Writes the results, checks them if asked to, and says what there is to say.
     fn finish(self) -> ExitCode {
         if !self.args.quiet {
-            say(&self.summary());
+            self.solutions.iter().for_each(|solution| say(&self.summary(solution)));
         }
-        let mut failed = false;
+        let mut failed = !self.same;
         for (name, bytes) in self.results() {
             failed |= !self.write(&self.args.output.join(name), &bytes);
         }
@@ -166,8 +197,9 @@ impl Done {
     }
 
     fn results(&self) -> [(&str, Vec<u8>); 2] {
-        let picture = image::encode(&self.field, self.input.range)
-            .expect("a field of at least one cell and bounded sides is a valid picture");
+        let middle = self.field.plane(self.field.extent().depth / 2);
+        let picture = image::encode(&middle, self.input.range)
+            .expect("a plane of at least one cell and bounded sides is a valid picture");
         [("final.png", picture), ("final.npy", npy::encode(&self.field))]
     }
 
@@ -186,21 +218,21 @@ impl Done {
         }
     }
 
-    fn summary(&self) -> String {
-        let Plan { width, height, tolerance, .. } = self.input.plan;
-        let Outcome { steps, change, .. } = self.outcome;
+    fn summary(&self, solution: &Solution) -> String {
+        let Plan { extent, tolerance, .. } = self.input.plan;
+        let Solution { exchange, outcome, splits, elapsed, .. } = solution;
+        let Outcome { steps, change, .. } = *outcome;
         let steady = if change <= tolerance { "steady" } else { "not steady yet" };
         format!(
-            "heat: {} x {} cells in {} x {} blocks on {} ranks: {} steps in {:.2} s, {} steps/s; \
+            "heat: {} cells in {} blocks on {} ranks, {}: {} steps in {:.2} s, {} steps/s; \
              largest change {change:.1e}, {steady}",
-            grouped(width as u64),
-            grouped(height as u64),
-            self.grid.columns(),
-            self.grid.rows(),
-            self.splits.len(),
+            report::cells(extent).replace('×', "x"),
+            self.grid.text().replace('×', "x"),
+            splits.len(),
+            exchange.name(),
             grouped(steps),
-            self.elapsed.as_secs_f64(),
-            grouped((steps as f64 / self.elapsed.as_secs_f64().max(1e-9)).round() as u64),
+            elapsed.as_secs_f64(),
+            grouped((steps as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64),
         )
     }
 
@@ -215,20 +247,20 @@ impl Done {
         progress.finish();
         let mut first_difference = self.field.first_difference(&expected);
         let cells = grouped(self.field.cells().len() as u64);
-        if steps != self.outcome.steps {
-            let made = self.outcome.steps;
+        for solution in self.solutions.iter().filter(|solution| solution.outcome.steps != steps) {
+            let made = solution.outcome.steps;
             complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
-            first_difference = first_difference.or(Some((0, 0)));
+            first_difference = first_difference.or(Some([0; 3]));
         }
         match first_difference {
             None => say(&format!(
                 "check: field is bitwise equal to the serial program's ({cells} cells)"
             )),
-            Some((x, y)) => complain(&format!(
-                "check: field differs from the serial program's, first in row {y}, column {x}: \
-                 {:e} instead of {:e}",
-                self.field.row(y)[x],
-                expected.row(y)[x]
+            Some([x, y, z]) => complain(&format!(
+                "check: field differs from the serial program's, first in row {y}, column {x}, \
+                 plane {z}: {:e} instead of {:e}",
+                self.field.row(y, z)[x],
+                expected.row(y, z)[x]
             )),
         }
         Check { first_difference, elapsed }
@@ -240,10 +272,7 @@ impl Done {
             input: &self.input,
             grid: &self.grid,
             field: &self.field,
-            outcome: &self.outcome,
-            splits: &self.splits,
-            times: &self.times,
-            elapsed: self.elapsed,
+            solutions: &self.solutions,
             check,
         })
     }

@@ -1,4 +1,5 @@
-//! NumPy's array files, as far as a 2-D field needs them: `f4` and `f8`, C order, two dimensions.
+//! NumPy's array files, as far as a field needs them: `f4` and `f8`, C order, two dimensions or
+//! three.
 //!
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>. A magic string
 //! and a version, the length of the header (2 bytes in version 1, 4 in 2 and 3), the header (a
@@ -7,7 +8,7 @@
 
 use thiserror::Error;
 
-use crate::field::{Field, MAX_CELLS};
+use crate::field::{Extent, Field, MAX_CELLS};
 
 /// How every NPY file begins.
 pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -34,11 +35,11 @@ pub enum NpyError {
     #[error("it is in Fortran order: save it with numpy.ascontiguousarray")]
     FortranOrder,
     /// Not a table of numbers.
-    #[error("it has {0} dimensions: a field has 2")]
+    #[error("it has {0} dimensions: a field has 2 or 3")]
     Dimensions(usize),
     /// No cells, or more than are allowed.
-    #[error("its size is {0} x {1}: both must be at least 1, the product at most {MAX_CELLS}")]
-    Size(u64, u64),
+    #[error("its shape is {0:?}: all must be at least 1, the product at most {MAX_CELLS}")]
+    Size(Vec<u64>),
     /// Fewer or more bytes than the shape needs.
     #[error("{expected} bytes of numbers were expected after the header, the file has {found}")]
     Length {
@@ -52,18 +53,22 @@ pub enum NpyError {
 /// Reads a field from the bytes of an NPY file. The numbers are taken as they are, NaN included.
 ///
 /// # Errors
-/// The file is malformed or holds something else than a 2-D array of `f4` or `f8` in C order.
+/// The file is malformed or holds something else than a 2-D or 3-D array of `f4` or `f8` in C order.
 pub fn decode(file: &[u8]) -> Result<Field, NpyError> {
     let (header, data) = split(file)?;
     let header = Header::parse(header)?;
     if header.fortran_order {
         return Err(NpyError::FortranOrder);
     }
-    let [height, width] = header.shape[..] else {
-        return Err(NpyError::Dimensions(header.shape.len()));
+    let (depth, height, width) = match header.shape[..] {
+        [height, width] => (1, height, width),
+        [depth, height, width] => (depth, height, width),
+        _ => return Err(NpyError::Dimensions(header.shape.len())),
     };
-    let cells = width.checked_mul(height).filter(|&n| n > 0 && n <= MAX_CELLS as u64);
-    let cells = cells.ok_or(NpyError::Size(width, height))?;
+    let cells = width.checked_mul(height).and_then(|plane| plane.checked_mul(depth));
+    let Some(cells) = cells.filter(|&n| n > 0 && n <= MAX_CELLS as u64) else {
+        return Err(NpyError::Size(header.shape));
+    };
     let numbers = match header.descr.as_str() {
         "<f8" => numbers(data, cells, f64::from_le_bytes),
         ">f8" => numbers(data, cells, f64::from_be_bytes),
@@ -71,15 +76,21 @@ pub fn decode(file: &[u8]) -> Result<Field, NpyError> {
         ">f4" => numbers(data, cells, |bytes| f64::from(f32::from_be_bytes(bytes))),
         _ => return Err(NpyError::Type(printable(&header.descr))),
     }?;
-    // Both fit: their product is at most MAX_CELLS.
-    Field::from_cells(width as usize, height as usize, numbers).ok_or(NpyError::Size(width, height))
+    // They fit: their product is at most MAX_CELLS.
+    let extent = [width, height, depth].map(|length| length as usize);
+    Field::from_cells(extent, numbers).ok_or(NpyError::Size(header.shape))
 }
 
 /// The bytes of an NPY file (version 1.0, `<f8`) that holds exactly this field.
 pub fn encode(field: &Field) -> Vec<u8> {
-    let (height, width) = (field.height(), field.width());
-    let mut header =
-        format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({height}, {width}), }}");
+    let extent = field.extent();
+    let Extent { width, height, depth } = extent;
+    let shape = if extent.is_volume() {
+        format!("({depth}, {height}, {width})")
+    } else {
+        format!("({height}, {width})")
+    };
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
     // Data starts at a multiple of 64 bytes, so that a mapped file is aligned; the header ends
     // with a line feed.
     let before = MAGIC.len() + 4;
@@ -89,7 +100,7 @@ pub fn encode(field: &Field) -> Vec<u8> {
     let mut file = Vec::with_capacity(before + padded + field.cells().len() * 8);
     file.extend_from_slice(MAGIC);
     file.extend_from_slice(&[1, 0]);
-    // Two numbers of at most 20 digits: the header is at most 182 bytes long.
+    // Three numbers of at most 20 digits: the header is at most 182 bytes long.
     file.extend_from_slice(&(header.len() as u16).to_le_bytes());
     file.extend_from_slice(header.as_bytes());
     file.extend(field.cells().iter().flat_map(|cell| cell.to_le_bytes()));
@@ -270,14 +281,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back_bit_for_bit(
-            (width, height, bits) in (1_usize..20, 1_usize..20).prop_flat_map(|(w, h)| {
-                (Just(w), Just(h), proptest::collection::vec(any::<u64>(), w * h))
+            (size, bits) in (1_usize..20, 1_usize..20, 1_usize..4).prop_flat_map(|(w, h, d)| {
+                (Just([w, h, d]), proptest::collection::vec(any::<u64>(), w * h * d))
             })
         ) {
             let cells = bits.iter().map(|&bits| f64::from_bits(bits)).collect();
-            let field = Field::from_cells(width, height, cells).unwrap();
+            let field = Field::from_cells(size, cells).unwrap();
             let file = encode(&field);
-            prop_assert_eq!((file.len() - width * height * 8) % 64, 0);
+            prop_assert_eq!((file.len() - bits.len() * 8) % 64, 0);
             prop_assert_eq!(decode(&file).unwrap().first_difference(&field), None);
         }
 
@@ -292,23 +303,26 @@ mod tests {
 
         #[test]
         fn a_truncated_file_is_refused(length in 0_usize..(128 + 4 * 5 * 8)) {
-            let file = encode(&Field::filled(4, 5, 1.0));
+            let file = encode(&Field::filled((4, 5), 1.0));
             prop_assert!(decode(&file[..length.min(file.len() - 1)]).is_err());
         }
     }
 
     #[test]
     fn the_header_is_what_numpy_writes() {
-        let file = encode(&Field::filled(3, 2, 0.5));
+        let file = encode(&Field::filled((3, 2), 0.5));
         assert_eq!(&file[..10], b"\x93NUMPY\x01\x00\x76\x00");
         let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }";
         assert!(file[10..].starts_with(header.as_bytes()));
         assert_eq!((file[127], file.len()), (b'\n', 128 + 48));
+        let file = encode(&Field::filled([3, 2, 4], 0.5));
+        let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2, 3), }";
+        assert!(file[10..].starts_with(header.as_bytes()));
     }
 
     #[test]
     fn all_versions_and_number_types_are_read() {
-        let field = Field::from_cells(2, 1, vec![1.5, -2.25]).unwrap();
+        let field = Field::from_cells((2, 1), vec![1.5, -2.25]).unwrap();
         for version in 1..=3 {
             for (descr, data) in [
                 ("<f8", [1.5_f64.to_le_bytes(), (-2.25_f64).to_le_bytes()].concat()),
@@ -335,9 +349,9 @@ mod tests {
         assert_eq!(header("'<i4'", "False", "(2, 2)"), NpyError::Type("<i4".into()));
         assert_eq!(header("'<f8'", "False", "(4,)"), NpyError::Dimensions(1));
         assert_eq!(header("'<f8'", "False", "()"), NpyError::Dimensions(0));
-        assert_eq!(header("'<f8'", "False", "(0, 2)"), NpyError::Size(2, 0));
+        assert_eq!(header("'<f8'", "False", "(0, 2)"), NpyError::Size(vec![0, 2]));
         let huge = header("'<f8'", "False", "(99999999999, 99999999999)");
-        assert_eq!(huge, NpyError::Size(99_999_999_999, 99_999_999_999));
+        assert_eq!(huge, NpyError::Size(vec![99_999_999_999, 99_999_999_999]));
         let short = NpyError::Length { expected: 48, found: 32 };
         assert_eq!(header("'<f8'", "False", "(2, 3)"), short);
         let long = NpyError::Length { expected: 16, found: 32 };

@@ -6,17 +6,19 @@ use hikyaku::{Error, World};
 
 use crate::block::Block;
 use crate::config::Boundary;
-use crate::exchange;
+use crate::exchange::{self, Exchange};
+use crate::field::Extent;
+use crate::stencil::Stencil;
 use crate::stopwatch::{Part, Split, Stopwatch};
 
 /// What every rank must know to compute its part. Rank 0 reads it and tells the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Cells in a row of the grid.
-    pub width: usize,
-    /// Rows of the grid.
-    pub height: usize,
-    /// α·dt in cells²; at most 1/4.
+    /// Size of the grid, cells.
+    pub extent: Extent,
+    /// How a cell is computed from its neighbours.
+    pub stencil: Stencil,
+    /// α·dt in cells²; within the stencil's stability.
     pub ratio: f64,
     /// What lies around the grid.
     pub boundary: Boundary,
@@ -67,6 +69,7 @@ pub fn solve(
     world: &World,
     plan: &Plan,
     block: &mut Block,
+    exchange: &mut Exchange<'_>,
     mut observe: impl FnMut(Step),
 ) -> Result<Outcome, Error> {
     let mut watch = Stopwatch::start();
@@ -75,9 +78,8 @@ pub fn solve(
     while steps < plan.steps && change.is_none_or(|change| change > plan.tolerance) {
         steps += 1;
         watch.begin_step();
-        block.pack();
-        watch.book(Part::Computing);
-        exchange::halo(world, block, &mut watch)?; // the interior is computed in here
+        exchange.step(block, &mut watch)?; // the interior may be computed in here
+        block.mirror();
         block.rim();
         if plan.checks_in(steps) {
             let here = block.largest_change();
@@ -100,8 +102,15 @@ mod tests {
     fn the_change_is_looked_at_now_and_then_and_in_the_last_step() {
         let boundary = Boundary::Insulated;
         let (ratio, tolerance) = (0.2, 0.0);
-        let plan =
-            Plan { width: 3, height: 3, ratio, boundary, steps: 25, tolerance, check_every: 10 };
+        let plan = Plan {
+            extent: (3, 3).into(),
+            stencil: Stencil::Five,
+            ratio,
+            boundary,
+            steps: 25,
+            tolerance,
+            check_every: 10,
+        };
         let checks: Vec<u64> = (1..=25).filter(|step| plan.checks_in(*step)).collect();
         assert_eq!(checks, [10, 20, 25]);
     }

@@ -58,7 +58,7 @@ fn a_run_writes_its_results_and_checks_them() {
     assert!(text.lines().any(|said| said == line), "{text}");
     assert!(progress.lines().filter(|line| line.starts_with("heat [")).count() == 10);
     let field = npy::decode(&fs::read(out.join("final.npy")).unwrap()).unwrap();
-    assert_eq!((field.width(), field.height()), (33, 21));
+    assert_eq!(field.extent(), (33, 21).into());
     assert!(fs::read(out.join("final.png")).unwrap().starts_with(heat::image::MAGIC));
     let page = fs::read_to_string(report).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("bitwise equal"));
@@ -70,8 +70,8 @@ fn quiet_means_quiet_and_steps_can_be_given() {
     let config = place.join("small.toml");
     let text = "initial = \"in.npy\"\nsteps = 1000000\nboundary = \"fixed\"\ndt = 0.25\n";
     fs::write(&config, text).unwrap();
-    let mut spot = Field::filled(3, 3, 0.0);
-    spot.row_mut(1)[1] = 8.0;
+    let mut spot = Field::filled((3, 3), 0.0);
+    spot.row_mut(1, 0)[1] = 8.0;
     fs::write(place.join("in.npy"), npy::encode(&spot)).unwrap();
     let out = place.join("out");
     let arguments = [config.to_str().unwrap(), "--quiet", "--steps", "1", "--output"];
@@ -118,7 +118,7 @@ fn bad_input_is_answered_in_one_line_that_names_it() {
     assert!(refused("g.toml", &file("none.png")).contains("none.png: cannot be read: No such"));
     fs::write(place.join("cut.png"), heat::image::MAGIC).unwrap();
     assert!(refused("h.toml", &file("cut.png")).contains("cut.png: the PNG is truncated"));
-    let mut array = npy::encode(&Field::filled(4, 4, 1.0));
+    let mut array = npy::encode(&Field::filled((4, 4), 1.0));
     array.pop();
     fs::write(place.join("cut.npy"), array).unwrap();
     assert!(refused("i.toml", &file("cut.npy")).contains("cut.npy: 128 bytes of numbers were"));

@@ -75,10 +75,53 @@ fn any_number_of_ranks_computes_the_serial_field() {
         assert_eq!(code, 0, "{ranks} ranks: {said}{progress}");
         let line = "check: field is bitwise equal to the serial program's (851 cells)";
         assert!(said.contains(line), "{ranks} ranks: {said}");
-        assert!(said.contains(&format!(" blocks on {ranks} ranks: ")), "{said}");
+        assert!(said.contains(&format!(" blocks on {ranks} ranks, nonblocking: ")), "{said}");
         let field = fs::read(out.join("final.npy")).unwrap();
         assert_eq!(npy::decode(&field).unwrap().cells().len(), 851);
         assert!(*first.get_or_insert_with(|| field.clone()) == field, "{ranks} ranks");
+    }
+}
+
+/// Every exchange, one after the other in one run, of every stencil: the serial field each time.
+#[test]
+fn every_exchange_of_every_stencil_computes_the_serial_field() {
+    let place = directory("exchanges");
+    for (name, lines, cells) in [
+        ("nine", "size = [29, 31]\nstencil = \"9-point\"\nboundary = \"fixed\"", "899"),
+        ("seven", "size = [11, 9, 10]\nboundary = \"insulated\"", "990"),
+    ] {
+        let config = place.join(format!("{name}.toml"));
+        let content = format!("pattern = \"checker\"\nsteps = 40\ncheck_every = 7\n{lines}\n");
+        fs::write(&config, content).unwrap();
+        for ranks in [1, 4, 6] {
+            let out = place.join(format!("{name}-{ranks}"));
+            let page = place.join(format!("{name}-{ranks}.html"));
+            let exchanges = "blocking,nonblocking";
+            let (code, said, progress) = heat(
+                ranks,
+                &[
+                    text(&config),
+                    "--check",
+                    "--exchange",
+                    exchanges,
+                    "--output",
+                    text(&out),
+                    "--report",
+                    text(&page),
+                ],
+            );
+            assert_eq!(code, 0, "{name}, {ranks} ranks: {said}{progress}");
+            let line = format!("bitwise equal to the serial program's ({cells} cells)");
+            assert!(said.contains(&line), "{name}, {ranks} ranks: {said}");
+            for exchange in exchanges.split(',') {
+                assert!(
+                    said.contains(&format!(" on {ranks} ranks, {exchange}: 40 steps")),
+                    "{said}"
+                );
+            }
+            let page = fs::read_to_string(page).unwrap();
+            assert!(page.contains("Exchanges side by side"));
+        }
     }
 }
 
