@@ -25,7 +25,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::segment::{GroupLayout, Layout, Segment};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
 use proptest::prelude::*;
@@ -65,6 +65,7 @@ impl Memory {
             segments: 2,
             queues: 2,
             queue_slots: 4,
+            groups: GroupLayout { channels: 2, area_bytes: 512 },
         };
         layout.check().unwrap();
         let mut memory = Memory { pages: Vec::new(), layout, clock: Cell::new(0) };

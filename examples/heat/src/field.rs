@@ -1,7 +1,7 @@
 //! A box of temperatures without gaps: a plane, or a stack of planes.
 //!
-//! Invariant: there are as many cells as the extent says. There are no ghost cells: what lies around
-//! a block is [`crate::block`]'s. Cells lie row after row, and plane after plane.
+//! Invariant: there are as many cells as the extent says. There are no ghost cells: what is
+//! around a block is [`crate::block`]'s. Cells lie row after row, and plane after plane.
 
 use crate::decompose::Tile;
 

@@ -2,8 +2,9 @@
 //!
 //! The grid, a plane or a volume, is cut into blocks, one a rank. In every step a rank sends the
 //! edges of its block to its neighbours, computes the interior, while they travel if the exchange
-//! allows it, and finishes with the edges that came from the other side. Every so many steps all ranks agree on the largest change, and stop when it
-//! is small enough. The result is bitwise the serial program's, whatever the number of ranks.
+//! allows it, and finishes with the edges that came from the other side. Every so many steps all
+//! ranks agree on the largest change, and stop when it is small enough. The result is bitwise the
+//! serial program's, whatever the number of ranks.
 //!
 //! ```text
 //!   config ─► input ─┐                                   ┌─► image, npy, report

@@ -53,7 +53,7 @@ pub enum NpyError {
 /// Reads a field from the bytes of an NPY file. The numbers are taken as they are, NaN included.
 ///
 /// # Errors
-/// The file is malformed or holds something else than a 2-D or 3-D array of `f4` or `f8` in C order.
+/// The file is malformed or holds something else than a 2-D or 3-D array, `f4` or `f8`, in C order.
 pub fn decode(file: &[u8]) -> Result<Field, NpyError> {
     let (header, data) = split(file)?;
     let header = Header::parse(header)?;

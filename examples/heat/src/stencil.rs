@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Forward in time: `T += ratio · Laplacian`, with ratio = α·dt in cells². Why the field is bitwise
-//! the serial program's, however the grid is cut and in whatever order the cells are computed: a new
+//! the serial program's, however the grid is cut and in whatever order cells are computed: a new
 //! temperature is one expression of old ones, the old ones are only read during a step, and what
 //! lies outside a block are exact copies of the neighbours' cells. So every cell gets the same
 //! operations on the same operands in the same order. Rust neither reassociates floating-point
