@@ -19,7 +19,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::size_of;
+use std::mem::{ManuallyDrop, size_of};
 
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
@@ -413,7 +413,7 @@ impl<T: Scalar> Drop for Window<'_, T> {
         let memory = self.memory.take();
         if self.part_with().is_err() {
             // Somebody may still write there: better lost than given to somebody else.
-            std::mem::forget(memory);
+            let _lost = ManuallyDrop::new(memory);
         }
     }
 }
