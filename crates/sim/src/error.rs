@@ -23,6 +23,12 @@ pub enum SimError {
         /// When.
         at: Time,
     },
+    /// The clock cannot go on: 2^64 picoseconds are over.
+    #[error("virtual time ends after 213 days, at {at} something was due later; scale times down")]
+    EndOfTime {
+        /// When the last event was handled.
+        at: Time,
+    },
     /// A message was addressed to a rank that is not there: the program's fault.
     #[error("rank {from} sends to rank {to}, but the job has ranks 0 to {}", size - 1)]
     NoSuchRank {

@@ -191,7 +191,7 @@ fn exchanges_bring_everyones_part() {
                 alltoall(&group, Some(algorithm), &parts, &mut all).await.map(|()| all)
             },
             |all, rank, ranks| {
-                assert!(all.iter().copied().eq((0..ranks).map(|from| from * 16 + rank)))
+                assert!(all.iter().copied().eq((0..ranks).map(|from| from * 16 + rank)));
             },
         );
     }

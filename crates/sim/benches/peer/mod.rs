@@ -1,4 +1,4 @@
-//! The same halo exchange on SimGrid's SMPI: the peer beside pattern `halo-wormhole-torus-1024`.
+//! The same halo exchange on SimGrid's SMPI: the peer beside `halo-wormhole-torus-1024`.
 //!
 //! SMPI runs MPI programs in virtual time on models of shared bandwidth (Casanova et al., JPDC 74,
 //! 2014). Its torus has the sizes, rate and latency of ours. Steps are timed as the difference of a

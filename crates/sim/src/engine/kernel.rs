@@ -229,12 +229,14 @@ impl Sim {
     /// Runs until nothing is left to happen.
     ///
     /// # Errors
-    /// [`SimError::Deadlock`] if tasks still wait then; [`SimError::Stopped`] after [`Sim::stop`].
+    /// [`SimError::Deadlock`] if tasks still wait then; [`SimError::Stopped`] after [`Sim::stop`];
+    /// [`SimError::EndOfTime`] after 213 days of virtual time.
     pub fn run(&self) -> Result<(), SimError> {
         self.run_observed(u64::MAX, |_| ControlFlow::Continue(()))
     }
 
-    /// Runs, and every `interval` events asks `observe` whether to go on.
+    /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to go on:
+    /// also where tasks wake each other for ever and time stands still.
     ///
     /// # Errors
     /// As [`Sim::run`]; [`SimError::Stopped`] also if `observe` says so.
@@ -246,27 +248,32 @@ impl Sim {
         self.0.stopped.set(false);
         let mut until_report = interval;
         loop {
-            self.poll_ready();
-            if self.0.stopped.get() {
-                return Err(SimError::Stopped { at: self.now() });
-            }
-            if !self.step() {
-                return self.finish();
+            if !self.poll_next() {
+                // What an event woke still belongs to it: a stop takes effect between events.
+                if self.0.stopped.get() {
+                    return Err(SimError::Stopped { at: self.now() });
+                }
+                if !self.step()? {
+                    return self.finish();
+                }
             }
             until_report -= 1;
             if until_report == 0 {
                 until_report = interval;
                 if observe(&self.progress()).is_break() {
-                    self.stop();
+                    return Err(SimError::Stopped { at: self.now() });
                 }
             }
         }
     }
 
     /// Handles the next event, if there is one.
-    fn step(&self) -> bool {
+    fn step(&self) -> Result<bool, SimError> {
         let next = self.0.queue.borrow_mut().pop();
-        let Some((time, event)) = next else { return false };
+        let Some((time, event)) = next else { return Ok(false) };
+        if time.picoseconds() == u64::MAX {
+            return Err(SimError::EndOfTime { at: self.now() });
+        }
         self.0.now.set(time);
         self.0.events.set(self.0.events.get() + 1);
         match event {
@@ -282,22 +289,22 @@ impl Sim {
                 }
             }
         }
-        true
+        Ok(true)
     }
 
-    fn poll_ready(&self) {
-        loop {
-            let next = self.0.tasks.borrow_mut().next_ready();
-            let Some((id, mut body, waker)) = next else { return };
-            let polled = body.as_mut().poll(&mut Context::from_waker(&waker));
-            match polled {
-                Poll::Pending => self.0.tasks.borrow_mut().put_back(id, body, waker),
-                Poll::Ready(()) => {
-                    drop(body);
-                    self.0.tasks.borrow_mut().finish(id);
-                }
+    /// Polls the task that has been ready longest, if there is one.
+    fn poll_next(&self) -> bool {
+        let next = self.0.tasks.borrow_mut().next_ready();
+        let Some((id, mut body, waker)) = next else { return false };
+        match body.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => self.0.tasks.borrow_mut().put_back(id, body, waker),
+            Poll::Ready(()) => {
+                // Dropped while the table is free: what it held may wake others.
+                drop(body);
+                self.0.tasks.borrow_mut().finish(id);
             }
         }
+        true
     }
 
     fn finish(&self) -> Result<(), SimError> {
@@ -419,13 +426,43 @@ mod tests {
         let mut reports = 0;
         let ended = simulation.run_observed(100, |progress| {
             reports += 1;
-            assert_eq!(progress.events, reports * 100);
-            if reports == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            assert_eq!(progress.events, reports * 50, "an event and a poll each time");
+            if reports == 6 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(matches!(ended, Err(SimError::Stopped { at }) if at == ns(300)));
         // It can go on where it stood.
         simulation.at(ns(400), Sim::stop);
         assert!(matches!(simulation.run(), Err(SimError::Stopped { at }) if at == ns(400)));
+    }
+
+    #[test]
+    fn tasks_that_wake_each_other_for_ever_can_be_stopped() {
+        let simulation = Simulation::new(0);
+        simulation.spawn(
+            NAME,
+            std::future::poll_fn(|context| {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }),
+        );
+        let ended = simulation.run_observed(1_000, |progress| {
+            assert_eq!(progress.events, 0);
+            ControlFlow::Break(())
+        });
+        assert_eq!(ended, Err(SimError::Stopped { at: Time::ZERO }));
+    }
+
+    #[test]
+    fn time_ends_with_an_error() {
+        let simulation = Simulation::new(0);
+        let sim = Sim::clone(&simulation);
+        simulation.spawn(NAME, async move {
+            loop {
+                sim.delay(Time::from_picoseconds(u64::MAX / 3)).await;
+            }
+        });
+        let at = Time::from_picoseconds(u64::MAX / 3 * 2);
+        assert_eq!(simulation.run(), Err(SimError::EndOfTime { at }));
     }
 
     #[test]

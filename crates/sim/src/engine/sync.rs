@@ -27,6 +27,17 @@ struct SignalState {
     waiting: RefCell<Vec<Wakeup>>,
 }
 
+impl SignalState {
+    /// Notes whom to wake, once: a task may be polled for other reasons many times before.
+    fn wait(&self, context: &Context<'_>) {
+        let wakeup = self.sim.wakeup(context, self.what);
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|other| other.same(&wakeup)) {
+            waiting.push(wakeup);
+        }
+    }
+}
+
 impl Signal {
     /// A signal that was never raised. `what` completes "waits for ..." in a deadlock report.
     pub fn new(sim: &Sim, what: &'static str) -> Signal {
@@ -73,7 +84,7 @@ impl Future for Wait {
         if state.count.get() >= self.count {
             return Poll::Ready(());
         }
-        state.waiting.borrow_mut().push(state.sim.wakeup(context, state.what));
+        state.wait(context);
         Poll::Pending
     }
 }
@@ -168,8 +179,7 @@ impl<T> Future for Receive<'_, T> {
         match self.mailbox.take() {
             Some(item) => Poll::Ready(item),
             None => {
-                let state = &self.mailbox.0.changed.0;
-                state.waiting.borrow_mut().push(state.sim.wakeup(context, state.what));
+                self.mailbox.0.changed.0.wait(context);
                 Poll::Pending
             }
         }
@@ -276,6 +286,32 @@ mod tests {
         simulation.spawn(name(4), async move { signal.reaches(1).await });
         let text = simulation.run().unwrap_err().to_string();
         assert!(text.contains("unit 4 waits for the doorbell"), "{text}");
+    }
+
+    #[test]
+    fn whoever_is_polled_often_waits_once() {
+        let simulation = Simulation::new(0);
+        let (never, often) =
+            (Signal::new(&simulation, "what never comes"), Signal::new(&simulation, "ticks"));
+        let (sim, ticks, watched) = (simulation.clone(), often.clone(), never.clone());
+        simulation.spawn_service(name(0), async move {
+            let mut waiting = never.reaches(1);
+            let mut count = 0;
+            std::future::poll_fn(|context| {
+                count += 1;
+                let _ = Pin::new(&mut often.reaches(count)).poll(context);
+                Pin::new(&mut waiting).poll(context)
+            })
+            .await;
+        });
+        simulation.spawn(name(1), async move {
+            for _ in 0..100 {
+                sim.delay(ns(1)).await;
+                ticks.raise();
+            }
+        });
+        simulation.run().unwrap();
+        assert_eq!(watched.0.waiting.borrow().len(), 1);
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub enum Wakeup {
     Foreign(Waker),
 }
 
+impl Wakeup {
+    /// Whether both wake the same.
+    pub(crate) fn same(&self, other: &Wakeup) -> bool {
+        match (self, other) {
+            (Wakeup::Task(one), Wakeup::Task(another)) => one == another,
+            (Wakeup::Foreign(one), Wakeup::Foreign(another)) => one.will_wake(another),
+            _ => false,
+        }
+    }
+}
+
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
 /// One task of the table.

@@ -17,6 +17,9 @@ use crate::engine::{Component, ComponentId, Record, RecordKind, Sim, TaskName, W
 use crate::error::SimError;
 use crate::slab::{NONE, Slab};
 
+/// Numbers of messages share the words of events with a few bits.
+const MOST_IN_FLIGHT: usize = 1 << 30;
+
 /// Kind of the tasks that are ranks, in reports.
 const RANK: &str = "rank";
 
@@ -305,8 +308,9 @@ impl Inner {
         };
         let key = {
             let messages = &mut self.tables.borrow_mut().messages;
-            if messages.len() >= self.config.in_flight {
-                return Err(SimError::TooManyMessages { limit: self.config.in_flight });
+            let limit = self.config.in_flight.min(MOST_IN_FLIGHT);
+            if messages.len() >= limit {
+                return Err(SimError::TooManyMessages { limit });
             }
             let message = Message { source: from, tag, bytes, data };
             messages.insert(InFlight { destination: to, send: NONE, message })
