@@ -9,6 +9,7 @@ use hikyaku_msg::{MsgError, block_on};
 use hikyaku_nic::fabric::Activity;
 
 use crate::error::Error;
+use crate::node::WIDEST;
 use crate::scalar::{Number, Op, Scalar, combine_bytes};
 use crate::world::World;
 
@@ -31,7 +32,7 @@ impl World {
     pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
         if root < self.size()
-            && let Some(done) = self.on_node(|node| node.broadcast(bytes, root as usize))
+            && let Some(done) = self.on_node(|node| node.broadcast(bytes, root))
         {
             return done;
         }
@@ -47,7 +48,9 @@ impl World {
     pub fn allreduce<T: Number>(&self, data: &mut [T], op: Op) -> Result<(), Error> {
         let combine = combine_bytes::<T>(op);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-        if let Some(done) = self.on_node(|node| node.allreduce(bytes, size_of::<T>(), combine)) {
+        if size_of::<T>() <= WIDEST
+            && let Some(done) = self.on_node(|node| node.allreduce(bytes, size_of::<T>(), combine))
+        {
             return done;
         }
         let reduction = Reduction::commutative(size_of::<T>(), combine);

@@ -121,7 +121,7 @@ pub enum Error {
         /// Edges there are.
         edges: usize,
     },
-    /// Ranks of one node called different collective operations, or one with different lengths.
+    /// Ranks called different collective operations, or one with different lengths.
     #[error(
         "rank {rank} called {theirs} with {given} bytes where rank {own} called {ours} with \
          {expected}: all ranks call the same operations in the same order, with equal lengths"
@@ -139,6 +139,12 @@ pub enum Error {
         ours: &'static str,
         /// Bytes it gave.
         expected: u64,
+    },
+    /// A rank could not do its part of a collective operation.
+    #[error("rank {rank} gave the operation up: its own error says why")]
+    GaveUp {
+        /// The rank.
+        rank: u32,
     },
     /// The ranks of a node could not do something together.
     #[error(transparent)]

@@ -39,6 +39,7 @@ mod error;
 mod exchange;
 pub mod launch;
 mod node;
+mod nodes;
 mod scalar;
 mod scope;
 mod select;

@@ -14,14 +14,20 @@
 //! What all contribute is combined in the order of the ranks, and each result by one rank or by all
 //! alike, so every rank has the same bits and operations need not be commutative.
 //!
+//! Over several nodes, the same is done within each, and between them by the first ranks of each; see
+//! [`crate::nodes`].
+//!
 //! A contribution says which operation it belongs to and how many bytes that has in all. So ranks
 //! that call different operations, or with different lengths, learn that from each other.
 
+use std::ops::Range;
+
 use hikyaku_msg::{Engine, MsgError};
-use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port};
+use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port, Rank};
 use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::error::Error;
+use crate::nodes::{Head, Nodes, Star, of_head, to_head};
 
 /// A part of a broadcast is this part of the multicast area: small enough that readers start
 /// early, large enough that a round costs little beside the copy (32 KiB of 256).
@@ -36,6 +42,9 @@ const SHARE_FROM: usize = 2 << 10;
 /// Bytes that are combined at a time: in the first-level cache.
 const SCRATCH_BYTES: usize = 4 << 10;
 
+/// Largest element of an allreduce, bytes.
+pub(crate) const WIDEST: usize = SCRATCH_BYTES;
+
 /// Which operation a round belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -44,23 +53,32 @@ pub(crate) enum Kind {
     Broadcast = 2,
     Allreduce = 3,
     Allgather = 4,
+    /// In place of what was to come: why it does not.
+    Trouble = 5,
 }
 
+/// The kinds that are calls, as people know them.
+const NAMES: [&str; 5] = ["something else", "barrier", "broadcast", "allreduce", "allgather"];
+
 impl Kind {
-    fn name(number: u64) -> &'static str {
-        match number {
-            1 => "barrier",
-            2 => "broadcast",
-            3 => "allreduce",
-            4 => "allgather",
-            _ => "something else",
-        }
+    pub(crate) fn name(number: u64) -> &'static str {
+        usize::try_from(number).ok().and_then(|at| NAMES.get(at)).unwrap_or(&NAMES[0])
+    }
+
+    /// The reverse of [`Kind::name`].
+    pub(crate) fn number(name: &str) -> u64 {
+        NAMES.iter().position(|known| *known == name).unwrap_or(0) as u64
     }
 
     /// What a contribution says of itself.
     #[inline]
-    fn word(self, bytes: usize) -> u64 {
+    pub(crate) fn word(self, bytes: usize) -> u64 {
         (self as u64) << 56 | bytes as u64
+    }
+
+    /// Bytes that a contribution says its operation has.
+    pub(crate) fn bytes_of(word: u64) -> u64 {
+        word & ((1 << 56) - 1)
     }
 }
 
@@ -72,21 +90,28 @@ pub(crate) struct Node<'e, P: Port> {
     /// How many ranks, and this one's place.
     size: usize,
     place: usize,
+    /// The other nodes, if there are any.
+    nodes: Option<&'e Nodes>,
 }
 
 impl<'e, P: Port> Node<'e, P> {
     /// The ranks of a group that was joined and whose places are the ranks' order.
     #[inline]
-    pub(crate) fn new(engine: &'e mut Engine<P>, group: GroupId) -> Option<Node<'e, P>> {
+    pub(crate) fn new(
+        engine: &'e mut Engine<P>,
+        group: GroupId,
+        nodes: &'e Nodes,
+    ) -> Option<Node<'e, P>> {
         let registered = engine.port().group(group)?;
         let (size, place) = (registered.members().len(), registered.place());
-        Some(Node { engine, group, size, place })
+        let nodes = (!nodes.is_one()).then_some(nodes);
+        Some(Node { engine, group, size, place, nodes })
     }
 
     /// Bytes of a part: whole elements of `width` bytes, at least one.
     fn part_bytes(&self, of_the_area: usize, width: usize) -> usize {
         let area = self.engine.port().group(self.group).map_or(0, Group::area_bytes);
-        (area / of_the_area).max(LINE_BYTES) / width * width
+        ((area / of_the_area).max(LINE_BYTES) / width * width).max(width)
     }
 
     /// Enters the next round.
@@ -150,10 +175,10 @@ impl<'e, P: Port> Node<'e, P> {
         Error::Disagreement {
             rank,
             theirs: Kind::name(theirs >> 56),
-            given: bytes_of(theirs),
+            given: Kind::bytes_of(theirs),
             own: self.engine.rank(),
             ours: Kind::name(ours >> 56),
-            expected: bytes_of(ours),
+            expected: Kind::bytes_of(ours),
         }
     }
 
@@ -213,12 +238,59 @@ impl<'e, P: Port> Node<'e, P> {
 
     /// See [`crate::World::barrier`].
     pub(crate) fn barrier(&mut self) -> Result<(), Error> {
-        self.exchange(Kind::Barrier.word(0), &[], 0..self.size, |_, _, _| {})
+        let word = Kind::Barrier.word(0);
+        let near = self.exchange(word, &[], 0..self.size, |_, _, _| {});
+        let Some(nodes) = self.nodes else { return near };
+        self.across(nodes, word, near, &mut [], |star, near, data| {
+            star.collect(near, data, 0..0, |_| 0, |_, _, _| {})
+        })
     }
 
-    /// See [`crate::World::broadcast`]; `root` is a place.
-    pub(crate) fn broadcast(&mut self, data: &mut [u8], root: usize) -> Result<(), Error> {
+    /// See [`crate::World::broadcast`]. The root exists.
+    pub(crate) fn broadcast(&mut self, data: &mut [u8], root: Rank) -> Result<(), Error> {
         let word = Kind::Broadcast.word(data.len());
+        let Some(nodes) = self.nodes else { return self.near_broadcast(data, root as usize, word) };
+        if nodes.is_near(root) {
+            let near = self.near_broadcast(data, (root - nodes.mates.start) as usize, word);
+            // The others here have what they wait for.
+            return match self.place {
+                0 => Star::new(nodes, self.engine, word).tell_all(near, data),
+                _ => near,
+            };
+        }
+        self.across(nodes, word, Ok(()), data, |star, _, data| star.hear(nodes.node_of(root), data))
+    }
+
+    /// What the leaders do, and then their nodes: `data` is what comes of it. Who could not do its
+    /// part in the node knows why, as do all others there.
+    fn across(
+        &mut self,
+        nodes: &Nodes,
+        word: u64,
+        near: Result<(), Error>,
+        data: &mut [u8],
+        leaders: impl FnOnce(&mut Star<'_, '_, P>, Result<(), Error>, &mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.place > 0 {
+            near?;
+            return self.near_broadcast(data, 0, word);
+        }
+        let awaited = near.is_ok();
+        let outcome = leaders(&mut Star::new(nodes, self.engine, word), near, data);
+        match &outcome {
+            _ if !awaited => {}
+            Ok(()) => self.near_broadcast(data, 0, word)?,
+            Err(error) => {
+                let head = to_head(Err(error), self.engine.rank());
+                self.contribute(Kind::Trouble.word(0), bytemuck::bytes_of(&head))?;
+                self.finish(Ok(()))?;
+            }
+        }
+        outcome
+    }
+
+    /// What the member at place `root` has, to all of the node.
+    fn near_broadcast(&mut self, data: &mut [u8], root: usize, word: u64) -> Result<(), Error> {
         let part = self.part_bytes(BROADCAST_PARTS, 1);
         if self.place != root {
             return self.broadcast_from(data, root, word, part);
@@ -252,10 +324,15 @@ impl<'e, P: Port> Node<'e, P> {
             if theirs == word {
                 let to = data.len().min(from + part);
                 self.load(root, &contribution, 0, &mut data[from..to]);
+            } else if theirs == Kind::Trouble.word(0) {
+                let mut head = Head::default();
+                self.load(root, &contribution, 0, bytemuck::bytes_of_mut(&mut head));
+                outcome = outcome.and(of_head(&head, root as Rank).map(drop));
+                length = 0;
             } else if outcome.is_ok() {
                 outcome = Err(self.disagreement(root, theirs, word));
                 let same_call = theirs >> 56 == word >> 56;
-                length = if same_call { bytes_of(theirs) as usize } else { 0 };
+                length = if same_call { Kind::bytes_of(theirs) as usize } else { 0 };
             }
             self.finish(Ok(()))?;
             from = from.saturating_add(part);
@@ -266,7 +343,8 @@ impl<'e, P: Port> Node<'e, P> {
     }
 
     /// See [`crate::World::allreduce`]: `combine(left, right)` puts `left ∘ right` into `right`;
-    /// elements are `width` bytes. What is combined is `0 ∘ (1 ∘ (2 ∘ ...))`.
+    /// elements are `width` bytes, at most [`WIDEST`]. What is combined is `0 ∘ (1 ∘ (2 ∘ ...))`
+    /// within a node, and `(node 0 ∘ node 1) ∘ ...` of that.
     pub(crate) fn allreduce(
         &mut self,
         data: &mut [u8],
@@ -274,6 +352,30 @@ impl<'e, P: Port> Node<'e, P> {
         combine: impl Fn(&[u8], &mut [u8]),
     ) -> Result<(), Error> {
         let word = Kind::Allreduce.word(data.len());
+        let near = self.near_allreduce(data, width, word, &combine);
+        let Some(nodes) = self.nodes else { return near };
+        let length = data.len();
+        self.across(nodes, word, near, data, |star, near, data| {
+            star.collect(
+                near,
+                data,
+                0..length,
+                |_| length,
+                |_, theirs, data| {
+                    combine(data, theirs);
+                    data.copy_from_slice(theirs);
+                },
+            )
+        })
+    }
+
+    fn near_allreduce(
+        &mut self,
+        data: &mut [u8],
+        width: usize,
+        word: u64,
+        combine: &impl Fn(&[u8], &mut [u8]),
+    ) -> Result<(), Error> {
         match data.len() {
             // The usual one or two numbers, without the cost of room for more.
             0..=16 => return self.allreduce_lines::<16>(data, word, combine),
@@ -282,7 +384,7 @@ impl<'e, P: Port> Node<'e, P> {
         }
         let part = self.part_bytes(EXCHANGE_PARTS, width);
         for part in data.chunks_mut(part) {
-            self.allreduce_part(part, word, width, &combine)?;
+            self.allreduce_part(part, word, width, combine)?;
         }
         Ok(())
     }
@@ -362,11 +464,31 @@ impl<'e, P: Port> Node<'e, P> {
         })
     }
 
-    /// Brings equal blocks of all ranks to all, in the order of the places; `all` is as long as
-    /// all of them.
+    /// Brings equal blocks of all ranks to all, in the order of the ranks; `all` is as long as all
+    /// of them.
     pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
-        let (size, own, length) = (self.size, self.place, mine.len());
+        let (length, ranks) = (mine.len(), self.engine.size());
         let word = Kind::Allgather.word(length);
+        let Some(nodes) = self.nodes else { return self.near_allgather(mine, all, word) };
+        let bytes = |ranks: Range<Rank>| ranks.start as usize * length..ranks.end as usize * length;
+        let own = bytes(nodes.mates.clone());
+        let near = self.near_allgather(mine, &mut all[own.clone()], word);
+        let of = |node| bytes(nodes.ranks_of(node, ranks));
+        self.across(nodes, word, near, all, |star, near, all| {
+            star.collect(
+                near,
+                all,
+                own,
+                |node| of(node).len(),
+                |node, theirs, all| {
+                    all[of(node)].copy_from_slice(theirs);
+                },
+            )
+        })
+    }
+
+    fn near_allgather(&mut self, mine: &[u8], all: &mut [u8], word: u64) -> Result<(), Error> {
+        let (size, own, length) = (self.size, self.place, mine.len());
         all[own * length..][..length].copy_from_slice(mine);
         let part = self.part_bytes(EXCHANGE_PARTS, 1);
         for from in starts(length, part) {
@@ -381,11 +503,6 @@ impl<'e, P: Port> Node<'e, P> {
         }
         Ok(())
     }
-}
-
-/// Bytes that a contribution says its operation has.
-fn bytes_of(word: u64) -> u64 {
-    word & ((1 << 56) - 1)
 }
 
 /// Where the parts of `length` bytes start. No bytes are one part.

@@ -15,6 +15,7 @@ use hikyaku_shm::ShmPort;
 use crate::buffer::SharedBuffer;
 use crate::error::{Error, InitError};
 use crate::node::Node;
+use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
 
@@ -30,8 +31,9 @@ pub struct World {
     context: u32,
     /// Collectives started so far.
     collectives: Cell<u32>,
-    /// All ranks as a group, if they share a node and there was a channel for it.
-    group: Option<GroupId>,
+    /// The ranks of this rank's node as a group, if there was a channel for it and something to
+    /// gain from it; and where the others are.
+    group: Option<(GroupId, Nodes)>,
 }
 
 /// What all communicators of a rank share.
@@ -127,24 +129,24 @@ impl World {
     fn new(rank: Rc<RankState>, context: u32) -> World {
         let group = {
             let mut engine = rank.engine.borrow_mut();
-            let size = engine.size();
             let port = engine.port_mut();
-            let together = size > 1 && port.node_of(0) == port.node_of(size - 1);
-            let ranks: Vec<u32> = (0..size).collect();
-            together.then(|| port.join(context / 2, &ranks, 0).ok()).flatten()
+            Nodes::of(port, context).and_then(|nodes| {
+                let mates: Vec<u32> = nodes.mates.clone().collect();
+                Some((port.join(context / 2, &mates, 0).ok()?, nodes))
+            })
         };
         World { rank, context, collectives: Cell::new(0), group }
     }
 
-    /// Does something among the ranks of one node, if they are all.
+    /// Does something by way of what ranks of a node share, if there is that.
     #[inline]
     pub(crate) fn on_node<R>(
         &self,
         operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
     ) -> Option<R> {
-        let group = self.group?;
+        let (group, nodes) = self.group.as_ref()?;
         let engine = &mut *self.engine().borrow_mut();
-        Node::new(engine, group).map(|mut node| operation(&mut node))
+        Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
     }
 
     pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {

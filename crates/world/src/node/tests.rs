@@ -16,19 +16,31 @@ use super::*;
 /// An area so small that everything has many parts.
 const AREA: u32 = 4096;
 
-/// Runs `body` on every rank of a node; answers what it answered.
+/// Runs `body` on every rank of one node; answers what it answered.
 fn on_ranks<R: Send>(
     ranks: u32,
     body: impl Fn(&mut Node<'_, LoopbackPort>, Rank) -> R + Sync,
 ) -> Vec<R> {
-    let mut config = Config::for_ranks(ranks);
+    on_nodes(ranks, ranks, body)
+}
+
+/// The same on nodes of `per_node` ranks.
+fn on_nodes<R: Send>(
+    ranks: u32,
+    per_node: u32,
+    body: impl Fn(&mut Node<'_, LoopbackPort>, Rank) -> R + Sync,
+) -> Vec<R> {
+    let mut config = Config { ranks_per_node: per_node, ..Config::for_ranks(ranks) };
     config.layout.groups = GroupLayout { channels: 1, area_bytes: AREA };
     let run = |port: LoopbackPort| {
         let rank = port.rank();
         let mut engine = Engine::new(port, EngineConfig::default());
-        let all: Vec<Rank> = (0..ranks).collect();
-        let group = engine.port_mut().join(0, &all, 0).unwrap();
-        body(&mut Node::new(&mut engine, group).unwrap(), rank)
+        let nodes = Nodes::of(engine.port(), 0).unwrap();
+        let mates: Vec<Rank> = nodes.mates.clone().collect();
+        let group = engine.port_mut().join(0, &mates, 0).unwrap();
+        let result = body(&mut Node::new(&mut engine, group, &nodes).unwrap(), rank);
+        engine.flush();
+        result
     };
     thread::scope(|scope| {
         let run = &run;
@@ -90,7 +102,7 @@ fn run(node: &mut Node<'_, LoopbackPort>, rank: Rank, ranks: u32, number: usize,
         Call::Broadcast { root, length } => {
             let root = root % ranks;
             let mut mine = data(rank, number, length);
-            node.broadcast(&mut mine, root as usize).unwrap();
+            node.broadcast(&mut mine, root).unwrap();
             assert_eq!(mine, data(root, number, length));
         }
         Call::Allreduce { elements } => {
@@ -116,8 +128,17 @@ proptest! {
     })]
 
     #[test]
-    fn programs_of_all_operations_give_what_they_should(ranks in 1..8u32, calls in calls()) {
+    fn programs_of_all_operations_give_what_they_should(ranks in 2..8u32, calls in calls()) {
         on_ranks(ranks, |node, rank| {
+            for (number, call) in calls.iter().enumerate() {
+                run(node, rank, ranks, number, call);
+            }
+        });
+    }
+
+    #[test]
+    fn and_over_several_nodes(ranks in 3..9u32, per_node in 2..5u32, calls in calls()) {
+        on_nodes(ranks, per_node, |node, rank| {
             for (number, call) in calls.iter().enumerate() {
                 run(node, rank, ranks, number, call);
             }
@@ -186,6 +207,69 @@ fn who_differs_is_named_and_the_world_goes_on() {
         }
         run(node, rank, RANKS, 0, &Call::Allreduce { elements: 5000 });
     });
+}
+
+/// The same between nodes, where the leaders find out: each rank learns of somebody whose call
+/// differs from that of somebody else, and nobody waits.
+#[test]
+fn nodes_that_differ_are_told_by_their_leaders() {
+    const RANKS: u32 = 6;
+    on_nodes(RANKS, 2, |node, rank| {
+        let differs = |result: Result<(), Error>, name| match result {
+            Err(Error::Disagreement { rank: other, theirs, own, ours, given, expected }) => {
+                assert_eq!((theirs, ours), (name, name));
+                assert!((other / 2 == 1) != (own / 2 == 1) && given != expected);
+            }
+            other => panic!("rank {rank}: node 1 differs: {other:?}"),
+        };
+        for (usual, other) in [(8, 16), (8, 20_000), (20_000, 8), (0, 1)] {
+            let length = if rank / 2 == 1 { other } else { usual };
+            differs(node.allreduce(&mut vec![1; length], 1, |_, _| {}), "allreduce");
+            let mut all = vec![0; length * RANKS as usize];
+            differs(node.allgather(&vec![1; length], &mut all), "allgather");
+            let sent = node.broadcast(&mut vec![1; length], 5);
+            if rank / 2 == 1 {
+                differs(sent, "broadcast")
+            } else {
+                assert_eq!(sent, Ok(()))
+            }
+            node.barrier().unwrap();
+        }
+        // One rank of a node differs: its node knows at once, the others by their leaders.
+        let length = if rank == 3 { 5 } else { 4 };
+        let sum = node.allreduce(&mut vec![1; length], 1, |_, _| {});
+        assert!(matches!(sum, Err(Error::Disagreement { .. })), "rank {rank}: {sum:?}");
+        run(node, rank, RANKS, 0, &Call::Allreduce { elements: 5000 });
+    });
+}
+
+/// A death in one node is told in all of them, whoever it was.
+#[test]
+fn a_death_is_told_in_every_node() {
+    const RANKS: u32 = 6;
+    for victim in [0, 1, 2, 5] {
+        let together = Barrier::new(RANKS as usize);
+        on_nodes(RANKS, 2, |node, rank| {
+            node.barrier().unwrap();
+            together.wait();
+            if rank == victim {
+                node.engine.port().host().fail(victim, DeathCause::Signal(9));
+                return;
+            }
+            let died = |result: Result<(), Error>| match result {
+                Err(Error::Message(MsgError::PeerFailed(failure))) => {
+                    assert_eq!(failure.rank, victim);
+                }
+                other => panic!("{victim} is dead: {other:?}"),
+            };
+            for length in [8, 3000, 20_000] {
+                died(node.barrier());
+                died(node.allreduce(&mut vec![0; length], 1, |_, _| {}));
+                died(node.allgather(&vec![0; length], &mut vec![0; length * RANKS as usize]));
+                died(node.broadcast(&mut vec![0; length], victim));
+            }
+        });
+    }
 }
 
 /// A rank that dies in the middle is an error that names it, at every rank, and no hang.
