@@ -379,7 +379,7 @@ impl Job {
             integer: integers[usize::from(what) % 4],
             operation: operations[usize::from(what) % 3],
             operand: value,
-            result: (what % 7 == 0).then_some(offset),
+            result: what.is_multiple_of(7).then_some(offset),
         };
         let command = match what % 4 {
             0 => Command::send(target.rank, 0, value, &payload),
@@ -397,7 +397,7 @@ impl Job {
             notification: notifications[usize::from(what) / 4 % 3],
             reply: replies[usize::from(what) / 12 % 3],
             route: if what > 200 { Route::Ring(value as u32 % 4) } else { Route::Table },
-            credited: what % 2 == 0,
+            credited: what.is_multiple_of(2),
             ..command
         };
         let port = &mut self.ports[by];

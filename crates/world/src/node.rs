@@ -14,8 +14,8 @@
 //! What all contribute is combined in the order of the ranks, and each result by one rank or by all
 //! alike, so every rank has the same bits and operations need not be commutative.
 //!
-//! Over several nodes, the same is done within each, and between them by the first ranks of each; see
-//! [`crate::nodes`].
+//! Over several nodes, the same is done within each, and between them by the first ranks of each;
+//! see [`crate::nodes`].
 //!
 //! A contribution says which operation it belongs to and how many bytes that has in all. So ranks
 //! that call different operations, or with different lengths, learn that from each other.

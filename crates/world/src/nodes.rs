@@ -7,8 +7,8 @@
 //!   node 2   6 7       rounds ─► 6 ─┘                 └─► rounds   6 7
 //! ```
 //!
-//! A message of a leader begins with a [`Head`]: the operation and its length, or why its node cannot
-//! take part. The leader of node 0 hears all of them and tells all what came of it, and each leader
+//! A message of a leader begins with a [`Head`]: the operation and its length, or why its node
+//! cannot take part. The leader of node 0 hears all of them and tells all what came of it, and each leader
 //! its node. So a rank that died, or that called something else, is an error of the same name
 //! everywhere, and nobody waits for a node that has given up.
 //!

@@ -235,8 +235,8 @@ impl Sim {
         self.run_observed(u64::MAX, |_| ControlFlow::Continue(()))
     }
 
-    /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to go on:
-    /// also where tasks wake each other for ever and time stands still.
+    /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to go
+    /// on: also where tasks wake each other for ever and time stands still.
     ///
     /// # Errors
     /// As [`Sim::run`]; [`SimError::Stopped`] also if `observe` says so.

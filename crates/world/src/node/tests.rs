@@ -229,9 +229,9 @@ fn nodes_that_differ_are_told_by_their_leaders() {
             differs(node.allgather(&vec![1; length], &mut all), "allgather");
             let sent = node.broadcast(&mut vec![1; length], 5);
             if rank / 2 == 1 {
-                differs(sent, "broadcast")
+                differs(sent, "broadcast");
             } else {
-                assert_eq!(sent, Ok(()))
+                assert_eq!(sent, Ok(()));
             }
             node.barrier().unwrap();
         }
