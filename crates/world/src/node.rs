@@ -263,14 +263,17 @@ impl<'e, P: Port> Node<'e, P> {
 
     /// What the leaders do, and then their nodes: `data` is what comes of it. Who could not do its
     /// part in the node knows why, as do all others there.
-    fn across(
+    fn across<F>(
         &mut self,
         nodes: &Nodes,
         word: u64,
         near: Result<(), Error>,
         data: &mut [u8],
-        leaders: impl FnOnce(&mut Star<'_, '_, P>, Result<(), Error>, &mut [u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        leaders: F,
+    ) -> Result<(), Error>
+    where
+        F: FnOnce(&mut Star<'_, '_, P>, Result<(), Error>, &mut [u8]) -> Result<(), Error>,
+    {
         if self.place > 0 {
             near?;
             return self.near_broadcast(data, 0, word);

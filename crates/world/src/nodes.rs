@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A message of a leader begins with a [`Head`]: the operation and its length, or why its node
-//! cannot take part. The leader of node 0 hears all of them and tells all what came of it, and each leader
-//! its node. So a rank that died, or that called something else, is an error of the same name
+//! cannot take part. The leader of node 0 hears all of them and tells all what came of it, and each
+//! leader its node. So a rank that died, or that called something else, is an error of the same name
 //! everywhere, and nobody waits for a node that has given up.
 //!
 //! A star, for few nodes: with more, messages through trees are faster ([`MOST_NODES`]).
