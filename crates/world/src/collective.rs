@@ -70,7 +70,8 @@ impl World {
             return Err(MsgError::InvalidLength { given, needed }.into());
         }
         let bytes = bytemuck::cast_slice_mut(all);
-        if let Some(done) = self.on_node(|node| node.allgather(bytemuck::cast_slice(mine), bytes)) {
+        let near = self.on_node(|node| node.allgather(bytemuck::cast_slice(mine), bytes));
+        if let Some(done) = near.flatten() {
             return done;
         }
         let own = self.rank() as usize * size_of_val(mine);

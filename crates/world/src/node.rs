@@ -14,13 +14,11 @@
 //! What all contribute is combined in the order of the ranks, and each result by one rank or by all
 //! alike, so every rank has the same bits and operations need not be commutative.
 //!
-//! Over several nodes, the same is done within each, and between them by the first ranks of each;
+//! Over several nodes, the same is done within each, and between them by the first rank of each;
 //! see [`crate::nodes`].
 //!
 //! A contribution says which operation it belongs to and how many bytes that has in all. So ranks
 //! that call different operations, or with different lengths, learn that from each other.
-
-use std::ops::Range;
 
 use hikyaku_msg::{Engine, MsgError};
 use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port, Rank};
@@ -242,7 +240,7 @@ impl<'e, P: Port> Node<'e, P> {
         let near = self.exchange(word, &[], 0..self.size, |_, _, _| {});
         let Some(nodes) = self.nodes else { return near };
         self.across(nodes, word, near, &mut [], |star, near, data| {
-            star.collect(near, data, 0..0, |_| 0, |_, _, _| {})
+            star.collect(near, data, |_, _| {})
         })
     }
 
@@ -346,7 +344,7 @@ impl<'e, P: Port> Node<'e, P> {
     }
 
     /// See [`crate::World::allreduce`]: `combine(left, right)` puts `left ∘ right` into `right`;
-    /// elements are `width` bytes, at most [`WIDEST`]. What is combined is `0 ∘ (1 ∘ (2 ∘ ...))`
+    /// elements are `width` bytes, at most [`WIDEST`]. What is combined is `0 ∘ (1 ∘ ...)`
     /// within a node, and `(node 0 ∘ node 1) ∘ ...` of that.
     pub(crate) fn allreduce(
         &mut self,
@@ -357,18 +355,11 @@ impl<'e, P: Port> Node<'e, P> {
         let word = Kind::Allreduce.word(data.len());
         let near = self.near_allreduce(data, width, word, &combine);
         let Some(nodes) = self.nodes else { return near };
-        let length = data.len();
         self.across(nodes, word, near, data, |star, near, data| {
-            star.collect(
-                near,
-                data,
-                0..length,
-                |_| length,
-                |_, theirs, data| {
-                    combine(data, theirs);
-                    data.copy_from_slice(theirs);
-                },
-            )
+            star.collect(near, data, |data, theirs| {
+                combine(data, theirs);
+                data.copy_from_slice(theirs);
+            })
         })
     }
 
@@ -468,29 +459,13 @@ impl<'e, P: Port> Node<'e, P> {
     }
 
     /// Brings equal blocks of all ranks to all, in the order of the ranks; `all` is as long as all
-    /// of them.
-    pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
-        let (length, ranks) = (mine.len(), self.engine.size());
-        let word = Kind::Allgather.word(length);
-        let Some(nodes) = self.nodes else { return self.near_allgather(mine, all, word) };
-        let bytes = |ranks: Range<Rank>| ranks.start as usize * length..ranks.end as usize * length;
-        let own = bytes(nodes.mates.clone());
-        let near = self.near_allgather(mine, &mut all[own.clone()], word);
-        let of = |node| bytes(nodes.ranks_of(node, ranks));
-        self.across(nodes, word, near, all, |star, near, all| {
-            star.collect(
-                near,
-                all,
-                own,
-                |node| of(node).len(),
-                |node, theirs, all| {
-                    all[of(node)].copy_from_slice(theirs);
-                },
-            )
-        })
+    /// of them. `None`: not over several nodes, see [`Nodes::pays`].
+    pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Option<Result<(), Error>> {
+        self.nodes.is_none().then(|| self.near_allgather(mine, all))
     }
 
-    fn near_allgather(&mut self, mine: &[u8], all: &mut [u8], word: u64) -> Result<(), Error> {
+    fn near_allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
+        let word = Kind::Allgather.word(mine.len());
         let (size, own, length) = (self.size, self.place, mine.len());
         all[own * length..][..length].copy_from_slice(mine);
         let part = self.part_bytes(EXCHANGE_PARTS, 1);

@@ -130,7 +130,8 @@ impl World {
         let group = {
             let mut engine = rank.engine.borrow_mut();
             let port = engine.port_mut();
-            Nodes::of(port, context).and_then(|nodes| {
+            let size = port.size();
+            Nodes::of(port, context).filter(|nodes| nodes.pays(size)).and_then(|nodes| {
                 let mates: Vec<u32> = nodes.mates.clone().collect();
                 Some((port.join(context / 2, &mates, 0).ok()?, nodes))
             })

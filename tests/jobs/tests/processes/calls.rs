@@ -1,4 +1,4 @@
-//! Every call of `World`, over 1 to 9 ranks on one node and on nodes of 1, 2 and 3.
+//! Every call of `World`, over 1 to 9 ranks on one node and on nodes of 1 to 4.
 //!
 //! There are more ranks than CPUs in most of them, which is when a missed wake-up shows.
 
@@ -32,6 +32,11 @@ fn on_nodes_of_two_ranks() {
 #[test]
 fn on_nodes_of_three_ranks() {
     every_call(3);
+}
+
+#[test]
+fn on_nodes_of_four_ranks() {
+    every_call(4);
 }
 
 /// A program that nobody launched is a world of one, with everything there is.
