@@ -235,19 +235,47 @@ impl<'e, P: Port> Node<'e, P> {
     }
 
     /// See [`crate::World::barrier`].
+    #[inline]
     pub(crate) fn barrier(&mut self) -> Result<(), Error> {
-        let word = Kind::Barrier.word(0);
-        let near = self.exchange(word, &[], 0..self.size, |_, _, _| {});
-        let Some(nodes) = self.nodes else { return near };
-        self.across(nodes, word, near, &mut [], |star, near, data| {
+        match self.nodes {
+            None => self.near_barrier(),
+            Some(nodes) => self.far_barrier(nodes),
+        }
+    }
+
+    #[inline]
+    fn near_barrier(&mut self) -> Result<(), Error> {
+        self.exchange(Kind::Barrier.word(0), &[], 0..self.size, |_, _, _| {})
+    }
+
+    /// Not in line, as the other operations over several nodes are not: the short way within one
+    /// node would be a third longer.
+    #[inline(never)]
+    fn far_barrier(&mut self, nodes: &Nodes) -> Result<(), Error> {
+        let near = self.near_barrier();
+        self.across(nodes, Kind::Barrier.word(0), near, &mut [], |star, near, data| {
             star.collect(near, data, |_, _| {})
         })
     }
 
     /// See [`crate::World::broadcast`]. The root exists.
+    #[inline]
     pub(crate) fn broadcast(&mut self, data: &mut [u8], root: Rank) -> Result<(), Error> {
         let word = Kind::Broadcast.word(data.len());
-        let Some(nodes) = self.nodes else { return self.near_broadcast(data, root as usize, word) };
+        match self.nodes {
+            None => self.near_broadcast(data, root as usize, word),
+            Some(nodes) => self.far_broadcast(nodes, data, root, word),
+        }
+    }
+
+    #[inline(never)]
+    fn far_broadcast(
+        &mut self,
+        nodes: &Nodes,
+        data: &mut [u8],
+        root: Rank,
+        word: u64,
+    ) -> Result<(), Error> {
         if nodes.is_near(root) {
             let near = self.near_broadcast(data, (root - nodes.mates.start) as usize, word);
             // The others here have what they wait for.
@@ -352,10 +380,22 @@ impl<'e, P: Port> Node<'e, P> {
         width: usize,
         combine: impl Fn(&[u8], &mut [u8]),
     ) -> Result<(), Error> {
-        let word = Kind::Allreduce.word(data.len());
-        let near = self.near_allreduce(data, width, word, &combine);
-        let Some(nodes) = self.nodes else { return near };
-        self.across(nodes, word, near, data, |star, near, data| {
+        match self.nodes {
+            None => self.near_allreduce(data, width, &combine),
+            Some(nodes) => self.far_allreduce(nodes, data, width, &combine),
+        }
+    }
+
+    #[inline(never)]
+    fn far_allreduce(
+        &mut self,
+        nodes: &Nodes,
+        data: &mut [u8],
+        width: usize,
+        combine: &impl Fn(&[u8], &mut [u8]),
+    ) -> Result<(), Error> {
+        let near = self.near_allreduce(data, width, combine);
+        self.across(nodes, Kind::Allreduce.word(data.len()), near, data, |star, near, data| {
             star.collect(near, data, |data, theirs| {
                 combine(data, theirs);
                 data.copy_from_slice(theirs);
@@ -363,13 +403,14 @@ impl<'e, P: Port> Node<'e, P> {
         })
     }
 
+    #[inline]
     fn near_allreduce(
         &mut self,
         data: &mut [u8],
         width: usize,
-        word: u64,
         combine: &impl Fn(&[u8], &mut [u8]),
     ) -> Result<(), Error> {
+        let word = Kind::Allreduce.word(data.len());
         match data.len() {
             // The usual one or two numbers, without the cost of room for more.
             0..=16 => return self.allreduce_lines::<16>(data, word, combine),
