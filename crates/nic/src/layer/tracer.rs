@@ -347,6 +347,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::fabric::{AtomicOp, Integer, Reply, Rights, Space};
     use crate::loopback::{Config, LoopbackPort, open};
 
     fn traced() -> (Tracer<LoopbackPort, Recording>, Tracer<LoopbackPort, Recording>) {
@@ -411,6 +412,26 @@ mod tests {
         assert_eq!(actions.len(), 3, "the third was not tried");
         assert_eq!(actions[0], Action::Chain { commands: 3 });
         assert!(matches!(actions[2], Action::Post { outcome: Err(_), destination: 9, .. }));
+    }
+
+    #[test]
+    fn remote_operations_and_what_comes_of_them_are_told() {
+        let (mut a, mut b) = traced();
+        let context = b.open_context().unwrap();
+        let key = b.register(context, 0, 64, Rights::ALL).unwrap();
+        let target = RemoteAddress { rank: 1, space: Space::Segment(key), offset: 8 };
+        let (integer, operation) = (Integer::U32, AtomicOp::Add);
+        let atomic = Atomic { target, integer, operation, operand: 2, result: None };
+        a.fetch(&atomic).unwrap();
+        a.get(target, &mut [0; 4]).unwrap();
+        a.post(&Command { reply: Reply::Event, ..Command::atomic(atomic) }).unwrap();
+        while a.poll().is_some() {}
+        let told: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
+        assert_eq!(told[0], Action::Fetch { atomic, outcome: Ok(0) });
+        assert_eq!(told[1], Action::Get { from: target, bytes: 4, outcome: Ok(()) });
+        assert!(matches!(told[2], Action::Post { operation: Operation::Atomic(_), .. }));
+        let Action::Completed(completed) = told[3] else { panic!("its reply was polled") };
+        assert_eq!((completed.outcome, told.len()), (Ok(2), 4));
     }
 
     #[test]

@@ -3,18 +3,19 @@
 use std::hint::spin_loop;
 
 use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
-use hikyaku::{ANY_SOURCE, Error, Op, World};
+use hikyaku::{ANY_SOURCE, Error, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
-/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large`, `blocked` and
-/// `neighbours` every rank depends on every other, directly or through others that do; in `full`
-/// all depend on rank 0 and it on nobody.
+/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large`, `blocked`,
+/// `neighbours` and `window` every rank depends on every other, directly or through others that do;
+/// in `full` all depend on rank 0 and it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
     let mut large = vec![0u8; 6 << 20];
     let mut random = Random::new(u64::from(world.rank()));
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
+    let window = world.window::<u64>(2)?;
     for turn in 1.. {
         if turn == suicide && world.rank() + 1 == world.size() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -26,6 +27,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             "large" => around(world, &mut large, random.below(6 << 20))?,
             "blocked" => blocked(world)?,
             "neighbours" => neighbours(world, ring.as_ref(), turn)?,
+            "window" => signals(world, &window, turn)?,
             "full" => full(world)?,
             other => panic!("there is no program {other}"),
         }
@@ -66,6 +68,18 @@ fn neighbours(
     let (out, mut into) = (vec![turn; 2 * length], vec![0; 2 * length]);
     ring.neighbour_alltoall(&out, &mut into)?;
     world.scope(|scope| scope.ineighbour_alltoall(ring, &out, &mut into)?.wait())
+}
+
+/// Each waits for a word that the one before it changes.
+fn signals(world: &World, window: &Window<'_, u64>, turn: u64) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    match window.swap(next, 0, turn) {
+        // It has given up and is about to leave: that is what is to be told.
+        Err(Error::Remote(PostError::Protection { .. })) => window.wait(1, next, |_| false)?,
+        swapped => swapped?,
+    };
+    window.wait(0, previous, |heard| heard >= turn).map(drop)
 }
 
 fn full(world: &World) -> Result<(), Error> {
