@@ -1,0 +1,152 @@
+//! A rank's rows, and which entries of a vector it needs from whom.
+//!
+//! The rows are kept as two matrices: what multiplies this rank's own entries of a vector, and what
+//! multiplies entries of others, which are numbered in the order in which they arrive. The first
+//! product needs nobody, so it can be computed while the entries are on their way.
+//!
+//! ```text
+//!            own columns     others' columns           arrive as
+//!   row i  [ . 3 . 1 . ]  [ 12 . . 40 41 . ]    ghosts: 12 | 40 41
+//!                                                       from 1  from 3
+//! ```
+//!
+//! Because the matrix is symmetric, a rank knows by itself what others need of it: those of its
+//! rows that have an entry in their columns.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::csr::Csr;
+use crate::partition::Partition;
+
+/// What is exchanged with one neighbour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its rank.
+    pub rank: u32,
+    /// Which of this rank's entries it needs, ascending.
+    pub sends: Vec<u32>,
+    /// Where the entries that come from it lie among all that come.
+    pub receives: Range<usize>,
+}
+
+/// A rank's part of the matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Local {
+    /// What multiplies this rank's own entries.
+    pub own: Csr,
+    /// What multiplies the entries that come from others.
+    pub others: Csr,
+    /// The neighbours, ascending.
+    pub neighbours: Vec<Neighbour>,
+}
+
+impl Local {
+    /// The part of `rank`, whose rows of a symmetric matrix these are.
+    pub fn new(rows: &Csr, partition: &Partition, rank: u32) -> Local {
+        let mine = partition.rows(rank);
+        let mut needed: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut sends: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for row in 0..rows.rows() {
+            for (column, _) in rows.row(row).filter(|(c, _)| !mine.contains(&(*c as usize))) {
+                let owner = partition.owner(column as usize);
+                needed.entry(owner).or_default().push(column);
+                sends.entry(owner).or_default().push(row as u32);
+            }
+        }
+        // Where each column of others arrives: owners ascend, and so do the columns of each.
+        let mut arrives: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut neighbours = Vec::new();
+        for ((rank, mut columns), (_, mut rows)) in needed.into_iter().zip(sends) {
+            columns.sort_unstable();
+            columns.dedup();
+            rows.dedup();
+            let start = arrives.len();
+            arrives.extend(columns.iter().copied().zip(start as u32..));
+            neighbours.push(Neighbour { rank, sends: rows, receives: start..arrives.len() });
+        }
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for row in 0..rows.rows() {
+            for (column, value) in rows.row(row) {
+                match arrives.get(&column) {
+                    Some(place) => others.push((row as u32, *place, value)),
+                    None => own.push((row as u32, column - mine.start as u32, value)),
+                }
+            }
+        }
+        let part =
+            |entries| Csr::from_entries(rows.rows(), entries).expect("a row has each column once");
+        Local { own: part(own), others: part(others), neighbours }
+    }
+
+    /// How many rows the rank has.
+    pub fn rows(&self) -> usize {
+        self.own.rows()
+    }
+
+    /// How many entries go out in a product.
+    pub fn sent(&self) -> usize {
+        self.neighbours.iter().map(|neighbour| neighbour.sends.len()).sum()
+    }
+
+    /// How many entries come in.
+    pub fn received(&self) -> usize {
+        self.neighbours.last().map_or(0, |last| last.receives.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn part(matrix: &Csr, partition: &Partition, rank: u32) -> Local {
+        let (lengths, columns, values) = matrix.parts(partition.rows(rank));
+        let rows = Csr::from_parts(&lengths, columns.to_vec(), values.to_vec()).unwrap();
+        Local::new(&rows, partition, rank)
+    }
+
+    proptest! {
+        /// The product of all parts, with entries copied as messages would, is that of the matrix.
+        #[test]
+        fn parts_multiply_as_the_whole(
+            rows in 1usize..20,
+            pairs in prop::collection::btree_map((0u32..20, 0u32..20), -9.0f64..9.0, 0..60),
+            ranks in 1u32..7,
+        ) {
+            let keep = |(r, c): &(u32, u32)| (*r as usize) < rows && c <= r;
+            let lower = pairs.into_iter().filter(|(place, _)| keep(place));
+            let both = lower.flat_map(|((r, c), v)| {
+                let across = (r != c).then_some((c, r, v));
+                [(r, c, v)].into_iter().chain(across)
+            });
+            let matrix = Csr::from_entries(rows, both.collect()).unwrap();
+            let partition = Partition::new(&matrix, ranks);
+            let x: Vec<f64> = (0..rows).map(|at| (at * at) as f64 + 0.5).collect();
+            let mut expected = vec![0.0; rows];
+            matrix.multiply(&x, &mut expected, false);
+            let parts: Vec<Local> = (0..ranks).map(|rank| part(&matrix, &partition, rank)).collect();
+            for (rank, local) in (0..).zip(&parts) {
+                let mut ghosts = vec![f64::NAN; local.received()];
+                for neighbour in &local.neighbours {
+                    let there = &parts[neighbour.rank as usize];
+                    let back = there.neighbours.iter().find(|back| back.rank == rank).unwrap();
+                    prop_assert_eq!(back.sends.len(), neighbour.receives.len());
+                    let first = partition.rows(neighbour.rank).start;
+                    let values = back.sends.iter().map(|row| x[first + *row as usize]);
+                    ghosts.splice(neighbour.receives.clone(), values);
+                }
+                let mine = partition.rows(rank);
+                let mut out = vec![0.0; mine.len()];
+                local.own.multiply(&x[mine.clone()], &mut out, false);
+                local.others.multiply(&ghosts, &mut out, true);
+                for (got, expected) in out.iter().zip(&expected[mine]) {
+                    prop_assert!((got - expected).abs() <= 1e-9 * (1.0 + expected.abs()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The command line: `hikyaku run -n 4 -- cg MATRIX.mtx`.
+//!
+//! Rank 0 reads, checks and talks to people; the others compute. Exit codes: 0 done; 1 it did not
+//! converge, the check failed, the page could not be written, or another rank failed; 2 bad input,
+//! said in one line on the standard error stream before any other rank ends.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{fs, fs::File};
+
+use cg::csr::Csr;
+use cg::exchange::{self, Exchange, Kind, Load, ROOT};
+use cg::local::Local;
+use cg::partition::Partition;
+use cg::report::{self, Check, Run, Solution};
+use cg::solver::{self, Limits};
+use cg::stopwatch::Stopwatch;
+use cg::{matrix_market, serial};
+use clap::Parser;
+use hikyaku::{Error, World};
+
+const FAILED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+
+/// Longest file that is read, bytes.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// Solves a sparse symmetric positive definite system on as many ranks as it is started with.
+///
+/// The right side is the matrix times a known vector. `hikyaku run -n 4 -- cg mesh.mtx` runs it on
+/// 4 ranks; without `hikyaku run` it is one.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// The matrix, a Matrix Market coordinate file
+    matrix: PathBuf,
+    /// Stop when the residual is so small relative to the right side
+    #[arg(long, value_name = "NUMBER", default_value = "1e-10", value_parser = tolerance)]
+    tolerance: f64,
+    /// Make this many iterations at most
+    #[arg(long, value_name = "N", default_value = "10000")]
+    iterations: u64,
+    /// How ranks exchange entries; several, separated by commas, are run one after the other
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "nonblocking"
+    )]
+    exchange: Vec<Kind>,
+    /// Run the serial solver as well and compare
+    #[arg(long)]
+    check: bool,
+    /// Write a page about the run
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if number > 0.0 && number < 1.0 => Ok(number),
+        _ => Err("it must be a number between 0 and 1".into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let world = match World::init() {
+        Ok(world) => world,
+        Err(error) => {
+            complain(&format!("cannot join the job: {error}"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    run(&world).unwrap_or_else(|error| {
+        complain(&format!("rank {}: {error}", world.rank()));
+        ExitCode::from(FAILED)
+    })
+}
+
+/// The whole run as each rank sees it.
+fn run(world: &World) -> Result<ExitCode, Error> {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return answer_usage(world, &error),
+    };
+    let matrix = if world.rank() == ROOT { read(&args.matrix) } else { None };
+    let partition = matrix.as_ref().map(|matrix| Partition::new(matrix, world.size()));
+    let Some(partition) = exchange::announce(world, partition.as_ref())? else {
+        return Ok(ExitCode::from(BAD_INPUT));
+    };
+    let rows = exchange::distribute(world, &partition, matrix.as_ref())?;
+    let local = Local::new(&rows, &partition, world.rank());
+    let loads = exchange::loads(world, &local)?;
+    let mut solved = Vec::new();
+    for kind in &args.exchange {
+        match solve(world, &args, &partition, &local, *kind)? {
+            Some(one) => solved.push(one),
+            None => return not_positive_definite(world),
+        }
+    }
+    let (Some(matrix), Some(loads)) = (matrix, loads) else {
+        return Ok(ExitCode::SUCCESS); // not rank 0
+    };
+    Ok(finish(&args, &matrix, &loads, solved.into_iter().flatten().collect()))
+}
+
+/// The entry of the vector that is to be found.
+fn exact(row: usize) -> f64 {
+    1.0 + (row % 7) as f64 / 10.0
+}
+
+/// One solution: all ranks from the first iteration to the last. The inner value is rank 0's: what
+/// it has to tell, and the vector. `None`, on every rank: the matrix is not positive definite.
+#[expect(clippy::type_complexity, reason = "two reasons for nothing, each once")]
+fn solve(
+    world: &World,
+    args: &Args,
+    partition: &Partition,
+    local: &Local,
+    kind: Kind,
+) -> Result<Option<Option<(Solution, Vec<f64>)>>, Error> {
+    let mut exchange = Exchange::new(world, kind, local)?;
+    let x: Vec<f64> = partition.rows(world.rank()).map(exact).collect();
+    let mut b = vec![0.0; x.len()];
+    exchange.multiply(local, &x, &mut b, &mut Stopwatch::start())?;
+    let limits = Limits { tolerance: args.tolerance, iterations: args.iterations };
+    world.barrier()?;
+    let began = Instant::now();
+    let outcome = solver::solve(world, local, &mut exchange, &b, limits)?;
+    let elapsed = began.elapsed();
+    let Some(outcome) = outcome else { return Ok(None) };
+    let x = exchange::collect(world, &outcome.x)?;
+    let splits = exchange::splits(world, &outcome.split)?;
+    let residuals = outcome.residuals;
+    let solution =
+        splits.map(|splits| Solution { exchange: kind, residuals, splits, elapsed, check: None });
+    Ok(Some(solution.zip(x)))
+}
+
+/// Tells what the sums of all ranks have shown; rank 0 says it, and every rank ends after that.
+fn not_positive_definite(world: &World) -> Result<ExitCode, Error> {
+    if world.rank() == ROOT {
+        complain("the matrix is not positive definite: conjugate gradients need one that is");
+    }
+    world.barrier()?;
+    Ok(ExitCode::from(BAD_INPUT))
+}
+
+/// Checks the solutions if asked to, says what there is to say, and writes the page.
+fn finish(
+    args: &Args,
+    matrix: &Csr,
+    loads: &[Load],
+    solved: Vec<(Solution, Vec<f64>)>,
+) -> ExitCode {
+    let mut failed = false;
+    let serial = args.check.then(|| solve_serially(args, matrix));
+    let mut solutions = Vec::new();
+    for (mut solution, x) in solved {
+        say(&summary(matrix, loads, &solution));
+        if solution.residual() > args.tolerance {
+            complain(&format!("it has not converged to {:e}", args.tolerance));
+            failed = true;
+        }
+        solution.check = serial.as_ref().map(|serial| check(args, matrix, &x, serial));
+        if let Some(check) = &solution.check {
+            say(&verdict(check));
+            failed |= !check.passed;
+        }
+        solutions.push(solution);
+    }
+    if let Some(path) = &args.report {
+        let limits = Limits { tolerance: args.tolerance, iterations: args.iterations };
+        let run = Run { file: &args.matrix, matrix, limits, loads, solutions: &solutions };
+        failed |= !write(path, &report::page(&run));
+    }
+    ExitCode::from(if failed { FAILED } else { 0 })
+}
+
+fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
+    format!(
+        "cg: {} rows, {} entries on {} ranks, {}: {} iterations in {:.3} ms, relative residual {:.1e}",
+        matrix.rows(),
+        matrix.entries(),
+        loads.len(),
+        solution.exchange.name(),
+        solution.iterations(),
+        solution.elapsed.as_secs_f64() * 1e3,
+        solution.residual(),
+    )
+}
+
+/// The right side, the serial solution, and how long it took.
+type Serial = (Vec<f64>, Option<serial::Solution>, Duration);
+
+fn solve_serially(args: &Args, matrix: &Csr) -> Serial {
+    let x: Vec<f64> = (0..matrix.rows()).map(exact).collect();
+    let mut b = vec![0.0; x.len()];
+    matrix.multiply(&x, &mut b, false);
+    let began = Instant::now();
+    let solution = serial::solve(matrix, &b, args.tolerance, args.iterations);
+    (b, solution, began.elapsed())
+}
+
+/// Compares by what the tolerance promises: both residuals are as small, so the matrix times the
+/// difference of the solutions is at most twice that.
+fn check(args: &Args, matrix: &Csr, x: &[f64], (b, serial, elapsed): &Serial) -> Check {
+    let norm = serial::dot(b, b).sqrt().max(f64::MIN_POSITIVE);
+    let image = |vector: &[f64]| {
+        let mut image = vec![0.0; vector.len()];
+        matrix.multiply(vector, &mut image, false);
+        image
+    };
+    let distance = |a: &[f64], b: &[f64]| {
+        let difference: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        serial::dot(&difference, &difference).sqrt() / norm
+    };
+    let product = image(x);
+    let residual = distance(&product, b);
+    let serial = serial.as_ref();
+    let difference = serial.map_or(f64::INFINITY, |serial| distance(&product, &image(&serial.x)));
+    // Rounding moves the residual that is kept from the true one a little.
+    let allowed = args.tolerance * 1.1 + 1e-13;
+    Check {
+        residual,
+        difference,
+        elapsed: *elapsed,
+        residuals: serial.map_or_else(Vec::new, |serial| serial.residuals.clone()),
+        passed: residual <= allowed && difference <= 2.0 * allowed,
+    }
+}
+
+fn verdict(check: &Check) -> String {
+    let Check { residual, difference, passed, residuals, elapsed } = check;
+    format!(
+        "check: the solution {} the serial solver's ({} iterations in {:.3} ms): true residual \
+         {residual:.1e}, difference {difference:.1e}",
+        if *passed { "agrees with" } else { "DIFFERS from" },
+        residuals.len().saturating_sub(1),
+        elapsed.as_secs_f64() * 1e3,
+    )
+}
+
+/// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
+/// because the first rank that fails makes the launcher end the job.
+fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
+    if world.rank() == ROOT {
+        if error.use_stderr() {
+            let text = error.render().to_string();
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            complain(&format!("{} (--help lists the options)", line.replacen("error: ", "", 1)));
+        } else {
+            // Help or version; if nobody reads it there is nothing to be done.
+            let _ = error.print();
+        }
+    }
+    world.barrier()?;
+    Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
+}
+
+/// Reads the matrix; on trouble says so, now, while no other rank can have ended yet.
+fn read(path: &Path) -> Option<Csr> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(length) if length as u64 > MAX_BYTES => {
+            complain(&format!("{name}: it is longer than {MAX_BYTES} bytes"));
+            return None;
+        }
+        Ok(_) => {}
+        Err(error) => {
+            complain(&format!("{name}: cannot be read: {error}"));
+            return None;
+        }
+    }
+    // Comments may be in any encoding; what counts is ASCII.
+    let text = String::from_utf8_lossy(&bytes);
+    let matrix = matrix_market::parse(&text);
+    matrix.inspect_err(|error| complain(&format!("{name}: {error}"))).ok()
+}
+
+/// Writes the page and says so; answers whether it is there.
+fn write(path: &Path, page: &str) -> bool {
+    match fs::write(path, page) {
+        Ok(()) => {
+            say(&format!("cg: wrote {}", path.display()));
+            true
+        }
+        Err(error) => {
+            complain(&format!("{}: cannot be written: {error}", path.display()));
+            false
+        }
+    }
+}
+
+/// A line of results. If nobody reads it, that is no reason to fail.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// A line about what went wrong.
+fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "cg: {line}");
+}

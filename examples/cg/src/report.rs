@@ -1,0 +1,234 @@
+//! The page of a run: how the residual fell, how the matrix was dealt out, where time went.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series, StackedBars, Table, Unit};
+
+use crate::csr::Csr;
+use crate::exchange::{Kind, Load};
+use crate::solver::Limits;
+use crate::stopwatch::{NAMES, Split};
+
+/// Bars of ranks on the page; more would not be read.
+const BARS: usize = 64;
+
+/// What the comparison with the serial solver gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// Norm of the residual of the solution, computed anew from the matrix, relative to that of the
+    /// right side.
+    pub residual: f64,
+    /// The same of the difference between the two solutions.
+    pub difference: f64,
+    /// How long the serial solver took.
+    pub elapsed: Duration,
+    /// Its residuals.
+    pub residuals: Vec<f64>,
+    /// Whether both are as small as the tolerance allows.
+    pub passed: bool,
+}
+
+/// A solution by one exchange, as rank 0 knows it.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// How entries were exchanged.
+    pub exchange: Kind,
+    /// The residuals.
+    pub residuals: Vec<f64>,
+    /// Where each rank's time went.
+    pub splits: Vec<Split>,
+    /// From the first iteration to the last.
+    pub elapsed: Duration,
+    /// The comparison with the serial solver, if it was made.
+    pub check: Option<Check>,
+}
+
+impl Solution {
+    /// Iterations made.
+    pub fn iterations(&self) -> usize {
+        self.residuals.len() - 1
+    }
+
+    /// The residual at the end, relative to the right side.
+    pub fn residual(&self) -> f64 {
+        self.residuals.last().copied().unwrap_or(1.0)
+    }
+
+    /// Seconds an iteration.
+    pub fn per_iteration(&self) -> f64 {
+        self.elapsed.as_secs_f64() / self.iterations().max(1) as f64
+    }
+}
+
+/// A run that is over, as rank 0 knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The file.
+    pub file: &'a Path,
+    /// The matrix.
+    pub matrix: &'a Csr,
+    /// When it was to stop.
+    pub limits: Limits,
+    /// What each rank had to do.
+    pub loads: &'a [Load],
+    /// The solutions, one an exchange, at least one.
+    pub solutions: &'a [Solution],
+}
+
+/// The page as one HTML file.
+pub fn page(run: &Run<'_>) -> String {
+    let mut page = Page::new("Conjugate gradients on hikyaku");
+    page.lead(&lead(run)).facts(facts(run));
+    page.section("Convergence").chart(residual_chart(run));
+    page.section("Where the time went");
+    if run.solutions.len() > 1 {
+        page.table(&side_by_side(run));
+    }
+    let charts = run.solutions.iter().map(|solution| Chart::from(split_chart(solution)));
+    page.charts(charts);
+    page.note(
+        "Each rank books every moment to one part. Exchange packs entries of the vector, calls the \
+         library and waits; with more ranks than cores it includes the time in which other ranks \
+         have the core.",
+    );
+    page.section("Who has what").table(&load_table(run));
+    page.note(
+        "Rows lie in blocks with about equally many entries of the matrix. Entries sent are those \
+         of the vector that go to neighbours in every iteration.",
+    );
+    page.to_html()
+}
+
+fn lead(run: &Run<'_>) -> String {
+    let check = match run.solutions.iter().filter_map(|solution| solution.check.as_ref()).next() {
+        None => "",
+        Some(_) if run.solutions.iter().all(|s| s.check.as_ref().is_none_or(|c| c.passed)) => {
+            " The solution agrees with the serial solver's."
+        }
+        Some(_) => " The solution DIFFERS from the serial solver's.",
+    };
+    format!(
+        "{}: {} rows, {} entries, on {} ranks. Relative residual {:.1e} after {} iterations.{check}",
+        run.file.file_name().unwrap_or_default().display(),
+        Unit::Number.format(run.matrix.rows() as f64),
+        Unit::Number.format(run.matrix.entries() as f64),
+        run.loads.len(),
+        run.solutions[0].residual(),
+        run.solutions[0].iterations(),
+    )
+}
+
+fn facts(run: &Run<'_>) -> Vec<(&'static str, String)> {
+    let fastest = run.solutions.iter().min_by_key(|solution| solution.elapsed);
+    let fastest = fastest.expect("a run has a solution");
+    let mut facts = vec![
+        ("run time", Unit::Seconds.format(fastest.elapsed.as_secs_f64())),
+        ("an iteration", Unit::Seconds.format(fastest.per_iteration())),
+        ("iterations", fastest.iterations().to_string()),
+        ("relative residual", format!("{:.1e}", fastest.residual())),
+    ];
+    if run.solutions.len() > 1 {
+        facts.insert(0, ("fastest exchange", fastest.exchange.name().into()));
+    }
+    if let Some(check) = &fastest.check {
+        facts.push(("serial solver", Unit::Seconds.format(check.elapsed.as_secs_f64())));
+    }
+    facts
+}
+
+fn residual_chart(run: &Run<'_>) -> LineChart {
+    let curve = |residuals: &[f64]| -> Vec<(f64, f64)> {
+        let points = residuals.iter().enumerate().map(|(at, residual)| (at as f64, *residual));
+        points.filter(|(_, residual)| *residual > 0.0).collect()
+    };
+    let axis = Axis::linear("iteration", Unit::Number).from_zero();
+    let chart = LineChart::new(
+        "Norm of the residual, relative to the right side",
+        axis,
+        Axis::log10("residual", Unit::Number),
+    );
+    let chart = chart.with(Series::line("ranks", curve(&run.solutions[0].residuals)));
+    match &run.solutions[0].check {
+        Some(check) => chart.with(Series::reference("serial", curve(&check.residuals))),
+        None => chart,
+    }
+}
+
+fn side_by_side(run: &Run<'_>) -> Table {
+    let header = ["exchange", "run time", "iterations", "an iteration"].into_iter().chain(NAMES);
+    let mut table = Table::new("An iteration's time, mean over ranks", header);
+    for solution in run.solutions {
+        let all = (solution.splits.len() * solution.iterations().max(1)) as f64;
+        let mean = |part: usize| solution.splits.iter().map(|split| split[part]).sum::<f64>() / all;
+        let numbers = [
+            Cell::from(solution.exchange.name()),
+            Cell::number(solution.elapsed.as_secs_f64(), Unit::Seconds),
+            Cell::number(solution.iterations() as f64, Unit::Number),
+            Cell::number(solution.per_iteration(), Unit::Seconds),
+        ];
+        let parts = [0, 1, 2].map(|part| Cell::number(mean(part), Unit::Seconds));
+        table.push(numbers.into_iter().chain(parts));
+    }
+    table
+}
+
+fn split_chart(solution: &Solution) -> StackedBars {
+    let title = format!("Where each rank's time went, {}", solution.exchange.name());
+    let bars = StackedBars::new(title, "time", Unit::Seconds, NAMES);
+    let ranks = solution.splits.iter().enumerate().take(BARS);
+    ranks.fold(bars, |bars, (rank, split)| bars.with(format!("rank {rank}"), split.to_vec()))
+}
+
+fn load_table(run: &Run<'_>) -> Table {
+    let header = ["rank", "rows", "entries of the matrix", "neighbours", "entries sent"];
+    let mut table = Table::new("What each rank has", header);
+    for (rank, load) in (0_u32..).zip(run.loads) {
+        let numbers = load.map(|number| Cell::number(number as f64, Unit::Number));
+        table.push([Cell::from(rank)].into_iter().chain(numbers));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_happened() {
+        let matrix = Csr::from_entries(2, vec![(0, 0, 1.0), (1, 1, 2.0)]).unwrap();
+        let solution = |exchange| Solution {
+            exchange,
+            residuals: vec![1.0, 0.1, 1e-9],
+            splits: vec![[1.0, 0.5, 0.25]; 2],
+            elapsed: Duration::from_secs(2),
+            check: None,
+        };
+        let mut solutions = [Kind::Blocking, Kind::Nonblocking].map(solution);
+        let limits = Limits { tolerance: 1e-8, iterations: 100 };
+        let loads = [[1, 1, 0, 0]; 2];
+        let file = Path::new("some/<mesh>.mtx");
+        let of = |solutions: &[Solution]| {
+            page(&Run { file, matrix: &matrix, limits, loads: &loads, solutions })
+        };
+        let html = of(&solutions[..1]);
+        assert!(html.contains("&lt;mesh&gt;.mtx: 2 rows, 2 entries, on 2 ranks."), "{html}");
+        assert!(html.contains("Relative residual 1.0e-9 after 2 iterations."));
+        assert!(!html.contains("serial") && !html.contains("fastest exchange"));
+        let mut check = Check {
+            residual: 1e-9,
+            difference: 1e-9,
+            elapsed: Duration::from_secs(1),
+            residuals: vec![1.0, 1e-9],
+            passed: true,
+        };
+        solutions.iter_mut().for_each(|solution| solution.check = Some(check.clone()));
+        let html = of(&solutions);
+        assert!(html.contains("agrees with the serial") && html.contains("fastest exchange"));
+        check.passed = false;
+        solutions[1].check = Some(check);
+        assert!(of(&solutions).contains("DIFFERS from the serial"));
+    }
+}

@@ -1,0 +1,121 @@
+//! The program on several ranks: the same solution on any number, and bad input ends the whole job
+//! in one line.
+//!
+//! The ranks' output is the launcher's, so what is said can only be read if the launcher is a
+//! process of its own. It is this test program once more: [`launcher`] runs what the variable
+//! [`JOB`] says.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hikyaku::launch::Launch;
+
+/// Names the ranks and the arguments of the job that [`launcher`] is to run, one a line.
+const JOB: &str = "CG_TEST_JOB";
+
+/// What the launcher's exit code is said in, among the lines of the test harness.
+const CODE: &str = "the job's code is ";
+
+const MESH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mesh.mtx");
+
+/// A directory of its own for each test.
+fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Without the variable there is no job and nothing to do.
+#[test]
+fn launcher() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let mut words = job.lines();
+    let ranks = words.next().unwrap().parse().unwrap();
+    let launch = Launch {
+        args: words.map(Into::into).collect(),
+        timeout: Some(Duration::from_secs(120)),
+        ..Launch::new(ranks, env!("CARGO_BIN_EXE_cg"))
+    };
+    let outcome = launch.run().unwrap();
+    println!("{CODE}{}", outcome.code);
+}
+
+/// Runs `cg` on so many ranks; the job's exit code, and what it wrote to both streams.
+fn cg(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
+    command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let code = stdout.split(CODE).nth(1).and_then(|rest| rest.lines().next());
+    let code = code.unwrap_or_else(|| panic!("no code: {stdout}{stderr}")).parse().unwrap();
+    (code, stdout, stderr)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn any_number_of_ranks_solves_the_mesh() {
+    let place = directory("mesh");
+    for ranks in [1, 2, 3, 5, 8] {
+        let page = place.join(format!("{ranks}.html"));
+        let exchanges = "blocking,nonblocking";
+        let arguments = [MESH, "--check", "--exchange", exchanges, "--report", text(&page)];
+        let (code, said, complaints) = cg(ranks, &arguments);
+        assert_eq!((code, complaints.as_str()), (0, ""), "{ranks} ranks: {said}");
+        for exchange in exchanges.split(',') {
+            let line = format!("cg: 651 rows, 4255 entries on {ranks} ranks, {exchange}: ");
+            assert!(said.contains(&line), "{said}");
+        }
+        assert_eq!(said.matches("agrees with the serial solver's").count(), 2, "{said}");
+        assert!(fs::read_to_string(page).unwrap().contains("agrees with the serial"));
+    }
+}
+
+#[test]
+fn more_ranks_than_rows_and_rows_without_neighbours() {
+    let place = directory("small");
+    let file = place.join("diagonal.mtx");
+    let banner = "%%MatrixMarket matrix coordinate real symmetric";
+    fs::write(&file, format!("{banner}\n3 3 4\n1 1 2\n2 2 3\n3 3 5\n3 1 1\n")).unwrap();
+    let (code, said, complaints) = cg(6, &[text(&file), "--check"]);
+    assert_eq!((code, complaints.as_str()), (0, ""), "{said}");
+    assert!(said.contains("agrees with the serial solver's"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_solved_is_said_once() {
+    let place = directory("bad");
+    let banner = "%%MatrixMarket matrix coordinate real symmetric\n";
+    let file = |name: &str, lines: &str| {
+        let path = place.join(name);
+        fs::write(&path, format!("{banner}{lines}")).unwrap();
+        path
+    };
+    for (path, line) in [
+        (place.join("absent.mtx"), "absent.mtx: cannot be read: No such file"),
+        (file("cut.mtx", "2 2 3\n1 1 1\n"), "cut.mtx: the file ends after 1 of 3 entries"),
+        (file("word.mtx", "1 1 1\n1 1 one\n"), "word.mtx: line 3: one is no finite number"),
+        (file("saddle.mtx", "2 2 2\n1 1 1\n2 2 -1\n"), "the matrix is not positive definite"),
+    ] {
+        for ranks in [1, 3] {
+            let (code, _, complaints) = cg(ranks, &[text(&path)]);
+            assert_eq!(code, 2, "{complaints}");
+            assert_eq!(complaints.lines().count(), 1, "{complaints}");
+            assert!(complaints.starts_with("cg: ") && complaints.contains(line), "{complaints}");
+        }
+    }
+    let (code, _, complaints) = cg(2, &[MESH, "--tolerance", "2"]);
+    assert_eq!((code, complaints.lines().count()), (2, 1), "{complaints}");
+    let (code, _, complaints) = cg(2, &[MESH, "--iterations", "3"]);
+    assert_eq!(code, 1);
+    assert!(complaints.contains("it has not converged to 1e-10"), "{complaints}");
+}
