@@ -5,12 +5,12 @@
 //! and be measured on calls that nobody has answered yet, and all data is freshly written, as in a
 //! program that computes.
 
-use hikyaku::{Error, Op, World};
+use hikyaku::{Op, World};
 
 use super::{Bare, Form, Kind, Parts, Point, barrier};
 use crate::bench::arguments::Settings;
 use crate::bench::control::{Answer, Command, Verb};
-use crate::bench::rank::{self, Buffer, RankError, TAG};
+use crate::bench::rank::{self, Buffer, RankError};
 
 /// Message sizes of broadcast, and of each rank's part of allgather.
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
@@ -113,26 +113,9 @@ pub(crate) fn serve_allgather(world: &World, command: &Command) -> Result<Answer
     let (mut from, mut to) = (one, other);
     let behind = bytes * ((rank + 1) % size) as usize;
     rank::whole(world, command, || {
-        allgather(world, &from[behind..][..bytes], to)?;
+        world.allgather::<u8>(&from[behind..][..bytes], to)?;
         std::mem::swap(&mut from, &mut to);
         Ok(())
-    })
-}
-
-/// Everybody's block to everybody, by a message from each to each.
-fn allgather(world: &World, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
-    let (rank, size) = (world.rank(), world.size());
-    world.scope(|scope| {
-        for (from, block) in (0..).zip(all.chunks_exact_mut(mine.len())) {
-            match from == rank {
-                true => block.copy_from_slice(mine),
-                false => scope.irecv::<u8>(block, from, TAG).map(drop)?,
-            }
-        }
-        for step in 1..size {
-            scope.isend::<u8>(mine, (rank + step) % size, TAG)?;
-        }
-        scope.wait_all()
     })
 }
 
