@@ -44,6 +44,8 @@
 pub mod engine;
 mod error;
 pub mod job;
+pub mod machine;
+pub mod model;
 pub mod network;
 mod slab;
 pub mod topology;

@@ -30,8 +30,10 @@ const TABLE: &[Row] = &[
     Row { name: "world", level: 4, may_use: &["nic", "shm", "ofi", "sim", "msg", "coll", "dsm"] },
     Row { name: "mpi", level: 5, may_use: &["world"] },
     Row { name: "python", level: 5, may_use: &["world", "report"] },
-    // nic for its types only: times and ranks in the tables that it prints.
-    Row { name: "cli", level: 5, may_use: &["world", "report", "nic"] },
+    // Experiments run models, not programs: no message layer between them and the simulator.
+    Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "report"] },
+    // nic for its types only: times and ranks in the tables that it prints. sim to show machines.
+    Row { name: "cli", level: 5, may_use: &["world", "report", "nic", "sim", "reproduce"] },
     Row { name: "jobs", level: 6, may_use: &["world"] },
     Row { name: "examples", level: 6, may_use: &["world", "report"] },
     Row { name: "xtask", level: 0, may_use: &[] },
@@ -82,7 +84,7 @@ fn row_of(member: &Member) -> Option<&'static Row> {
     let name = match member.folder.split('/').collect::<Vec<_>>()[..] {
         ["crates" | "tests", name] => name,
         ["examples", _] => "examples",
-        ["xtask"] => "xtask",
+        [name @ ("xtask" | "reproduce")] => name,
         _ => return None,
     };
     TABLE.iter().find(|row| row.name == name)

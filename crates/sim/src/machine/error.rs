@@ -1,0 +1,72 @@
+//! Why a machine file is refused: one line that names the file, the key and what to write.
+
+use thiserror::Error;
+
+/// A machine file that describes no machine.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MachineError {
+    /// It is not TOML.
+    #[error("{file}: line {line}: {what}; a machine file is TOML, see docs/machines.md")]
+    Syntax {
+        /// The file, as the caller named it.
+        file: String,
+        /// Where the parser stopped, from 1.
+        line: usize,
+        /// What it found.
+        what: String,
+    },
+    /// A key that must be there is not.
+    #[error("{file}: `{key}` is missing; write `{example}`")]
+    Missing {
+        /// The file.
+        file: String,
+        /// The key, dotted from the root.
+        key: String,
+        /// A line that would do.
+        example: String,
+    },
+    /// A key that nothing reads: a misspelling, or of another model.
+    #[error("{file}: unknown key `{key}`; known here: {known}")]
+    Unknown {
+        /// The file.
+        file: String,
+        /// The key, dotted from the root.
+        key: String,
+        /// What may stand in its place.
+        known: String,
+    },
+    /// A value that no machine has.
+    #[error("{file}: `{key}`: {what}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The key, dotted from the root.
+        key: String,
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_is_one_line_with_file_and_key() {
+        let (file, key) = (String::from("m.toml"), String::from("host.issue"));
+        let errors = [
+            MachineError::Syntax { file: file.clone(), line: 3, what: "odd".into() },
+            MachineError::Missing {
+                file: file.clone(),
+                key: key.clone(),
+                example: "issue = 1".into(),
+            },
+            MachineError::Unknown { file: file.clone(), key: key.clone(), known: "a, b".into() },
+            MachineError::Value { file, key, what: "no unit".into() },
+        ];
+        for error in errors {
+            let line = error.to_string();
+            assert!(line.starts_with("m.toml: ") && !line.contains('\n'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Machines are files: nodes, interface and its step costs, topology, links, host costs.
+//!
+//! ```text
+//!   machines/cp-pacs.toml ──► Machine { shape, links, interface: Interface::CpPacs(costs), .. }
+//!                                      + every constant with its source, for people
+//! ```
+//!
+//! A file states clocks, widths, rates, depths and step counts; results come out of running the
+//! protocols on them. No curve and no result is ever an input. Every constant carries its source:
+//! a paper and the place in it, `fitted to` one printed number, or `assumed` with the reason.
+//!
+//! The parser takes text; reading files is the caller's. Whatever is wrong is one line that names
+//! file and key: unknown keys, impossible values, missing ones, constants without a source.
+
+mod error;
+mod section;
+mod shape;
+mod value;
+
+pub use error::MachineError;
+pub use section::{Constant, Origin};
+pub use shape::{Flow, Links, Shape};
+pub use value::Rate;
+
+pub(crate) use section::Section;
+
+use section::Book;
+
+use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
+
+/// More fitted constants than this in one machine are a smell; the parser refuses them.
+pub const MOST_FITTED: usize = 4;
+
+/// A simulated machine, as its file states it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// A word that names it.
+    pub name: String,
+    /// A line on what it is.
+    pub title: String,
+    /// How many nodes.
+    pub nodes: u32,
+    /// The network's shape.
+    pub shape: Shape,
+    /// What links and switches cost, and how contention is computed.
+    pub links: Links,
+    /// The interface of every node, with the costs of its steps and of the host's.
+    pub interface: Interface,
+    /// Every constant of the file, with its source.
+    pub constants: Vec<Constant>,
+}
+
+/// Which interface a machine's nodes have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Interface {
+    /// Paper 000.
+    Dimmnet2(Box<dimmnet2::Costs>),
+    /// Paper 001.
+    Dimmnet1(Box<dimmnet1::Costs>),
+    /// Paper 002.
+    Tofu2(Box<tofu2::Costs>),
+    /// Paper 003.
+    Cenju4(Box<cenju4::Costs>),
+    /// Paper 004.
+    CpPacs(Box<cppacs::Costs>),
+    /// A present-day RDMA interface.
+    Rdma(Box<rdma::Costs>),
+}
+
+impl Interface {
+    /// The word for it in machine files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Interface::Dimmnet2(_) => "dimmnet2",
+            Interface::Dimmnet1(_) => "dimmnet1",
+            Interface::Tofu2(_) => "tofu2",
+            Interface::Cenju4(_) => "cenju4",
+            Interface::CpPacs(_) => "cp-pacs",
+            Interface::Rdma(_) => "rdma",
+        }
+    }
+
+    fn read(
+        network: &Section<'_>,
+        interface: &Section<'_>,
+        host: &Section<'_>,
+    ) -> Result<Interface, MachineError> {
+        match interface.text("model")? {
+            "dimmnet2" => dimmnet2::Costs::read(network, interface, host)
+                .map(|costs| Interface::Dimmnet2(Box::new(costs))),
+            "dimmnet1" => dimmnet1::Costs::read(interface, host)
+                .map(|costs| Interface::Dimmnet1(Box::new(costs))),
+            "tofu2" => tofu2::Costs::read(network, interface, host)
+                .map(|costs| Interface::Tofu2(Box::new(costs))),
+            "cenju4" => cenju4::Costs::read(network, interface, host)
+                .map(|costs| Interface::Cenju4(Box::new(costs))),
+            "cp-pacs" => cppacs::Costs::read(network, interface, host)
+                .map(|costs| Interface::CpPacs(Box::new(costs))),
+            "rdma" => rdma::Costs::read(network, interface, host)
+                .map(|costs| Interface::Rdma(Box::new(costs))),
+            other => {
+                let known = "dimmnet2, dimmnet1, tofu2, cenju4, cp-pacs, rdma";
+                Err(interface.refuse("model", format!("`{other}` is none of {known}")))
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Reads the text of a machine file; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// [`MachineError`]: one line with the file, the key and what to write.
+    pub fn parse(file: &str, text: &str) -> Result<Machine, MachineError> {
+        let table = text.parse::<toml::Table>().map_err(|error| syntax(file, text, &error))?;
+        let book = Book::new(file);
+        let root = Section::root(&book, &table);
+        let mut machine = Machine::read(&root)?;
+        root.finish()?;
+        machine.constants = book.into_constants();
+        let fitted = machine.fitted().count();
+        if fitted > MOST_FITTED {
+            return Err(MachineError::Value {
+                file: file.to_owned(),
+                key: "source".into(),
+                what: format!("{fitted} constants are fitted, at most {MOST_FITTED} may be"),
+            });
+        }
+        Ok(machine)
+    }
+
+    /// The constants that were fitted, each to one printed number.
+    pub fn fitted(&self) -> impl Iterator<Item = &Constant> {
+        self.constants.iter().filter(|constant| constant.origin == Origin::Fitted)
+    }
+
+    fn read(root: &Section<'_>) -> Result<Machine, MachineError> {
+        let (name, title) = (root.text("name")?.to_owned(), root.text("title")?.to_owned());
+        let nodes = root.whole("nodes", 1..=1 << 20)?;
+        let topology = root.section("topology")?;
+        let shape = Shape::read(&topology)?;
+        if let Some(room) = shape.nodes()
+            && u64::from(nodes) > room
+        {
+            let what = format!("is {nodes}, the topology has room for {room}");
+            return Err(root.refuse("nodes", what));
+        }
+        let network = root.section("network")?;
+        let links = Links::read(&network)?;
+        let (interface, host) = (root.section("interface")?, root.section("host")?);
+        let model = Interface::read(&network, &interface, &host)?;
+        for section in [topology, network, interface, host] {
+            section.finish()?;
+        }
+        let constants = Vec::new();
+        Ok(Machine { name, title, nodes, shape, links, interface: model, constants })
+    }
+}
+
+/// The parser's paragraph as one line.
+fn syntax(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    MachineError::Syntax {
+        file: file.to_owned(),
+        line: text.get(..at).unwrap_or_default().matches('\n').count() + 1,
+        what: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests;

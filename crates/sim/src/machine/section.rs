@@ -1,0 +1,246 @@
+//! Reading a machine file key by key, so that every error names its key, no key goes unread, and
+//! every constant is kept together with its source.
+//!
+//! A constant is a table of two: `startup = { value = "3.5 us", source = "004 §3.2" }`. What the
+//! source begins with says how far to trust it, see [`Origin`].
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::MachineError;
+use super::value::{self, Rate};
+use hikyaku_nic::time::Time;
+
+/// Where a constant comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Stated by a paper, a standard or a vendor.
+    Cited,
+    /// Chosen such that the model meets one printed number, which then is calibration and not a
+    /// result. The source begins with `fitted to`.
+    Fitted,
+    /// Nobody states it; the source begins with `assumed` and says why this value.
+    Assumed,
+}
+
+/// A constant of a machine: what `hikyaku machine show` and the report list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// The key, dotted from the root.
+    pub key: String,
+    /// The value as the file writes it.
+    pub value: String,
+    /// The paper and the place in it, what it was fitted to, or why it was assumed.
+    pub source: String,
+    /// How far to trust it.
+    pub origin: Origin,
+}
+
+impl Constant {
+    fn origin_of(source: &str) -> Origin {
+        match source {
+            source if source.starts_with("fitted to") => Origin::Fitted,
+            source if source.starts_with("assumed") => Origin::Assumed,
+            _ => Origin::Cited,
+        }
+    }
+}
+
+/// What all sections of one file share.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    file: String,
+    constants: RefCell<Vec<Constant>>,
+}
+
+impl Book {
+    pub(crate) fn new(file: &str) -> Book {
+        Book { file: file.to_owned(), ..Book::default() }
+    }
+
+    /// The constants in the order in which they were read.
+    pub(crate) fn into_constants(self) -> Vec<Constant> {
+        self.constants.into_inner()
+    }
+}
+
+/// One table of the file. Reading a key marks it; [`Section::finish`] refuses what is unmarked.
+#[derive(Debug)]
+pub(crate) struct Section<'t> {
+    book: &'t Book,
+    /// Dotted path with a dot at its end; empty for the root.
+    path: String,
+    table: &'t Table,
+    read: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'t> Section<'t> {
+    pub(crate) fn root(book: &'t Book, table: &'t Table) -> Section<'t> {
+        Section { book, path: String::new(), table, read: RefCell::default() }
+    }
+
+    /// The table under `key`.
+    pub(crate) fn section(&self, key: &'static str) -> Result<Section<'t>, MachineError> {
+        match self.get(key) {
+            Some(Value::Table(table)) => {
+                let path = format!("{}{key}.", self.path);
+                Ok(Section { book: self.book, path, table, read: RefCell::default() })
+            }
+            Some(_) => Err(self.refuse(key, format!("is not a table; write `[{key}]`"))),
+            None => Err(self.missing(key, &format!("[{}{key}]", self.path))),
+        }
+    }
+
+    /// A plain word.
+    pub(crate) fn text(&self, key: &'static str) -> Result<&'t str, MachineError> {
+        match self.get(key) {
+            Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
+            Some(_) => Err(self.refuse(key, "is not a text, or an empty one")),
+            None => Err(self.missing(key, &format!("{key} = \"...\""))),
+        }
+    }
+
+    /// Plain whole numbers, each at least one, such as the extent of a topology.
+    pub(crate) fn extent(&self, key: &'static str) -> Result<Vec<u32>, MachineError> {
+        let wrong = || self.refuse(key, "is not a list of whole numbers from 1, as `[4, 8, 8]`");
+        let Some(value) = self.get(key) else {
+            return Err(self.missing(key, &format!("{key} = [4, 8, 8]")));
+        };
+        let numbers = value.as_array().ok_or_else(wrong)?;
+        let number = |value: &Value| {
+            let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+            number.filter(|number| *number > 0)
+        };
+        let extent: Option<Vec<u32>> = numbers.iter().map(number).collect();
+        extent.filter(|extent| !extent.is_empty()).ok_or_else(wrong)
+    }
+
+    /// A plain whole number within `range`.
+    pub(crate) fn whole(
+        &self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<u32>,
+    ) -> Result<u32, MachineError> {
+        let (low, high) = (range.start(), range.end());
+        let wrong = || self.refuse(key, format!("is not a whole number from {low} to {high}"));
+        match self.get(key) {
+            Some(value) => {
+                let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+                number.filter(|number| range.contains(number)).ok_or_else(wrong)
+            }
+            None => Err(self.missing(key, &format!("{key} = {low}"))),
+        }
+    }
+
+    /// A constant time.
+    pub(crate) fn time(&self, key: &'static str) -> Result<Time, MachineError> {
+        self.measured(key, "3.5 us", value::time).map(Time::from_picoseconds)
+    }
+
+    /// A constant rate.
+    pub(crate) fn rate(&self, key: &'static str) -> Result<Rate, MachineError> {
+        self.measured(key, "300 MB/s", value::rate).map(Rate::per_second)
+    }
+
+    /// A constant size, bytes.
+    pub(crate) fn bytes(&self, key: &'static str) -> Result<u64, MachineError> {
+        self.measured(key, "256 B", value::bytes)
+    }
+
+    /// A constant number without unit: steps, clocks, queues.
+    pub(crate) fn count(&self, key: &'static str) -> Result<u64, MachineError> {
+        let (value, source) = self.constant(key, "12")?;
+        let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+        let Some(number) = number else {
+            return Err(self.refuse(key, format!("`{value}` is not a whole number from 0")));
+        };
+        self.keep(key, number.to_string(), source);
+        Ok(number)
+    }
+
+    /// Refuses keys that nothing has read.
+    pub(crate) fn finish(self) -> Result<(), MachineError> {
+        let read = self.read.borrow();
+        match self.table.keys().find(|key| !read.contains(key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(MachineError::Unknown {
+                file: self.book.file.clone(),
+                key: format!("{}{key}", self.path),
+                known: read.iter().copied().collect::<Vec<_>>().join(", "),
+            }),
+        }
+    }
+
+    /// An error about the value of `key`.
+    pub(crate) fn refuse(&self, key: &str, what: impl Into<String>) -> MachineError {
+        MachineError::Value {
+            file: self.book.file.clone(),
+            key: format!("{}{key}", self.path),
+            what: what.into(),
+        }
+    }
+
+    fn measured(
+        &self,
+        key: &'static str,
+        example: &str,
+        read: fn(&str) -> Result<u64, String>,
+    ) -> Result<u64, MachineError> {
+        let (value, source) = self.constant(key, &format!("\"{example}\""))?;
+        let Some(text) = value.as_str() else {
+            return Err(self.refuse(key, format!("`{value}` has no unit; write \"{example}\"")));
+        };
+        let number = read(text).map_err(|why| self.refuse(key, why))?;
+        self.keep(key, text.to_owned(), source);
+        Ok(number)
+    }
+
+    /// The two parts of a constant.
+    fn constant(
+        &self,
+        key: &'static str,
+        example: &str,
+    ) -> Result<(&'t Value, &'t str), MachineError> {
+        let line = format!("{key} = {{ value = {example}, source = \"...\" }}");
+        let table = match self.get(key) {
+            None => return Err(self.missing(key, &line)),
+            Some(Value::Table(table)) => table,
+            Some(_) => return Err(self.refuse(key, format!("has no source; write `{line}`"))),
+        };
+        if let Some(other) = table.keys().find(|key| *key != "value" && *key != "source") {
+            return Err(MachineError::Unknown {
+                file: self.book.file.clone(),
+                key: format!("{}{key}.{other}", self.path),
+                known: "value, source".into(),
+            });
+        }
+        let source = table.get("source").and_then(Value::as_str).map_or("", str::trim);
+        match (table.get("value"), source) {
+            (None, _) => Err(self.refuse(key, format!("has no value; write `{line}`"))),
+            (_, "") => Err(self.refuse(key, format!("has no source; write `{line}`"))),
+            (Some(value), source) => Ok((value, source)),
+        }
+    }
+
+    fn keep(&self, key: &str, value: String, source: &str) {
+        let key = format!("{}{key}", self.path);
+        let origin = Constant::origin_of(source);
+        let constant = Constant { key, value, source: source.to_owned(), origin };
+        self.book.constants.borrow_mut().push(constant);
+    }
+
+    fn get(&self, key: &'static str) -> Option<&'t Value> {
+        self.read.borrow_mut().insert(key);
+        self.table.get(key)
+    }
+
+    fn missing(&self, key: &str, example: &str) -> MachineError {
+        MachineError::Missing {
+            file: self.book.file.clone(),
+            key: format!("{}{key}", self.path),
+            example: example.to_owned(),
+        }
+    }
+}

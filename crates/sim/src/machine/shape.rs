@@ -1,0 +1,184 @@
+//! The shape of a machine's network as its file states it: a name and an extent, and the costs of
+//! a link and of a switch.
+//!
+//! ```text
+//! [topology]                     [network]
+//! shape = "hyper-crossbar"       model = "wormhole"
+//! extent = [4, 8, 8]             link_rate = { value = "300 MB/s", source = "004 §2" }
+//! ```
+//!
+//! Routing belongs to the shape and has no key: each shape has the one deterministic routing that
+//! `topology` implements and argues about.
+
+use super::MachineError;
+use super::section::Section;
+use super::value::Rate;
+use hikyaku_nic::time::Time;
+
+/// A shape of network and how large it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// All nodes on one switch.
+    Switch,
+    /// All nodes on one shared medium.
+    Hub,
+    /// A crossbar along every line of every dimension, exchangers at the nodes (paper 004).
+    HyperCrossbar([u32; 3]),
+    /// Stages of 4 × 4 switches (paper 003); so many stages.
+    Multistage(u32),
+    /// A torus of any number of dimensions.
+    Torus(Vec<u32>),
+    /// A mesh of any number of dimensions.
+    Mesh(Vec<u32>),
+    /// The 6-D torus and mesh of the Tofu networks: X, Y, Z, then 2 × 3 × 2 within.
+    Tofu([u32; 3]),
+    /// A fat tree (folded Clos) of switches with so many ports, in so many levels.
+    FatTree {
+        /// Ports of a switch.
+        radix: u32,
+        /// Levels of switches.
+        levels: u32,
+    },
+    /// A dragonfly: nodes a router, routers a group, links from a router to other groups.
+    Dragonfly {
+        /// Nodes on a router (p).
+        nodes: u32,
+        /// Routers in a group (a).
+        routers: u32,
+        /// Global links of a router (h).
+        links: u32,
+        /// Groups (g).
+        groups: u32,
+    },
+}
+
+/// How a network is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// A message holds its channels until its tail has passed.
+    Wormhole,
+    /// Packets move from buffer to buffer of this many bytes as soon as their head may.
+    CutThrough {
+        /// Bytes of the buffer at each switch input (or crosspoint).
+        buffer_bytes: u64,
+    },
+    /// No contention: latency, overhead, gap (LogGP).
+    Analytic,
+}
+
+/// The costs of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Links {
+    /// How contention is computed.
+    pub flow: Flow,
+    /// Payload a link carries.
+    pub rate: Rate,
+    /// Time of a packet's head through a switch, the link behind it included.
+    pub hop: Time,
+}
+
+/// The longest list of dimensions that makes sense, and the most nodes a file may ask for.
+const MOST_DIMENSIONS: usize = 8;
+const MOST_NODES: u64 = 1 << 20;
+
+impl Shape {
+    pub(super) fn read(section: &Section<'_>) -> Result<Shape, MachineError> {
+        let shape = match section.text("shape")? {
+            "switch" => Shape::Switch,
+            "hub" => Shape::Hub,
+            "hyper-crossbar" => Shape::HyperCrossbar(three(section)?),
+            "multistage" => Shape::Multistage(section.whole("stages", 1..=5)?),
+            "torus" => Shape::Torus(some(section)?),
+            "mesh" => Shape::Mesh(some(section)?),
+            "tofu" => Shape::Tofu(three(section)?),
+            "fat-tree" => Shape::FatTree {
+                radix: section.whole("radix", 2..=128)?,
+                levels: section.whole("levels", 1..=4)?,
+            },
+            "dragonfly" => Shape::Dragonfly {
+                nodes: section.whole("nodes", 1..=64)?,
+                routers: section.whole("routers", 1..=128)?,
+                links: section.whole("links", 1..=64)?,
+                groups: section.whole("groups", 2..=1024)?,
+            },
+            other => {
+                let known = "switch, hub, hyper-crossbar, multistage, torus, mesh, tofu, \
+                             fat-tree, dragonfly";
+                return Err(section.refuse("shape", format!("`{other}` is none of {known}")));
+            }
+        };
+        shape.check(section)?;
+        Ok(shape)
+    }
+
+    /// How many nodes it has room for; `None`: any number.
+    pub fn nodes(&self) -> Option<u64> {
+        let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
+        match self {
+            Shape::Switch | Shape::Hub => None,
+            Shape::HyperCrossbar(extent) => Some(product(extent)),
+            Shape::Multistage(stages) => Some(4_u64.pow(*stages)),
+            Shape::Torus(extent) | Shape::Mesh(extent) => Some(product(extent)),
+            Shape::Tofu(extent) => Some(12 * product(extent)),
+            Shape::FatTree { radix, levels } => {
+                let half = u64::from(radix / 2);
+                let leaves = if *levels == 1 { u64::from(*radix) } else { 2 * half.pow(*levels) };
+                Some(leaves)
+            }
+            Shape::Dragonfly { nodes, routers, groups, .. } => {
+                Some(product(&[*nodes, *routers, *groups]))
+            }
+        }
+    }
+
+    fn check(&self, section: &Section<'_>) -> Result<(), MachineError> {
+        if let Shape::FatTree { radix, .. } = self
+            && radix % 2 == 1
+        {
+            return Err(section.refuse("radix", "is odd; half the ports of a switch go up"));
+        }
+        if let Shape::Dragonfly { routers, links, groups, .. } = self
+            && u64::from(*routers) * u64::from(*links) + 1 < u64::from(*groups)
+        {
+            let most = u64::from(*routers) * u64::from(*links) + 1;
+            let what = format!("is more than the {most} that links of one group can reach");
+            return Err(section.refuse("groups", what));
+        }
+        match self.nodes() {
+            Some(nodes) if nodes > MOST_NODES => {
+                let what = format!("has {nodes} nodes, more than {MOST_NODES}");
+                Err(section.refuse("shape", what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn read(section: &Section<'_>) -> Result<Links, MachineError> {
+        let flow = match section.text("model")? {
+            "wormhole" => Flow::Wormhole,
+            "cut-through" => Flow::CutThrough { buffer_bytes: section.bytes("buffer")? },
+            "analytic" => Flow::Analytic,
+            other => {
+                let what = format!("`{other}` is none of wormhole, cut-through, analytic");
+                return Err(section.refuse("model", what));
+            }
+        };
+        Ok(Links { flow, rate: section.rate("link_rate")?, hop: section.time("hop")? })
+    }
+}
+
+fn some(section: &Section<'_>) -> Result<Vec<u32>, MachineError> {
+    let extent = section.extent("extent")?;
+    if extent.len() > MOST_DIMENSIONS {
+        let what = format!("has more than {MOST_DIMENSIONS} dimensions");
+        return Err(section.refuse("extent", what));
+    }
+    Ok(extent)
+}
+
+fn three(section: &Section<'_>) -> Result<[u32; 3], MachineError> {
+    let extent = section.extent("extent")?;
+    <[u32; 3]>::try_from(extent).map_err(|_| section.refuse("extent", "is not three numbers"))
+}

@@ -1,0 +1,3 @@
+//! cenju4
+mod costs;
+pub use costs::*;

@@ -1,0 +1,3 @@
+//! cppacs
+mod costs;
+pub use costs::*;

@@ -1,0 +1,3 @@
+//! dimmnet1
+mod costs;
+pub use costs::*;

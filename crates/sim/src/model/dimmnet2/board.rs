@@ -1,0 +1,252 @@
+//! The board: sender's and receiver's units of the DIMMnet-2 controller, and the wire between two.
+//!
+//! ```text
+//!   request ─► Prefetch Unit ─► SWIF ─► switch ─► SWIF ─► Receive ─► Write ─► Receive ─► status
+//!              (one server)                               Controller  Unit    Controller  pointer
+//!                                                         (a server)  (a server)
+//! ```
+//!
+//! Each unit serves one packet at a time in order of arrival, so packets of a message overlap:
+//! the Receive Controller takes the headers of the next while the Write Unit stores this one.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{PostError, Rank, RemoteAddress};
+use hikyaku_nic::time::Time;
+
+use super::costs::{Costs, Effect, Step, Unit};
+use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
+use crate::model::landing::Landing;
+
+/// Packets that may be on their way to a board: flow control of the link is not modelled, the
+/// largest message of the experiments fits.
+const WIRE: usize = 1 << 12;
+
+/// The primitive of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Primitive {
+    /// The sender names the address (remote DMA).
+    Push(RemoteAddress),
+    /// The receiving interface chooses it.
+    IndirectPush,
+}
+
+/// A packet on the wire.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) primitive: Primitive,
+    pub(super) payload: Vec<u8>,
+    pub(super) offset: u64,
+    pub(super) total: u64,
+}
+
+/// The steps that one packet took: name, and when each ended.
+pub type Steps = Vec<(&'static str, Time)>;
+
+/// One node's board.
+#[derive(Debug, Clone)]
+pub struct Board(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    sim: Sim,
+    costs: Rc<Costs>,
+    node: Rank,
+    memory: Landing,
+    /// Prefetch Unit: SO-DIMM to packets.
+    sender: Server,
+    cable: Server,
+    /// The Receive Controller: headers and status records.
+    receive: Server,
+    /// Packets at SWIF, in the order in which they came.
+    arrived: Mailbox<Packet>,
+    /// From the Receive Controller to the Write Unit.
+    parsed: Mailbox<Packet>,
+    /// Records written; what the host polls.
+    status: Signal,
+    /// The host read something out: a full ring may have room.
+    room: Signal,
+    log: RefCell<Steps>,
+}
+
+impl Board {
+    pub(super) fn new(sim: &Sim, costs: &Rc<Costs>, node: Rank, memory: Landing) -> Board {
+        let board = Board(Rc::new(State {
+            sim: sim.clone(),
+            costs: Rc::clone(costs),
+            node,
+            memory,
+            sender: Server::new(sim),
+            cable: Server::new(sim),
+            receive: Server::new(sim),
+            arrived: Mailbox::new(sim, WIRE, "a packet at SWIF"),
+            parsed: Mailbox::new(sim, 1, "a parsed header"),
+            status: Signal::new(sim, "a packet receive status"),
+            room: Signal::new(sim, "room in a landing ring"),
+            log: RefCell::default(),
+        }));
+        let unit = board.clone();
+        let name = TaskName { kind: "receive controller", index: node };
+        sim.spawn_service(name, async move { unit.take_headers().await });
+        let (unit, name) = (board.clone(), TaskName { kind: "write unit", index: node });
+        sim.spawn_service(name, async move { unit.store_packets().await });
+        board
+    }
+
+    /// Takes a request: packets of the message leave one after the other.
+    pub(super) fn request(&self, to: &Board, primitive: Primitive, message: &[u8]) {
+        let state = &self.0;
+        let interface = &state.costs.interface;
+        let total = message.len() as u64;
+        let whole = message.len().max(1);
+        for start in (0..whole).step_by(interface.packet_bytes as usize) {
+            let end = message.len().min(start + interface.packet_bytes as usize);
+            let payload = message[start.min(end)..end].to_vec();
+            let offset = start as u64;
+            let primitive = match primitive {
+                Primitive::Push(address) => {
+                    Primitive::Push(RemoteAddress { offset: address.offset + offset, ..address })
+                }
+                Primitive::IndirectPush => Primitive::IndirectPush,
+            };
+            self.transmit(to, Packet { primitive, payload, offset, total });
+        }
+    }
+
+    /// One packet from SO-DIMM to the other board's SWIF (table 7, rows B and C).
+    fn transmit(&self, to: &Board, packet: Packet) {
+        let state = &self.0;
+        let (interface, now) = (&state.costs.interface, state.sim.now());
+        let bytes = packet.payload.len() as u64;
+        let words = interface.further_words(bytes);
+        let start = state.sender.book(now, words + interface.packet_gap);
+        let leaves = start + interface.send + words;
+        // The link is faster than the SO-DIMM's port, so the tail is what the port gives last.
+        let span = state.costs.link.time_of(interface.header_bytes + bytes);
+        let tail = state.cable.book(leaves - span, span) + span;
+        let (at, to) = (tail + state.costs.crossing + state.costs.cable, to.clone());
+        if packet.offset == 0 {
+            self.mark("B packet send processing", leaves);
+            to.mark("C network", at);
+        }
+        state.sim.at(at + interface.arrive, move |_| {
+            let taken = to.0.arrived.post(packet);
+            debug_assert!(taken.is_ok(), "a message of the experiments fits the wire");
+        });
+    }
+
+    /// The Receive Controller's loop: headers of one packet after the other, each handed to the
+    /// Write Unit when that is free.
+    async fn take_headers(&self) {
+        loop {
+            let packet = self.0.arrived.receive().await;
+            for step in self.steps(packet.primitive, Unit::Receive) {
+                if step.effect != Effect::Publish {
+                    self.0.receive.serve(self.span(step, 0)).await;
+                    self.mark(step.what, self.0.sim.now());
+                }
+            }
+            self.0.parsed.send(packet).await;
+        }
+    }
+
+    /// The Write Unit's loop; a packet that finds its ring full holds it, and all behind it.
+    async fn store_packets(&self) {
+        loop {
+            let packet = self.0.parsed.receive().await;
+            let bytes = packet.payload.len() as u64;
+            for step in self.steps(packet.primitive, Unit::Write) {
+                self.0.sim.delay(self.span(step, bytes)).await;
+                self.mark(step.what, self.0.sim.now());
+                // Whether there is room is judged before the payload moves; nobody looks at what
+                // has landed before the status pointer moves.
+                let lands = match packet.primitive {
+                    Primitive::IndirectPush => Effect::Place,
+                    Primitive::Push(_) => Effect::Move,
+                };
+                if step.effect == lands {
+                    self.land(&packet).await;
+                }
+            }
+            self.publish(packet.primitive);
+        }
+    }
+
+    /// The Receive Controller's last step, while the Write Unit goes on.
+    fn publish(&self, primitive: Primitive) {
+        let state = &self.0;
+        self.mark("D packet receive processing", state.sim.now());
+        for step in self.steps(primitive, Unit::Receive) {
+            if step.effect == Effect::Publish {
+                let span = self.span(step, 0);
+                let done = state.receive.book(state.sim.now(), span) + span;
+                let (board, what) = (self.clone(), step.what);
+                state.sim.at(done, move |_| {
+                    board.mark(what, done);
+                    board.mark("E status write", done);
+                    board.0.status.raise();
+                });
+            }
+        }
+    }
+
+    /// The landing itself, by nic. A full ring keeps this waiting until the host has read
+    /// something out.
+    async fn land(&self, packet: &Packet) {
+        let state = &self.0;
+        let source = 1 - state.node;
+        loop {
+            let seen = state.room.count();
+            let landed = match packet.primitive {
+                Primitive::Push(address) => state.memory.push(source, address, &packet.payload),
+                Primitive::IndirectPush => {
+                    let to = (source, state.node);
+                    state.memory.push_indirect(to, &packet.payload, packet.offset, packet.total)
+                }
+            };
+            match landed {
+                Ok(()) => return,
+                Err(PostError::Full { .. }) => state.room.reaches(seen + 1).await,
+                Err(error) => panic!("an experiment names memory that is there: {error}"),
+            }
+        }
+    }
+
+    /// The rows of one unit that a primitive has.
+    fn steps(&self, primitive: Primitive, unit: Unit) -> impl Iterator<Item = &Step> {
+        let indirect = primitive == Primitive::IndirectPush;
+        let steps = self.0.costs.interface.steps.iter();
+        steps.filter(move |step| step.unit == unit && (indirect || !step.ipush_only))
+    }
+
+    /// How long a row takes; the SO-DIMM's port takes further words.
+    fn span(&self, step: &Step, bytes: u64) -> Time {
+        let interface = &self.0.costs.interface;
+        let further = match step.effect {
+            Effect::Move => interface.further_words(bytes),
+            _ => Time::ZERO,
+        };
+        interface.clocks(step.clocks) + further
+    }
+
+    /// Records written so far: the status pointer that the host polls.
+    pub(super) fn status(&self) -> &Signal {
+        &self.0.status
+    }
+
+    /// The host has moved a ring's head.
+    pub(super) fn read_something_out(&self) {
+        self.0.room.raise();
+    }
+
+    /// Notes that a step ended, for breakdowns.
+    pub(super) fn mark(&self, what: &'static str, at: Time) {
+        self.0.log.borrow_mut().push((what, at));
+    }
+
+    /// The steps noted since the last call.
+    pub fn take_log(&self) -> Steps {
+        self.0.log.take()
+    }
+}

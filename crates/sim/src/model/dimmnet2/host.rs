@@ -1,0 +1,145 @@
+//! The host: what a program on the Pentium 4 does to send, to notice, and to read out.
+//!
+//! The host reaches the board by uncached accesses only. It polls: accesses one after the other,
+//! each of which takes `access` and sees what the register holds at its middle. So a change is
+//! noticed between half an access and one and a half after it happened (table 7, rows F and J).
+//! Controller and processor have different clocks; where in an access a change falls is random,
+//! uniformly, from the simulation's seed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::time::Time;
+
+use super::board::{Board, Primitive};
+use super::costs::Costs;
+use crate::engine::{Random, Sim};
+use crate::model::landing::{Arrival, Landing};
+
+/// How the Prefetch Window is mapped (table 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Cached: lines are flushed, prefetched, and then read.
+    WriteBack,
+    /// Not cached: every load goes to the board.
+    Uncached,
+}
+
+/// A program's view of one node.
+#[derive(Debug, Clone)]
+pub struct Host {
+    sim: Sim,
+    costs: Rc<Costs>,
+    node: Rank,
+    memory: Landing,
+    board: Board,
+    random: Rc<RefCell<Random>>,
+}
+
+impl Host {
+    pub(super) fn new(
+        sim: &Sim,
+        costs: &Rc<Costs>,
+        node: Rank,
+        memory: Landing,
+        board: Board,
+    ) -> Host {
+        let random = Rc::new(RefCell::new(sim.random(u64::from(node))));
+        Host { sim: sim.clone(), costs: Rc::clone(costs), node, memory, board, random }
+    }
+
+    /// The board of this node.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// Memory registered for puts.
+    pub fn memory(&self) -> &Landing {
+        &self.memory
+    }
+
+    /// Issues a send request (row A) and goes on: the board does the rest.
+    pub async fn send(&self, to: &Host, primitive: Primitive, message: &[u8]) {
+        self.sim.delay(self.costs.host.issue_send).await;
+        self.board.mark("A issue send request", self.sim.now());
+        self.board.request(&to.board, primitive, message);
+    }
+
+    /// Polls the status pointer until it shows `records` altogether (row F).
+    pub async fn detect(&self, records: u64) {
+        self.poll(async { self.board.status().reaches(records).await }).await;
+        self.board.mark("F detection by polling", self.sim.now());
+    }
+
+    /// Reads the status record of the last packet (row G) and gives all that have arrived.
+    pub async fn read_status(&self) -> Vec<Arrival> {
+        self.sim.delay(self.costs.host.read_status).await;
+        self.board.mark("G read status record", self.sim.now());
+        let mut arrivals = Vec::new();
+        while let Some(arrival) = self.memory.next(self.node) {
+            arrivals.push(arrival);
+        }
+        self.board.read_something_out();
+        arrivals
+    }
+
+    /// Has `bytes` brought from SO-DIMM into the Prefetch Window and copies them to main memory
+    /// (rows H to L, and what table 7 leaves unexplained).
+    pub async fn read_out(&self, bytes: u64, indirect: bool, window: Window) {
+        let (interface, host) = (&self.costs.interface, &self.costs.host);
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(interface.window_bytes);
+            self.sim.delay(host.issue_read_out).await;
+            self.board.mark("H issue read-out request", self.sim.now());
+            let head = if indirect { interface.head_update } else { Time::ZERO };
+            let ready = self.sim.now() + interface.read_out + interface.further_words(part) + head;
+            let sim = self.sim.clone();
+            self.poll(async move {
+                sim.delay_until(ready).await;
+                self.board.mark("I SO-DIMM to Prefetch Window", sim.now());
+            })
+            .await;
+            self.board.mark("J detect read-out completion", self.sim.now());
+            self.sim.delay(self.copy_time(part, window)).await;
+            self.board.mark("K, L copy to main memory", self.sim.now());
+            left -= part;
+        }
+        self.sim.delay(host.unexplained).await;
+    }
+
+    /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped, so of a
+    /// larger window the lines that came first are gone when they are read; a load that misses
+    /// goes to the board like an uncached one.
+    fn copy_time(&self, bytes: u64, window: Window) -> Time {
+        let host = &self.costs.host;
+        let lines = bytes.div_ceil(host.line_bytes);
+        let loads = bytes.div_ceil(host.load_bytes);
+        let (lost, kept) = match window {
+            Window::Uncached => return times(host.access, loads),
+            Window::WriteBack => {
+                let room = host.prefetch_bytes / host.line_bytes;
+                (lines.saturating_sub(room), lines.min(room))
+            }
+        };
+        let missed = times(host.access, lost * (host.line_bytes / host.load_bytes));
+        host.copy_first + times(host.copy_line, kept.saturating_sub(1)) + missed
+    }
+
+    /// Waits for `change` the way a polling loop notices it.
+    async fn poll(&self, change: impl Future<Output = ()>) {
+        let access = self.costs.host.access.picoseconds();
+        let phase = self.random.borrow_mut().below(access);
+        let first = self.sim.now().picoseconds() + phase + access / 2;
+        change.await;
+        let changed = self.sim.now().picoseconds();
+        let looked = changed.saturating_sub(first).div_ceil(access);
+        let seen = first + looked * access + access.div_ceil(2);
+        self.sim.delay_until(Time::from_picoseconds(seen)).await;
+    }
+}
+
+fn times(span: Time, count: u64) -> Time {
+    Time::from_picoseconds(span.picoseconds() * count)
+}

@@ -1,0 +1,51 @@
+//! DIMMnet-2 (paper 000): a board in a memory slot whose receiving side lands messages.
+//!
+//! ```text
+//!   host A          board A                       board B                     host B
+//!   A issue ──► Prefetch Unit ─B─► switch ─C─► Receive Controller             F poll
+//!               Window Controller              Write Unit ──► SO-DIMM         G status record
+//!                                              D 20/24 clocks, E status  ──►  H read-out request
+//!                                              I SO-DIMM ► Prefetch Window    J poll, K L copy
+//! ```
+//!
+//! Letters are the rows of table 7. Send side and switch are the same for both primitives; IPUSH
+//! has four steps more in the Write Unit (table 3), which come from the machine file. Landing is
+//! `nic`'s: the ring of the source, its head and tail, the record.
+
+mod board;
+mod costs;
+mod host;
+
+pub use board::{Board, Primitive, Steps};
+pub use costs::{Costs, Effect, Host as HostCosts, Interface, Step, Unit};
+pub use host::{Host, Window};
+
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::FullPolicy;
+use hikyaku_nic::segment::LayoutError;
+
+use crate::engine::Sim;
+use crate::model::landing::{Landing, Sizes};
+
+/// Two nodes on one switch: what the paper measures.
+///
+/// # Errors
+/// `ring_bytes` is no size of a ring.
+pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], LayoutError> {
+    let costs = Rc::new(costs.clone());
+    let memory = Landing::new(Sizes {
+        nodes: 2,
+        ring_bytes,
+        packet_bytes: costs.interface.packet_bytes as u32,
+        region_bytes: ring_bytes as usize,
+        policy: FullPolicy::Stall,
+    })?;
+    Ok([0, 1].map(|node| {
+        let board = Board::new(sim, &costs, node, memory.clone());
+        Host::new(sim, &costs, node, memory.clone(), board)
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Landing in a modelled node: `nic`'s own rings, tables and records, over plain memory.
+//!
+//! A simulated interface that has received a packet does what a sending process does over shared
+//! memory: it posts to the target's segment, through the reference fabric. So source tables,
+//! rings, granularity, full policies and notifications behave in virtual time as they do on a
+//! real machine, because they are the same functions. Their effect is instantaneous here; the
+//! model charges the time around it and says when anybody may look.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{
+    Command, Event, FullPolicy, Landing as Where, Notification, Port, PostError, Rank,
+    RemoteAddress,
+};
+use hikyaku_nic::loopback::{Config, LoopbackPort, open};
+use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::segment::{Layout, LayoutError};
+
+/// The memory of all nodes of a modelled machine, one rank to a node.
+#[derive(Debug, Clone)]
+pub struct Landing {
+    ports: Rc<RefCell<Vec<LoopbackPort>>>,
+    packet_bytes: usize,
+}
+
+/// Sizes of every node's rings.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Nodes.
+    pub nodes: u32,
+    /// Bytes of each landing ring; a power of two.
+    pub ring_bytes: u32,
+    /// Payload bytes of a packet.
+    pub packet_bytes: u32,
+    /// Bytes of each node's registered region, the target of puts.
+    pub region_bytes: usize,
+    /// What a full ring does.
+    pub policy: FullPolicy,
+}
+
+/// What a node finds when it looks at its status ring.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A packet of a message landed where the receiver's tables say: source and payload.
+    Landed(Rank, Vec<u8>),
+    /// A put was written: source, offset in the region, length.
+    Written(Rank, u64, u64),
+    /// A ring was full when a packet came.
+    Full,
+}
+
+impl Landing {
+    /// Memory for so many nodes.
+    ///
+    /// # Errors
+    /// The sizes make no layout.
+    pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
+        let layout = Layout {
+            ring_bytes: sizes.ring_bytes,
+            packet_bytes: sizes.packet_bytes,
+            ring_policy: sizes.policy,
+            ..Layout::for_ranks(sizes.nodes)
+        };
+        let config =
+            Config { layout, ranks_per_node: sizes.nodes, region_bytes: sizes.region_bytes };
+        let ports = Rc::new(RefCell::new(open(&config)?));
+        Ok(Landing { ports, packet_bytes: sizes.packet_bytes as usize })
+    }
+
+    /// Lands a packet of `source` at `target` by the target's source table: what paper 000 calls
+    /// IPUSH. The packet is `payload` of a message of `total` bytes, from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`PostError::Full`] when the ring has no room, and whatever else makes it impossible.
+    pub fn push_indirect(
+        &self,
+        (source, target): (Rank, Rank),
+        payload: &[u8],
+        offset: u64,
+        total: u64,
+    ) -> Result<(), PostError> {
+        debug_assert!(payload.len() <= self.packet_bytes);
+        let command = Command { offset, total, ..Command::send(target, 0, 0, payload) };
+        self.post(source, &command)
+    }
+
+    /// Writes to the address that the sender names, and leaves a record: PUSH, remote DMA.
+    ///
+    /// # Errors
+    /// The address is not in the target's region, or there is no room for the record.
+    pub fn push(&self, source: Rank, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let notification = Notification::Status;
+        self.post(source, &Command { notification, ..Command::put(to, payload) })
+    }
+
+    /// Registers memory of a node, the target of puts.
+    ///
+    /// # Panics
+    /// The region is exhausted: the experiment's sizes are wrong.
+    pub fn register(&self, node: Rank, bytes: usize) -> (RegionBuffer, RemoteAddress) {
+        let mut ports = self.ports.borrow_mut();
+        let port = &mut ports[node as usize];
+        let buffer = port.allocate(bytes).expect("an experiment registers what it sized");
+        let address = port.expose(&buffer).expect("what was allocated from the region is in it");
+        (buffer, address)
+    }
+
+    /// The next record of a node's status ring, its payload read out and its ring's head moved on.
+    pub fn next(&self, node: Rank) -> Option<Arrival> {
+        let mut ports = self.ports.borrow_mut();
+        let port = &mut ports[node as usize];
+        loop {
+            match port.poll()? {
+                Event::Landed(landed) => {
+                    let mut payload = vec![0; landed.len()];
+                    match landed.data {
+                        Where::Inline(inline) => inline.copy_to(&mut payload),
+                        Where::Ring(slice) => port.read_out(slice, &mut payload),
+                    };
+                    return Some(Arrival::Landed(landed.source, payload));
+                }
+                Event::Notified(put) => {
+                    return Some(Arrival::Written(put.source, put.offset, put.length));
+                }
+                Event::RingFull(_) | Event::StatusFull => return Some(Arrival::Full),
+                Event::PeerFailed(_) | Event::Malformed { .. } => {}
+            }
+        }
+    }
+
+    fn post(&self, source: Rank, command: &Command<'_>) -> Result<(), PostError> {
+        let taken = self.ports.borrow_mut()[source as usize].post(command)?;
+        debug_assert_eq!(taken, command.payload.len(), "a packet is taken whole");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn landing(policy: FullPolicy) -> Landing {
+        let sizes =
+            Sizes { nodes: 3, ring_bytes: 1024, packet_bytes: 512, region_bytes: 4096, policy };
+        Landing::new(sizes).unwrap()
+    }
+
+    #[test]
+    fn a_packet_lands_in_the_ring_of_its_source_and_is_read_out_in_order_of_arrival() {
+        let landing = landing(FullPolicy::Stall);
+        landing.push_indirect((0, 2), &[1; 300], 0, 300).unwrap();
+        landing.push_indirect((1, 2), &[2; 20], 0, 20).unwrap();
+        assert_eq!(landing.next(2), Some(Arrival::Landed(0, vec![1; 300])));
+        assert_eq!(landing.next(2), Some(Arrival::Landed(1, vec![2; 20])));
+        assert_eq!((landing.next(2), landing.next(0)), (None, None));
+    }
+
+    #[test]
+    fn a_full_ring_answers_as_its_policy_says_and_has_room_again_after_a_read_out() {
+        for policy in [FullPolicy::Stall, FullPolicy::Refuse] {
+            let landing = landing(policy);
+            landing.push_indirect((0, 2), &[1; 512], 0, 512).unwrap();
+            landing.push_indirect((0, 2), &[2; 512], 0, 512).unwrap();
+            let full = landing.push_indirect((0, 2), &[3; 512], 0, 512);
+            assert!(matches!(full, Err(PostError::Full { destination: 2, .. })), "{full:?}");
+            let first = loop {
+                match landing.next(2) {
+                    Some(Arrival::Landed(source, payload)) => break (source, payload),
+                    Some(_) => {}
+                    None => panic!("nothing landed"),
+                }
+            };
+            assert_eq!(first, (0, vec![1; 512]));
+            landing.push_indirect((0, 2), &[3; 512], 0, 512).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_put_is_written_where_it_says_and_nowhere_else() {
+        let landing = landing(FullPolicy::Stall);
+        let (buffer, address) = landing.register(1, 64);
+        landing.push(0, RemoteAddress { offset: address.offset + 8, ..address }, &[7; 8]).unwrap();
+        assert_eq!(landing.next(1), Some(Arrival::Written(0, address.offset + 8, 8)));
+        assert_eq!((buffer[7], buffer[8], buffer[15], buffer[16]), (0, 7, 7, 0));
+        let outside = RemoteAddress { offset: 4090, ..address };
+        let refused = landing.push(0, outside, &[7; 8]);
+        assert!(matches!(refused, Err(PostError::OutOfBounds { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn sizes_that_make_no_layout_are_an_error() {
+        let sizes = Sizes {
+            nodes: 2,
+            ring_bytes: 1000,
+            packet_bytes: 512,
+            region_bytes: 0,
+            policy: FullPolicy::Stall,
+        };
+        assert!(Landing::new(sizes).is_err());
+    }
+}

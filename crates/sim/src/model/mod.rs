@@ -1,0 +1,21 @@
+//! Interface models: what happens in a node between a command and its effect, step by step.
+//!
+//! ```text
+//!   program of a rank ──► host steps ──► sender's units ──► network ──► receiver's units
+//!   (an async task)       (delays)       (servers)          (network/)   (servers)  │
+//!                                                                                   ▼
+//!                         what lands, and which command may run next: nic's own code
+//! ```
+//!
+//! One folder per interface, each with `costs.rs` (what the machine file states) and the units
+//! that spend them. A model times steps and moves bytes; it decides nothing that `nic` decides:
+//! landing goes through [`landing`], which is `nic`'s hosted port, and session queues are `nic`'s
+//! [`CommandQueue`](hikyaku_nic::ring::CommandQueue).
+
+pub mod cenju4;
+pub mod cppacs;
+pub mod dimmnet1;
+pub mod dimmnet2;
+pub mod landing;
+pub mod rdma;
+pub mod tofu2;

@@ -1,0 +1,3 @@
+//! rdma
+mod costs;
+pub use costs::*;

@@ -1,0 +1,3 @@
+//! tofu2
+mod costs;
+pub use costs::*;

@@ -1,0 +1,79 @@
+//! The experiments by name: `000-table-7` is table 7 of paper 000.
+
+use crate::{Outcome, p000};
+
+/// One table or figure, or several that one run gives.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// The word for it on the command line and the stem of its file of results.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The machine files it runs on.
+    pub machines: &'static [&'static str],
+    /// Whether it takes less than a second, so that every test run can afford it.
+    pub quick: bool,
+    /// Runs it. Deterministic: the same outcome every time.
+    pub run: fn() -> Outcome,
+}
+
+/// All experiments, in the order of the report.
+pub fn items() -> &'static [Item] {
+    ITEMS
+}
+
+/// The items that `words` name, all of them if there are none. A word names an item, or all items
+/// that begin with it: `000`, `003-figure`.
+///
+/// # Errors
+/// The first word that names none.
+pub fn select<'w>(words: &'w [String]) -> Result<Vec<&'static Item>, &'w str> {
+    if words.is_empty() {
+        return Ok(ITEMS.iter().collect());
+    }
+    let named = |item: &Item, word: &str| item.name.starts_with(word);
+    if let Some(word) = words.iter().find(|word| !ITEMS.iter().any(|item| named(item, word))) {
+        return Err(word);
+    }
+    Ok(ITEMS.iter().filter(|item| words.iter().any(|word| named(item, word))).collect())
+}
+
+const ITEMS: &[Item] = &[
+    Item {
+        name: "000-table-1",
+        title: "Landing memory saved by planning rings from a trace",
+        machines: &[],
+        quick: true,
+        run: p000::table1::run,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select_names(words: &[&str]) -> Result<Vec<&'static str>, String> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let found = select(&words).map_err(str::to_owned)?;
+        Ok(found.iter().map(|item| item.name).collect())
+    }
+
+    #[test]
+    fn names_are_unique_and_sorted_by_paper() {
+        for pair in ITEMS.windows(2) {
+            assert!(pair[0].name[..3] <= pair[1].name[..3], "{}", pair[1].name);
+        }
+        let mut names: Vec<_> = ITEMS.iter().map(|item| item.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ITEMS.len());
+    }
+
+    #[test]
+    fn words_select_by_prefix_and_unknown_ones_are_told() {
+        assert_eq!(select_names(&[]).map(|all| all.len()), Ok(ITEMS.len()));
+        assert_eq!(select_names(&["000-table-1"]), Ok(vec!["000-table-1"]));
+        assert!(select_names(&["000"]).is_ok_and(|found| !found.is_empty()));
+        assert_eq!(select_names(&["000", "007"]), Err("007".into()));
+    }
+}
