@@ -46,6 +46,27 @@ const ITEMS: &[Item] = &[
         quick: true,
         run: p000::table1::run,
     },
+    Item {
+        name: "000-tables-2-3",
+        title: "Clocks of the receive path, PUSH and IPUSH",
+        machines: &["dimmnet2"],
+        quick: true,
+        run: p000::table2_3::run_item,
+    },
+    Item {
+        name: "000-table-7",
+        title: "Breakdown of a ping-pong of 24 bytes",
+        machines: &["dimmnet2"],
+        quick: true,
+        run: p000::table7::run_item,
+    },
+    Item {
+        name: "000-figure-8",
+        title: "Bandwidth of a ping-pong under five conditions",
+        machines: &["dimmnet2"],
+        quick: false,
+        run: p000::figure8::run_item,
+    },
 ];
 
 #[cfg(test)]

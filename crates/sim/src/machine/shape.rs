@@ -24,8 +24,8 @@ pub enum Shape {
     Hub,
     /// A crossbar along every line of every dimension, exchangers at the nodes (paper 004).
     HyperCrossbar([u32; 3]),
-    /// Stages of 4 × 4 switches (paper 003); so many stages.
-    Multistage(u32),
+    /// As many stages of 4 × 4 switches as the nodes need (paper 003).
+    Multistage,
     /// A torus of any number of dimensions.
     Torus(Vec<u32>),
     /// A mesh of any number of dimensions.
@@ -87,7 +87,7 @@ impl Shape {
             "switch" => Shape::Switch,
             "hub" => Shape::Hub,
             "hyper-crossbar" => Shape::HyperCrossbar(three(section)?),
-            "multistage" => Shape::Multistage(section.whole("stages", 1..=5)?),
+            "multistage" => Shape::Multistage,
             "torus" => Shape::Torus(some(section)?),
             "mesh" => Shape::Mesh(some(section)?),
             "tofu" => Shape::Tofu(three(section)?),
@@ -115,9 +115,8 @@ impl Shape {
     pub fn nodes(&self) -> Option<u64> {
         let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
         match self {
-            Shape::Switch | Shape::Hub => None,
+            Shape::Switch | Shape::Hub | Shape::Multistage => None,
             Shape::HyperCrossbar(extent) => Some(product(extent)),
-            Shape::Multistage(stages) => Some(4_u64.pow(*stages)),
             Shape::Torus(extent) | Shape::Mesh(extent) => Some(product(extent)),
             Shape::Tofu(extent) => Some(12 * product(extent)),
             Shape::FatTree { radix, levels } => {

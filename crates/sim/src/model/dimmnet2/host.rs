@@ -49,6 +49,11 @@ impl Host {
         Host { sim: sim.clone(), costs: Rc::clone(costs), node, memory, board, random }
     }
 
+    /// Which node it is.
+    pub fn node(&self) -> Rank {
+        self.node
+    }
+
     /// The board of this node.
     pub fn board(&self) -> &Board {
         &self.board
@@ -61,6 +66,7 @@ impl Host {
 
     /// Issues a send request (row A) and goes on: the board does the rest.
     pub async fn send(&self, to: &Host, primitive: Primitive, message: &[u8]) {
+        self.board.mark("Start", self.sim.now());
         self.sim.delay(self.costs.host.issue_send).await;
         self.board.mark("A issue send request", self.sim.now());
         self.board.request(&to.board, primitive, message);
@@ -76,6 +82,11 @@ impl Host {
     pub async fn read_status(&self) -> Vec<Arrival> {
         self.sim.delay(self.costs.host.read_status).await;
         self.board.mark("G read status record", self.sim.now());
+        self.take_arrivals()
+    }
+
+    /// All that has arrived, without the host's time: what stays in SO-DIMM.
+    pub fn take_arrivals(&self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         while let Some(arrival) = self.memory.next(self.node) {
             arrivals.push(arrival);

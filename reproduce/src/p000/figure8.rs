@@ -1,0 +1,111 @@
+//! Figure 8: bandwidth of the ping-pong against message size, five conditions.
+
+use hikyaku_report::{Axis, LineChart, Series, Unit};
+
+use super::ping_pong::{CONDITIONS, costs, run};
+use crate::{Check, Outcome};
+
+/// Message sizes, bytes: 8 B to 1 MiB. The paper prints no values of its axis, only that it goes
+/// beyond 64 KByte.
+const SIZES: std::ops::RangeInclusive<u32> = 3..=20;
+/// Where the read-out is said to fall off.
+const EDGE: usize = 64 << 10;
+/// Round trips averaged at each point; polling phases matter little beyond the smallest.
+const ROUNDS: u64 = 20;
+
+const NAMES: [&str; 5] = [
+    "(1) SO-DIMM, PUSH",
+    "(2) SO-DIMM, IPUSH",
+    "(3) read out, PUSH",
+    "(4) read out, IPUSH",
+    "(5) read out, IPUSH, uncached",
+];
+
+/// Sweeps the sizes under each condition.
+pub fn run_item() -> Outcome {
+    let (_, costs) = costs();
+    let sizes: Vec<usize> = SIZES.map(|log| 1 << log).collect();
+    let curve = |condition| -> Vec<f64> {
+        let half = |&size: &usize| size as f64 / run(&costs, condition, size, ROUNDS).half_round_trip;
+        sizes.iter().map(half).collect()
+    };
+    let curves: Vec<Vec<f64>> = CONDITIONS.iter().map(|&condition| curve(condition)).collect();
+    let mut chart = LineChart::new(
+        "Bandwidth of ping-pong communication",
+        Axis::log2("message size", Unit::Bytes),
+        Axis::linear("bandwidth", Unit::BytesPerSecond).from_zero(),
+    );
+    for (name, curve) in NAMES.iter().zip(&curves) {
+        let points = sizes.iter().map(|&size| size as f64).zip(curve.iter().copied());
+        chart = chart.with(Series::line(*name, points.collect()));
+    }
+    Outcome {
+        statement: "At most about 644 (PUSH) and 643 MByte/s (IPUSH) between SO-DIMMs, 242 and \
+                    241 with the host's read-out; (3) and (4) fall sharply above 64 KByte, where \
+                    (4) and (5) meet."
+            .into(),
+        setup: format!("{ROUNDS} round trips a point; bandwidth is size over half a round trip."),
+        checks: checks(&sizes, &curves),
+        tables: Vec::new(),
+        charts: vec![chart.into()],
+        notes: vec![
+            "Packet size and window size are not stated and assumed (see the machine file). The \
+             fall comes from the cache: the prefetch instruction fills one way of it, 64 KiB, so \
+             the first lines of a larger window are overwritten before they are read."
+                .into(),
+        ],
+    }
+}
+
+fn checks(sizes: &[usize], curves: &[Vec<f64>]) -> Vec<Check> {
+    let rate = Unit::BytesPerSecond;
+    let most = |curve: usize| curves[curve].iter().copied().fold(0.0, f64::max);
+    let at = |curve: usize, size: usize| {
+        sizes.iter().position(|&s| s == size).map_or(f64::NAN, |index| curves[curve][index])
+    };
+    let apart = |one: usize, other: usize| {
+        let ratio = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
+        100.0 * curves[one].iter().zip(&curves[other]).map(ratio).fold(0.0, f64::max)
+    };
+    let last = sizes[sizes.len() - 1];
+    let fall = at(3, EDGE) / at(3, 4 * EDGE);
+    let meet = at(3, last) / at(4, last);
+    let worse = sizes.iter().filter(|&&size| (1 << 10..=EDGE).contains(&size));
+    let worse = worse.fold(f64::INFINITY, |least, &size| least.min(at(3, size) / at(4, size)));
+    vec![
+        Check::calibration("maximum (1)", 644e6, most(0), rate),
+        Check::number("maximum (2)", 643e6, most(1), rate),
+        Check::calibration("maximum (3)", 242e6, most(2), rate),
+        Check::number("maximum (4)", 241e6, most(3), rate),
+        Check::shape(
+            "(1) and (2) at the maximum",
+            "IPUSH within 0.5 % of PUSH",
+            format!("{:.2} % apart", 100.0 * (1.0 - most(1) / most(0))),
+            (1.0 - most(1) / most(0)).abs() < 0.005,
+        ),
+        Check::shape(
+            "(1) beside (2), (3) beside (4)",
+            "nearly the same at every size",
+            format!("at most {:.1} % and {:.1} % apart", apart(0, 1), apart(2, 3)),
+            apart(0, 1) < 3.0 && apart(2, 3) < 3.0,
+        ),
+        Check::shape(
+            "where (3) and (4) have their maximum",
+            "64 KByte; falling sharply above",
+            format!("64 KiB; {fall:.1} times less at 256 KiB"),
+            at(3, EDGE) == most(3) && at(2, EDGE) == most(2) && fall > 2.0,
+        ),
+        Check::shape(
+            "(4) beside (5), largest message",
+            "almost the same",
+            format!("(4) is {meet:.2} times (5) at {}", Unit::Bytes.format(last as f64)),
+            meet < 1.1,
+        ),
+        Check::shape(
+            "(4) beside (5), 1 to 64 KiB",
+            "(4) clearly better",
+            format!("at least {worse:.1} times"),
+            worse > 1.5,
+        ),
+    ]
+}
