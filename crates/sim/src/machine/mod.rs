@@ -20,7 +20,6 @@ mod value;
 pub use error::MachineError;
 pub use section::{Constant, Origin};
 pub use shape::{Flow, Links, Shape};
-pub use value::Rate;
 
 pub(crate) use section::Section;
 

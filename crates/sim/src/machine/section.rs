@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use super::MachineError;
-use super::value::{self, Rate};
+use super::value;
+use crate::network::Rate;
 use hikyaku_nic::time::Time;
 
 /// Where a constant comes from.
@@ -141,7 +142,7 @@ impl<'t> Section<'t> {
 
     /// A constant rate.
     pub(crate) fn rate(&self, key: &'static str) -> Result<Rate, MachineError> {
-        self.measured(key, "300 MB/s", value::rate).map(Rate::per_second)
+        self.measured(key, "300 MB/s", value::rate).map(|rate| Rate::bytes_per_second(rate as f64))
     }
 
     /// A constant size, bytes.

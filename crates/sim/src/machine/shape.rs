@@ -12,7 +12,7 @@
 
 use super::MachineError;
 use super::section::Section;
-use super::value::Rate;
+use crate::network::Rate;
 use hikyaku_nic::time::Time;
 
 /// A shape of network and how large it is.

@@ -35,7 +35,7 @@ fn a_file_says_exactly_one_machine() {
     let machine = Machine::parse("cp-pacs", CP_PACS).unwrap();
     assert_eq!(machine.shape, Shape::HyperCrossbar([4, 8, 8]));
     assert_eq!(machine.nodes, 256);
-    assert_eq!(machine.links.rate, Rate::per_second(300_000_000));
+    assert_eq!(machine.links.rate, crate::network::Rate::megabytes_per_second(300.0));
     let Interface::CpPacs(costs) = &machine.interface else { panic!("another model") };
     assert_eq!(costs.packet_bytes, 1024);
     assert!(costs.start > Time::ZERO);

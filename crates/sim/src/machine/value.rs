@@ -4,45 +4,6 @@
 //! a binary prefix (`KiB`, `MiB`). A value becomes an integer in base units, picoseconds or
 //! bytes, without passing through floating point, so that a file says exactly one machine.
 
-use std::fmt;
-
-use hikyaku_nic::time::Time;
-
-/// Bytes a second.
-///
-/// ```
-/// use hikyaku_sim::machine::Rate;
-///
-/// let link = Rate::per_second(300_000_000);
-/// assert_eq!(link.time_of(300).picoseconds(), 1_000_000);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(u64);
-
-impl Rate {
-    /// So many bytes a second; at least one.
-    pub fn per_second(bytes: u64) -> Rate {
-        Rate(bytes.max(1))
-    }
-
-    /// Bytes a second.
-    pub fn bytes_per_second(self) -> u64 {
-        self.0
-    }
-
-    /// How long so many bytes take, rounded up to a picosecond.
-    pub fn time_of(self, bytes: u64) -> Time {
-        let picos = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(self.0));
-        Time::from_picoseconds(u64::try_from(picos).unwrap_or(u64::MAX))
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} MB/s", self.0 as f64 / 1e6)
-    }
-}
-
 /// Picoseconds, from a number with `ps`, `ns`, `us`, `ms` or `s`.
 pub(super) fn time(text: &str) -> Result<u64, String> {
     let units = [("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)];
@@ -127,13 +88,5 @@ mod tests {
             assert!(rate(bad).is_err(), "{bad}");
         }
         assert!(bytes("1.5 B").is_err());
-    }
-
-    #[test]
-    fn a_rate_gives_times_rounded_up() {
-        let rate = Rate::per_second(3_000_000_000_000);
-        assert_eq!(rate.time_of(1), Time::from_picoseconds(1));
-        assert_eq!(rate.time_of(0), Time::ZERO);
-        assert_eq!(Rate::per_second(0).time_of(u64::MAX), Time::from_picoseconds(u64::MAX));
     }
 }

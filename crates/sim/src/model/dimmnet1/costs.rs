@@ -1,7 +1,8 @@
 //! What DIMMnet-1 and the Ethernet beside it cost (paper 001).
 
 use hikyaku_nic::time::Time;
-use crate::machine::{MachineError, Rate, Section};
+use crate::machine::{MachineError, Section};
+use crate::network::Rate;
 
 /// The board: stores that leave the node by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]

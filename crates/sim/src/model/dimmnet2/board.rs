@@ -123,7 +123,7 @@ impl Board {
         let start = state.sender.book(now, words + interface.packet_gap);
         let leaves = start + interface.send + words;
         // The link is faster than the SO-DIMM's port, so the tail is what the port gives last.
-        let span = state.costs.link.time_of(interface.header_bytes + bytes);
+        let span = state.costs.link.time(interface.header_bytes + bytes);
         let tail = state.cable.book(leaves - span, span) + span;
         let (at, to) = (tail + state.costs.crossing + state.costs.cable, to.clone());
         if packet.offset == 0 {

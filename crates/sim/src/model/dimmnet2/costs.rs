@@ -2,7 +2,8 @@
 //! the machine file.
 
 use hikyaku_nic::time::Time;
-use crate::machine::{MachineError, Rate, Section};
+use crate::machine::{MachineError, Section};
+use crate::network::Rate;
 
 /// The unit of the controller that takes a step of the receive path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,131 @@
+//! A command queue (CQ) of a TNI: nic's queue with its three pointers, and what descriptors say.
+//!
+//! Which command may run when is decided by [`CommandQueue`] and by nothing here: the engine asks
+//! for the next one, the receiving side releases slots, the host writes.
+
+use hikyaku_nic::ring::{CommandQueue, Descriptor, QueueFull, QueuePointers};
+use hikyaku_nic::sync::AtomicU64;
+
+use crate::engine::Signal;
+use crate::topology::Node;
+
+/// Names a queue of a node: what a put is addressed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QueueAddress {
+    /// Whose.
+    pub node: Node,
+    /// Number on that node, `engine × queues of an engine + queue`.
+    pub queue: u32,
+}
+
+/// What a descriptor asks an engine to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Nothing (RDMA NOP).
+    Nop,
+    /// Write `bytes` to another node's memory (RDMA Put).
+    Put {
+        /// The queue whose engine receives it, the sender's own included.
+        to: QueueAddress,
+        /// Payload.
+        bytes: u64,
+        /// By how many slots the addressed queue's scheduling pointer advances (SPS field).
+        release: u32,
+        /// Whether it leaves an event in the addressed queue's MRQ.
+        notify: bool,
+    },
+}
+
+const PUT: u64 = 1;
+const NOTIFY: u64 = 1 << 8;
+
+impl Command {
+    /// The words of a descriptor: kind and flags with the node above, queue, bytes, release.
+    fn encode(self) -> Descriptor {
+        let mut words = Descriptor::default();
+        if let Command::Put { to, bytes, release, notify } = self {
+            let notify = if notify { NOTIFY } else { 0 };
+            words.0[0] = u64::from(to.node) << 32 | notify | PUT;
+            words.0[1] = u64::from(to.queue);
+            words.0[2] = bytes;
+            words.0[3] = u64::from(release);
+        }
+        words
+    }
+
+    fn decode(Descriptor(words): Descriptor) -> Command {
+        if words[0] & PUT == 0 {
+            return Command::Nop;
+        }
+        let to = QueueAddress { node: (words[0] >> 32) as Node, queue: words[1] as u32 };
+        let (release, notify) = (words[3] as u32, words[0] & NOTIFY != 0);
+        Command::Put { to, bytes: words[2], release, notify }
+    }
+}
+
+/// One queue: TOQ, and counts of what its TCQ and MRQ have seen.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pointers: QueuePointers,
+    slots: Vec<[AtomicU64; 8]>,
+    session: bool,
+    /// Commands completed (entries ever written to the TCQ).
+    pub(super) completions: Signal,
+    /// Puts that asked for an event (entries ever written to the MRQ).
+    pub(super) events: Signal,
+}
+
+impl Queue {
+    /// An empty queue of so many slots, rounded up to a power of two; in session mode with its
+    /// scheduling pointer `offset` slots ahead of its read pointer.
+    pub(super) fn new(slots: u32, session: Option<u32>, signals: [Signal; 2]) -> Queue {
+        let [completions, events] = signals;
+        let slots = (0..slots.next_power_of_two()).map(|_| Default::default()).collect();
+        let pointers = QueuePointers::default();
+        let queue = Queue { pointers, slots, session: session.is_some(), completions, events };
+        queue.release(session.unwrap_or(0));
+        queue
+    }
+
+    fn toq(&self) -> CommandQueue<'_> {
+        CommandQueue::new(&self.pointers, &self.slots, self.session)
+    }
+
+    /// Writes a chain of descriptors and moves the write pointer once.
+    pub(super) fn write(&self, chain: &[Command]) -> Result<(), QueueFull> {
+        let descriptors: Vec<Descriptor> = chain.iter().map(|command| command.encode()).collect();
+        self.toq().write(&descriptors)
+    }
+
+    /// The command at the read pointer, if it may run.
+    pub(super) fn next(&self) -> Option<Command> {
+        self.toq().next().map(Command::decode)
+    }
+
+    /// Moves the read pointer over the command that has run, and says so.
+    pub(super) fn complete(&self) {
+        self.toq().complete();
+        self.completions.raise();
+    }
+
+    /// Advances the scheduling pointer, as a put with that SPS field does.
+    pub(super) fn release(&self, slots: u32) {
+        if slots > 0 {
+            self.toq().release(u64::from(slots));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_gives_back_its_command() {
+        let to = QueueAddress { node: 35, queue: 47 };
+        let put = |bytes, release, notify| Command::Put { to, bytes, release, notify };
+        for command in [Command::Nop, put(0, 0, false), put(u64::MAX, u32::MAX, true)] {
+            assert_eq!(Command::decode(command.encode()), command);
+        }
+    }
+}
