@@ -1,6 +1,6 @@
 //! The experiments by name: `000-table-7` is table 7 of paper 000.
 
-use crate::{Outcome, p000};
+use crate::{Outcome, p000, p002};
 
 /// One table or figure, or several that one run gives.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,20 @@ const ITEMS: &[Item] = &[
         machines: &["dimmnet2"],
         quick: false,
         run: p000::figure8::run_item,
+    },
+    Item {
+        name: "002-figure-9",
+        title: "Halo exchange with a queue for each neighbour (FAST)",
+        machines: &["fx100-tofu2"],
+        quick: true,
+        run: p002::figure9::run_item,
+    },
+    Item {
+        name: "002-figure-10",
+        title: "Halo exchange with one queue (MRC), and its ratio to FAST",
+        machines: &["fx100-tofu2"],
+        quick: true,
+        run: p002::figure10::run_item,
     },
 ];
 

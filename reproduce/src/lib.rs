@@ -22,6 +22,7 @@ mod page;
 mod machines;
 
 pub mod p000;
+pub mod p002;
 
 pub use item::{Item, items, select};
 pub use machines::{FILES, machine};

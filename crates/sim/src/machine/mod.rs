@@ -12,6 +12,7 @@
 //! The parser takes text; reading files is the caller's. Whatever is wrong is one line that names
 //! file and key: unknown keys, impossible values, missing ones, constants without a source.
 
+mod build;
 mod error;
 mod section;
 mod shape;

@@ -1,0 +1,68 @@
+//! From what a file states to the parts of a simulation: the topology.
+
+use std::rc::Rc;
+
+use super::{Machine, Shape};
+use crate::topology::{
+    Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology,
+};
+
+impl Machine {
+    /// The network's shape with its routing. It has at least [`Machine::nodes`] nodes.
+    pub fn topology(&self) -> Rc<dyn Topology> {
+        match &self.shape {
+            Shape::Switch => Rc::new(Switch::new(self.nodes)),
+            Shape::Hub => Rc::new(Hub::new(self.nodes)),
+            Shape::HyperCrossbar(extent) => Rc::new(HyperCrossbar::new(extent)),
+            Shape::Multistage => Rc::new(Multistage::new(self.nodes)),
+            Shape::Torus(extent) => Rc::new(Grid::torus(extent)),
+            Shape::Mesh(extent) => Rc::new(Grid::mesh(extent)),
+            Shape::Tofu([x, y, z]) => Rc::new(Grid::tofu(*x, *y, *z)),
+            Shape::FatTree { radix, levels } => Rc::new(FatTree::new(&arities(*radix, *levels))),
+            Shape::Dragonfly { nodes, routers, links, groups } => {
+                Rc::new(Dragonfly::with_groups(*nodes, *routers, *links, *groups))
+            }
+        }
+    }
+}
+
+/// Children and parents by level of a fat tree whose switches have as many ports up as down, all
+/// down at the top.
+fn arities(radix: u32, levels: u32) -> Vec<(u32, u32)> {
+    let half = radix / 2;
+    let level = |level| {
+        let children = if level == levels { radix } else { half };
+        (children, if level == 1 { 1 } else { half })
+    };
+    (1..=levels).map(level).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_that_is_built_has_the_room_that_its_file_was_checked_for() {
+        let base = include_str!("../../../../machines/cp-pacs.toml");
+        let mut machine = Machine::parse("cp-pacs", base).unwrap();
+        machine.nodes = 6;
+        for shape in [
+            Shape::HyperCrossbar([2, 3, 4]),
+            Shape::Torus(vec![3, 4]),
+            Shape::Mesh(vec![7]),
+            Shape::Tofu([2, 1, 1]),
+            Shape::FatTree { radix: 4, levels: 1 },
+            Shape::FatTree { radix: 4, levels: 2 },
+            Shape::FatTree { radix: 6, levels: 3 },
+            Shape::Dragonfly { nodes: 2, routers: 2, links: 1, groups: 3 },
+        ] {
+            machine.shape = shape.clone();
+            let built = u64::from(machine.topology().nodes());
+            assert_eq!(Some(built), shape.nodes(), "{shape:?}");
+        }
+        for shape in [Shape::Switch, Shape::Hub, Shape::Multistage] {
+            machine.shape = shape;
+            assert_eq!(machine.topology().nodes(), 6);
+        }
+    }
+}

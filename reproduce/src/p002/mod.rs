@@ -1,0 +1,8 @@
+//! Paper 002: MPI persistent neighborhood collectives with Tofu2 protocol offload.
+
+mod exchange;
+mod program;
+mod ring;
+
+pub mod figure10;
+pub mod figure9;
