@@ -1,8 +1,14 @@
-//! From what a file states to the parts of a simulation: the topology.
+//! From what a file states to the parts of a simulation: the topology, the network on it.
 
 use std::rc::Rc;
 
-use super::{Machine, Shape};
+use hikyaku_nic::time::Time;
+
+use super::{Flow, Machine, Shape};
+use crate::engine::Sim;
+use crate::network::{
+    CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole,
+};
 use crate::topology::{
     Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology,
 };
@@ -23,6 +29,27 @@ impl Machine {
                 Rc::new(Dragonfly::with_groups(*nodes, *routers, *links, *groups))
             }
         }
+    }
+
+    /// The network of this machine in a simulation.
+    pub fn network(&self, sim: &Sim) -> Rc<Network> {
+        self.network_on(sim, self.topology())
+    }
+
+    /// The same links and switches in another shape, for comparisons.
+    pub fn network_on(&self, sim: &Sim, topology: Rc<dyn Topology>) -> Rc<Network> {
+        let links = self.links;
+        let timing = Timing::uniform(links.hop, links.rate, links.buffer);
+        let model: Box<dyn NetworkModel> = match links.flow {
+            Flow::Wormhole => Box::new(Wormhole::new(topology, &timing)),
+            Flow::CutThrough => Box::new(CutThrough::new(topology, &timing)),
+            Flow::Analytic => {
+                let parameters =
+                    LogGpParameters { latency: links.hop, gap: Time::ZERO, rate: links.rate };
+                Box::new(LogGp::new(topology.nodes(), parameters))
+            }
+        };
+        Network::new(sim, model)
     }
 }
 

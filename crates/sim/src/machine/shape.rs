@@ -57,11 +57,8 @@ pub enum Shape {
 pub enum Flow {
     /// A message holds its channels until its tail has passed.
     Wormhole,
-    /// Packets move from buffer to buffer of this many bytes as soon as their head may.
-    CutThrough {
-        /// Bytes of the buffer at each switch input (or crosspoint).
-        buffer_bytes: u64,
-    },
+    /// Packets move from buffer to buffer as soon as their head may.
+    CutThrough,
     /// No contention: latency, overhead, gap (LogGP).
     Analytic,
 }
@@ -73,6 +70,8 @@ pub struct Links {
     pub flow: Flow,
     /// Payload a link carries.
     pub rate: Rate,
+    /// Bytes of the buffer at the far end of a channel; 0 without contention.
+    pub buffer: u64,
     /// Time of a packet's head through a switch, the link behind it included.
     pub hop: Time,
 }
@@ -157,14 +156,15 @@ impl Links {
     pub(super) fn read(section: &Section<'_>) -> Result<Links, MachineError> {
         let flow = match section.text("model")? {
             "wormhole" => Flow::Wormhole,
-            "cut-through" => Flow::CutThrough { buffer_bytes: section.bytes("buffer")? },
+            "cut-through" => Flow::CutThrough,
             "analytic" => Flow::Analytic,
             other => {
                 let what = format!("`{other}` is none of wormhole, cut-through, analytic");
                 return Err(section.refuse("model", what));
             }
         };
-        Ok(Links { flow, rate: section.rate("link_rate")?, hop: section.time("hop")? })
+        let buffer = if flow == Flow::Analytic { 0 } else { section.bytes("buffer")? };
+        Ok(Links { flow, rate: section.rate("link_rate")?, buffer, hop: section.time("hop")? })
     }
 }
 

@@ -1,0 +1,190 @@
+//! The network interface adaptor (NIA): transfer control words, chains of them, packets.
+//!
+//! ```text
+//!   host: light system call ─► NIA: TCW ─► packet, packet, ... ─► next TCW of the chain ─► ...
+//!         once a chain               h      gap                    h
+//!                                    arrivals at any time, besides: the NIA is full duplex
+//! ```
+//!
+//! A node sends one packet at a time: the next follows when the tail of the last has left for the
+//! network, which is when wormhole blocking lets it. Data goes from area to area; nobody copies.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use super::costs::Costs;
+use crate::engine::{Mailbox, Signal, Sim, TaskName};
+use crate::network::{Listener, Network, Packet};
+use crate::slab::Slab;
+use crate::topology::Node;
+
+/// A message to be sent: what a transfer control word says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tcw {
+    /// The destination.
+    pub to: Node,
+    /// Bytes.
+    pub bytes: u64,
+    /// Which area it goes to; what its receiver waits for.
+    pub area: u32,
+}
+
+/// Chains that wait at an adaptor: the host is held back beyond.
+const CHAINS: usize = 16;
+
+/// The adaptors of all nodes on their network.
+#[derive(Debug, Clone)]
+pub struct System(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    sim: Sim,
+    costs: Costs,
+    network: Rc<Network>,
+    nodes: Vec<Nia>,
+    /// Messages under way.
+    messages: RefCell<Slab<Message>>,
+}
+
+#[derive(Debug)]
+struct Nia {
+    chains: Mailbox<Vec<Tcw>>,
+    /// Packets whose tail has left.
+    departed: Signal,
+    /// Chains sent to their end.
+    sent: Signal,
+    /// Messages arrived, by area.
+    arrived: RefCell<BTreeMap<u32, Signal>>,
+}
+
+#[derive(Debug)]
+struct Message {
+    to: Node,
+    area: u32,
+    /// Packets that have not arrived.
+    packets: u64,
+}
+
+impl System {
+    /// Adaptors for all nodes of a network.
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> System {
+        let nia = |_| Nia {
+            chains: Mailbox::new(sim, CHAINS, "room for a chain, or a chain"),
+            departed: Signal::new(sim, "a packet's tail to leave"),
+            sent: Signal::new(sim, "a chain to be sent"),
+            arrived: RefCell::default(),
+        };
+        let nodes: Vec<Nia> = (0..network.nodes()).map(nia).collect();
+        let state = Rc::new(State {
+            sim: sim.clone(),
+            costs: costs.clone(),
+            network: Rc::clone(&network),
+            nodes,
+            messages: RefCell::default(),
+        });
+        let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
+        network.connect(listener);
+        let system = System(state);
+        for index in 0..network.nodes() {
+            let unit = system.clone();
+            let name = TaskName { kind: "adaptor", index };
+            sim.spawn_service(name, async move { unit.send_chains(index).await });
+        }
+        system
+    }
+
+    /// Host: hands the adaptor a chain by one light system call.
+    pub async fn start(&self, node: Node, chain: Vec<Tcw>) {
+        self.0.sim.delay(self.0.costs.start).await;
+        self.0.nodes[node as usize].chains.send(chain).await;
+    }
+
+    /// Host: as [`System::start`], and waits until the chain has left.
+    pub async fn send(&self, node: Node, chain: Vec<Tcw>) {
+        let sent = &self.0.nodes[node as usize].sent;
+        let count = sent.count() + 1;
+        self.start(node, chain).await;
+        sent.reaches(count).await;
+    }
+
+    /// Operating system: an interrupt at a node, for example to pass a broadcast on.
+    pub async fn interrupt(&self) {
+        self.0.sim.delay(self.0.costs.interrupt).await;
+    }
+
+    /// Host: polls until `count` messages altogether have arrived in an area.
+    pub async fn receive(&self, node: Node, area: u32, count: u64) {
+        let arrived = self.0.arrivals(node, area);
+        arrived.reaches(count).await;
+        self.0.sim.delay(self.0.costs.detect).await;
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &Network {
+        &self.0.network
+    }
+
+    /// A node's adaptor: chain by chain, TCW by TCW, packet by packet.
+    async fn send_chains(&self, node: Node) {
+        let State { sim, costs, .. } = &*self.0;
+        let nia = &self.0.nodes[node as usize];
+        loop {
+            for tcw in nia.chains.receive().await {
+                sim.delay(costs.message).await;
+                self.send_message(node, tcw).await;
+            }
+            nia.sent.raise();
+        }
+    }
+
+    async fn send_message(&self, node: Node, Tcw { to, bytes, area }: Tcw) {
+        let State { sim, costs, network, nodes, messages } = &*self.0;
+        let packets = bytes.div_ceil(costs.packet_bytes).max(1);
+        let token = u64::from(messages.borrow_mut().insert(Message { to, area, packets }));
+        let departed = &nodes[node as usize].departed;
+        let mut left = bytes;
+        for packet in 1..=packets {
+            let part = left.min(costs.packet_bytes);
+            left -= part;
+            let before = departed.count();
+            let leaves = network.send(Packet { source: node, destination: to, bytes: part, token });
+            match leaves {
+                Some(time) => sim.delay_until(time).await,
+                None => departed.reaches(before + 1).await,
+            }
+            if packet < packets {
+                sim.delay(costs.packet).await;
+            }
+        }
+    }
+}
+
+impl State {
+    /// The count of messages arrived in an area of a node.
+    fn arrivals(&self, node: Node, area: u32) -> Signal {
+        let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
+        let new = || Signal::new(&self.sim, "a message in its area");
+        arrived.entry(area).or_insert_with(new).clone()
+    }
+}
+
+impl Listener for State {
+    fn departed(&self, packet: &Packet) {
+        self.nodes[packet.source as usize].departed.raise();
+    }
+
+    fn delivered(&self, packet: &Packet) {
+        let key = packet.token as u32;
+        let mut messages = self.messages.borrow_mut();
+        let message = &mut messages[key];
+        message.packets -= 1;
+        if message.packets > 0 {
+            return;
+        }
+        let Message { to, area, .. } = *message;
+        messages.remove(key);
+        drop(messages);
+        self.arrivals(to, area).raise();
+    }
+}

@@ -1,0 +1,110 @@
+//! A transfer, a chain, both directions at once, and messages that share a way.
+
+#![allow(clippy::unwrap_used)]
+
+use hikyaku_nic::time::Time;
+
+use super::*;
+use crate::engine::{Simulation, TaskName};
+use crate::machine::{Interface, Machine};
+
+/// A machine, its costs, and the adaptors in a new simulation.
+fn system() -> (Simulation, System, Costs) {
+    let text = include_str!("../../../../../machines/cp-pacs.toml");
+    let machine = Machine::parse("cp-pacs", text).unwrap();
+    let Interface::CpPacs(costs) = machine.interface.clone() else { panic!("another model") };
+    let simulation = Simulation::new(4);
+    let network = machine.network(&simulation);
+    let system = System::new(&simulation, &costs, network);
+    (simulation, system, *costs)
+}
+
+fn host(index: u32) -> TaskName {
+    TaskName { kind: "host", index }
+}
+
+fn tcw(to: u32, bytes: u64) -> Tcw {
+    Tcw { to, bytes, area: 0 }
+}
+
+/// The time until node 1 has received `count` messages that node 0 sends as `chains`.
+fn time(chains: Vec<Vec<Tcw>>) -> Time {
+    let (simulation, system, _) = system();
+    let count = chains.iter().flatten().count() as u64;
+    let sender = system.clone();
+    simulation.spawn(host(0), async move {
+        for chain in chains {
+            sender.send(0, chain).await;
+        }
+    });
+    simulation.spawn(host(1), async move { system.receive(1, 0, count).await });
+    simulation.run().unwrap();
+    simulation.now()
+}
+
+#[test]
+fn cp_06_a_chain_of_k_messages_has_one_start_and_k_hardware_overheads() {
+    let (_, _, costs) = system();
+    let one = time(vec![vec![tcw(1, 8)]]);
+    let chain = time(vec![vec![tcw(1, 8); 11]]);
+    let single = time(vec![vec![tcw(1, 8)]; 11]);
+    let further = |all: Time| Time::from_picoseconds((all - one).picoseconds() / 10);
+    assert!(further(chain) >= costs.message && further(chain) < costs.message + ns(300));
+    // A start each, less what overlaps: nothing does, the host waits for the chain to leave.
+    assert!(further(single) >= costs.message + costs.start, "{}", further(single));
+}
+
+fn ns(nanoseconds: u64) -> Time {
+    Time::from_nanoseconds(nanoseconds)
+}
+
+#[test]
+fn a_message_is_there_when_its_last_packet_is() {
+    let (_, _, costs) = system();
+    let bytes = 10 * costs.packet_bytes + 1;
+    let took = time(vec![vec![tcw(1, bytes)]]);
+    assert!(took > costs.start + costs.link.time(bytes));
+    assert!(time(vec![vec![tcw(1, 0)]]) < time(vec![vec![tcw(1, 1024)]]));
+}
+
+#[test]
+fn cp_15_an_adaptor_sends_and_receives_at_once() {
+    let both = |second: bool| {
+        let (simulation, system, _) = system();
+        for (node, other) in [(0, 1), (1, 0)] {
+            let system = system.clone();
+            simulation.spawn(host(node), async move {
+                if node == 0 || second {
+                    system.send(node, vec![tcw(other, 1 << 20)]).await;
+                }
+                if node == 1 || second {
+                    system.receive(node, 0, 1).await;
+                }
+            });
+        }
+        simulation.run().unwrap();
+        simulation.now().seconds()
+    };
+    assert!((both(true) / both(false) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn messages_to_one_node_share_its_link() {
+    let (simulation, system, costs) = system();
+    let bytes = 1 << 18;
+    for node in 1..4 {
+        let system = system.clone();
+        simulation.spawn(host(node), async move { system.send(node, vec![tcw(0, bytes)]).await });
+    }
+    simulation.spawn(host(0), async move { system.receive(0, 0, 3).await });
+    simulation.run().unwrap();
+    assert!(simulation.now() > costs.link.time(3 * bytes));
+}
+
+#[test]
+fn waiting_for_a_message_that_nobody_sends_is_a_deadlock_that_says_so() {
+    let (simulation, system, _) = system();
+    simulation.spawn(host(9), async move { system.receive(9, 1, 1).await });
+    let error = simulation.run().unwrap_err().to_string();
+    assert!(error.contains("host 9 waits for a message in its area"), "{error}");
+}
