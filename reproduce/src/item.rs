@@ -1,6 +1,6 @@
 //! The experiments by name: `000-table-7` is table 7 of paper 000.
 
-use crate::{Outcome, p000, p002};
+use crate::{Outcome, p000, p002, p004};
 
 /// One table or figure, or several that one run gives.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +80,55 @@ const ITEMS: &[Item] = &[
         machines: &["fx100-tofu2"],
         quick: true,
         run: p002::figure10::run_item,
+    },
+    Item {
+        name: "004-figure-3",
+        title: "Effective throughput of a ping-pong",
+        machines: &["cp-pacs"],
+        quick: true,
+        run: p004::figure3::run_item,
+    },
+    Item {
+        name: "004-figure-4",
+        title: "One-to-all broadcast by three algorithms",
+        machines: &["cp-pacs"],
+        quick: false,
+        run: p004::figure4::run_item,
+    },
+    Item {
+        name: "004-figure-5",
+        title: "Scatter, processing and gather",
+        machines: &["cp-pacs"],
+        quick: false,
+        run: p004::figure5::run_item,
+    },
+    Item {
+        name: "004-figures-6-7",
+        title: "All-to-all broadcast by butterfly collection",
+        machines: &["cp-pacs"],
+        quick: false,
+        run: p004::figure7::run_item,
+    },
+    Item {
+        name: "004-table-1",
+        title: "Messages of a matrix transposition",
+        machines: &[],
+        quick: true,
+        run: p004::table1::run_item,
+    },
+    Item {
+        name: "004-figures-8-9",
+        title: "Matrix transposition, message by message and in a chain",
+        machines: &["cp-pacs"],
+        quick: false,
+        run: p004::figure9::run_item,
+    },
+    Item {
+        name: "004-figure-10",
+        title: "Random transfer on the hyper-crossbar, a torus and a mesh",
+        machines: &["cp-pacs"],
+        quick: false,
+        run: p004::figure10::run_item,
     },
 ];
 

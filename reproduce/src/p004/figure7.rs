@@ -1,0 +1,106 @@
+//! Figures 6 and 7: all-to-all broadcast by butterfly collection.
+
+use hikyaku_report::{Axis, LineChart, Series, Unit};
+use hikyaku_sim::model::cppacs::Tcw;
+
+use super::figure3::half_round_trip;
+use super::partition::{Run, costs, lengths};
+use crate::{Check, Outcome};
+
+/// Time until all of the first `nodes` nodes have everybody's message, seconds. In step k a node
+/// exchanges what it has, 2^k messages, with the one 2^k away.
+fn collect(nodes: u32, bytes: u64) -> f64 {
+    let run = Run::new();
+    for node in 0..nodes {
+        let system = run.system();
+        run.node(node, async move {
+            for step in 0..nodes.trailing_zeros() {
+                let to = node ^ (1 << step);
+                system.start(node, vec![Tcw { to, bytes: bytes << step, area: step }]).await;
+                system.receive(node, step, 1).await;
+            }
+        });
+    }
+    run.time()
+}
+
+/// The same without any contention: the sum of its steps, seconds.
+fn alone(nodes: u32, bytes: u64) -> f64 {
+    (0..nodes.trailing_zeros()).map(|step| half_round_trip(bytes << step)).sum()
+}
+
+/// Sweeps the lengths for 8 and for 256 nodes.
+pub fn run_item() -> Outcome {
+    let sizes = lengths(6, 14);
+    let rate = |nodes: u32, bytes: u64| f64::from(nodes - 1) * bytes as f64 / collect(nodes, bytes);
+    let curve = |nodes| -> Vec<f64> { sizes.iter().map(|&bytes| rate(nodes, bytes)).collect() };
+    let (eight, all) = (curve(8), curve(256));
+    let ping: Vec<f64> =
+        sizes.iter().map(|&bytes| bytes as f64 / half_round_trip(bytes)).collect();
+    let mut chart = LineChart::new(
+        "Effective throughput of all-to-all broadcast",
+        Axis::log2("message length", Unit::Bytes),
+        Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
+    );
+    for (name, curve) in [("P = 256", &all), ("P = 8", &eight)] {
+        let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
+        chart = chart.with(Series::line(name, points.collect()));
+    }
+    let points = sizes.iter().map(|&bytes| bytes as f64).zip(ping.iter().copied());
+    chart = chart.with(Series::reference("ping-pong", points.collect()));
+    let short = sizes.iter().take_while(|&&bytes| bytes <= 1024).count();
+    let above = |curve: &[f64]| {
+        let pairs = curve[..short].iter().zip(&ping[..short]);
+        pairs.map(|(rate, ping)| rate / ping).fold(f64::INFINITY, f64::min)
+    };
+    let free = sizes.iter().map(|&bytes| collect(256, bytes) / alone(256, bytes));
+    let free = free.fold(0.0, f64::max);
+    Outcome {
+        statement: "log2 P sends instead of P - 1, without conflict on the hyper-crossbar; for \
+                    short messages throughput exceeds the ping-pong's at the same length."
+            .into(),
+        setup: "Butterfly collection on the first 8 nodes and on all 256: the paper names both \
+                numbers."
+            .into(),
+        checks: vec![
+            Check::shape(
+                "up to 1 KB, P = 8",
+                "above ping-pong",
+                format!("at least {:.2} times", above(&eight)),
+                above(&eight) > 1.0,
+            ),
+            Check::shape(
+                "up to 1 KB, P = 256",
+                "above ping-pong",
+                format!("at least {:.2} times", above(&all)),
+                above(&all) > 1.0,
+            ),
+            Check::shape(
+                "conflicts, P = 256",
+                "none",
+                format!("{free:.3} times the steps one by one"),
+                // Later steps go over more switches than the neighbours of the ping-pong.
+                free < 1.05,
+            ),
+        ],
+        tables: Vec::new(),
+        charts: vec![chart.into()],
+        notes: vec![format!(
+            "Both curves tend to the link's {}: most bytes move in the last steps.",
+            Unit::BytesPerSecond.format(costs().1.link.as_bytes_per_second())
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cp_10_butterfly_collection_meets_no_conflict() {
+        for bytes in [64, 1 << 14] {
+            let ratio = collect(64, bytes) / alone(64, bytes);
+            assert!(ratio < 1.05, "{bytes}: {ratio}");
+        }
+    }
+}

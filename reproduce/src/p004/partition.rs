@@ -1,0 +1,69 @@
+//! The partition that the paper measures: 4 x 8 x 8 nodes, all of which pass a barrier before the
+//! clock starts (§3.1), so that every run begins at time zero everywhere.
+
+use std::rc::Rc;
+
+use hikyaku_sim::engine::{Sim, Simulation, TaskName};
+use hikyaku_sim::machine::{Interface, Machine};
+use hikyaku_sim::model::cppacs::{Costs, System};
+use hikyaku_sim::topology::{Node, Topology};
+
+use crate::machine;
+
+/// The machine and the costs of its adaptors.
+pub(super) fn costs() -> (Machine, Costs) {
+    let machine = machine("cp-pacs");
+    let Interface::CpPacs(costs) = machine.interface.clone() else {
+        unreachable!("the file says which interface it describes")
+    };
+    (machine, *costs)
+}
+
+/// One run: a program on some nodes, and how long it takes.
+pub(super) struct Run {
+    simulation: Simulation,
+    system: System,
+}
+
+impl Run {
+    /// On the machine's own network.
+    pub(super) fn new() -> Run {
+        let (machine, _) = costs();
+        Run::on(machine.topology())
+    }
+
+    /// With the same links and switches in another shape.
+    pub(super) fn on(topology: Rc<dyn Topology>) -> Run {
+        let (machine, costs) = costs();
+        let simulation = Simulation::new(0xc99ac5);
+        let network = machine.network_on(&simulation, topology);
+        let system = System::new(&simulation, &costs, network);
+        Run { simulation, system }
+    }
+
+    /// A handle for programs.
+    pub(super) fn system(&self) -> System {
+        self.system.clone()
+    }
+
+    /// A handle on the clock.
+    pub(super) fn sim(&self) -> Sim {
+        self.simulation.clone()
+    }
+
+    /// Starts a program on a node.
+    pub(super) fn node(&self, node: Node, program: impl Future<Output = ()> + 'static) {
+        self.simulation.spawn(TaskName { kind: "node", index: node }, program);
+    }
+
+    /// Seconds until all programs have ended.
+    pub(super) fn time(&self) -> f64 {
+        self.simulation.run().expect("the programs of the experiments end");
+        self.simulation.now().seconds()
+    }
+}
+
+/// Message lengths: powers of two, bytes.
+pub(super) fn lengths(from: u32, to: u32) -> Vec<u64> {
+    (from..=to).map(|log| 1 << log).collect()
+}
