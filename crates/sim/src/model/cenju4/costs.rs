@@ -55,8 +55,10 @@ pub struct Interface {
 pub struct Network {
     /// What a link carries, 8 of every 9 bits being data.
     pub link: Rate,
-    /// A switch, for a packet to one node.
+    /// A switch, for the head of a packet to one node.
     pub single: Time,
+    /// A switch, for flits that come when the head has long passed.
+    pub body: Time,
     /// A switch, for a multicast packet.
     pub multicast: Time,
     /// A switch, for a synchronisation packet, without waiting for its table.
@@ -157,6 +159,7 @@ impl Network {
         Ok(Network {
             link: section.rate("link_rate")?,
             single: section.time("hop")?,
+            body: section.time("body_hop")?,
             multicast: section.time("multicast_hop")?,
             synchronise: section.time("synchronise_hop")?,
             table: section.time("synchronise_table")?,

@@ -1,3 +1,20 @@
-//! cenju4
+//! Cenju-4 (paper 003): a network interface in the memory controller, and a multistage network
+//! that multicasts and synchronises.
+//!
+//! What makes it slow or fast is memory: every line of a packet is asked of the processor, which
+//! mostly has it dirty (410 ns), so throughput follows from the number of lines a packet touches
+//! ([`packet`]), and latency from the number of accesses on the way ([`System`]).
+
+mod barrier;
 mod costs;
-pub use costs::*;
+mod node;
+pub mod packet;
+mod tlb;
+
+pub use barrier::Synchronisation;
+pub use costs::{Costs, Host, Interface, Memory, Network};
+pub use node::{Parcel, Protocol, System, To};
+pub use packet::Span;
+
+#[cfg(test)]
+mod tests;

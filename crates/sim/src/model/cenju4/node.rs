@@ -1,0 +1,356 @@
+//! Sender and receiver of every node, on the multistage network.
+//!
+//! ```text
+//!   host: header in its queue, write pointer
+//!     │
+//!   RHM: reads the header (dirty in cache), checks it, looks up node or multicast table
+//!     │   up to four parcels, to different destinations, in header registers
+//!   SPM: packet by packet: header to FIFO; lines by coherent or plain requests
+//!     │   the network takes whichever of the four has room in its switch's buffer
+//!   network ─► Receiver: memory written, pointer or notification updated ─► host polls in cache
+//! ```
+//!
+//! Lengths only: every address is named by the sender, so there is nothing for `nic` to decide.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+use super::costs::Costs;
+use super::packet::{Span, packets};
+use super::tlb::Tlb;
+use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
+use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, Timing};
+use crate::slab::Slab;
+use crate::topology::{LinkClass, Node, Topology};
+
+/// To whom a parcel goes: offsets in the node table and in the multicast header table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum To {
+    /// One node.
+    One(Node),
+    /// Several, copied by the switches.
+    All(Rc<[Node]>),
+}
+
+/// What the receiver does with a parcel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Remote DMA of what lies at an address.
+    Write(Span),
+    /// Remote DMA of a double word in the header itself (inline mode).
+    Inline,
+    /// Atomic add of a double word in the header.
+    AtomicAdd,
+}
+
+/// A parcel, as its header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parcel {
+    /// To whom.
+    pub to: To,
+    /// What.
+    pub protocol: Protocol,
+    /// What its receiver waits for.
+    pub area: u32,
+    /// Whether the read optimisation is on.
+    pub optimise: bool,
+    /// Whether the processor has the data dirty in its cache; it has unless it flushed it.
+    pub dirty: bool,
+}
+
+/// Headers that a header queue holds: 4 KB of 32 bytes, its least size.
+const HEADERS: usize = 128;
+
+/// The interfaces of all nodes.
+#[derive(Debug, Clone)]
+pub struct System(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    sim: Sim,
+    costs: Costs,
+    network: Rc<Network>,
+    stages: u64,
+    nodes: Vec<Interface>,
+    flights: RefCell<Slab<Flight>>,
+}
+
+#[derive(Debug)]
+struct Interface {
+    queue: Mailbox<Parcel>,
+    /// Destinations of the parcels in header registers.
+    active: RefCell<BTreeSet<To>>,
+    /// A header register has become free.
+    freed: Signal,
+    /// SPM's way to memory.
+    reader: Server,
+    receiver: Server,
+    send_tlb: RefCell<Tlb>,
+    receive_tlb: RefCell<Tlb>,
+    arrived: RefCell<BTreeMap<u32, Signal>>,
+}
+
+/// A packet in the network.
+#[derive(Debug)]
+struct Flight {
+    area: u32,
+    /// Whether the parcel ends with it.
+    last: bool,
+    /// What the receiver does with it; `None`: an atomic add.
+    write: Option<Span>,
+    /// Copies still to arrive, and whether its tail has left.
+    copies: usize,
+    departed: Signal,
+}
+
+impl System {
+    /// The interfaces of a machine with this network.
+    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> System {
+        let nodes = topology.nodes();
+        // A route has a link into each stage and one out of the last.
+        let stages = u64::from(topology.distance(0, 0)) - 1;
+        let network = Network::new(sim, Box::new(cut_through(costs, topology, buffer)));
+        let interface = |_| Interface {
+            queue: Mailbox::new(sim, HEADERS, "a parcel header, or room for one"),
+            active: RefCell::default(),
+            freed: Signal::new(sim, "a header register"),
+            reader: Server::new(sim),
+            receiver: Server::new(sim),
+            send_tlb: RefCell::new(Tlb::new(costs.memory.tlb_entries)),
+            receive_tlb: RefCell::new(Tlb::new(costs.memory.tlb_entries)),
+            arrived: RefCell::default(),
+        };
+        let state = Rc::new(State {
+            sim: sim.clone(),
+            costs: costs.clone(),
+            network: Rc::clone(&network),
+            stages,
+            nodes: (0..nodes).map(interface).collect(),
+            flights: RefCell::default(),
+        });
+        let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
+        network.connect(listener);
+        let system = System(state);
+        for index in 0..nodes {
+            let unit = system.clone();
+            let name = TaskName { kind: "read header module", index };
+            sim.spawn_service(name, async move { unit.read_headers(index).await });
+        }
+        system
+    }
+
+    /// The costs.
+    pub fn costs(&self) -> &Costs {
+        &self.0.costs
+    }
+
+    /// Host: writes a header and the queue's write pointer, without a library around.
+    pub async fn post(&self, node: Node, parcel: Parcel) {
+        self.0.sim.delay(self.0.costs.host.register).await;
+        self.0.nodes[node as usize].queue.send(parcel).await;
+    }
+
+    /// Host: polls until `count` parcels altogether have arrived in an area.
+    pub async fn wait(&self, node: Node, area: u32, count: u64) {
+        self.0.arrivals(node, area).reaches(count).await;
+        self.0.sim.delay(self.0.costs.host.poll).await;
+    }
+
+    /// Read Header Module: one header after the other into a register.
+    async fn read_headers(&self, node: Node) {
+        let State { sim, costs, .. } = &*self.0;
+        let interface = &self.0.nodes[node as usize];
+        let memory = &costs.memory;
+        loop {
+            let parcel = interface.queue.receive().await;
+            // The processor has just written the header; the table entry is in main memory.
+            let words = costs.interface.parcel_header_bytes / 8;
+            sim.delay(memory.dirty + times(memory.word, words)).await;
+            let lookup = memory.query + memory.word;
+            sim.delay(times(costs.interface.clock, costs.interface.check) + lookup).await;
+            loop {
+                let seen = interface.freed.count();
+                let active = interface.active.borrow();
+                let full = active.len() as u64 >= costs.interface.registers;
+                // Parcels to one destination stay in order.
+                if !full && !active.contains(&parcel.to) {
+                    break;
+                }
+                drop(active);
+                interface.freed.reaches(seen + 1).await;
+            }
+            interface.active.borrow_mut().insert(parcel.to.clone());
+            let unit = self.clone();
+            let name = TaskName { kind: "header register", index: node };
+            sim.spawn(name, async move { unit.send_parcel(node, parcel).await });
+        }
+    }
+
+    /// Send Packet Module, for the parcel of one register.
+    async fn send_parcel(&self, node: Node, parcel: Parcel) {
+        let costs = &self.0.costs;
+        match parcel.protocol {
+            Protocol::Inline => {
+                let word = Span { source: 0, destination: 0, bytes: costs.interface.inline_bytes };
+                self.send_packet(node, &parcel, Some(word), Time::ZERO, true).await;
+            }
+            Protocol::AtomicAdd => {
+                self.send_packet(node, &parcel, None, Time::ZERO, true).await;
+            }
+            Protocol::Write(span) => {
+                let costs = (&costs.interface, &costs.memory);
+                let all = packets(span, parcel.optimise, costs);
+                for (index, packet) in (1..).zip(&all) {
+                    let page = packet.span.source / costs.1.page_bytes;
+                    let hit = self.0.nodes[node as usize].send_tlb.borrow_mut().hits(page);
+                    let walk = if hit { Time::ZERO } else { costs.1.walk };
+                    let reads = self.read_time(packet.coherent, packet.plain, parcel.dirty);
+                    let last = index == all.len();
+                    self.send_packet(node, &parcel, Some(packet.span), walk + reads, last).await;
+                }
+            }
+        }
+        self.0.nodes[node as usize].active.borrow_mut().remove(&parcel.to);
+        self.0.nodes[node as usize].freed.raise();
+    }
+
+    /// How long a packet's lines take to come. A line comes whole.
+    fn read_time(&self, coherent: u64, plain: u64, dirty: bool) -> Time {
+        let memory = &self.0.costs.memory;
+        let words = times(memory.word, memory.line_bytes / 8);
+        let asked = if dirty { memory.dirty } else { memory.query };
+        times(asked + words, coherent) + times(memory.plain + words, plain)
+    }
+
+    /// One packet: its header goes ahead, its data follows as it comes from memory.
+    async fn send_packet(
+        &self,
+        node: Node,
+        parcel: &Parcel,
+        write: Option<Span>,
+        reads: Time,
+        last: bool,
+    ) {
+        let State { sim, costs, network, stages, .. } = &*self.0;
+        let Interface { reader, .. } = &self.0.nodes[node as usize];
+        let start = times(costs.interface.clock, costs.interface.start_packet);
+        let begun = reader.book(sim.now(), start + reads);
+        let (head, data) = (begun + start, begun + start + self.first_word(write, reads));
+        let bytes = costs.interface.packet_header_bytes + write.map_or(8, |span| span.bytes);
+        let wire = costs.network.link.time(bytes);
+        // The tail cannot leave before its data is there; but the head may have gone through the
+        // switches by then, and what follows it passes them faster.
+        let ahead = times(costs.network.single - costs.network.body, *stages);
+        sim.delay_until(head.max(data - wire - ahead)).await;
+        let departed = Signal::new(sim, "a packet's tail to leave");
+        let copies = match &parcel.to {
+            To::One(_) => 1,
+            To::All(nodes) => nodes.len(),
+        };
+        let flight =
+            Flight { area: parcel.area, last, write, copies, departed: departed.clone() };
+        let token = u64::from(self.0.flights.borrow_mut().insert(flight));
+        let packet = Packet { source: node, destination: node, bytes, token };
+        let leaves = match &parcel.to {
+            To::One(to) => network.send(Packet { destination: *to, ..packet }),
+            To::All(nodes) => {
+                network.multicast(packet, nodes).expect("the switches of this machine copy");
+                None
+            }
+        };
+        match leaves {
+            Some(time) => sim.delay_until(time).await,
+            None => departed.reaches(1).await,
+        }
+    }
+
+    /// From the start of the reads until the packet's data is in the FIFO. A small packet needs
+    /// the first words of its lines only; the rest of the line comes while others are served.
+    fn first_word(&self, write: Option<Span>, reads: Time) -> Time {
+        let memory = &self.0.costs.memory;
+        let whole = times(memory.word, memory.line_bytes / 8);
+        match write {
+            Some(span) if span.bytes < memory.line_bytes && reads > whole => {
+                reads - whole + times(memory.word, span.bytes.div_ceil(8))
+            }
+            _ => reads,
+        }
+    }
+}
+
+/// Injection and every stage take a switch; the way out of the last one only its wire.
+fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThrough {
+    let network = &costs.network;
+    let mut timing = Timing::uniform(network.single, network.link, buffer);
+    let out = LinkTiming { latency: costs.interface.clock, rate: network.link, buffer };
+    timing = timing.with(LinkClass::Ejection, out);
+    timing.multicast_extra = network.multicast - network.single;
+    CutThrough::new(topology, &timing)
+}
+
+impl State {
+    fn arrivals(&self, node: Node, area: u32) -> Signal {
+        let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
+        let new = || Signal::new(&self.sim, "a parcel in its area");
+        arrived.entry(area).or_insert_with(new).clone()
+    }
+
+    /// The Receiver's time for a packet: full lines are written, the processor only told to drop
+    /// them; a part of a line, or a word to add to, is asked for. Then the notification's line.
+    fn accept_time(&self, node: Node, write: Option<Span>, last: bool) -> Time {
+        let memory = &self.costs.memory;
+        let mut time = times(self.costs.interface.clock, self.costs.interface.accept);
+        match write {
+            None => time = time + memory.query + times(memory.word, 2),
+            Some(Span { destination, bytes, .. }) => {
+                let page = destination / memory.page_bytes;
+                if !self.nodes[node as usize].receive_tlb.borrow_mut().hits(page) {
+                    time = time + memory.walk;
+                }
+                if !destination.is_multiple_of(memory.line_bytes)
+                    || !bytes.is_multiple_of(memory.line_bytes)
+                {
+                    time = time + memory.query;
+                }
+                time = time + times(memory.word, bytes.div_ceil(8));
+            }
+        }
+        if last { time + memory.query + memory.word } else { time }
+    }
+}
+
+impl Listener for State {
+    fn departed(&self, packet: &Packet) {
+        let flights = self.flights.borrow();
+        if let Some(flight) = flights.get(packet.token as u32) {
+            flight.departed.raise();
+        }
+    }
+
+    fn delivered(&self, packet: &Packet) {
+        let (key, node) = (packet.token as u32, packet.destination);
+        let mut flights = self.flights.borrow_mut();
+        let flight = &mut flights[key];
+        let (area, last, write) = (flight.area, flight.last, flight.write);
+        flight.copies -= 1;
+        if flight.copies == 0 {
+            // Nobody waits for the tail of a packet that has arrived everywhere.
+            flight.departed.raise();
+            flights.remove(key);
+        }
+        drop(flights);
+        let span = self.accept_time(node, write, last);
+        let start = self.nodes[node as usize].receiver.book(self.sim.now(), span);
+        if last {
+            let arrived = self.arrivals(node, area);
+            self.sim.at(start + span, move |_| arrived.raise());
+        }
+    }
+}
+
+fn times(span: Time, count: u64) -> Time {
+    Time::from_picoseconds(span.picoseconds() * count)
+}

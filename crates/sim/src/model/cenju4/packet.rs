@@ -1,0 +1,143 @@
+//! Cutting a parcel into packets, and the memory requests that each of them takes.
+//!
+//! ```text
+//!   destination   |..####|########|########|####....|     lines of 128 bytes
+//!   packets          1       2 lines, 256 B     3          ends are line ends, at most 256 bytes
+//!
+//!   source        |.....###|########|########|##....|     other alignment: packet 2 touches three
+//!   requests               c    c        c                 lines; the first of them again, which
+//!                          n    c        c                 the optimisation reads without asking
+//! ```
+//!
+//! Neither end of a packet crosses a page (paper 003 §4.3). A request is coherent (the processor
+//! is asked for the line's state) or not; the optimisation makes the first of a packet's requests
+//! non-coherent when the packet before it has flushed that very line already (§4.6).
+
+use super::costs::{Interface, Memory};
+
+/// Bytes of a word, of a double word.
+const WORD: u64 = 4;
+const DOUBLE_WORD: u64 = 8;
+
+/// What is to be moved, as addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Where the data is.
+    pub source: u64,
+    /// Where it goes.
+    pub destination: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Span {
+    /// Whether words have to change places within double words (odd-word transfer).
+    pub fn is_odd(&self) -> bool {
+        self.source % DOUBLE_WORD != self.destination % DOUBLE_WORD
+    }
+
+    /// Words from destination to source alignment within a line.
+    fn distance(&self, line: u64) -> u64 {
+        (self.source % line + line - self.destination % line) % line / WORD
+    }
+}
+
+/// A packet of a parcel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// What it moves.
+    pub span: Span,
+    /// Lines read with the processor asked.
+    pub coherent: u64,
+    /// Lines read from main memory without.
+    pub plain: u64,
+}
+
+/// The packets of a parcel; `optimise` switches the read optimisation on.
+pub fn packets(parcel: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<Packet> {
+    let (interface, memory) = costs;
+    let line = memory.line_bytes;
+    // At a distance of one word the line at the head of a page has to be read coherently, which
+    // the hardware does not tell apart: no optimisation then.
+    let optimise = optimise && parcel.distance(line) != 1;
+    let (mut packets, mut done, mut flushed) = (Vec::new(), 0, None);
+    while done < parcel.bytes {
+        let at = |address: u64| address + done;
+        let (source, destination) = (at(parcel.source), at(parcel.destination));
+        let whole = (destination + interface.packet_bytes) / line * line - destination;
+        let page = |address: u64| memory.page_bytes - address % memory.page_bytes;
+        let room = whole.min(page(source)).min(page(destination));
+        let bytes = room.min(parcel.bytes - done);
+        let span = Span { source, destination, bytes };
+        // To change words' places a double word more is read.
+        let further = if span.is_odd() { DOUBLE_WORD - 1 } else { 0 };
+        let (first, last) = (source / line, (source + bytes - 1 + further) / line);
+        let lines = last - first + 1;
+        let plain = u64::from(optimise && flushed == Some(first));
+        packets.push(Packet { span, coherent: lines - plain, plain });
+        flushed = Some(last);
+        done += bytes;
+    }
+    packets
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::costs;
+    use super::*;
+
+    fn cut(source: u64, destination: u64, bytes: u64, optimise: bool) -> Vec<Packet> {
+        let costs = costs();
+        let span = Span { source, destination, bytes };
+        packets(span, optimise, (&costs.interface, &costs.memory))
+    }
+
+    fn requests(packets: &[Packet]) -> Vec<(u64, u64)> {
+        packets.iter().map(|packet| (packet.coherent, packet.plain)).collect()
+    }
+
+    #[test]
+    fn aligned_packets_take_two_requests_and_unaligned_three_or_one_and_two() {
+        assert_eq!(requests(&cut(0, 0, 768, false)), [(2, 0); 3]);
+        assert_eq!(requests(&cut(8, 0, 768, false)), [(3, 0); 3]);
+        assert_eq!(requests(&cut(8, 0, 768, true)), [(3, 0), (2, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn cj_17_at_a_distance_of_one_word_nothing_is_optimised() {
+        assert_eq!(requests(&cut(4, 0, 512, true)), [(3, 0); 2]);
+        assert_eq!(requests(&cut(12, 0, 512, true)), [(3, 0), (2, 1)]);
+    }
+
+    #[test]
+    fn a_parcel_of_no_bytes_has_no_data_packet() {
+        assert!(cut(0, 0, 0, true).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn cj_02_packets_cover_a_parcel_end_at_lines_and_cross_no_page(
+            source in 0_u64..9000, destination in 0_u64..9000, bytes in 1_u64..20_000,
+        ) {
+            let all = cut(source, destination, bytes, true);
+            let (mut from, mut to) = (source, destination);
+            for (index, packet) in all.iter().enumerate() {
+                let Span { source, destination, bytes } = packet.span;
+                prop_assert_eq!((source, destination), (from, to));
+                prop_assert!((1..=256).contains(&bytes));
+                for start in [source, destination] {
+                    prop_assert_eq!(start / 4096, (start + bytes - 1) / 4096);
+                }
+                let end = destination + bytes;
+                let page_cut = (source + bytes) % 4096 == 0;
+                prop_assert!(end % 128 == 0 || page_cut || index + 1 == all.len());
+                prop_assert!(packet.coherent + packet.plain <= 4);
+                from += bytes;
+                to += bytes;
+            }
+            prop_assert_eq!(from - source, bytes);
+        }
+    }
+}
