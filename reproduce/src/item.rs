@@ -1,6 +1,6 @@
 //! The experiments by name: `000-table-7` is table 7 of paper 000.
 
-use crate::{Outcome, p000, p002, p004};
+use crate::{Outcome, p000, p002, p003, p004};
 
 /// One table or figure, or several that one run gives.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +80,41 @@ const ITEMS: &[Item] = &[
         machines: &["fx100-tofu2"],
         quick: true,
         run: p002::figure10::run_item,
+    },
+    Item {
+        name: "003-figure-6",
+        title: "Latency of short messages by library",
+        machines: &["cenju4"],
+        quick: true,
+        run: p003::figure6::run_item,
+    },
+    Item {
+        name: "003-figure-7",
+        title: "Throughput by alignment and read optimisation",
+        machines: &["cenju4"],
+        quick: false,
+        run: p003::figure7::run_item,
+    },
+    Item {
+        name: "003-figure-8",
+        title: "Throughput of odd-word transfers",
+        machines: &["cenju4"],
+        quick: false,
+        run: p003::figure8::run_item,
+    },
+    Item {
+        name: "003-figure-9",
+        title: "Everyone to everyone: order and multicast",
+        machines: &["cenju4"],
+        quick: false,
+        run: p003::figure9::run_item,
+    },
+    Item {
+        name: "003-figure-10",
+        title: "Barrier by five algorithms",
+        machines: &["cenju4"],
+        quick: true,
+        run: p003::figure10::run_item,
     },
     Item {
         name: "004-figure-3",

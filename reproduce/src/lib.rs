@@ -23,6 +23,7 @@ mod machines;
 
 pub mod p000;
 pub mod p002;
+pub mod p003;
 pub mod p004;
 
 pub use item::{Item, items, select};

@@ -13,7 +13,7 @@
 //! Lengths only: every address is named by the sender, so there is nothing for `nic` to decide.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
@@ -63,6 +63,9 @@ pub struct Parcel {
 
 /// Headers that a header queue holds: 4 KB of 32 bytes, its least size.
 const HEADERS: usize = 128;
+
+/// Packets of a parcel in the FIFO between interface and network: one leaves, one comes in.
+const FIFO_PACKETS: usize = 2;
 
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
@@ -192,13 +195,14 @@ impl System {
     /// Send Packet Module, for the parcel of one register.
     async fn send_parcel(&self, node: Node, parcel: Parcel) {
         let costs = &self.0.costs;
+        let mut leaving = VecDeque::new();
         match parcel.protocol {
             Protocol::Inline => {
                 let word = Span { source: 0, destination: 0, bytes: costs.interface.inline_bytes };
-                self.send_packet(node, &parcel, Some(word), Time::ZERO, true).await;
+                self.send_packet(node, &parcel, (Some(word), true), Time::ZERO, &mut leaving).await;
             }
             Protocol::AtomicAdd => {
-                self.send_packet(node, &parcel, None, Time::ZERO, true).await;
+                self.send_packet(node, &parcel, (None, true), Time::ZERO, &mut leaving).await;
             }
             Protocol::Write(span) => {
                 let costs = (&costs.interface, &costs.memory);
@@ -208,10 +212,13 @@ impl System {
                     let hit = self.0.nodes[node as usize].send_tlb.borrow_mut().hits(page);
                     let walk = if hit { Time::ZERO } else { costs.1.walk };
                     let reads = self.read_time(packet.coherent, packet.plain, parcel.dirty);
-                    let last = index == all.len();
-                    self.send_packet(node, &parcel, Some(packet.span), walk + reads, last).await;
+                    let what = (Some(packet.span), index == all.len());
+                    self.send_packet(node, &parcel, what, walk + reads, &mut leaving).await;
                 }
             }
+        }
+        for packet in leaving {
+            packet.reaches(1).await;
         }
         self.0.nodes[node as usize].active.borrow_mut().remove(&parcel.to);
         self.0.nodes[node as usize].freed.raise();
@@ -225,14 +232,15 @@ impl System {
         times(asked + words, coherent) + times(memory.plain + words, plain)
     }
 
-    /// One packet: its header goes ahead, its data follows as it comes from memory.
+    /// One packet (what it writes, and whether the parcel ends with it): its header goes ahead,
+    /// its data follows as it comes from memory, when the FIFO has room.
     async fn send_packet(
         &self,
         node: Node,
         parcel: &Parcel,
-        write: Option<Span>,
+        (write, last): (Option<Span>, bool),
         reads: Time,
-        last: bool,
+        leaving: &mut VecDeque<Signal>,
     ) {
         let State { sim, costs, network, stages, .. } = &*self.0;
         let Interface { reader, .. } = &self.0.nodes[node as usize];
@@ -245,6 +253,11 @@ impl System {
         // switches by then, and what follows it passes them faster.
         let ahead = times(costs.network.single - costs.network.body, *stages);
         sim.delay_until(head.max(data - wire - ahead)).await;
+        if leaving.len() >= FIFO_PACKETS
+            && let Some(first) = leaving.pop_front()
+        {
+            first.reaches(1).await;
+        }
         let departed = Signal::new(sim, "a packet's tail to leave");
         let copies = match &parcel.to {
             To::One(_) => 1,
@@ -254,17 +267,13 @@ impl System {
             Flight { area: parcel.area, last, write, copies, departed: departed.clone() };
         let token = u64::from(self.0.flights.borrow_mut().insert(flight));
         let packet = Packet { source: node, destination: node, bytes, token };
-        let leaves = match &parcel.to {
-            To::One(to) => network.send(Packet { destination: *to, ..packet }),
+        match &parcel.to {
+            To::One(to) => drop(network.send(Packet { destination: *to, ..packet })),
             To::All(nodes) => {
                 network.multicast(packet, nodes).expect("the switches of this machine copy");
-                None
             }
-        };
-        match leaves {
-            Some(time) => sim.delay_until(time).await,
-            None => departed.reaches(1).await,
         }
+        leaving.push_back(departed);
     }
 
     /// From the start of the reads until the packet's data is in the FIFO. A small packet needs
@@ -304,7 +313,8 @@ impl State {
         let memory = &self.costs.memory;
         let mut time = times(self.costs.interface.clock, self.costs.interface.accept);
         match write {
-            None => time = time + memory.query + times(memory.word, 2),
+            // Who waits for an atomic add polls the word itself.
+            None => return time + memory.query + times(memory.word, 2),
             Some(Span { destination, bytes, .. }) => {
                 let page = destination / memory.page_bytes;
                 if !self.nodes[node as usize].receive_tlb.borrow_mut().hits(page) {

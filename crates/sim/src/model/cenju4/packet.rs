@@ -31,11 +31,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether words have to change places within double words (odd-word transfer).
-    pub fn is_odd(&self) -> bool {
-        self.source % DOUBLE_WORD != self.destination % DOUBLE_WORD
-    }
-
     /// Words from destination to source alignment within a line.
     fn distance(&self, line: u64) -> u64 {
         (self.source % line + line - self.destination % line) % line / WORD
@@ -69,9 +64,9 @@ pub fn packets(parcel: Span, optimise: bool, costs: (&Interface, &Memory)) -> Ve
         let room = whole.min(page(source)).min(page(destination));
         let bytes = room.min(parcel.bytes - done);
         let span = Span { source, destination, bytes };
-        // To change words' places a double word more is read.
-        let further = if span.is_odd() { DOUBLE_WORD - 1 } else { 0 };
-        let (first, last) = (source / line, (source + bytes - 1 + further) / line);
+        // Whole double words are read: one more than sent if words have to change places.
+        let (first, last) = (source / line, (source + bytes).next_multiple_of(DOUBLE_WORD) - 1);
+        let last = last / line;
         let lines = last - first + 1;
         let plain = u64::from(optimise && flushed == Some(first));
         packets.push(Packet { span, coherent: lines - plain, plain });

@@ -1,0 +1,165 @@
+//! Figure 10: latency of a barrier by five algorithms.
+
+use hikyaku_nic::time::Time;
+use hikyaku_report::{Axis, LineChart, Series, Unit};
+use hikyaku_sim::model::cenju4::{Parcel, Protocol, Synchronisation, To};
+use hikyaku_sim::topology::Node;
+
+use super::library::{Program, Run, costs, flag};
+use crate::{Check, Outcome};
+
+/// The algorithms of §6.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    /// Everyone sends a packet to everyone.
+    AllToAll,
+    /// Gathered along a binary tree, told in reverse.
+    Tree,
+    /// Everyone sends an atomic add to everyone.
+    AtomicAdd,
+    /// Everyone multicasts an atomic add.
+    Multicast,
+    /// Everyone sends a synchronisation packet.
+    Synchronise,
+}
+
+const NAMES: [(&str, Algorithm); 5] = [
+    ("A singlecast", Algorithm::AllToAll),
+    ("B tree", Algorithm::Tree),
+    ("C singlecast atomic add", Algorithm::AtomicAdd),
+    ("D multicast atomic add", Algorithm::Multicast),
+    ("E synchronisation", Algorithm::Synchronise),
+];
+
+/// Seconds of a barrier of the first `nodes` nodes.
+fn barrier(algorithm: Algorithm, nodes: u32) -> f64 {
+    let run = Run::new();
+    let (machine, costs) = costs();
+    let group: Vec<Node> = (0..nodes).collect();
+    let topology = machine.topology();
+    let sync = Synchronisation::new(run.sim(), &costs, topology.as_ref(), &group);
+    for node in 0..nodes {
+        let (program, sync) = (run.node(node), sync.clone());
+        let paralib = costs.host.paralib;
+        run.start(node, async move {
+            match algorithm {
+                Algorithm::AllToAll | Algorithm::AtomicAdd => {
+                    let protocol = match algorithm {
+                        Algorithm::AllToAll => Protocol::Inline,
+                        _ => Protocol::AtomicAdd,
+                    };
+                    for to in 0..nodes {
+                        program.send(Parcel { protocol, ..flag(To::One(to), 0) }).await;
+                    }
+                    program.receive(0, u64::from(nodes)).await;
+                }
+                Algorithm::Tree => tree(&program, node, nodes).await,
+                Algorithm::Multicast => {
+                    let all = To::All((0..nodes).collect());
+                    let protocol = Protocol::AtomicAdd;
+                    program.send(Parcel { protocol, ..flag(all, 0) }).await;
+                    program.receive(0, u64::from(nodes)).await;
+                }
+                Algorithm::Synchronise => {
+                    program.work(half(paralib)).await;
+                    sync.synchronise(node, 1).await;
+                    program.work(half(paralib)).await;
+                }
+            }
+        });
+    }
+    run.time()
+}
+
+/// Requests gather at node 0 along the bits of the node's number; completion goes back.
+async fn tree(program: &Program, node: Node, nodes: u32) {
+    let bits = nodes.trailing_zeros();
+    let level = if node == 0 { bits } else { node.trailing_zeros() };
+    for bit in 0..level {
+        program.receive(bit, 1).await;
+    }
+    if node != 0 {
+        program.send(flag(To::One(node & (node - 1)), level)).await;
+        program.receive(TOLD, 1).await;
+    }
+    for bit in (0..level).rev() {
+        program.send(flag(To::One(node | 1 << bit), TOLD)).await;
+    }
+}
+
+/// The area of the tree's completion.
+const TOLD: u32 = 100;
+
+fn half(time: Time) -> Time {
+    Time::from_picoseconds(time.picoseconds() / 2)
+}
+
+/// Sweeps the number of nodes.
+pub fn run_item() -> Outcome {
+    let counts: Vec<u32> = (0..=5).map(|log| 1 << log).collect();
+    let mut chart = LineChart::new(
+        "Barrier synchronization latency",
+        Axis::linear("nodes", Unit::Number),
+        Axis::linear("latency", Unit::Seconds).from_zero(),
+    );
+    let mut curves = Vec::new();
+    for (name, algorithm) in NAMES {
+        let curve: Vec<f64> = counts.iter().map(|&nodes| barrier(algorithm, nodes)).collect();
+        let points = counts.iter().map(|&nodes| f64::from(nodes)).zip(curve.iter().copied());
+        chart = chart.with(Series::line(name, points.collect()));
+        curves.push(curve);
+    }
+    let growth = |algorithm: usize| curves[algorithm][5] - curves[algorithm][1];
+    let e = &curves[4];
+    let spread = e.iter().copied().fold(0.0, f64::max) / e.iter().copied().fold(1.0, f64::min);
+    let least = [0, 1, 2].map(growth).into_iter().fold(f64::INFINITY, f64::min);
+    let seconds = Unit::Seconds;
+    Outcome {
+        statement: "With synchronisation packets about 5 µs whatever the number of nodes; \
+                    multicast and atomic add (D) grows little."
+            .into(),
+        setup: "1 to 32 nodes enter at the same time; latency until the last one goes on.".into(),
+        checks: vec![
+            Check::number("E, 32 nodes", 5e-6, e[5], seconds),
+            Check::shape(
+                "E",
+                "independent of N",
+                format!("largest {:.1} % above smallest", 100.0 * (spread - 1.0)),
+                spread < 1.1,
+            ),
+            Check::shape(
+                "D from 2 to 32 nodes",
+                "grows little: less than A, B, C",
+                format!("by {}, others at least {}", seconds.format(growth(3)), seconds.format(least)),
+                growth(3) < 0.5 * least,
+            ),
+            Check::shape(
+                "32 nodes",
+                "E fastest, then D",
+                NAMES
+                    .iter()
+                    .zip(&curves)
+                    .map(|((name, _), curve)| format!("{} {}", &name[..1], seconds.format(curve[5])))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                e[5] < curves[3][5] && (0..3).all(|other| curves[3][5] < curves[other][5]),
+            ),
+        ],
+        tables: Vec::new(),
+        charts: vec![chart.into()],
+        notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cj_22_synchronisation_packets_take_5_us_for_2_nodes_and_for_32() {
+        for nodes in [2, 32] {
+            let time = barrier(Algorithm::Synchronise, nodes);
+            assert!((time / 5e-6 - 1.0).abs() < 0.05, "{nodes}: {time}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Figure 9: everyone sends to everyone, throughput of a node by order and by multicast.
+
+use hikyaku_report::{Axis, LineChart, Series, Unit};
+use hikyaku_sim::model::cenju4::{Parcel, Span, To};
+use hikyaku_sim::topology::Node;
+
+use super::library::{Library, Run, data, half_round_trip};
+use crate::{Check, Outcome};
+
+const NODES: u32 = 32;
+
+/// The three ways of §6.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Singlecast to 0, 1, ..., the same order everywhere.
+    SameOrder,
+    /// Singlecast to the next, the one after it, ..., itself.
+    Shifted,
+    /// One multicast to all.
+    Multicast,
+}
+
+/// Bytes a second that a node receives, from all together.
+fn throughput(way: Way, bytes: u64) -> f64 {
+    let run = Run::new();
+    for node in 0..NODES {
+        let program = run.node(node);
+        run.start(node, async move {
+            for parcel in parcels(way, node, bytes) {
+                program.send(parcel).await;
+            }
+            program.receive(0, u64::from(NODES)).await;
+        });
+    }
+    f64::from(NODES) * bytes as f64 / run.time()
+}
+
+fn parcels(way: Way, node: Node, bytes: u64) -> Vec<Parcel> {
+    let span = Span { source: 0, destination: 0, bytes };
+    let one = |to| data(to, span, true);
+    match way {
+        Way::SameOrder => (0..NODES).map(one).collect(),
+        Way::Shifted => (1..=NODES).map(|step| one((node + step) % NODES)).collect(),
+        Way::Multicast => vec![Parcel { to: To::All((0..NODES).collect()), ..one(0) }],
+    }
+}
+
+/// Sweeps message lengths.
+pub fn run_item() -> Outcome {
+    let sizes: Vec<u64> = (7..=16).map(|log| 1 << log).collect();
+    let ways = [
+        ("A singlecast, same order", Way::SameOrder),
+        ("B singlecast, shifted", Way::Shifted),
+        ("C multicast", Way::Multicast),
+    ];
+    let mut chart = LineChart::new(
+        "N to N throughput of a node, N = 32",
+        Axis::log2("message length", Unit::Bytes),
+        Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
+    );
+    let mut curves = Vec::new();
+    for (name, way) in ways {
+        let curve: Vec<f64> = sizes.iter().map(|&bytes| throughput(way, bytes)).collect();
+        let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
+        chart = chart.with(Series::line(name, points.collect()));
+        curves.push(curve);
+    }
+    let last = sizes.len() - 1;
+    let [a, b, c] = [0, 1, 2].map(|way: usize| curves[way][last]);
+    let pair = |bytes: u64| {
+        let parcel = |to| data(to, Span { source: 0, destination: 0, bytes }, true);
+        let time = half_round_trip(
+            Library::Paralib,
+            bytes,
+            [parcel(1), parcel(0)],
+            hikyaku_nic::time::Time::ZERO,
+        );
+        bytes as f64 / time
+    };
+    let peak = curves[1].iter().copied().fold(0.0, f64::max);
+    let rates = Unit::BytesPerSecond;
+    Outcome {
+        statement: "A is lowest, since all send to one node; B is better and falls for large data, \
+                    where one transfer meets the next; C uses the last links to nearly 100 % and \
+                    equals the throughput between two nodes."
+            .into(),
+        setup: "Each of 32 nodes sends a message of that length to every node, itself included; \
+                throughput is what a node receives over the time of all."
+            .into(),
+        checks: vec![
+            Check::shape(
+                "order, largest messages",
+                "C > B > A",
+                [c, b, a].map(|rate| rates.format(rate)).join(", "),
+                c > b && b > a,
+            ),
+            Check::number("C and 1 to 1", pair(sizes[last]), c, rates),
+            Check::shape(
+                "B for large data",
+                "falls",
+                format!("from {} to {}", rates.format(peak), rates.format(b)),
+                b < 0.95 * peak,
+            ),
+        ],
+        tables: Vec::new(),
+        charts: vec![chart.into()],
+        notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cj_21_multicast_beats_shifted_beats_the_same_order() {
+        let [a, b, c] =
+            [Way::SameOrder, Way::Shifted, Way::Multicast].map(|way| throughput(way, 4096));
+        assert!(c > b && b > a, "{a} {b} {c}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The two libraries that the paper measures with, as what they add to the interface's steps: a
+//! time of their own, and MPI's announcement of bulk data.
+
+use hikyaku_nic::time::Time;
+use hikyaku_sim::engine::{Sim, Simulation, TaskName};
+use hikyaku_sim::machine::{Interface, Machine};
+use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
+use hikyaku_sim::topology::Node;
+
+use crate::machine;
+
+/// The machine and the costs of its interfaces.
+pub(super) fn costs() -> (Machine, Costs) {
+    let machine = machine("cenju4");
+    let Interface::Cenju4(costs) = machine.interface.clone() else {
+        unreachable!("the file says which interface it describes")
+    };
+    (machine, *costs)
+}
+
+/// Which library, and how it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Library {
+    /// Paralib/CJ4.
+    Paralib,
+    /// Paralib/CJ4 with a system call that flushes the data from the cache.
+    ParalibWithCall,
+    /// MPI, on top of Paralib/CJ4.
+    Mpi,
+}
+
+/// A simulation of the machine, for one measurement.
+pub(super) struct Run {
+    simulation: Simulation,
+    system: System,
+}
+
+impl Run {
+    pub(super) fn new() -> Run {
+        let (machine, costs) = costs();
+        let simulation = Simulation::new(0xce14);
+        let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
+        Run { simulation, system }
+    }
+
+    /// The programs' side on a node.
+    pub(super) fn node(&self, node: Node) -> Program {
+        Program { sim: self.simulation.clone(), system: self.system.clone(), node }
+    }
+
+    /// Starts a program.
+    pub(super) fn start(&self, node: Node, program: impl Future<Output = ()> + 'static) {
+        self.simulation.spawn(TaskName { kind: "node", index: node }, program);
+    }
+
+    /// A handle on the clock.
+    pub(super) fn sim(&self) -> &Sim {
+        &self.simulation
+    }
+
+    /// Seconds until all programs have ended.
+    pub(super) fn time(&self) -> f64 {
+        self.simulation.run().expect("the programs of the experiments end");
+        self.simulation.now().seconds()
+    }
+}
+
+/// What a program on a node can do.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    sim: Sim,
+    system: System,
+    node: Node,
+}
+
+impl Program {
+    /// Paralib: half of its time for a message, then the parcel.
+    pub(super) async fn send(&self, parcel: Parcel) {
+        self.sim.delay(half(self.system.costs().host.paralib)).await;
+        self.system.post(self.node, parcel).await;
+    }
+
+    /// Paralib: waits for `count` parcels altogether in an area, then its other half.
+    pub(super) async fn receive(&self, area: u32, count: u64) {
+        self.system.wait(self.node, area, count).await;
+        self.sim.delay(half(self.system.costs().host.paralib)).await;
+    }
+
+    /// Lets the processor work for a time.
+    pub(super) async fn work(&self, time: Time) {
+        self.sim.delay(time).await;
+    }
+
+    /// A message by a library. Areas: 0 data, 1 announcements, 2 readiness.
+    async fn send_by(&self, library: Library, parcel: Parcel, bytes: u64, round: u64) {
+        let host = self.system.costs().host.clone();
+        match library {
+            Library::Paralib => self.send(parcel).await,
+            Library::ParalibWithCall => {
+                self.work(host.system_call).await;
+                self.send(Parcel { dirty: false, ..parcel }).await;
+            }
+            Library::Mpi => {
+                self.work(half(host.mpi)).await;
+                if bytes >= host.mpi_announces_from {
+                    self.send(flag(parcel.to.clone(), 1)).await;
+                    self.receive(2, round).await;
+                }
+                self.send(parcel).await;
+            }
+        }
+    }
+
+    async fn receive_by(&self, library: Library, from: Node, bytes: u64, round: u64) {
+        let host = self.system.costs().host.clone();
+        if library == Library::Mpi && bytes >= host.mpi_announces_from {
+            self.receive(1, round).await;
+            self.send(flag(To::One(from), 2)).await;
+        }
+        self.receive(0, round).await;
+        if library == Library::Mpi {
+            self.work(half(host.mpi)).await;
+        }
+    }
+}
+
+/// A word that is only a sign.
+pub(super) fn flag(to: To, area: u32) -> Parcel {
+    Parcel { to, protocol: Protocol::Inline, area, optimise: true, dirty: true }
+}
+
+/// Data from an address to another, both given by their offset from a page's start.
+pub(super) fn data(to: Node, span: Span, optimise: bool) -> Parcel {
+    let protocol = Protocol::Write(span);
+    Parcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
+}
+
+/// Half the time of a round trip of `bytes`, seconds; `there` and `back` are sent with `copy`
+/// of processor time before.
+pub(super) fn half_round_trip(
+    library: Library,
+    bytes: u64,
+    parcels: [Parcel; 2],
+    copy: Time,
+) -> f64 {
+    const ROUNDS: u64 = 4;
+    let run = Run::new();
+    let [there, back] = parcels;
+    let (a, b) = (run.node(0), run.node(1));
+    run.start(0, async move {
+        for round in 1..=ROUNDS {
+            a.work(copy).await;
+            a.send_by(library, there.clone(), bytes, round).await;
+            a.receive_by(library, 1, bytes, round).await;
+        }
+    });
+    run.start(1, async move {
+        for round in 1..=ROUNDS {
+            b.receive_by(library, 0, bytes, round).await;
+            b.work(copy).await;
+            b.send_by(library, back.clone(), bytes, round).await;
+        }
+    });
+    run.time() / (2 * ROUNDS) as f64
+}
+
+fn half(time: Time) -> Time {
+    Time::from_picoseconds(time.picoseconds() / 2)
+}
