@@ -1,6 +1,6 @@
 //! The experiments by name: `000-table-7` is table 7 of paper 000.
 
-use crate::{Outcome, p000, p002, p003, p004};
+use crate::{Outcome, p000, p001, p002, p003, p004};
 
 /// One table or figure, or several that one run gives.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,13 @@ const ITEMS: &[Item] = &[
         machines: &["dimmnet2"],
         quick: false,
         run: p000::figure8::run_item,
+    },
+    Item {
+        name: "001-figures-9-12",
+        title: "Shared variables by UDP and by DIMMnet, over size and number",
+        machines: &["dimmnet1"],
+        quick: false,
+        run: p001::figures::run_item,
     },
     Item {
         name: "002-figure-9",

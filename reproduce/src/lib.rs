@@ -22,6 +22,7 @@ mod page;
 mod machines;
 
 pub mod p000;
+pub mod p001;
 pub mod p002;
 pub mod p003;
 pub mod p004;

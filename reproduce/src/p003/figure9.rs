@@ -1,5 +1,6 @@
 //! Figure 9: everyone sends to everyone, throughput of a node by order and by multicast.
 
+use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cenju4::{Parcel, Span, To};
 use hikyaku_sim::topology::Node;
@@ -8,6 +9,9 @@ use super::library::{Library, Run, data, half_round_trip};
 use crate::{Check, Outcome};
 
 const NODES: u32 = 32;
+/// Nodes start within this time of each other, at random: about what a barrier takes. In lockstep
+/// the shifted order is a sequence of permutations that the network passes without conflict.
+const SKEW: Time = Time::from_nanoseconds(5_000);
 
 /// The three ways of §6.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +29,9 @@ fn throughput(way: Way, bytes: u64) -> f64 {
     let run = Run::new();
     for node in 0..NODES {
         let program = run.node(node);
+        let skew = run.sim().random(u64::from(node)).below(SKEW.picoseconds());
         run.start(node, async move {
+            program.work(Time::from_picoseconds(skew)).await;
             for parcel in parcels(way, node, bytes) {
                 program.send(parcel).await;
             }
@@ -73,7 +79,7 @@ pub fn run_item() -> Outcome {
             Library::Paralib,
             bytes,
             [parcel(1), parcel(0)],
-            hikyaku_nic::time::Time::ZERO,
+            Time::ZERO,
         );
         bytes as f64 / time
     };
@@ -104,7 +110,14 @@ pub fn run_item() -> Outcome {
         ],
         tables: Vec::new(),
         charts: vec![chart.into()],
-        notes: Vec::new(),
+        notes: vec![
+            "B does not fall here: a shifted order is a sequence of permutations that a butterfly \
+             passes without conflict, and nodes that start apart find their way into step. The \
+             wiring of the 32-node machine and the depth of its switches' FIFOs are not stated; \
+             with room for one packet instead of two at a crosspoint the model's B falls from 159 \
+             to 144 MB/s, but then 1 to 1 throughput is 10 % too low."
+                .into(),
+        ],
     }
 }
 

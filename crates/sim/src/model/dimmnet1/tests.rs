@@ -1,0 +1,45 @@
+//! The two primitives' printed times.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::engine::{Simulation, TaskName};
+use crate::machine::{Interface as Model, Machine};
+
+fn time(program: impl AsyncFnOnce(Pair) + 'static) -> f64 {
+    let text = include_str!("../../../../../machines/dimmnet1.toml");
+    let machine = Machine::parse("dimmnet1", text).unwrap();
+    let Model::Dimmnet1(costs) = machine.interface else { panic!("another model") };
+    let simulation = Simulation::new(1);
+    let pair = Pair::new(&simulation, &costs);
+    simulation.spawn(TaskName { kind: "program", index: 0 }, async move { program(pair).await });
+    simulation.run().unwrap();
+    simulation.now().seconds()
+}
+
+#[test]
+fn fg_12_a_store_takes_270_ns_and_its_answer_is_there_after_1_84_us() {
+    assert!((time(async |pair| pair.store().await) - 270e-9).abs() < 1e-12);
+    let round_trip = time(async |pair| {
+        pair.store().await;
+        pair.respond(1).await;
+        pair.store().await;
+        pair.respond(0).await;
+    });
+    assert!((round_trip - 1.84e-6).abs() < 1e-9, "{round_trip}");
+}
+
+#[test]
+fn fg_13_blocks_of_464_bytes_sustain_1017_mb_a_second() {
+    let bytes = 1 << 20;
+    let rate = bytes as f64 / time(async move |pair| pair.blocks(0, bytes).await);
+    assert!((rate / 1017e6 - 1.0).abs() < 0.001, "{rate}");
+}
+
+#[test]
+fn a_datagram_pays_both_processors_and_every_frame() {
+    let small = time(async |pair| pair.datagram(0, 64, true).await);
+    let large = time(async |pair| pair.datagram(0, 32 << 10, true).await);
+    assert!(small > 55e-6 && large > small + 32768.0 * 8.0 / 100e6);
+    assert!(time(async |pair| pair.datagram(0, 32 << 10, false).await) < small);
+}
