@@ -36,8 +36,8 @@ fn barrier(algorithm: Algorithm, nodes: u32) -> f64 {
     let run = Run::new();
     let (machine, costs) = costs();
     let group: Vec<Node> = (0..nodes).collect();
-    let topology = machine.topology();
-    let sync = Synchronisation::new(run.sim(), &costs, topology.as_ref(), &group);
+    let sync = Synchronisation::new(run.sim(), &costs, machine.nodes, &group)
+        .expect("the machine has 32 nodes, the group is among them");
     for node in 0..nodes {
         let (program, sync) = (run.node(node), sync.clone());
         let paralib = costs.host.paralib;
@@ -62,7 +62,7 @@ fn barrier(algorithm: Algorithm, nodes: u32) -> f64 {
                 }
                 Algorithm::Synchronise => {
                     program.work(half(paralib)).await;
-                    sync.synchronise(node, 1).await;
+                    sync.synchronise(node).await.expect("every node is a member");
                     program.work(half(paralib)).await;
                 }
             }

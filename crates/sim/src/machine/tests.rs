@@ -37,7 +37,7 @@ fn a_file_says_exactly_one_machine() {
     assert_eq!(machine.nodes, 256);
     assert_eq!(machine.links.rate, crate::network::Rate::megabytes_per_second(300.0));
     let Interface::CpPacs(costs) = &machine.interface else { panic!("another model") };
-    assert_eq!(costs.packet_bytes, 1024);
+    assert_eq!(costs.packet_bytes, 2048);
     assert!(costs.start > Time::ZERO);
     assert_eq!(machine.interface.name(), "cp-pacs");
 }
@@ -86,7 +86,7 @@ fn impossible_values_are_refused_by_key() {
         ("\"300 MB/s\"", "\"300\"", "`network.link_rate`: `300` has no unit"),
         ("\"300 MB/s\"", "300", "`network.link_rate`: `300` has no unit"),
         ("\"300 MB/s\"", "\"0 MB/s\"", "`network.link_rate`: `0 MB/s` is zero"),
-        ("\"1024 B\"", "\"-1 B\"", "`interface.packet`: `-1 B` is not a number"),
+        ("\"2048 B\"", "\"-1 B\"", "`interface.packet`: `-1 B` is not a number"),
         ("model = \"cp-pacs\"", "model = \"cp-pax\"", "`interface.model`: `cp-pax` is none of"),
         ("name = \"cp-pacs\"", "name = \"\"", "`name`: is not a text"),
     ] {

@@ -127,15 +127,14 @@ fn cj_22_synchronisation_in_the_switches_does_not_grow_with_the_nodes() {
     let time = |nodes: u32| {
         let simulation = Simulation::new(5);
         let group: Vec<u32> = (0..nodes).collect();
-        let shape = Multistage::new(32);
-        let barrier = Synchronisation::new(&simulation, &costs(), &shape, &group);
+        let barrier = Synchronisation::new(&simulation, &costs(), 32, &group).unwrap();
         for node in group {
             let (barrier, sim) = (barrier.clone(), simulation.clone());
             simulation.spawn(host(node), async move {
                 // The last one decides, twice.
                 sim.delay(Time::from_nanoseconds(u64::from(node) * 10)).await;
-                for count in 1..=2 {
-                    barrier.synchronise(node, count).await;
+                for _ in 0..2 {
+                    barrier.synchronise(node).await.unwrap();
                 }
             });
         }

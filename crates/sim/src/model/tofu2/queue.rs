@@ -3,8 +3,7 @@
 //! Which command may run when is decided by [`CommandQueue`] and by nothing here: the engine asks
 //! for the next one, the receiving side releases slots, the host writes.
 
-use hikyaku_nic::ring::{CommandQueue, Descriptor, QueueFull, QueuePointers};
-use hikyaku_nic::sync::AtomicU64;
+use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueueFull, QueuePointers, Setup};
 
 use crate::engine::Signal;
 use crate::topology::Node;
@@ -67,7 +66,7 @@ impl Command {
 #[derive(Debug)]
 pub(super) struct Queue {
     pointers: QueuePointers,
-    slots: Vec<[AtomicU64; 8]>,
+    slots: Vec<CommandSlot>,
     session: bool,
     /// Commands completed (entries ever written to the TCQ).
     pub(super) completions: Signal,
@@ -76,15 +75,15 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue of so many slots, rounded up to a power of two; in session mode with its
-    /// scheduling pointer `offset` slots ahead of its read pointer.
+    /// An empty queue of so many slots; in session mode with its scheduling pointer `offset` slots
+    /// ahead of its read pointer.
     pub(super) fn new(slots: u32, session: Option<u32>, signals: [Signal; 2]) -> Queue {
         let [completions, events] = signals;
-        let slots = (0..slots.next_power_of_two()).map(|_| Default::default()).collect();
         let pointers = QueuePointers::default();
-        let queue = Queue { pointers, slots, session: session.is_some(), completions, events };
-        queue.release(session.unwrap_or(0));
-        queue
+        let setup = Setup { session: session.is_some(), generation: 0, slots };
+        pointers.open(setup, session.unwrap_or(0));
+        let slots = (0..slots.max(1)).map(|_| CommandSlot::default()).collect();
+        Queue { pointers, slots, session: session.is_some(), completions, events }
     }
 
     fn toq(&self) -> CommandQueue<'_> {
@@ -109,10 +108,11 @@ impl Queue {
     }
 
     /// Advances the scheduling pointer, as a put with that SPS field does.
+    ///
+    /// # Panics
+    /// The pointer would lead by more than 2^24: the program does not bound its releases.
     pub(super) fn release(&self, slots: u32) {
-        if slots > 0 {
-            self.toq().release(u64::from(slots));
-        }
+        self.toq().release(slots).expect("programs release what they write");
     }
 }
 
