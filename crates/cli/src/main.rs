@@ -1,10 +1,13 @@
-//! The command line: `hikyaku run` starts jobs, `hikyaku bench` measures.
+//! The command line: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku machine` shows
+//! simulated machines, `hikyaku reproduce` runs the papers' experiments on them.
 //!
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in [`exit`], the same for all commands.
 
 mod bench;
 mod exit;
+mod machine;
+mod reproduce;
 mod run;
 
 use std::process::ExitCode;
@@ -25,12 +28,16 @@ struct CommandLine {
 enum Command {
     Run(run::Arguments),
     Bench(bench::Arguments),
+    Machine(machine::Arguments),
+    Reproduce(reproduce::Arguments),
 }
 
 fn main() -> ExitCode {
     match CommandLine::try_parse() {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench::run(&arguments),
+        Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
+        Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
         Err(error) => exit::of_command_line(&error),
     }
 }

@@ -42,7 +42,7 @@ mod scale;
 mod svg;
 mod text;
 
-pub use chart::{Axis, BarChart, Chart, LineChart, Series, StackedBars, Style};
+pub use chart::{Axis, BarChart, Chart, Diagram, LineChart, Place, Series, StackedBars, Style};
 pub use page::{Page, Picture};
 pub use scale::Scale;
 pub use table::{Cell, Table};

@@ -26,7 +26,8 @@ pub fn run_item() -> Outcome {
     let (_, costs) = costs();
     let sizes: Vec<usize> = SIZES.map(|log| 1 << log).collect();
     let curve = |condition| -> Vec<f64> {
-        let half = |&size: &usize| size as f64 / run(&costs, condition, size, ROUNDS).half_round_trip;
+        let half =
+            |&size: &usize| size as f64 / run(&costs, condition, size, ROUNDS).half_round_trip;
         sizes.iter().map(half).collect()
     };
     let curves: Vec<Vec<f64>> = CONDITIONS.iter().map(|&condition| curve(condition)).collect();

@@ -56,17 +56,11 @@ pub fn run_item() -> Outcome {
     let ten = Sweep::over_sizes("Figure 10: 8192 variables", copy, 8192);
     let eleven = Sweep::over_counts("Figure 11: 4 KB", copy, 4 << 10);
     let twelve = Sweep::over_counts("Figure 12: 16 KB", copy, 16 << 10);
-    let physical = Sweep::over_sizes(
-        "Figure 9 with the links' rates: 1024 variables",
-        Bytes::Physical,
-        1024,
-    );
+    let physical =
+        Sweep::over_sizes("Figure 9 with the links' rates: 1024 variables", Bytes::Physical, 1024);
     let physical_count =
         Sweep::over_counts("Figure 11 with the links' rates: 4 KB", Bytes::Physical, 4 << 10);
-    let checks = checks(
-        [&nine, &ten, &physical],
-        [&eleven, &twelve, &physical_count],
-    );
+    let checks = checks([&nine, &ten, &physical], [&eleven, &twelve, &physical_count]);
     Outcome {
         statement: "DIMMnet is faster in every case; the gap is nearly constant in the size of \
                     the variables and grows with their number."
@@ -131,7 +125,12 @@ fn checks(sizes: [&Sweep; 3], counts: [&Sweep; 3]) -> Vec<Check> {
     let ratio = |sweep: &Sweep| Unit::Ratio.format(growth(sweep));
     all.push(Check {
         verdict: crate::Verdict::Reported,
-        ..Check::shape("figure 9: gap over size, with links", "nearly constant", ratio(sizes[2]), true)
+        ..Check::shape(
+            "figure 9: gap over size, with links",
+            "nearly constant",
+            ratio(sizes[2]),
+            true,
+        )
     });
     all
 }

@@ -113,9 +113,8 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
                 ring.iter().map(|&node| [0, 1].map(|e| open(node, e, 8, mapping.offset))).collect();
             let process = |at: usize| {
                 let to = [queues[left(at)][1], queues[right(at)][0]];
-                let side = |side: usize| {
-                    (queues[at][side], program::fast(mapping, to[side], bytes), 1)
-                };
+                let side =
+                    |side: usize| (queues[at][side], program::fast(mapping, to[side], bytes), 1);
                 Process { queues: vec![side(0), side(1)] }
             };
             (0..size).map(process).collect()

@@ -25,9 +25,10 @@ pub fn run_item() -> Outcome {
     let (slope, worst) = line(&points);
     let at_16k = points[16].1;
     Outcome {
-        statement: "Linear in length; the slope is about 10 GB/s, 16 KiB take about 5 µs: sending, \
+        statement:
+            "Linear in length; the slope is about 10 GB/s, 16 KiB take about 5 µs: sending, \
                     receiving and both directions overlap almost wholly."
-            .into(),
+                .into(),
         setup: "36 processes on a ring of adjacent nodes, two session queues each on two engines; \
                 mean of ten iterations after three."
             .into(),

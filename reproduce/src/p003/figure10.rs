@@ -130,7 +130,11 @@ pub fn run_item() -> Outcome {
             Check::shape(
                 "D from 2 to 32 nodes",
                 "grows little: less than A, B, C",
-                format!("by {}, others at least {}", seconds.format(growth(3)), seconds.format(least)),
+                format!(
+                    "by {}, others at least {}",
+                    seconds.format(growth(3)),
+                    seconds.format(least)
+                ),
                 growth(3) < 0.5 * least,
             ),
             Check::shape(
@@ -139,7 +143,9 @@ pub fn run_item() -> Outcome {
                 NAMES
                     .iter()
                     .zip(&curves)
-                    .map(|((name, _), curve)| format!("{} {}", &name[..1], seconds.format(curve[5])))
+                    .map(|((name, _), curve)| {
+                        format!("{} {}", &name[..1], seconds.format(curve[5]))
+                    })
                     .collect::<Vec<_>>()
                     .join(", "),
                 e[5] < curves[3][5] && (0..3).all(|other| curves[3][5] < curves[other][5]),

@@ -79,9 +79,8 @@ mod tests {
 
     #[test]
     fn cj_20_aligned_beats_optimised_beats_plain() {
-        let [a, b, c] = CASES.map(|(_, source, optimise)| {
-            rate(Library::Paralib, 1 << 16, source, optimise)
-        });
+        let [a, b, c] =
+            CASES.map(|(_, source, optimise)| rate(Library::Paralib, 1 << 16, source, optimise));
         assert!(a > c && c > b, "{a} {b} {c}");
     }
 }

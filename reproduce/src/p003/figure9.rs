@@ -75,21 +75,17 @@ pub fn run_item() -> Outcome {
     let [a, b, c] = [0, 1, 2].map(|way: usize| curves[way][last]);
     let pair = |bytes: u64| {
         let parcel = |to| data(to, Span { source: 0, destination: 0, bytes }, true);
-        let time = half_round_trip(
-            Library::Paralib,
-            bytes,
-            [parcel(1), parcel(0)],
-            Time::ZERO,
-        );
+        let time = half_round_trip(Library::Paralib, bytes, [parcel(1), parcel(0)], Time::ZERO);
         bytes as f64 / time
     };
     let peak = curves[1].iter().copied().fold(0.0, f64::max);
     let rates = Unit::BytesPerSecond;
     Outcome {
-        statement: "A is lowest, since all send to one node; B is better and falls for large data, \
+        statement:
+            "A is lowest, since all send to one node; B is better and falls for large data, \
                     where one transfer meets the next; C uses the last links to nearly 100 % and \
                     equals the throughput between two nodes."
-            .into(),
+                .into(),
         setup: "Each of 32 nodes sends a message of that length to every node, itself included; \
                 throughput is what a node receives over the time of all."
             .into(),

@@ -79,16 +79,14 @@ pub fn run_item() -> Outcome {
         ],
         tables: Vec::new(),
         charts: vec![chart.into()],
-        notes: vec![
-            format!(
-                "The model has nothing that slows one direction while the other moves data, so it \
+        notes: vec![format!(
+            "The model has nothing that slows one direction while the other moves data, so it \
                  comes to {} of the 540 MB/s of both. What took the measured machine to 430 (80 \
                  %) is not stated: the processors' part at node 0 for each result, memory \
                  bandwidth shared by both directions, or a processing time that was not zero are \
                  candidates. No constant was fitted to hide the difference.",
-                Unit::Fraction.format(rates[3] / 540e6)
-            ),
-        ],
+            Unit::Fraction.format(rates[3] / 540e6)
+        )],
     }
 }
 

@@ -35,8 +35,7 @@ pub fn run_item() -> Outcome {
     let rate = |nodes: u32, bytes: u64| f64::from(nodes - 1) * bytes as f64 / collect(nodes, bytes);
     let curve = |nodes| -> Vec<f64> { sizes.iter().map(|&bytes| rate(nodes, bytes)).collect() };
     let (eight, all) = (curve(8), curve(256));
-    let ping: Vec<f64> =
-        sizes.iter().map(|&bytes| bytes as f64 / half_round_trip(bytes)).collect();
+    let ping: Vec<f64> = sizes.iter().map(|&bytes| bytes as f64 / half_round_trip(bytes)).collect();
     let mut chart = LineChart::new(
         "Effective throughput of all-to-all broadcast",
         Axis::log2("message length", Unit::Bytes),

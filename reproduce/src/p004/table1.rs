@@ -89,9 +89,10 @@ pub fn run_item() -> Outcome {
         ]);
     }
     Outcome {
-        statement: "13 rows of data per processor, data per message and messages, from 128 B in 16 \
+        statement:
+            "13 rows of data per processor, data per message and messages, from 128 B in 16 \
                     messages of 8 B to 512 KB in 4,096 of 128 B."
-            .into(),
+                .into(),
         setup: "The generator of figure 9's messages, from the array's extent.".into(),
         checks: vec![Check::within(
             "rows that agree in all three numbers",

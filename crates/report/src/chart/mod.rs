@@ -7,6 +7,7 @@
 
 mod axis;
 mod bar;
+mod diagram;
 mod legend;
 mod line;
 mod mark;
@@ -14,6 +15,7 @@ mod stacked;
 
 pub use axis::Axis;
 pub use bar::BarChart;
+pub use diagram::{Diagram, Place};
 pub use line::{LineChart, Series, Style};
 pub use stacked::StackedBars;
 
@@ -43,6 +45,8 @@ pub enum Chart {
     Bars(BarChart),
     /// Lying bars made of parts.
     Stacked(StackedBars),
+    /// Places joined by lines.
+    Diagram(Diagram),
 }
 
 impl From<LineChart> for Chart {
@@ -54,6 +58,12 @@ impl From<LineChart> for Chart {
 impl From<BarChart> for Chart {
     fn from(chart: BarChart) -> Self {
         Chart::Bars(chart)
+    }
+}
+
+impl From<Diagram> for Chart {
+    fn from(diagram: Diagram) -> Self {
+        Chart::Diagram(diagram)
     }
 }
 
@@ -84,6 +94,7 @@ impl Chart {
             Chart::Line(chart) => &chart.title,
             Chart::Bars(chart) => &chart.title,
             Chart::Stacked(chart) => &chart.title,
+            Chart::Diagram(chart) => &chart.title,
         }
     }
 
@@ -145,6 +156,7 @@ impl Chart {
             Chart::Line(chart) => chart.to_table(),
             Chart::Bars(chart) => chart.to_table(),
             Chart::Stacked(chart) => chart.to_table(),
+            Chart::Diagram(chart) => chart.to_table(),
         }
     }
 
@@ -153,6 +165,7 @@ impl Chart {
             Chart::Line(chart) => chart.draw(width),
             Chart::Bars(chart) => chart.draw(width),
             Chart::Stacked(chart) => chart.draw(width),
+            Chart::Diagram(chart) => chart.draw(width),
         }
     }
 }

@@ -6,12 +6,8 @@ use hikyaku_nic::time::Time;
 
 use super::{Flow, Machine, Shape};
 use crate::engine::Sim;
-use crate::network::{
-    CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole,
-};
-use crate::topology::{
-    Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology,
-};
+use crate::network::{CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole};
+use crate::topology::{Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology};
 
 impl Machine {
     /// The network's shape with its routing. It has at least [`Machine::nodes`] nodes.

@@ -14,11 +14,13 @@
 
 mod build;
 mod error;
+mod picture;
 mod section;
 mod shape;
 mod value;
 
 pub use error::MachineError;
+pub use picture::{Picture, Spot};
 pub use section::{Constant, Origin};
 pub use shape::{Flow, Links, Shape};
 

@@ -61,9 +61,18 @@ impl Book {
         Book { file: file.to_owned(), ..Book::default() }
     }
 
-    /// The constants in the order in which they were read.
+    /// The constants that were read: those of the network, the interface, the host, by name.
     pub(crate) fn into_constants(self) -> Vec<Constant> {
-        self.constants.into_inner()
+        let mut constants = self.constants.into_inner();
+        let section = |constant: &Constant| {
+            ["network.", "interface.", "host."]
+                .iter()
+                .position(|name| constant.key.starts_with(name))
+        };
+        constants.sort_by(|one, other| (section(one), &one.key).cmp(&(section(other), &other.key)));
+        // What two models read is one constant.
+        constants.dedup();
+        constants
     }
 }
 

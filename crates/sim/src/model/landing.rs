@@ -24,6 +24,10 @@ pub struct Landing {
     packet_bytes: usize,
 }
 
+/// Records that a status ring holds at least: those of the largest message, packet by packet, while
+/// its receiver waits for the last of them.
+const RECORDS: u32 = 2048;
+
 /// Sizes of every node's rings.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
@@ -56,11 +60,13 @@ impl Landing {
     /// # Errors
     /// The sizes make no layout.
     pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
+        let usual = Layout::for_ranks(sizes.nodes);
         let layout = Layout {
+            status_slots: usual.status_slots.max(RECORDS),
             ring_bytes: sizes.ring_bytes,
             packet_bytes: sizes.packet_bytes,
             ring_policy: sizes.policy,
-            ..Layout::for_ranks(sizes.nodes)
+            ..usual
         };
         let config =
             Config { layout, ranks_per_node: sizes.nodes, region_bytes: sizes.region_bytes };

@@ -1,8 +1,8 @@
 //! What the steps of Cenju-4's interface, memory controller and libraries cost (paper 003).
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// The memory controller as the interface sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -263,8 +263,7 @@ impl System {
             To::One(_) => 1,
             To::All(nodes) => nodes.len(),
         };
-        let flight =
-            Flight { area: parcel.area, last, write, copies, departed: departed.clone() };
+        let flight = Flight { area: parcel.area, last, write, copies, departed: departed.clone() };
         let token = u64::from(self.0.flights.borrow_mut().insert(flight));
         let packet = Packet { source: node, destination: node, bytes, token };
         match &parcel.to {

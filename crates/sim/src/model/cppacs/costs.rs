@@ -1,8 +1,8 @@
 //! What the steps of CP-PACS's adapter (NIA) and of its light system call cost (paper 004).
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// Costs of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What DIMMnet-1 and the Ethernet beside it cost (paper 001).
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// The board: stores that leave the node by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +56,7 @@ pub struct Costs {
 
 impl Costs {
     /// Reads `[interface]` with `[interface.ethernet]`, and `[host]`.
-    pub(crate) fn read(
-        interface: &Section<'_>,
-        host: &Section<'_>,
-    ) -> Result<Costs, MachineError> {
+    pub(crate) fn read(interface: &Section<'_>, host: &Section<'_>) -> Result<Costs, MachineError> {
         let udp = interface.section("ethernet")?;
         let costs = Costs {
             interface: Interface {

@@ -1,9 +1,9 @@
 //! What the steps of a DIMMnet-2 and of its host cost; where each number comes from stands in
 //! the machine file.
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// The unit of the controller that takes a step of the receive path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

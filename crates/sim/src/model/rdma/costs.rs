@@ -1,8 +1,8 @@
 //! What the steps of a present-day RDMA interface cost, as far as vendors and measurements say.
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// Costs of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]

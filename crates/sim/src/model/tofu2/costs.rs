@@ -1,8 +1,8 @@
 //! What the steps of a Tofu2 interface cost (paper 002; Ajima et al., ISC 2014).
 
-use hikyaku_nic::time::Time;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
+use hikyaku_nic::time::Time;
 
 /// Costs of one node's four engines and of the host that feeds them.
 #[derive(Debug, Clone, PartialEq, Eq)]

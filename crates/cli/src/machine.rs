@@ -1,0 +1,155 @@
+//! `hikyaku machine show`: a machine file, read, checked and told; its network as a picture.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use hikyaku_report::{Cell, Chart, Diagram, Place, Table};
+use hikyaku_reproduce::FILES;
+use hikyaku_sim::machine::{Constant, Machine, MachineError, Picture};
+use thiserror::Error;
+
+use crate::exit::{USAGE, say};
+
+/// Look at the machines that programs and experiments can be simulated on.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print what a machine file says, and where each of its numbers comes from.
+    Show(Show),
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// The machine file, or the name of one that comes with hikyaku
+    ///
+    /// These come with it: dimmnet1, dimmnet2, fx100-tofu2, cenju4, cp-pacs, fat-tree-200g,
+    /// dragonfly-200g.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Write a drawing of the network to this file
+    ///
+    /// Networks of up to 64 nodes are drawn whole, of larger ones a part.
+    #[arg(long, value_name = "OUT")]
+    svg: Option<PathBuf>,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, Error)]
+enum ShowError {
+    /// The file cannot be read, and is none that comes along.
+    #[error("cannot read the machine file {}: {error}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It describes no machine.
+    #[error("{0}")]
+    Machine(#[from] MachineError),
+    /// Nobody reads what is printed.
+    #[error("cannot print: {0}")]
+    Print(io::Error),
+    /// The drawing cannot be written.
+    #[error("cannot write the drawing {}: {error}", file.display())]
+    Write {
+        /// Where.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Shows a machine.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let Command::Show(show) = &arguments.command;
+    match tell(show) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (ShowError::Write { .. } | ShowError::Print(_))) => {
+            say(error);
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            say(error);
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn tell(show: &Show) -> Result<(), ShowError> {
+    let machine = load(&show.file)?;
+    let Machine { name, title, nodes, interface, .. } = &machine;
+    let head = format!("{name}: {title}\n{nodes} nodes, {}", machine.topology().name());
+    let text =
+        format!("{head}\ninterface: {}\n\n{}", interface.name(), constants(&machine).to_text());
+    writeln!(io::stdout(), "{text}").map_err(ShowError::Print)?;
+    if let Some(out) = &show.svg {
+        let drawing = draw(machine.picture()).to_svg();
+        fs::write(out, drawing).map_err(|error| ShowError::Write { file: out.clone(), error })?;
+    }
+    Ok(())
+}
+
+/// Reads a machine from a file, or takes one that comes along by its name.
+fn load(file: &Path) -> Result<Machine, ShowError> {
+    let name = file.display().to_string();
+    if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
+        return Ok(Machine::parse(&name, text)?);
+    }
+    let text = fs::read_to_string(file)
+        .map_err(|error| ShowError::Read { file: file.to_owned(), error })?;
+    Ok(Machine::parse(&name, &text)?)
+}
+
+fn constants(machine: &Machine) -> Table {
+    let mut table = Table::new("", ["constant", "value", "source"]);
+    for Constant { key, value, source, .. } in &machine.constants {
+        table.push([key, value, source].map(|text| Cell::from(text.as_str())));
+    }
+    table
+}
+
+fn draw(Picture { title, spots, wires }: Picture) -> Chart {
+    let place = |spot: hikyaku_sim::machine::Spot| Place {
+        x: spot.x,
+        y: spot.y,
+        label: spot.node.map(|node| node.to_string()).unwrap_or_default(),
+    };
+    Diagram { title, places: spots.into_iter().map(place).collect(), lines: wires }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn machines_that_come_along_are_found_by_name_and_drawn() {
+        for (name, _) in FILES {
+            let machine = load(Path::new(name)).unwrap();
+            assert!(!constants(&machine).is_empty());
+            let svg = draw(machine.picture()).to_svg();
+            assert!(svg.contains("<circle") && svg.ends_with("</svg>"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_told_in_one_line() {
+        let error = load(Path::new("no/such/machine.toml")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot read the machine file no/such/machine.toml: "),
+            "{error}"
+        );
+        assert!(!error.contains('\n'));
+    }
+}

@@ -1,0 +1,282 @@
+//! What a machine's network looks like: vertices on a plane and the wires between them.
+//!
+//! Small networks are drawn whole. Of a large one a part is drawn that shows what all of it is made
+//! of: the same shape with a few nodes to a side, or one group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::TAU;
+use std::rc::Rc;
+
+use super::{Machine, Shape};
+use crate::topology::{LinkEnds, Topology, Vertex};
+
+/// Above so many nodes a part is drawn.
+const MOST_NODES: u32 = 64;
+
+/// A vertex of a picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spot {
+    /// From left to right, 0 to 1.
+    pub x: f64,
+    /// From top to bottom, 0 to 1.
+    pub y: f64,
+    /// The number of the node; `None` for a switch.
+    pub node: Option<u32>,
+}
+
+/// A network as a drawing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// What is drawn, in words.
+    pub title: String,
+    /// Nodes and switches.
+    pub spots: Vec<Spot>,
+    /// Wires, by the numbers of their ends; both directions are one.
+    pub wires: Vec<(usize, usize)>,
+}
+
+impl Machine {
+    /// A drawing of the network, or of a part of it.
+    pub fn picture(&self) -> Picture {
+        let (shape, nodes) = match self.nodes > MOST_NODES {
+            true => part_of(&self.shape),
+            false => (self.shape.clone(), self.nodes),
+        };
+        let drawn = Machine { shape: shape.clone(), nodes, ..self.clone() }.topology();
+        let title = match shape == self.shape && nodes == self.nodes {
+            true => drawn.name(),
+            false => format!("a part of {}: {}", self.topology().name(), drawn.name()),
+        };
+        let places = match &shape {
+            Shape::Switch | Shape::Hub => star(nodes),
+            Shape::HyperCrossbar(extent) => grid(extent),
+            Shape::Torus(extent) | Shape::Mesh(extent) => grid(extent),
+            Shape::Tofu([x, y, z]) => grid(&[*x, *y, *z, 2, 3, 2]),
+            Shape::Dragonfly { nodes, routers, groups, .. } => rings(*nodes, *routers, *groups),
+            Shape::Multistage | Shape::FatTree { .. } => BTreeMap::new(),
+        };
+        let layered = places.is_empty();
+        let places = if layered { layers(&drawn) } else { settle(&drawn, places) };
+        let upright = matches!(shape, Shape::FatTree { .. });
+        compose(title, &drawn, places, upright)
+    }
+}
+
+/// The same shape, small.
+fn part_of(shape: &Shape) -> (Shape, u32) {
+    let few = |extent: &[u32], most: u32| -> Vec<u32> {
+        extent.iter().map(|&size| size.min(most)).collect()
+    };
+    let count = |extent: &[u32]| extent.iter().product();
+    match shape {
+        Shape::Switch | Shape::Hub | Shape::Multistage => (shape.clone(), 16),
+        Shape::HyperCrossbar(extent) => {
+            let small = few(extent, 3);
+            (Shape::HyperCrossbar([small[0], small[1], small[2]]), count(&small))
+        }
+        Shape::Torus(extent) => {
+            let small = few(extent, if extent.len() > 3 { 2 } else { 4 });
+            (Shape::Torus(small.clone()), count(&small))
+        }
+        Shape::Mesh(extent) => {
+            let small = few(extent, if extent.len() > 3 { 2 } else { 4 });
+            (Shape::Mesh(small.clone()), count(&small))
+        }
+        Shape::Tofu(_) => (Shape::Tofu([2, 1, 1]), 24),
+        Shape::FatTree { levels, .. } => {
+            let small = Shape::FatTree { radix: 4, levels: (*levels).min(3) };
+            let nodes = small.nodes().unwrap_or(4) as u32;
+            (small, nodes)
+        }
+        Shape::Dragonfly { .. } => {
+            let small = Shape::Dragonfly { nodes: 2, routers: 4, links: 2, groups: 9 };
+            (small, 72)
+        }
+    }
+}
+
+type Places = BTreeMap<Vertex, (f64, f64)>;
+
+/// Nodes around one switch.
+fn star(nodes: u32) -> Places {
+    let place = |node| {
+        let angle = TAU * f64::from(node) / f64::from(nodes);
+        (Vertex::Node(node), (angle.sin(), -angle.cos()))
+    };
+    (0..nodes).map(place).collect()
+}
+
+/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before; a third
+/// dimension also a little aside, so that lines do not cover each other.
+fn grid(extent: &[u32]) -> Places {
+    let nodes = extent.iter().product();
+    let place = |node: u32| {
+        let (mut rest, mut steps) = (node, [1.0, 1.0]);
+        let mut at = [0.0, 0.0];
+        for (dimension, &size) in extent.iter().enumerate() {
+            let (axis, coordinate) = (dimension % 2, f64::from(rest % size));
+            at[axis] += coordinate * steps[axis];
+            at[1 - axis] += if dimension >= 2 { 0.25 * coordinate } else { 0.0 };
+            steps[axis] *= f64::from(size) + 0.8;
+            rest /= size;
+        }
+        (Vertex::Node(node), (at[0], at[1]))
+    };
+    (0..nodes).map(place).collect()
+}
+
+/// Groups on a circle, their routers on small ones, nodes outside.
+fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
+    let mut places = Places::new();
+    for router in 0..routers * groups {
+        let part = |index: u32, of: u32| TAU * f64::from(index) / f64::from(of);
+        let (group, member) = (part(router / routers, groups), part(router % routers, routers));
+        let (x, y) = (5.0 * group.sin(), -5.0 * group.cos());
+        let (right, down) = ((group + member).sin(), -(group + member).cos());
+        places.insert(Vertex::Switch(router), (x + right, y + down));
+        for node in 0..nodes {
+            let aside = 0.35 * (f64::from(node) - f64::from(nodes - 1) / 2.0);
+            let at = (x + 1.5 * right - aside * down, y + 1.5 * down + aside * right);
+            places.insert(Vertex::Node(router * nodes + node), at);
+        }
+    }
+    places
+}
+
+/// Every link of a topology that leads somewhere, with its two ends.
+fn links(topology: &Rc<dyn Topology>) -> impl Iterator<Item = LinkEnds> {
+    (0..topology.links()).map(|link| topology.link(link)).filter(|ends| ends.from != ends.to)
+}
+
+/// Stages from the sending nodes on, each a column; within a column in the order of numbers.
+fn layers(topology: &Rc<dyn Topology>) -> Places {
+    let mut depth: BTreeMap<Vertex, u32> =
+        (0..topology.nodes()).map(|node| (Vertex::Node(node), 0)).collect();
+    loop {
+        let before = depth.len();
+        for LinkEnds { from, to, .. } in links(topology) {
+            if let Some(&level) = depth.get(&from) {
+                depth.entry(to).or_insert(level + 1);
+            }
+        }
+        if depth.len() == before {
+            break;
+        }
+    }
+    let mut counts = BTreeMap::<u32, f64>::new();
+    depth.values().for_each(|&level| *counts.entry(level).or_default() += 1.0);
+    let mut next = BTreeMap::<u32, f64>::new();
+    let place = |(vertex, level): (Vertex, u32)| {
+        let index = next.entry(level).or_default();
+        *index += 1.0;
+        (vertex, (f64::from(level), (*index - 0.5) / counts[&level]))
+    };
+    depth.into_iter().map(place).collect()
+}
+
+/// Puts switches where their neighbours are: a node's own router upon it, a crossbar in the middle of
+/// its line and a little aside.
+fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
+    for _ in 0..2 {
+        let mut around = BTreeMap::<Vertex, BTreeSet<Vertex>>::new();
+        for LinkEnds { from, to, .. } in links(topology) {
+            if places.contains_key(&from) && !places.contains_key(&to) {
+                around.entry(to).or_default().insert(from);
+            }
+        }
+        let settled: Vec<(Vertex, (f64, f64))> = around
+            .into_iter()
+            .map(|(vertex, near)| {
+                let count = near.len() as f64;
+                let sum = near.iter().fold((0.0, 0.0), |sum, vertex| {
+                    let at = places[vertex];
+                    (sum.0 + at.0, sum.1 + at.1)
+                });
+                let aside = if near.len() > 1 { 0.3 } else { 0.0 };
+                (vertex, (sum.0 / count + aside, sum.1 / count + aside))
+            })
+            .collect();
+        places.extend(settled);
+    }
+    places
+}
+
+/// Scales to the unit square and joins what lies upon each other: a node and its router.
+fn compose(title: String, topology: &Rc<dyn Topology>, places: Places, upright: bool) -> Picture {
+    let ends = |pick: fn(&(f64, f64)) -> f64| {
+        let values = || places.values().map(pick);
+        let low = values().fold(f64::INFINITY, f64::min);
+        let high = values().fold(f64::NEG_INFINITY, f64::max);
+        (low, if high > low { high - low } else { 1.0 })
+    };
+    let ((left, width), (top, height)) = (ends(|at| at.0), ends(|at| at.1));
+    let mut spots: Vec<Spot> = Vec::new();
+    let mut numbers = BTreeMap::new();
+    for (vertex, (x, y)) in &places {
+        let (x, y) = ((x - left) / width, (y - top) / height);
+        let (x, y) = if upright { (y, 1.0 - x) } else { (x, y) };
+        let node = match vertex {
+            Vertex::Node(node) => Some(*node),
+            Vertex::Switch(_) => None,
+        };
+        let same = |spot: &Spot| (spot.x - x).abs() + (spot.y - y).abs() < 1e-9;
+        let number = spots.iter().position(same).unwrap_or_else(|| {
+            spots.push(Spot { x, y, node });
+            spots.len() - 1
+        });
+        numbers.insert(*vertex, number);
+    }
+    let wire = |ends: LinkEnds| {
+        let (from, to) = (*numbers.get(&ends.from)?, *numbers.get(&ends.to)?);
+        (from != to).then_some((from.min(to), from.max(to)))
+    };
+    let wires: BTreeSet<(usize, usize)> = links(topology).filter_map(wire).collect();
+    Picture { title, spots, wires: wires.into_iter().collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(text: &str) -> Picture {
+        Machine::parse("m.toml", text).unwrap().picture()
+    }
+
+    #[test]
+    fn small_networks_are_drawn_whole_and_large_ones_in_part() {
+        let whole = picture(include_str!("../../../../machines/fx100-tofu2.toml"));
+        assert!(whole.title.starts_with("torus/mesh"), "{}", whole.title);
+        let nodes =
+            |picture: &Picture| picture.spots.iter().filter(|spot| spot.node.is_some()).count();
+        assert_eq!(nodes(&whole), 36);
+        let part = picture(include_str!("../../../../machines/cp-pacs.toml"));
+        assert!(part.title.starts_with("a part of hyper-crossbar 4 x 8 x 8"), "{}", part.title);
+        assert_eq!(nodes(&part), 27);
+    }
+
+    #[test]
+    fn every_machine_has_a_connected_picture_within_its_frame() {
+        for text in [
+            include_str!("../../../../machines/dimmnet1.toml"),
+            include_str!("../../../../machines/dimmnet2.toml"),
+            include_str!("../../../../machines/fx100-tofu2.toml"),
+            include_str!("../../../../machines/cenju4.toml"),
+            include_str!("../../../../machines/cp-pacs.toml"),
+            include_str!("../../../../machines/fat-tree-200g.toml"),
+            include_str!("../../../../machines/dragonfly-200g.toml"),
+        ] {
+            let Picture { title, spots, wires } = picture(text);
+            let inside = |value: f64| (0.0..=1.0).contains(&value);
+            assert!(spots.iter().all(|spot| inside(spot.x) && inside(spot.y)), "{title}");
+            let mut reached = BTreeSet::from([0]);
+            for _ in 0..spots.len() {
+                for &(from, to) in &wires {
+                    if reached.contains(&from) || reached.contains(&to) {
+                        reached.extend([from, to]);
+                    }
+                }
+            }
+            assert_eq!(reached.len(), spots.len(), "{title}");
+        }
+    }
+}
