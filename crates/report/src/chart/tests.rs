@@ -176,3 +176,20 @@ fn every_colour_can_be_read_on_its_paper() {
         }
     }
 }
+
+#[test]
+fn a_diagram_draws_its_places_and_lines_and_leaves_out_what_has_none() {
+    let place = |x, y, label: &str| Place { x, y, label: label.into() };
+    let diagram = Diagram {
+        title: "A pair".into(),
+        places: vec![place(0.0, 0.0, "0"), place(1.0, 1.0, ""), place(f64::NAN, 0.0, "<lost>")],
+        lines: vec![(0, 1), (1, 2), (0, 9)],
+    };
+    let svg = check(&diagram.into());
+    assert_eq!(svg.matches("<circle").count(), 1);
+    assert_eq!(svg.matches("class=\"mark c1\"").count(), 1);
+    assert_eq!(svg.matches("<line").count(), 1);
+    assert!(svg.contains("1 value not drawn"));
+    let empty = check(&Diagram::default().into());
+    assert!(empty.contains("No data to draw"));
+}

@@ -55,10 +55,11 @@ impl Machine {
             Shape::Dragonfly { nodes, routers, groups, .. } => rings(*nodes, *routers, *groups),
             Shape::Multistage | Shape::FatTree { .. } => BTreeMap::new(),
         };
+        let apart = shape == Shape::Multistage;
         let layered = places.is_empty();
-        let places = if layered { layers(&drawn) } else { settle(&drawn, places) };
+        let places = if layered { layers(&drawn, apart) } else { settle(&drawn, places) };
         let upright = matches!(shape, Shape::FatTree { .. });
-        compose(title, &drawn, places, upright)
+        compose(title, &scale(places, upright), links(&drawn, apart))
     }
 }
 
@@ -89,8 +90,8 @@ fn part_of(shape: &Shape) -> (Shape, u32) {
             (small, nodes)
         }
         Shape::Dragonfly { .. } => {
-            let small = Shape::Dragonfly { nodes: 2, routers: 4, links: 2, groups: 9 };
-            (small, 72)
+            let small = Shape::Dragonfly { nodes: 2, routers: 4, links: 1, groups: 5 };
+            (small, 40)
         }
     }
 }
@@ -106,8 +107,9 @@ fn star(nodes: u32) -> Places {
     (0..nodes).map(place).collect()
 }
 
-/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before; a third
-/// dimension also a little aside, so that lines do not cover each other.
+/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before; further
+/// dimensions also a little aside, and lines of three and more bowed, so that a wire from the last
+/// node to the first is seen beside those in between.
 fn grid(extent: &[u32]) -> Places {
     let nodes = extent.iter().product();
     let place = |node: u32| {
@@ -116,6 +118,8 @@ fn grid(extent: &[u32]) -> Places {
         for (dimension, &size) in extent.iter().enumerate() {
             let (axis, coordinate) = (dimension % 2, f64::from(rest % size));
             at[axis] += coordinate * steps[axis];
+            let bow = coordinate * (f64::from(size) - 1.0 - coordinate);
+            at[1 - axis] -= 0.12 * f64::sqrt(steps[axis]) * bow;
             at[1 - axis] += if dimension >= 2 { 0.25 * coordinate } else { 0.0 };
             steps[axis] *= f64::from(size) + 0.8;
             rest /= size;
@@ -143,18 +147,26 @@ fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
     places
 }
 
-/// Every link of a topology that leads somewhere, with its two ends.
-fn links(topology: &Rc<dyn Topology>) -> impl Iterator<Item = LinkEnds> {
-    (0..topology.links()).map(|link| topology.link(link)).filter(|ends| ends.from != ends.to)
+/// Every link of a topology that leads somewhere, with its two ends. Where nodes send into the first
+/// stage and receive from the last, the receiving side is drawn apart.
+fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkEnds> {
+    let ends = (0..topology.links()).map(|link| topology.link(link));
+    ends.filter(|ends| ends.from != ends.to).map(move |ends| match ends.to {
+        Vertex::Node(node) if apart => LinkEnds { to: Vertex::Switch(RECEIVER | node), ..ends },
+        _ => ends,
+    })
 }
 
+/// The receiving side of a node, as the number of a switch that no network has.
+const RECEIVER: u32 = 1 << 31;
+
 /// Stages from the sending nodes on, each a column; within a column in the order of numbers.
-fn layers(topology: &Rc<dyn Topology>) -> Places {
+fn layers(topology: &Rc<dyn Topology>, apart: bool) -> Places {
     let mut depth: BTreeMap<Vertex, u32> =
         (0..topology.nodes()).map(|node| (Vertex::Node(node), 0)).collect();
     loop {
         let before = depth.len();
-        for LinkEnds { from, to, .. } in links(topology) {
+        for LinkEnds { from, to, .. } in links(topology, apart) {
             if let Some(&level) = depth.get(&from) {
                 depth.entry(to).or_insert(level + 1);
             }
@@ -179,30 +191,40 @@ fn layers(topology: &Rc<dyn Topology>) -> Places {
 fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     for _ in 0..2 {
         let mut around = BTreeMap::<Vertex, BTreeSet<Vertex>>::new();
-        for LinkEnds { from, to, .. } in links(topology) {
+        for LinkEnds { from, to, .. } in links(topology, false) {
             if places.contains_key(&from) && !places.contains_key(&to) {
                 around.entry(to).or_default().insert(from);
             }
         }
         let settled: Vec<(Vertex, (f64, f64))> = around
             .into_iter()
-            .map(|(vertex, near)| {
-                let count = near.len() as f64;
-                let sum = near.iter().fold((0.0, 0.0), |sum, vertex| {
-                    let at = places[vertex];
-                    (sum.0 + at.0, sum.1 + at.1)
-                });
-                let aside = if near.len() > 1 { 0.3 } else { 0.0 };
-                (vertex, (sum.0 / count + aside, sum.1 / count + aside))
-            })
+            .map(|(vertex, near)| (vertex, beside(near.iter().map(|vertex| places[vertex]))))
             .collect();
         places.extend(settled);
     }
     places
 }
 
-/// Scales to the unit square and joins what lies upon each other: a node and its router.
-fn compose(title: String, topology: &Rc<dyn Topology>, places: Places, upright: bool) -> Picture {
+/// The middle of some places, and a little aside: below those of a lying line, right of those of an
+/// upright one, above those of a slanting one. One place alone is the place itself.
+fn beside(places: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    let all: Vec<(f64, f64)> = places.collect();
+    let span = |pick: fn(&(f64, f64)) -> f64| {
+        let values = || all.iter().map(pick);
+        values().fold(f64::MIN, f64::max) - values().fold(f64::MAX, f64::min)
+    };
+    let sum = all.iter().fold((0.0, 0.0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+    let (x, y) = (sum.0 / all.len() as f64, sum.1 / all.len() as f64);
+    match (span(|at| at.0), span(|at| at.1)) {
+        _ if all.len() == 1 => (x, y),
+        (wide, high) if high > 2.0 * wide => (x + 0.4, y + 0.1),
+        (wide, _) if wide < 3.5 => (x, y + 0.45),
+        _ => (x - 0.15, y - 0.4),
+    }
+}
+
+/// Scales to the unit square; what is upright grows from the bottom.
+fn scale(mut places: Places, upright: bool) -> Places {
     let ends = |pick: fn(&(f64, f64)) -> f64| {
         let values = || places.values().map(pick);
         let low = values().fold(f64::INFINITY, f64::min);
@@ -210,14 +232,21 @@ fn compose(title: String, topology: &Rc<dyn Topology>, places: Places, upright: 
         (low, if high > low { high - low } else { 1.0 })
     };
     let ((left, width), (top, height)) = (ends(|at| at.0), ends(|at| at.1));
+    for at in places.values_mut() {
+        let (x, y) = ((at.0 - left) / width, (at.1 - top) / height);
+        *at = if upright { (y, 1.0 - x) } else { (x, y) };
+    }
+    places
+}
+
+/// Joins what lies upon each other: a node and its router.
+fn compose(title: String, places: &Places, links: impl Iterator<Item = LinkEnds>) -> Picture {
     let mut spots: Vec<Spot> = Vec::new();
     let mut numbers = BTreeMap::new();
-    for (vertex, (x, y)) in &places {
-        let (x, y) = ((x - left) / width, (y - top) / height);
-        let (x, y) = if upright { (y, 1.0 - x) } else { (x, y) };
-        let node = match vertex {
-            Vertex::Node(node) => Some(*node),
-            Vertex::Switch(_) => None,
+    for (vertex, &(x, y)) in places {
+        let node = match *vertex {
+            Vertex::Node(node) => Some(node),
+            Vertex::Switch(number) => (number >= RECEIVER).then_some(number & !RECEIVER),
         };
         let same = |spot: &Spot| (spot.x - x).abs() + (spot.y - y).abs() < 1e-9;
         let number = spots.iter().position(same).unwrap_or_else(|| {
@@ -230,7 +259,7 @@ fn compose(title: String, topology: &Rc<dyn Topology>, places: Places, upright: 
         let (from, to) = (*numbers.get(&ends.from)?, *numbers.get(&ends.to)?);
         (from != to).then_some((from.min(to), from.max(to)))
     };
-    let wires: BTreeSet<(usize, usize)> = links(topology).filter_map(wire).collect();
+    let wires: BTreeSet<(usize, usize)> = links.filter_map(wire).collect();
     Picture { title, spots, wires: wires.into_iter().collect() }
 }
 
