@@ -27,7 +27,7 @@ pub fn items() -> &'static [Item] {
 ///
 /// # Errors
 /// The first word that names none.
-pub fn select<'w>(words: &'w [String]) -> Result<Vec<&'static Item>, &'w str> {
+pub fn select(words: &[String]) -> Result<Vec<&'static Item>, &str> {
     if words.is_empty() {
         return Ok(ITEMS.iter().collect());
     }

@@ -1,8 +1,8 @@
 //! Table 1: messages of the transposition of a three-dimensional array.
 //!
 //! The rule that gives all 13 rows (digest H1): elements of 8 bytes, 16 x 16 processors, each with
-//! N1 x (N2 / 16) x (N3 / 16) of the array; exchanging N1 and N2 within groups of 16 sends, for each
-//! of the local lines, a run of N1 / 16 elements to each of the 16.
+//! N1 x (N2 / 16) x (N3 / 16) of the array; exchanging N1 and N2 within groups of 16 sends, for
+//! each of the local lines, a run of N1 / 16 elements to each of the 16.
 
 use hikyaku_report::{Cell, Table, Unit};
 

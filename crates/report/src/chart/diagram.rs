@@ -1,4 +1,5 @@
-//! A diagram: places joined by lines, as of a network. Places with a label are round, others square.
+//! A diagram: places joined by lines, as of a network. Places with a label are round, others
+//! square.
 
 use super::{Drawing, LABEL, finish, nothing_to_draw};
 use crate::svg::Svg;

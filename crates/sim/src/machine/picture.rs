@@ -107,9 +107,9 @@ fn star(nodes: u32) -> Places {
     (0..nodes).map(place).collect()
 }
 
-/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before; further
-/// dimensions also a little aside, and lines of three and more bowed, so that a wire from the last
-/// node to the first is seen beside those in between.
+/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before;
+/// further dimensions also a little aside, and lines of three and more bowed, so that a wire from
+/// the last node to the first is seen beside those in between.
 fn grid(extent: &[u32]) -> Places {
     let nodes = extent.iter().product();
     let place = |node: u32| {
@@ -147,8 +147,8 @@ fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
     places
 }
 
-/// Every link of a topology that leads somewhere, with its two ends. Where nodes send into the first
-/// stage and receive from the last, the receiving side is drawn apart.
+/// Every link of a topology that leads somewhere, with its two ends. Where nodes send into the
+/// first stage and receive from the last, the receiving side is drawn apart.
 fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkEnds> {
     let ends = (0..topology.links()).map(|link| topology.link(link));
     ends.filter(|ends| ends.from != ends.to).map(move |ends| match ends.to {
@@ -186,8 +186,8 @@ fn layers(topology: &Rc<dyn Topology>, apart: bool) -> Places {
     depth.into_iter().map(place).collect()
 }
 
-/// Puts switches where their neighbours are: a node's own router upon it, a crossbar in the middle of
-/// its line and a little aside.
+/// Puts switches where their neighbours are: a node's own router upon it, a crossbar in the middle
+/// of its line and a little aside.
 fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     for _ in 0..2 {
         let mut around = BTreeMap::<Vertex, BTreeSet<Vertex>>::new();

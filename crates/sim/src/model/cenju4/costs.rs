@@ -115,7 +115,8 @@ impl Costs {
         };
         memory.finish()?;
         let line = costs.memory.line_bytes;
-        if costs.memory.page_bytes % line != 0 || costs.interface.packet_bytes % line != 0 {
+        let whole = [costs.memory.page_bytes, costs.interface.packet_bytes];
+        if !whole.iter().all(|bytes| bytes.is_multiple_of(line)) {
             return Err(interface.refuse("packet", format!("is no multiple of the line, {line} B")));
         }
         Ok(costs)

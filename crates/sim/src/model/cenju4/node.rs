@@ -176,13 +176,9 @@ impl System {
             sim.delay(times(costs.interface.clock, costs.interface.check) + lookup).await;
             loop {
                 let seen = interface.freed.count();
-                let active = interface.active.borrow();
-                let full = active.len() as u64 >= costs.interface.registers;
-                // Parcels to one destination stay in order.
-                if !full && !active.contains(&parcel.to) {
+                if interface.takes(&parcel.to, costs.interface.registers) {
                     break;
                 }
-                drop(active);
                 interface.freed.reaches(seen + 1).await;
             }
             interface.active.borrow_mut().insert(parcel.to.clone());
@@ -286,6 +282,15 @@ impl System {
             }
             _ => reads,
         }
+    }
+}
+
+impl Interface {
+    /// Whether a parcel may enter a header register: one is free, and none holds a parcel to the
+    /// same destination, so that those stay in order.
+    fn takes(&self, to: &To, registers: u64) -> bool {
+        let active = self.active.borrow();
+        (active.len() as u64) < registers && !active.contains(to)
     }
 }
 
