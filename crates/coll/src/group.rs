@@ -3,8 +3,8 @@
 //! A group is one rank's handle on a set of ranks that compute together: over a message engine, in
 //! virtual time, or in a test. The required part is small, point-to-point messages; everything else
 //! is a *facility* that an interface may have (paper 003: remote atomic add, multicast, network
-//! synchronisation). What a group does not have is never chosen for it, and asking for it by
-//! name is an error.
+//! synchronisation). What a group does not have is never chosen for it, and to ask for it by name is
+//! an error.
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
@@ -176,9 +176,8 @@ pub enum Notice {
     },
 }
 
-/// Three factors of `size`, the largest as small as can be, in falling order: what
-/// [`Group::shape`] is where nothing is known of the network.
-pub fn near_cube(size: u32) -> [u32; 3] {
+/// Three factors of `size`, the largest as small as can be, in falling order.
+fn near_cube(size: u32) -> [u32; 3] {
     let divisors = |of: u32| (1..=of.isqrt()).rev().filter(move |d| of.is_multiple_of(*d));
     let size = size.max(1);
     let cube = divisors(size).filter_map(|c| {
