@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   called ──► Call { tag } ──► run ──► algorithm(&Team) ──► Ok                         over
-//!                 │              │            │ Err: wrong length, a rank gone ──►  give_up
+//!                 │              │            │ Err: wrong length, a rank gone ──►  tell all
 //!                 │              └ waiting: notice? ──► Err(GaveUp, OtherCall)
-//!                 └ dropped before or within run ─────────────────────────────────►  give_up
+//!                 └ dropped before or within run ─────────────────────────────────►  tell all
 //! ```
 //!
 //! A rank that fails tells all others, because they may wait for messages that it will not send, or
@@ -18,7 +18,7 @@ use std::task::Poll;
 use hikyaku_msg::{join, join_all};
 
 use crate::error::{Cause, CollError, Failure, OtherCall};
-use crate::group::{Group, Notice};
+use crate::group::{Ending, Group, Notice};
 use crate::names::{Named, Operation};
 
 /// An operation that was called at this rank and is not over.
@@ -26,16 +26,16 @@ pub(crate) struct Call<'g, G: Group> {
     group: &'g G,
     named: Named,
     tag: i32,
-    /// What the others are told when this is dropped; `None`: nothing.
-    cause: Option<Cause>,
+    /// How it ends if it is dropped now.
+    ending: Ending,
 }
 
 impl<'g, G: Group> Call<'g, G> {
     /// Takes the place of this call among the group's operations.
     pub(crate) fn new(group: &'g G, operation: Operation, index: usize) -> Call<'g, G> {
         let named = Named { operation, index };
-        let tag = named.tag(group.next_sequence());
-        Call { group, named, tag, cause: Some(Cause::Dropped) }
+        let tag = named.tag(group.open());
+        Call { group, named, tag, ending: Ending::Failed(Cause::Dropped) }
     }
 
     /// Runs an algorithm to its end.
@@ -55,7 +55,7 @@ impl<'g, G: Group> Call<'g, G> {
             })
             .await
         };
-        self.cause = result.as_ref().err().and_then(cause_of::<G>);
+        self.ending = result.as_ref().err().map_or(Ending::Done, ending_of::<G>);
         result
     }
 
@@ -78,16 +78,14 @@ impl<'g, G: Group> Call<'g, G> {
 
 impl<G: Group> Drop for Call<'_, G> {
     fn drop(&mut self) {
-        if let Some(cause) = self.cause {
-            self.group.give_up(self.tag, cause);
-        }
+        self.group.close(self.tag, self.ending);
     }
 }
 
-/// What to tell the others of a failure; nothing if they know already.
-fn cause_of<G: Group>(failure: &Failure<G>) -> Option<Cause> {
-    Some(match failure {
-        CollError::GaveUp { .. } => return None,
+/// Whether the others have to be told of a failure, and what.
+fn ending_of<G: Group>(failure: &Failure<G>) -> Ending {
+    Ending::Failed(match failure {
+        CollError::GaveUp { .. } => return Ending::Told,
         CollError::OtherCall { peer, .. } => Cause::OtherCall { peer: *peer },
         CollError::Mismatch { peer, sent, expected, .. } => {
             Cause::Mismatch { peer: *peer, sent: *sent, expected: *expected }

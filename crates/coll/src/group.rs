@@ -45,9 +45,9 @@ pub trait Group {
         near_cube(self.size())
     }
 
-    /// How many operations were started before this one; counts on with each call. The same on
-    /// all ranks, since all start the same operations in the same order.
-    fn next_sequence(&self) -> u32;
+    /// The number of an operation that starts: one more with each call. The same on all ranks, since
+    /// all start the same operations in the same order.
+    fn open(&self) -> u32;
 
     /// Sends `bytes`; ready when they may be changed again.
     fn send<'a>(
@@ -130,10 +130,11 @@ pub trait Group {
         None
     }
 
-    /// Tells all other ranks that this one will not do its part of the operation with this tag.
-    /// Must not wait. The default tells nobody: for groups in which nothing can go wrong.
-    fn give_up(&self, tag: i32, cause: Cause) {
-        let _ = (tag, cause);
+    /// Says how this rank's part in the operation with this tag has ended: called once for each
+    /// [`Group::open`]. If the other ranks are to be told, they are from here on, without waiting.
+    /// The default tells nobody: for groups in which nothing can go wrong.
+    fn close(&self, tag: i32, ending: Ending) {
+        let _ = (tag, ending);
     }
 
     /// What has come that says that the operation with this tag cannot succeed. Asked whenever the
@@ -157,6 +158,17 @@ pub struct Facilities {
     pub sync: bool,
 }
 
+/// How a rank's part in an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It is done.
+    Done,
+    /// It failed here: all other ranks must be told.
+    Failed(Cause),
+    /// It failed because another rank told of its failure.
+    Told,
+}
+
 /// Why an operation of other ranks cannot succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
@@ -176,8 +188,9 @@ pub enum Notice {
     },
 }
 
-/// Three factors of `size`, the largest as small as can be, in falling order.
-fn near_cube(size: u32) -> [u32; 3] {
+/// Three factors of `size`, the largest as small as can be, in falling order: what
+/// [`Group::shape`] is where nothing is known of the network.
+pub fn near_cube(size: u32) -> [u32; 3] {
     let divisors = |of: u32| (1..=of.isqrt()).rev().filter(move |d| of.is_multiple_of(*d));
     let size = size.max(1);
     let cube = divisors(size).filter_map(|c| {

@@ -10,7 +10,7 @@
 //!                        allreduce/{recursive_doubling, ring, two_level}.rs
 //!                              │ send, recv, exchange
 //!                              ▼
-//!                        trait Group ◄── msg::Endpoint; a simulated rank; a test's network
+//!                        trait Group ◄── Communicator over msg; a simulated rank; a test's network
 //! ```
 //!
 //! A blocking call runs the future to its end, a non-blocking or persistent one leaves it with
@@ -43,7 +43,7 @@ mod blocks;
 pub mod broadcast;
 mod call;
 mod choices;
-mod endpoint;
+mod communicator;
 mod error;
 mod fold;
 pub mod gather;
@@ -62,13 +62,14 @@ pub mod topology;
 
 pub use allgather::{allgather, allgatherv};
 pub use allreduce::allreduce;
-pub use alltoall::{alltoall, alltoall_in_place, alltoallv};
+pub use alltoall::{alltoall, alltoall_in_place, alltoallv, alltoallv_in_place};
 pub use barrier::barrier;
 pub use broadcast::broadcast;
 pub use choices::{Choices, UnknownChoice};
-pub use error::{Cause, CollError, Failure};
+pub use communicator::{Book, Communicator};
+pub use error::{Cause, CollError, Failure, OtherCall};
 pub use gather::{gather, gatherv};
-pub use group::{Facilities, Group, Notice, near_cube};
+pub use group::{Ending, Facilities, Group, Notice, near_cube};
 pub use names::{Operation, notice_tag};
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};

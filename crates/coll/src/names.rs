@@ -10,8 +10,7 @@
 //! ```
 //!
 //! The sequence comes round after 33 million operations of a group. By then nothing is left of the
-//! first, unless it failed: what its ranks had sent and nobody received lies with its receivers
-//! until the group ends, and would be found by an operation of the same number.
+//! first: what it sent was received, or dropped if it failed.
 
 use crate::{allgather, allreduce, alltoall, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
@@ -123,8 +122,12 @@ impl Named {
 
     /// The tag of the messages of the operation that was started as number `sequence`.
     pub(crate) fn tag(self, sequence: u32) -> i32 {
-        let sequence = sequence & (u32::MAX >> (NUMBER_BITS + 1));
-        (sequence << NUMBER_BITS) as i32 | self.number()
+        Named::notice_tag_of(sequence) | self.number()
+    }
+
+    /// The tag of notices about the operation that was started as number `sequence`.
+    pub(crate) fn notice_tag_of(sequence: u32) -> i32 {
+        ((sequence & SEQUENCE_MASK) << NUMBER_BITS) as i32
     }
 
     /// What a tag was made for.
@@ -141,6 +144,14 @@ impl Named {
     }
 }
 
+/// Whether a tag is of an operation that is still to come here, where `started` have started: one of
+/// the half of the sequence that lies ahead.
+pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
+    let ahead = ((tag >> NUMBER_BITS) as u32).wrapping_sub(started) & SEQUENCE_MASK;
+    ahead <= SEQUENCE_MASK / 2
+}
+
+const SEQUENCE_MASK: u32 = u32::MAX >> (NUMBER_BITS + 1);
 const NUMBER_MASK: i32 = (1 << NUMBER_BITS) - 1;
 
 /// The tag of notices about the operation that this tag belongs to: equal for two tags if they were
@@ -194,6 +205,11 @@ mod tests {
                 assert_eq!(Named::of_tag(tag), Some(named));
                 assert_eq!(notice_tag(tag), i32::MAX & !NUMBER_MASK);
                 assert_eq!(named.tag(1 << 25), named.tag(0), "the sequence wraps");
+                for started in [0, 7, u32::MAX] {
+                    assert!(is_to_come(named.tag(started), started));
+                    assert!(is_to_come(named.tag(started.wrapping_add(9)), started));
+                    assert!(!is_to_come(named.tag(started.wrapping_sub(1)), started));
+                }
             }
         }
         assert!(seen.len() <= NUMBER_MASK as usize);

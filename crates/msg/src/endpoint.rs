@@ -1,6 +1,6 @@
 //! One communicator context of an engine, as futures see it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use hikyaku_nic::fabric::{Port, Rank};
 
@@ -10,15 +10,10 @@ use crate::error::MsgError;
 use crate::future::{RecvFuture, SendFuture};
 
 /// A handle on an engine for messages of one context.
-///
-/// Collectives are counted in `sequence`: every rank must start the collectives of a context in
-/// the same order (MPI 5.0 §6.12), and then all have the same number for the same one. Keep the
-/// counter as long as the context, and the context apart from that of other messages.
 #[derive(Debug)]
 pub struct Endpoint<'e, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     context: u32,
-    sequence: &'e Cell<u32>,
 }
 
 impl<P: Port> Clone for Endpoint<'_, P> {
@@ -30,13 +25,9 @@ impl<P: Port> Clone for Endpoint<'_, P> {
 impl<P: Port> Copy for Endpoint<'_, P> {}
 
 impl<'e, P: Port> Endpoint<'e, P> {
-    /// A handle on `engine` for `context`, whose collectives are counted in `sequence`.
-    pub fn new(
-        engine: &'e RefCell<Engine<P>>,
-        context: u32,
-        sequence: &'e Cell<u32>,
-    ) -> Endpoint<'e, P> {
-        Endpoint { engine, context, sequence }
+    /// A handle on `engine` for `context`.
+    pub fn new(engine: &'e RefCell<Engine<P>>, context: u32) -> Endpoint<'e, P> {
+        Endpoint { engine, context }
     }
 
     /// This rank.
@@ -71,13 +62,6 @@ impl<'e, P: Port> Endpoint<'e, P> {
         self.engine.borrow().port().node_of(rank)
     }
 
-    /// The number of the next collective, which is counted with this call.
-    pub fn next_sequence(&self) -> u32 {
-        let number = self.sequence.get();
-        self.sequence.set(number.wrapping_add(1));
-        number
-    }
-
     /// [`Engine::send_and_forget`] in this context.
     ///
     /// # Errors
@@ -90,6 +74,11 @@ impl<'e, P: Port> Endpoint<'e, P> {
     /// [`Engine::find_unexpected`] in this context.
     pub fn unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         self.engine.borrow().find_unexpected(self.context, wanted)
+    }
+
+    /// [`Engine::find_oldest_unexpected`] in this context.
+    pub fn oldest_unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
+        self.engine.borrow().find_oldest_unexpected(self.context, wanted)
     }
 
     /// [`Engine::take_unexpected`] in this context.

@@ -113,6 +113,15 @@ impl Unexpected {
         found.min_by_key(|entry| entry.order)
     }
 
+    /// A message whose match bits are wanted, of those that are the earliest of their source.
+    pub(crate) fn find_first(&self, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
+        if self.count == 0 {
+            return None;
+        }
+        let firsts = self.by_source.iter().filter_map(VecDeque::front);
+        firsts.into_iter().find(|entry| wanted(entry.bits))
+    }
+
     /// Takes the earliest message that fits.
     #[inline]
     pub(crate) fn take(&mut self, selector: &Selector) -> Option<Entry> {

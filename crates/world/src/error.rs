@@ -1,7 +1,7 @@
 //! What can go wrong, and whose fault it is.
 
-use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
+use hikyaku_coll::{CollError, UnknownChoice};
 use hikyaku_msg::{LayoutError, MsgError};
 use hikyaku_nic::fabric::{ContextError, GroupError, PostError};
 use hikyaku_nic::region::RegionError;
@@ -76,6 +76,12 @@ pub enum Error {
         root: u32,
         /// Bytes of the root's own block.
         expected: u64,
+    },
+    /// A persistent operation was started, or its buffers asked for, while it is in flight.
+    #[error("the persistent {operation} is in flight: wait for it first")]
+    InFlight {
+        /// The operation.
+        operation: &'static str,
     },
     /// A topology cannot be made or asked.
     #[error(transparent)]
@@ -174,6 +180,14 @@ pub enum InitError {
     /// It was started by `hikyaku run`, and the job could not be joined.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// The environment names an algorithm that there is not.
+    #[error("{variable}: {error}")]
+    Choice {
+        /// The variable.
+        variable: String,
+        /// What is wrong with its value.
+        error: UnknownChoice,
+    },
     /// It was started by itself, and a world of one could not be made.
     #[error(transparent)]
     Single(#[from] JobError),

@@ -22,8 +22,10 @@
 //! Started by `hikyaku run -n 4 -- ./program`, that prints `4 ranks, sum 6`; started by itself it
 //! is a world of one.
 //!
-//! - [`World`]: who am I; send, receive, probe; barrier, broadcast, allreduce, gather.
-//! - [`World::scope`]: non-blocking operations on borrowed buffers.
+//! - [`World`]: who am I; send, receive, probe; every
+//!   collective of MPI.
+//! - [`World::scope`]: non-blocking operations on borrowed buffers, collectives among them.
+//! - [`Persistent`]: collectives made once and started again and again.
 //! - [`World::block_on`]: the same as futures.
 //! - [`World::alloc`]: buffers that peers reach by one copy.
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
@@ -37,22 +39,29 @@ mod buffer;
 mod collective;
 mod error;
 mod exchange;
+mod held;
 pub mod launch;
 mod node;
 mod nodes;
+mod reducer;
 mod scalar;
 mod scope;
 mod select;
 pub mod simulated;
+mod tasks;
 pub mod topology;
+mod waiting;
 mod window;
 mod world;
 
 pub use buffer::SharedBuffer;
+pub use collective::{Buffer, Collective, Persistent};
 pub use error::{Error, InitError};
+pub use hikyaku_coll::{Cause, Choices, CollError, Operation, OtherCall, UnknownChoice};
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
 pub use hikyaku_nic::time::Time;
+pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};
 pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};

@@ -20,11 +20,12 @@
 //! A contribution says which operation it belongs to and how many bytes that has in all. So ranks
 //! that call different operations, or with different lengths, learn that from each other.
 
-use hikyaku_msg::{Engine, MsgError};
+use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port, Rank};
 use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::error::Error;
+use crate::held::Held;
 use crate::nodes::{Head, Nodes, Star, of_head, to_head};
 
 /// A part of a broadcast is this part of the multicast area: small enough that readers start
@@ -83,7 +84,7 @@ impl Kind {
 /// The ranks of a node, at the engine of one of them.
 #[derive(Debug)]
 pub(crate) struct Node<'e, P: Port> {
-    engine: &'e mut Engine<P>,
+    engine: Held<'e, P>,
     group: GroupId,
     /// How many ranks, and this one's place.
     size: usize,
@@ -96,10 +97,11 @@ impl<'e, P: Port> Node<'e, P> {
     /// The ranks of a group that was joined and whose places are the ranks' order.
     #[inline]
     pub(crate) fn new(
-        engine: &'e mut Engine<P>,
+        engine: impl Into<Held<'e, P>>,
         group: GroupId,
         nodes: &'e Nodes,
     ) -> Option<Node<'e, P>> {
+        let engine = engine.into();
         let registered = engine.port().group(group)?;
         let (size, place) = (registered.members().len(), registered.place());
         let nodes = (!nodes.is_one()).then_some(nodes);
@@ -251,7 +253,7 @@ impl<'e, P: Port> Node<'e, P> {
     /// Not in line, as the other operations over several nodes are not: the short way within one
     /// node would be a third longer.
     #[inline(never)]
-    fn far_barrier(&mut self, nodes: &Nodes) -> Result<(), Error> {
+    fn far_barrier(&mut self, nodes: &'e Nodes) -> Result<(), Error> {
         let near = self.near_barrier();
         self.across(nodes, Kind::Barrier.word(0), near, &mut [], |star, near, data| {
             star.collect(near, data, |_, _| {})
@@ -271,7 +273,7 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline(never)]
     fn far_broadcast(
         &mut self,
-        nodes: &Nodes,
+        nodes: &'e Nodes,
         data: &mut [u8],
         root: Rank,
         word: u64,
@@ -280,7 +282,7 @@ impl<'e, P: Port> Node<'e, P> {
             let near = self.near_broadcast(data, (root - nodes.mates.start) as usize, word);
             // The others here have what they wait for.
             return match self.place {
-                0 => Star::new(nodes, self.engine, word).tell_all(near, data),
+                0 => Star::new(nodes, &mut self.engine, word).tell_all(near, data),
                 _ => near,
             };
         }
@@ -291,7 +293,7 @@ impl<'e, P: Port> Node<'e, P> {
     /// part in the node knows why, as do all others there.
     fn across<F>(
         &mut self,
-        nodes: &Nodes,
+        nodes: &'e Nodes,
         word: u64,
         near: Result<(), Error>,
         data: &mut [u8],
@@ -305,7 +307,7 @@ impl<'e, P: Port> Node<'e, P> {
             return self.near_broadcast(data, 0, word);
         }
         let awaited = near.is_ok();
-        let outcome = leaders(&mut Star::new(nodes, self.engine, word), near, data);
+        let outcome = leaders(&mut Star::new(nodes, &mut self.engine, word), near, data);
         match &outcome {
             _ if !awaited => {}
             Ok(()) => self.near_broadcast(data, 0, word)?,
@@ -389,7 +391,7 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline(never)]
     fn far_allreduce(
         &mut self,
-        nodes: &Nodes,
+        nodes: &'e Nodes,
         data: &mut [u8],
         width: usize,
         combine: &impl Fn(&[u8], &mut [u8]),

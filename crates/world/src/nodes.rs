@@ -17,10 +17,11 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use hikyaku_msg::{Engine, Envelope, MsgError, Selector, SendMode};
+use hikyaku_msg::{Envelope, MsgError, Selector, SendMode};
 use hikyaku_nic::fabric::{DeathCause, PeerFailure, Port, Rank};
 
 use crate::error::Error;
+use crate::held::Held;
 use crate::node::Kind;
 
 /// Most nodes that are worth a star.
@@ -174,14 +175,14 @@ pub(crate) fn of_head(head: &Head, from: Rank) -> Result<(u64, u64), Error> {
 #[derive(Debug)]
 pub(crate) struct Star<'n, 'e, P: Port> {
     nodes: &'n Nodes,
-    engine: &'e mut Engine<P>,
+    engine: &'e mut Held<'n, P>,
     tag: i32,
     word: u64,
 }
 
 impl<'n, 'e, P: Port> Star<'n, 'e, P> {
     /// The next operation, of the kind and length that `word` says.
-    pub(crate) fn new(nodes: &'n Nodes, engine: &'e mut Engine<P>, word: u64) -> Self {
+    pub(crate) fn new(nodes: &'n Nodes, engine: &'e mut Held<'n, P>, word: u64) -> Self {
         let number = nodes.operations.get();
         nodes.operations.set(number.wrapping_add(1));
         Star { nodes, engine, tag: (number & i32::MAX as u32) as i32, word }

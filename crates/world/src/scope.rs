@@ -5,23 +5,30 @@
 //! `std::thread::scope`: a buffer is borrowed for the scope, and the scope does not end before
 //! every request in it has, one way or the other.
 //!
+//! A collective in flight is a future that borrows its buffers for the scope; the rank's `tasks.rs`
+//! has it until it is done or given up.
+//!
 //! An [`Exchange`] is several requests that end together, and what is left to do then: elements
 //! that were received beside their buffer are copied into it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::mem::size_of_val;
+use std::mem::{self, size_of_val};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_msg::{
     CancelOutcome, Envelope, MsgError, RecvBuffer, RequestId, Selector, SendBuffer, SendMode,
 };
+use hikyaku_nic::fabric::Activity;
 
+use crate::collective::Collective;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
+use crate::tasks::{Task, TaskId};
 use crate::topology::{Leg, Route};
 use crate::world::{Received, World};
 
@@ -51,13 +58,23 @@ pub struct Request<'scope> {
 #[derive(Debug)]
 enum Open {
     Request(RequestId),
+    Collective(TaskId),
     Exchange(Exchange),
+}
+
+/// The name of something open.
+enum Next {
+    Request(RequestId),
+    Collective(TaskId),
+    Exchange(u64),
 }
 
 /// What a request needs of its scope, whatever the scope's other lifetime.
 pub(crate) trait Requests {
     fn world(&self) -> &World;
     fn close(&self, id: RequestId);
+    /// Waits for a collective to end, or looks once whether it has: `None` if not.
+    fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>>;
     /// Waits for an exchange to end, or looks once whether it has: `None` if not.
     fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>>;
 }
@@ -83,6 +100,16 @@ impl Requests for Scope<'_, '_> {
         }
     }
 
+    fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
+        let result = match wait {
+            true => self.world.wait_for_task(Activity::Collective, id),
+            false => self.world.test_task(id)?,
+        };
+        let mut open = self.open.borrow_mut();
+        open.retain(|other| !matches!(other, Open::Collective(other) if *other == id));
+        Some(result)
+    }
+
     fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
         // It stays in `open` until its last request has ended, so that whatever happens meanwhile
         // it is given up before its memory goes.
@@ -92,9 +119,7 @@ impl Requests for Scope<'_, '_> {
                 Some(None) => break,
                 Some(Some(next)) => next,
             };
-            let mut engine = self.world.engine().borrow_mut();
-            let result = if wait { engine.wait(next) } else { engine.test(next)? };
-            drop(engine);
+            let result = if wait { self.world.wait_for(next) } else { self.world.test(next)? };
             self.exchange(name, |exchange| exchange.settle(result));
         }
         let mut open = self.open.borrow_mut();
@@ -159,14 +184,14 @@ struct GiveUp<'s, 'scope, 'env> {
 
 impl Drop for GiveUp<'_, '_, '_> {
     fn drop(&mut self) {
-        let mut engine = self.scope.world.engine().borrow_mut();
+        let world = self.scope.world;
+        let abandon = |id| world.engine().borrow_mut().abandon(id);
         for open in self.scope.open.take() {
             match open {
-                Open::Request(id) => engine.abandon(id),
+                Open::Request(id) => abandon(id),
+                Open::Collective(id) => world.tasks().remove(id),
                 // Its memory goes after this, when nothing uses it any more.
-                Open::Exchange(exchange) => {
-                    exchange.open().for_each(|id| engine.abandon(id));
-                }
+                Open::Exchange(exchange) => exchange.open().for_each(abandon),
             }
         }
     }
@@ -240,18 +265,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
-            let (id, name) = match self.open.borrow().front() {
+            let next = match self.open.borrow().front() {
                 None => return first,
-                Some(Open::Request(id)) => (Some(*id), 0),
-                Some(Open::Exchange(exchange)) => (None, exchange.name()),
+                Some(Open::Request(id)) => Next::Request(*id),
+                Some(Open::Collective(id)) => Next::Collective(*id),
+                Some(Open::Exchange(exchange)) => Next::Exchange(exchange.name()),
             };
-            let result = match id {
-                Some(id) => {
-                    let result = self.world.engine().borrow_mut().wait(id);
+            let result = match next {
+                Next::Request(id) => {
+                    let result = self.world.wait_for(id);
                     self.close(id);
                     result.map(drop).map_err(Error::from)
                 }
-                None => self.end_exchange(name, true).unwrap_or(Ok(())),
+                Next::Collective(id) => self.end_collective(id, true).unwrap_or(Ok(())),
+                Next::Exchange(name) => self.end_exchange(name, true).unwrap_or(Ok(())),
             };
             first = first.and(result);
         }
@@ -270,7 +297,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             return Ok(None);
         }
         let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
-        let (at, result) = self.world.engine().borrow_mut().wait_any(&ids);
+        let (at, result) = self.world.wait_for_any(&ids);
         self.close(requests.swap_remove(at).id);
         Ok(Some((at, result?.into())))
     }
@@ -282,6 +309,22 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     pub(crate) fn world(&self) -> &'env World {
         self.world
+    }
+
+    /// Leaves a collective in flight.
+    pub(crate) fn begin(
+        &'scope self,
+        operation: impl Future<Output = Result<(), Error>> + 'scope,
+    ) -> Collective<'scope> {
+        let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
+        // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
+        // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
+        // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
+        #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
+        let operation: Task = unsafe { mem::transmute(operation) };
+        let id = self.world.start_task(operation);
+        self.open.borrow_mut().push_back(Open::Collective(id));
+        Collective::new(self, id)
     }
 
     /// Starts everything that a route says, in a context of its own, and gives the exchange a name.
@@ -388,7 +431,7 @@ impl Request<'_> {
     /// # Errors
     /// What it failed with.
     pub fn wait(self) -> Result<Received, Error> {
-        let result = self.scope.world().engine().borrow_mut().wait(self.id);
+        let result = self.scope.world().wait_for(self.id);
         self.scope.close(self.id);
         Ok(result?.into())
     }
@@ -398,7 +441,7 @@ impl Request<'_> {
     /// # Errors
     /// What it failed with.
     pub fn test(self) -> Result<Result<Received, Self>, Error> {
-        let result = self.scope.world().engine().borrow_mut().test(self.id);
+        let result = self.scope.world().test(self.id);
         match result {
             None => Ok(Err(self)),
             Some(result) => {

@@ -139,7 +139,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         self.shape.unwrap_or_else(|| hikyaku_coll::near_cube(self.rank.size()))
     }
 
-    fn next_sequence(&self) -> u32 {
+    fn open(&self) -> u32 {
         self.sequence.replace(self.sequence.get().wrapping_add(1))
     }
 

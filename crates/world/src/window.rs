@@ -271,6 +271,7 @@ impl<T: Scalar> Window<'_, T> {
 
     /// Makes progress on messages, or waits a little.
     fn rest(&self) {
+        self.world.attend();
         let mut engine = self.world.engine().borrow_mut();
         if !engine.progress() {
             let port = engine.port_mut();

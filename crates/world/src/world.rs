@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::mem::size_of;
 use std::rc::Rc;
 
+use hikyaku_coll::{Book, Choices, Communicator};
 use hikyaku_msg::{
-    Endpoint, Engine, EngineConfig, Envelope, Selector, SendMode, Statistics, block_on,
+    Endpoint, Engine, EngineConfig, Envelope, RecvFuture, Selector, SendFuture, SendMode,
+    Statistics,
 };
 use hikyaku_nic::fabric::{Activity, Capabilities, GroupId, Port};
 use hikyaku_nic::region::RegionBuffer;
@@ -13,11 +15,14 @@ use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
 use crate::buffer::SharedBuffer;
+use crate::collective::{Ranks, choices};
 use crate::error::{Error, InitError};
+use crate::held::Held;
 use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
+use crate::tasks::Tasks;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
 ///
@@ -29,8 +34,8 @@ pub struct World {
     rank: Rc<RankState>,
     /// Point-to-point messages of this communicator; collectives use the next one.
     context: u32,
-    /// Collectives started so far.
-    collectives: Cell<u32>,
+    /// What this rank notes of its collectives.
+    collectives: Book,
     /// The ranks of this rank's node as a group, if there was a channel for it and something to
     /// gain from it; and where the others are.
     group: Option<(GroupId, Nodes)>,
@@ -43,6 +48,10 @@ struct RankState {
     next_context: Cell<u32>,
     /// The next context of communicators that only some ranks make, and agree on.
     next_group_context: Cell<u32>,
+    /// Operations in flight that move only when they are polled.
+    tasks: Tasks,
+    /// Algorithms chosen by name.
+    choices: Choices,
 }
 
 /// Contexts below are counted by every rank alike; from here on they are agreed on by the ranks
@@ -88,8 +97,11 @@ impl World {
     /// itself is a world of one rank.
     ///
     /// # Errors
-    /// [`InitError`]: the job cannot be joined, for example because this rank already has.
+    /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
+    /// variable `HIKYAKU_COLL_...` names an algorithm that there is not.
     pub fn init() -> Result<World, InitError> {
+        let choices = choices::from_environment(|name| std::env::var(name).ok())
+            .map_err(|(variable, error)| InitError::Choice { variable, error })?;
         let port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
@@ -97,8 +109,9 @@ impl World {
         let engine = RefCell::new(Engine::new(port, EngineConfig::default()));
         let next_context = Cell::new(2);
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
-        let rank = Rc::new(RankState { engine, next_context, next_group_context });
-        Ok(World::new(rank, 0))
+        let tasks = Tasks::default();
+        let rank = RankState { engine, next_context, next_group_context, tasks, choices };
+        Ok(World::new(Rc::new(rank), 0))
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
@@ -120,6 +133,18 @@ impl World {
         self.rank.next_group_context.set(context + 2);
     }
 
+    /// This world with other contexts, for collectives by messages only.
+    pub(crate) fn apart(&self) -> World {
+        let context = self.rank.next_context.get();
+        self.rank.next_context.set(context + 2);
+        World { rank: Rc::clone(&self.rank), context, collectives: Book::default(), group: None }
+    }
+
+    /// Messages of this communicator, for exchanges that number their tags themselves.
+    pub(crate) fn messages_as_group(&self) -> Communicator<'_, ShmPort> {
+        Communicator::new(self.messages(), &self.collectives)
+    }
+
     /// This world with other contexts.
     pub(crate) fn with_context(&self, context: u32) -> World {
         World::new(Rc::clone(&self.rank), context)
@@ -136,7 +161,7 @@ impl World {
                 Some((port.join(context / 2, &mates, 0).ok()?, nodes))
             })
         };
-        World { rank, context, collectives: Cell::new(0), group }
+        World { rank, context, collectives: Book::default(), group }
     }
 
     /// Does something by way of what ranks of a node share, if there is that.
@@ -146,7 +171,11 @@ impl World {
         operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
     ) -> Option<R> {
         let (group, nodes) = self.group.as_ref()?;
-        let engine = &mut *self.engine().borrow_mut();
+        if self.tasks().are_over() {
+            let engine = &mut *self.engine().borrow_mut();
+            return Node::new(engine, *group, nodes).map(|mut node| operation(&mut node));
+        }
+        let engine = Held::between(self.engine(), self.tasks());
         Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
     }
 
@@ -158,9 +187,22 @@ impl World {
         self.context
     }
 
-    /// The endpoint of this communicator's collectives.
-    pub(crate) fn endpoint(&self) -> Endpoint<'_, ShmPort> {
-        Endpoint::new(self.engine(), self.context + 1, &self.collectives)
+    /// This communicator as its collectives see it.
+    pub(crate) fn ranks(&self) -> Ranks<'_> {
+        let endpoint = Endpoint::new(self.engine(), self.context + 1);
+        let group = Communicator::new(endpoint, &self.collectives);
+        Ranks { group, choices: self.rank.choices }
+    }
+
+    /// Algorithms chosen by name.
+    pub(crate) fn choices(&self) -> &Choices {
+        &self.rank.choices
+    }
+
+    /// What is in flight at this rank and moves only when it is polled.
+    #[inline]
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.rank.tasks
     }
 
     /// This rank, `0..size`.
@@ -240,7 +282,11 @@ impl World {
     ) -> Result<(), Error> {
         let envelope = Envelope { destination: to, context: self.context, tag };
         let bytes = bytemuck::cast_slice(data);
-        Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?)
+        if self.tasks().are_over() {
+            return Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?);
+        }
+        let send = SendFuture::new(self.engine(), bytes, envelope, mode);
+        Ok(self.drive(Activity::Send, send)?)
     }
 
     /// Receives a message into the front of `into` (MPI_Recv, MPI 5.0 §3.2.4).
@@ -257,7 +303,12 @@ impl World {
     ) -> Result<Received, Error> {
         let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
         let bytes = bytemuck::cast_slice_mut(into);
-        let received = self.engine().borrow_mut().recv(bytes, selector)?;
+        if self.tasks().are_over() {
+            let received = self.engine().borrow_mut().recv(bytes, selector)?;
+            return whole::<T>(received.into());
+        }
+        let receive = RecvFuture::new(self.engine(), bytes, selector);
+        let received = self.drive(Activity::Receive, receive)?;
         whole::<T>(received.into())
     }
 
@@ -288,7 +339,7 @@ impl World {
     /// The rank or tag does not exist, or the sender is gone.
     pub fn probe(&self, from: impl Into<Source>, tag: impl Into<Tag>) -> Result<Received, Error> {
         let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
-        Ok(self.engine().borrow_mut().wait_probe(selector)?.into())
+        Ok(self.wait_for_probe(selector)?.into())
     }
 
     /// Says what message is there to be received, if any (MPI_Iprobe).
@@ -301,6 +352,7 @@ impl World {
         tag: impl Into<Tag>,
     ) -> Result<Option<Received>, Error> {
         let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        self.attend();
         Ok(self.engine().borrow_mut().probe(selector)?.map(Received::from))
     }
 
@@ -331,12 +383,12 @@ impl World {
 
     /// The endpoint of this communicator's messages between two ranks.
     pub(crate) fn messages(&self) -> Endpoint<'_, ShmPort> {
-        Endpoint::new(self.engine(), self.context, &self.collectives)
+        Endpoint::new(self.engine(), self.context)
     }
 
     /// Runs a future to its end, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        block_on(self.engine(), Activity::Requests, future)
+        self.drive(Activity::Requests, future)
     }
 
     /// A buffer of `length` zeros that the node's other ranks reach by one copy.

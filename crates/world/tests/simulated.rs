@@ -177,7 +177,7 @@ fn exchanges_bring_everyones_part() {
             move |group| async move {
                 let mut all = vec![0; group.rank().size() as usize];
                 all[group.rank().rank() as usize] = group.rank().rank() as u8;
-                allgather(&group, Some(algorithm), &mut all).await.map(|()| all)
+                allgather(&group, Some(algorithm), None, &mut all).await.map(|()| all)
             },
             |all, _, ranks| assert!(all.iter().copied().eq(0..ranks)),
         );
@@ -295,7 +295,7 @@ fn cp_10_butterflies_do_not_meet_on_a_hyper_crossbar() {
         let report = run(Box::new(Wormhole::new(shape, &timing)), config, |rank| async move {
             let group = SimulatedRank::<()>::new(rank);
             let mut all = [(); 64 * 1_000];
-            allgather(&group, Some(allgather::Algorithm::Butterfly), &mut all).await
+            allgather(&group, Some(allgather::Algorithm::Butterfly), None, &mut all).await
         });
         report.expect("no deadlock").end
     };

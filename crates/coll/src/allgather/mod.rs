@@ -29,20 +29,21 @@ algorithms! {
     Bruck = "bruck",
 }
 
-/// Fills `data`, one block for each rank, in rank order and of equal length, with every rank's
-/// block. Each rank has its own block in its place already.
+/// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
+/// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
 pub fn allgather<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
     let call = Call::new(group, Operation::Allgather, algorithm as usize);
     let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
-    start(call, algorithm, data, blocks)
+    start(call, algorithm, mine, data, blocks)
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -53,17 +54,19 @@ pub fn allgather<'a, G: Group>(
 pub fn allgatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
     let call = Call::new(group, Operation::Allgather, algorithm as usize);
-    start(call, algorithm, data, Blocks::of_lengths(lengths))
+    start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
 }
 
 async fn start<G: Group>(
     call: Call<'_, G>,
     algorithm: Algorithm,
+    mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     blocks: Blocks,
 ) -> Result<(), Failure<G>> {
@@ -74,6 +77,11 @@ async fn start<G: Group>(
         }
         let what = "the array of all parts, in bytes,";
         team.check_argument(what, data.len(), blocks.offset(team.size()))?;
+        if let Some(mine) = mine {
+            let place = &mut data[blocks.range(team.rank())];
+            team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
+            place.copy_from_slice(mine);
+        }
         match algorithm {
             Algorithm::Ring => ring::run(team, data, &blocks).await,
             Algorithm::Butterfly => butterfly::run(team, data, &blocks).await,

@@ -89,12 +89,31 @@ pub fn alltoallv<'a, G: Group>(
     })
 }
 
-/// The same where each rank's parts are replaced by what comes for them (MPI_IN_PLACE): block `s`
-/// of rank `r` and block `r` of rank `s` are as long and change places. By pairs of ranks.
+/// [`alltoall()`] where each rank's parts are replaced by what comes for them (MPI_IN_PLACE). By
+/// pairs of ranks.
 ///
 /// # Errors
 /// As [`alltoall()`].
 pub fn alltoall_in_place<'a, G: Group>(
+    group: &'a G,
+    data: &'a mut [G::Byte],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let call = Call::new(group, Operation::Alltoall, Algorithm::Pairwise as usize);
+    call.run(async move |team| {
+        let size = team.size();
+        let length = data.len() / size as usize;
+        let what = "the array of parts, in bytes,";
+        team.check_argument(what, data.len(), length * size as usize)?;
+        in_place::run(team, split_mut(data, length, size)).await
+    })
+}
+
+/// [`alltoallv`] where each rank's parts are replaced by what comes for them: block `s` of rank `r`
+/// and block `r` of rank `s` are as long and change places.
+///
+/// # Errors
+/// As [`alltoall()`].
+pub fn alltoallv_in_place<'a, G: Group>(
     group: &'a G,
     blocks: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {

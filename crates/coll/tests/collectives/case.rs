@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use hikyaku_coll::{
     Failure, Group, Reduction, allgather, allgatherv, allreduce, alltoall, alltoall_in_place,
-    alltoallv, barrier, broadcast, exscan, gather, gatherv, reduce, reduce_scatter,
-    reduce_scatter_block, scan, scatter, scatterv,
+    alltoallv, alltoallv_in_place, barrier, broadcast, exscan, gather, gatherv, reduce,
+    reduce_scatter, reduce_scatter_block, scan, scatter, scatterv,
 };
 
 use crate::random::Random;
@@ -27,11 +27,12 @@ pub(crate) enum What {
     Gatherv(Option<hikyaku_coll::gather::Algorithm>, InPlace),
     Scatter(Option<hikyaku_coll::scatter::Algorithm>, InPlace),
     Scatterv(Option<hikyaku_coll::scatter::Algorithm>, InPlace),
-    Allgather(Option<hikyaku_coll::allgather::Algorithm>),
-    Allgatherv(Option<hikyaku_coll::allgather::Algorithm>),
+    Allgather(Option<hikyaku_coll::allgather::Algorithm>, InPlace),
+    Allgatherv(Option<hikyaku_coll::allgather::Algorithm>, InPlace),
     Alltoall(Option<hikyaku_coll::alltoall::Algorithm>),
     Alltoallv(Option<hikyaku_coll::alltoall::Algorithm>),
     AlltoallInPlace,
+    AlltoallvInPlace,
     ReduceScatterBlock(Option<hikyaku_coll::reduce_scatter::Algorithm>),
     ReduceScatter(Option<hikyaku_coll::reduce_scatter::Algorithm>),
     Scan(Option<hikyaku_coll::scan::Algorithm>),
@@ -132,13 +133,15 @@ impl Case {
             What::Gatherv(..) => at_root(self.joined(counted)),
             What::Scatter(..) => self.data(self.root, rank, self.elements),
             What::Scatterv(..) => self.data(self.root, rank, self.count(rank)),
-            What::Allgather(_) => self.joined(|rank| self.own(rank)),
-            What::Allgatherv(_) => self.joined(counted),
-            What::Alltoall(_) => self.joined(|from| self.data(from, rank, self.elements)),
+            What::Allgather(..) => self.joined(|rank| self.own(rank)),
+            What::Allgatherv(..) => self.joined(counted),
+            What::Alltoall(_) | What::AlltoallInPlace => {
+                self.joined(|from| self.data(from, rank, self.elements))
+            }
             What::Alltoallv(_) => {
                 self.joined(|from| self.data(from, rank, self.pair_count(from, rank)))
             }
-            What::AlltoallInPlace => {
+            What::AlltoallvInPlace => {
                 self.joined(|from| self.data(from, rank, self.symmetric_count(from, rank)))
             }
             What::ReduceScatterBlock(_) => {
@@ -176,10 +179,11 @@ impl Case {
                 self.perform_rooted(group).await
             }
             What::Scatter(..) | What::Scatterv(..) => self.perform_scatter(group).await,
-            What::Allgather(_) | What::Allgatherv(_) => self.perform_allgather(group).await,
-            What::Alltoall(_) | What::Alltoallv(_) | What::AlltoallInPlace => {
-                self.perform_alltoall(group).await
-            }
+            What::Allgather(..) | What::Allgatherv(..) => self.perform_allgather(group).await,
+            What::Alltoall(_)
+            | What::Alltoallv(_)
+            | What::AlltoallInPlace
+            | What::AlltoallvInPlace => self.perform_alltoall(group).await,
             _ => self.perform_reduction(group).await,
         }
     }
@@ -251,18 +255,23 @@ impl Case {
         &self,
         group: &G,
     ) -> Result<Vec<u8>, Failure<G>> {
-        let varied = matches!(self.what, What::Allgatherv(_));
+        let varied = matches!(self.what, What::Allgatherv(..));
         let count = |rank| if varied { self.count(rank) } else { self.elements };
         let lengths: Vec<usize> = self.ranks().map(|rank| count(rank) * WIDTH).collect();
-        let own = |rank| {
-            let mine = self.data(rank, 0, count(rank));
-            if rank == group.rank() { mine } else { vec![0xEE; mine.len()] }
+        let in_place = match self.what {
+            What::Allgather(_, in_place) | What::Allgatherv(_, in_place) => in_place,
+            _ => unreachable!("the caller has these only"),
         };
-        let mut data = self.joined(own);
+        let own = self.data(group.rank(), 0, count(group.rank()));
+        let mut data = self.joined(|rank| match rank == group.rank() && in_place {
+            true => own.clone(),
+            false => vec![0xEE; lengths[rank as usize]],
+        });
+        let mine = (!in_place).then_some(&own[..]);
         match self.what {
-            What::Allgather(algorithm) => allgather(group, algorithm, &mut data).await?,
-            What::Allgatherv(algorithm) => {
-                allgatherv(group, algorithm, &mut data, &lengths).await?;
+            What::Allgather(algorithm, _) => allgather(group, algorithm, mine, &mut data).await?,
+            What::Allgatherv(algorithm, _) => {
+                allgatherv(group, algorithm, mine, &mut data, &lengths).await?;
             }
             _ => unreachable!("the caller has these only"),
         }
@@ -275,8 +284,8 @@ impl Case {
     ) -> Result<Vec<u8>, Failure<G>> {
         let rank = group.rank();
         let count = |from, to| match self.what {
-            What::Alltoall(_) => self.elements,
-            What::AlltoallInPlace => self.symmetric_count(from, to),
+            What::Alltoall(_) | What::AlltoallInPlace => self.elements,
+            What::AlltoallvInPlace => self.symmetric_count(from, to),
             _ => self.pair_count(from, to),
         };
         let mut parts: Vec<Vec<u8>> =
@@ -289,6 +298,11 @@ impl Case {
                 alltoall(group, algorithm, &parts.concat(), &mut all).await?;
                 return Ok(all);
             }
+            What::AlltoallInPlace => {
+                let mut all = parts.concat();
+                alltoall_in_place(group, &mut all).await?;
+                return Ok(all);
+            }
             What::Alltoallv(algorithm) => {
                 let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
                 let places = into.iter_mut().map(Vec::as_mut_slice).collect();
@@ -296,7 +310,7 @@ impl Case {
             }
             _ => {
                 let blocks = parts.iter_mut().map(Vec::as_mut_slice).collect();
-                alltoall_in_place(group, blocks).await?;
+                alltoallv_in_place(group, blocks).await?;
                 return Ok(parts.concat());
             }
         }
@@ -343,7 +357,7 @@ pub(crate) fn everything() -> Vec<What> {
     }
     use hikyaku_coll::{allgather, allreduce, alltoall, barrier, broadcast};
     use hikyaku_coll::{gather, reduce, reduce_scatter, scan, scatter};
-    let mut all = vec![What::AlltoallInPlace];
+    let mut all = vec![What::AlltoallInPlace, What::AlltoallvInPlace];
     all.extend(each(barrier::Algorithm::ALL).map(What::Barrier));
     all.extend(each(broadcast::Algorithm::ALL).map(What::Broadcast));
     all.extend(each(reduce::Algorithm::ALL).map(What::Reduce));
@@ -353,10 +367,9 @@ pub(crate) fn everything() -> Vec<What> {
         all.extend(each(gather::Algorithm::ALL).map(|by| What::Gatherv(by, in_place)));
         all.extend(each(scatter::Algorithm::ALL).map(|by| What::Scatter(by, in_place)));
         all.extend(each(scatter::Algorithm::ALL).map(|by| What::Scatterv(by, in_place)));
+        all.extend(each(allgather::Algorithm::ALL).map(|by| What::Allgather(by, in_place)));
+        all.extend(each(allgather::Algorithm::ALL).map(|by| What::Allgatherv(by, in_place)));
     }
-    all.extend(
-        each(allgather::Algorithm::ALL).flat_map(|by| [What::Allgather(by), What::Allgatherv(by)]),
-    );
     all.extend(
         each(alltoall::Algorithm::ALL).flat_map(|by| [What::Alltoall(by), What::Alltoallv(by)]),
     );

@@ -66,7 +66,7 @@ fn cp_06_cp_08_broadcasts_send_what_the_paper_says() {
 fn cp_10_a_butterfly_sends_log2_times() {
     let by = |algorithm| {
         counts(8, async move |node| {
-            allgather(node, Some(algorithm), &mut [0; 80]).await.unwrap();
+            allgather(node, Some(algorithm), None, &mut [0; 80]).await.unwrap();
         })
     };
     let sent = |messages, commands| vec![Counts { messages, bytes: 70, commands }; 8];

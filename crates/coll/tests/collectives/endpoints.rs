@@ -3,20 +3,22 @@
 
 use std::cell::Cell;
 
-use hikyaku_coll::{Cause, CollError, Reduction, allreduce, barrier, broadcast, gather};
-use hikyaku_msg::{Endpoint, MsgError};
+use hikyaku_coll::{
+    Cause, CollError, Communicator, Group, Reduction, allreduce, barrier, broadcast, gather,
+};
+use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::layer::{FaultInjector, Faults};
 use proptest::prelude::*;
 
 use crate::case::{Case, What, everything};
-use crate::engines::{kill, run, tight_ports};
+use crate::engines::{kill, run, run_counting, tight_ports};
 
 /// Runs a case and compares with the oracle.
 fn check<P: Port>(case: &Case, ports: Vec<P>) {
     let entered = Cell::new(0);
-    let results = run(ports, case.seed, async |endpoint: &Endpoint<'_, P>| {
-        case.perform(endpoint, &entered, 1).await
+    let results = run(ports, case.seed, async |group: &Communicator<'_, P>| {
+        case.perform(group, &entered, 1).await
     });
     let unsuitable = |result: &Result<Vec<u8>, CollError<MsgError>>| {
         matches!(result, Err(CollError::Unsuitable { .. }))
@@ -91,14 +93,18 @@ fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
 #[test]
 fn a_mismatch_is_told_to_every_rank_and_leaves_the_group_usable() {
     for length in [4, 700, 5000] {
-        let results = run(tight_ports(6, 6), 11, async |endpoint| {
-            let mut data = vec![1; length + usize::from(Endpoint::rank(endpoint) == 2)];
-            let failed = allreduce(endpoint, None, &mut data, add()).await;
+        let (results, left) = run_counting(tight_ports(6, 6), 11, async |group| {
+            let mut data = vec![1; length + usize::from(group.rank() == 2)];
+            let failed = allreduce(group, None, &mut data, add()).await;
             let mut data = vec![1; length];
-            allreduce(endpoint, None, &mut data, add()).await.unwrap();
+            allreduce(group, None, &mut data, add()).await.unwrap();
             assert_eq!(data, vec![6; length]);
+            // By then everything has come that is left over.
+            barrier(group, None).await.unwrap();
+            barrier(group, None).await.unwrap();
             failed
         });
+        assert_eq!(left, 0, "messages of the failed operation are left over");
         for result in results {
             match result {
                 Err(CollError::Mismatch { sent, expected, .. })
@@ -119,11 +125,11 @@ fn a_death_in_a_barrier_ends_it_at_every_rank() {
         for victim in 0..7 {
             let ports = tight_ports(7, 7);
             kill(&ports[(victim + 1) % 7], victim as u32);
-            let results: Vec<Outcome> = run(ports, 3, async |endpoint| {
-                if Endpoint::rank(endpoint) == victim as u32 {
+            let results: Vec<Outcome> = run(ports, 3, async |group| {
+                if group.rank() == victim as u32 {
                     return Ok(());
                 }
-                barrier(endpoint, Some(algorithm)).await
+                barrier(group, Some(algorithm)).await
             });
             for (rank, result) in results.into_iter().enumerate() {
                 let names = match result {
@@ -140,11 +146,11 @@ fn a_death_in_a_barrier_ends_it_at_every_rank() {
 
 #[test]
 fn a_rank_that_calls_something_else_is_an_error_at_all() {
-    let results = run(tight_ports(4, 2), 8, async |endpoint| {
-        if Endpoint::rank(endpoint) == 3 {
-            gather(endpoint, None, Some(&[1; 8]), &mut [], 0).await
+    let results = run(tight_ports(4, 2), 8, async |group| {
+        if group.rank() == 3 {
+            gather(group, None, Some(&[1; 8]), &mut [], 0).await
         } else {
-            broadcast(endpoint, None, &mut [0; 8], 3).await
+            broadcast(group, None, &mut [0; 8], 3).await
         }
     });
     // Who only sends may be done before it can know.

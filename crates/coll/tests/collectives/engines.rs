@@ -1,9 +1,10 @@
 //! Ranks of message engines over the loopback fabric, stepped in one thread.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use hikyaku_coll::{Book, Communicator};
 use hikyaku_msg::{Endpoint, Engine, EngineConfig};
 use hikyaku_nic::fabric::{DeathCause, Port};
 use hikyaku_nic::loopback::{self, LoopbackPort};
@@ -41,16 +42,25 @@ const TIGHT: EngineConfig = EngineConfig {
 pub(crate) fn run<P: Port, R>(
     ports: Vec<P>,
     seed: u64,
-    body: impl AsyncFn(&Endpoint<'_, P>) -> R,
+    body: impl AsyncFn(&Communicator<'_, P>) -> R,
 ) -> Vec<R> {
+    run_counting(ports, seed, body).0
+}
+
+/// The same, with the number of messages that nobody has received.
+pub(crate) fn run_counting<P: Port, R>(
+    ports: Vec<P>,
+    seed: u64,
+    body: impl AsyncFn(&Communicator<'_, P>) -> R,
+) -> (Vec<R>, u64) {
     let engines: Vec<_> =
         ports.into_iter().map(|port| RefCell::new(Engine::new(port, TIGHT))).collect();
     // Near the end, so that it wraps.
-    let sequences: Vec<Cell<u32>> = engines.iter().map(|_| Cell::new(u32::MAX - 1)).collect();
+    let books: Vec<Book> = engines.iter().map(|_| Book::at(u32::MAX - 1)).collect();
     let endpoints: Vec<_> = engines
         .iter()
-        .zip(&sequences)
-        .map(|(engine, sequence)| Endpoint::new(engine, 9, sequence))
+        .zip(&books)
+        .map(|(engine, book)| Communicator::new(Endpoint::new(engine, 9), book))
         .collect();
     let mut futures: Vec<Pin<Box<_>>> =
         endpoints.iter().map(|endpoint| Box::pin(body(endpoint))).collect();
@@ -71,7 +81,9 @@ pub(crate) fn run<P: Port, R>(
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "a standstill");
     }
-    results.into_iter().flatten().collect()
+    let left = engines.iter().map(|engine| engine.borrow().statistics().unexpected_messages);
+    let left = left.sum();
+    (results.into_iter().flatten().collect(), left)
 }
 
 /// Says that a rank has died.

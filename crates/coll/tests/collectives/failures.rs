@@ -199,7 +199,7 @@ fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others
         let own = if first { None } else { Some(&mut [0][..]) };
         all.push(scatter(node, None, &[1, 2], own, 1).await);
         let odd = if first { 5 } else { 6 };
-        all.push(allgather(node, None, &mut six[..odd]).await);
+        all.push(allgather(node, None, None, &mut six[..odd]).await);
         all.push(alltoall(node, None, &[1, 2], &mut [0; 6][..if first { 3 } else { 2 }]).await);
         all.push(
             alltoallv(

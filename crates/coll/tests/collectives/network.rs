@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_coll::{Cause, Facilities, Group, Notice, notice_tag};
+use hikyaku_coll::{Cause, Ending, Facilities, Group, Notice, notice_tag};
 use hikyaku_msg::join_all;
 use thiserror::Error;
 
@@ -203,7 +203,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         nodes.iter().collect::<std::collections::BTreeSet<_>>().len() as u32
     }
 
-    fn next_sequence(&self) -> u32 {
+    fn open(&self) -> u32 {
         let sequences = &mut self.state.borrow_mut().sequences;
         sequences[self.rank as usize] += 1;
         sequences[self.rank as usize]
@@ -310,7 +310,8 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         }
     }
 
-    fn give_up(&self, tag: i32, cause: Cause) {
+    fn close(&self, tag: i32, ending: Ending) {
+        let Ending::Failed(cause) = ending else { return };
         let mut state = self.state.borrow_mut();
         let notice = (notice_tag(tag), self.rank, cause);
         state.notices.iter_mut().for_each(|to| to.push(notice));

@@ -206,6 +206,19 @@ impl<P: Port> Engine<P> {
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 
+    /// As [`Engine::find_unexpected`], but only among the messages that are the first of their
+    /// source: cheaper where many wait.
+    pub fn find_oldest_unexpected(
+        &self,
+        context: u32,
+        wanted: impl Fn(i32) -> bool,
+    ) -> Option<Received> {
+        let any_tag = Selector { source: None, tag: None, context }.pattern();
+        let entry =
+            self.unexpected.find_first(|bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
+        Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
+    }
+
     /// Receives a message that is here whole and that nobody has asked for.
     pub fn take_unexpected(
         &mut self,

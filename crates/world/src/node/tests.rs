@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use hikyaku_msg::EngineConfig;
+use hikyaku_msg::{Engine, EngineConfig};
 use hikyaku_nic::fabric::{DeathCause, Rank};
 use hikyaku_nic::loopback::{Config, LoopbackPort, open};
 use hikyaku_nic::segment::GroupLayout;

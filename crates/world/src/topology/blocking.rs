@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::{Layout, MsgError, block_on};
+use hikyaku_msg::{Layout, MsgError};
 use hikyaku_nic::fabric::Activity;
 
 use super::parts::{End, Leg, Parts, Route};
@@ -135,9 +135,9 @@ impl<S> Neighbourhood<S> {
             let into = bytemuck::cast_slice_mut(pieces.next(&leg.range));
             Incoming { from: leg.process, tag: leg.tag, into }
         });
-        let messages = self.world.messages();
+        let messages = self.world.messages_as_group();
         let exchange = exchange(&messages, outgoing, incoming);
-        let result = block_on(self.world.engine(), Activity::Collective, exchange);
+        let result = self.world.drive(Activity::Collective, exchange);
         result.map_err(|error| self.explain(error, &route.receives))?;
         route.unpack(&staged, into)
     }

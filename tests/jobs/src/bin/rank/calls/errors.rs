@@ -1,6 +1,6 @@
 //! What the caller did wrong is said, and the world goes on.
 
-use hikyaku::{ANY_TAG, Error, InitError, MsgError, World};
+use hikyaku::{ANY_TAG, CollError, Error, InitError, MsgError, World};
 use hikyaku_jobs::pattern::{check, message};
 
 use super::{is_first, partner};
@@ -56,8 +56,10 @@ pub(super) fn no_such_rank_or_tag(world: &World, _: u64) -> Result<(), Error> {
         assert_eq!(world.probe(rank, ANY_TAG), Err(expected.clone()));
         assert_eq!(world.iprobe(rank, 0), Err(expected.clone()));
         assert_eq!(world.sendrecv(&two, rank, 0, &mut one, 0, 0), Err(expected.clone()));
-        assert_eq!(world.broadcast(&mut one, rank), Err(expected.clone()));
-        assert_eq!(world.gather(&one, rank), Err(expected.clone()));
+        let no_root =
+            |operation| Error::Collective(CollError::NoSuchRoot { operation, root: rank, size });
+        assert_eq!(world.broadcast(&mut one, rank), Err(no_root("broadcast")));
+        assert_eq!(world.gather(&one, rank), Err(no_root("gather")));
         assert_eq!(world.block_on(world.send_async(&one, rank, 0)), Err(expected.clone()));
         let received = world.block_on(world.recv_async(&mut one, rank, 0));
         assert_eq!(received, Err(expected.clone()));

@@ -1,0 +1,291 @@
+//! Collectives that return when this rank's part is done.
+
+use std::mem::size_of;
+
+use hikyaku_coll::CollError;
+use hikyaku_nic::fabric::Activity;
+
+use super::Ranks;
+use crate::error::Error;
+use crate::node::WIDEST;
+use crate::reducer::{Reducer, on_bytes};
+use crate::scalar::Scalar;
+use crate::world::World;
+
+impl World {
+    /// Waits until every rank has come here (MPI_Barrier, MPI 5.0 §6.3).
+    ///
+    /// # Errors
+    /// A rank is gone or gave up.
+    pub fn barrier(&self) -> Result<(), Error> {
+        if self.choices().barrier.is_none()
+            && let Some(done) = self.on_node(|node| node.barrier())
+        {
+            return done;
+        }
+        self.together(async |ranks| ranks.barrier().await)
+    }
+
+    /// Gives every rank the data of `root` (MPI_Bcast, MPI 5.0 §6.4). Equal lengths everywhere.
+    ///
+    /// # Errors
+    /// The root does not exist, a rank is gone or gave up, or lengths differ.
+    pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
+        if root < self.size()
+            && self.choices().broadcast.is_none()
+            && let Some(done) =
+                self.on_node(|node| node.broadcast(bytemuck::cast_slice_mut(data), root))
+        {
+            return done;
+        }
+        self.together(async |ranks| ranks.broadcast(data, root).await)
+    }
+
+    /// Combines the ranks' data element by element, in place at `root` (MPI_Reduce, MPI 5.0
+    /// §6.9.1). What `data` of the others holds afterwards is not said.
+    ///
+    /// # Errors
+    /// As [`World::broadcast`].
+    pub fn reduce<T: Scalar>(
+        &self,
+        data: &mut [T],
+        op: impl Reducer<T>,
+        root: u32,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.reduce(data, &op, root).await)
+    }
+
+    /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
+    /// MPI 5.0 §6.9.6). Every rank gets the same bits, and gets them again in every run with the
+    /// same number of ranks.
+    ///
+    /// # Errors
+    /// A rank is gone or gave up, or lengths differ.
+    pub fn allreduce<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
+        let (bytes, width) = (bytemuck::cast_slice_mut(data), size_of::<T>().max(1));
+        if width <= WIDEST
+            && self.choices().allreduce.is_none()
+            && let Some(done) =
+                self.on_node(|node| node.allreduce(bytes, width, on_bytes(&op).combine))
+        {
+            return done;
+        }
+        self.together(async |ranks| ranks.allreduce(data, &op).await)
+    }
+
+    /// Brings equal blocks of all ranks to `root`, in rank order (MPI_Gather, MPI 5.0 §6.5).
+    /// `Some` at the root.
+    ///
+    /// # Errors
+    /// The root does not exist, a rank is gone or gave up, or lengths differ.
+    pub fn gather<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<T>>, Error> {
+        let blocks = self.gatherv(mine, root)?;
+        let Some(blocks) = blocks else { return Ok(None) };
+        if let Some(rank) = blocks.iter().position(|block| block.len() != mine.len()) {
+            let bytes = |elements: usize| (elements * size_of::<T>()) as u64;
+            return Err(Error::UnequalBlocks {
+                rank: rank as u32,
+                given: bytes(blocks[rank].len()),
+                root,
+                expected: bytes(mine.len()),
+            });
+        }
+        Ok(Some(blocks.concat()))
+    }
+
+    /// Brings blocks of any lengths to `root`, in rank order (MPI_Gatherv). `Some` at the root,
+    /// which need not know the lengths: they are gathered first.
+    ///
+    /// # Errors
+    /// The root does not exist, or a rank is gone or gave up.
+    pub fn gatherv<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<Vec<T>>>, Error> {
+        self.together(async |ranks| ranks.gather_any(mine, root).await)
+    }
+
+    /// [`World::gather`] into memory that is there: `into` of the root has room for a block of each
+    /// rank. Elsewhere it is not looked at.
+    ///
+    /// # Errors
+    /// As [`World::gather`].
+    pub fn gather_into<T: Scalar>(
+        &self,
+        mine: &[T],
+        into: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.gather(mine, into, root).await)
+    }
+
+    /// [`World::gatherv`] into memory that is there: `blocks` of the root are as long as what the
+    /// ranks have. Elsewhere they are not looked at.
+    ///
+    /// # Errors
+    /// As [`World::gather`].
+    pub fn gatherv_into<T: Scalar>(
+        &self,
+        mine: &[T],
+        blocks: Vec<&mut [T]>,
+        root: u32,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.gatherv(mine, blocks, root).await)
+    }
+
+    /// Gives each rank its block of `all` of `root` (MPI_Scatter, MPI 5.0 §6.6). Blocks have the
+    /// length of `into`. Elsewhere than at the root `all` is not looked at.
+    ///
+    /// # Errors
+    /// As [`World::gather`].
+    pub fn scatter<T: Scalar>(&self, all: &[T], into: &mut [T], root: u32) -> Result<(), Error> {
+        self.together(async |ranks| ranks.scatter(all, into, root).await)
+    }
+
+    /// The same with blocks of any lengths (MPI_Scatterv): `parts` of the root has one for each
+    /// rank, as long as its `into`.
+    ///
+    /// # Errors
+    /// As [`World::gather`].
+    pub fn scatterv<T: Scalar>(
+        &self,
+        parts: &[&[T]],
+        into: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.scatterv(parts, into, root).await)
+    }
+
+    /// Brings equal blocks of all ranks to all, in rank order (MPI_Allgather, MPI 5.0 §6.7).
+    ///
+    /// # Errors
+    /// A rank is gone or gave up, or lengths differ.
+    pub fn allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
+        let (given, needed) = (all.len(), mine.len() * self.size() as usize);
+        let by_messages = self.choices().allgather.is_some();
+        if !by_messages && given != needed {
+            // The others, who need not know, get what they wait for.
+            let mut unseen = vec![T::zeroed(); needed];
+            let bytes = bytemuck::cast_slice_mut(&mut unseen);
+            let mine = bytemuck::cast_slice(mine);
+            if self.on_node(|node| node.allgather(mine, bytes)).flatten().is_some() {
+                return Err(wrong_length::<T>(given, needed));
+            }
+        } else if !by_messages {
+            let bytes = bytemuck::cast_slice_mut(all);
+            let mine = bytemuck::cast_slice(mine);
+            if let Some(done) = self.on_node(|node| node.allgather(mine, bytes)).flatten() {
+                return done;
+            }
+        }
+        self.together(async |ranks| ranks.allgather(Some(mine), all).await)
+    }
+
+    /// [`World::allgather`] where this rank's block is in its place in `all` already
+    /// (MPI_IN_PLACE).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn allgather_in_place<T: Scalar>(&self, all: &mut [T]) -> Result<(), Error> {
+        self.together(async |ranks| ranks.allgather(None, all).await)
+    }
+
+    /// [`World::allgather`] with blocks of any lengths: `counts[r]` elements of rank `r`, the same
+    /// list at all ranks (MPI_Allgatherv).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn allgatherv<T: Scalar>(
+        &self,
+        mine: &[T],
+        all: &mut [T],
+        counts: &[usize],
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.allgatherv(mine, all, counts).await)
+    }
+
+    /// Gives block `s` of every rank's `data` to rank `s`, which gets them in rank order
+    /// (MPI_Alltoall, MPI 5.0 §6.8). All blocks are of one length.
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn alltoall<T: Scalar>(&self, data: &[T], into: &mut [T]) -> Result<(), Error> {
+        self.together(async |ranks| ranks.alltoall(data, into).await)
+    }
+
+    /// [`World::alltoall`] where what comes replaces what goes (MPI_IN_PLACE).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn alltoall_in_place<T: Scalar>(&self, data: &mut [T]) -> Result<(), Error> {
+        self.together(async |ranks| ranks.alltoall_in_place(data).await)
+    }
+
+    /// [`World::alltoall`] with blocks of any lengths (MPI_Alltoallv): what rank `r` has for rank
+    /// `s` is as long as the place that `s` has for it. For elements of several types
+    /// (MPI_Alltoallw), exchange bytes (`bytemuck::cast_slice`).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn alltoallv<T: Scalar>(&self, parts: &[&[T]], into: Vec<&mut [T]>) -> Result<(), Error> {
+        self.together(async |ranks| ranks.alltoallv(parts, into).await)
+    }
+
+    /// Combines the ranks' `data`, of which `counts[r]` elements are for rank `r`; `into` is this
+    /// rank's part of the result (MPI_Reduce_scatter, MPI 5.0 §6.10). The same list at all ranks.
+    /// What `data` holds afterwards is not said.
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn reduce_scatter<T: Scalar>(
+        &self,
+        data: &mut [T],
+        into: &mut [T],
+        counts: &[usize],
+        op: impl Reducer<T>,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.reduce_scatter(data, into, counts, &op).await)
+    }
+
+    /// [`World::reduce_scatter`] with as many elements for each rank (MPI_Reduce_scatter_block).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn reduce_scatter_block<T: Scalar>(
+        &self,
+        data: &mut [T],
+        into: &mut [T],
+        op: impl Reducer<T>,
+    ) -> Result<(), Error> {
+        self.together(async |ranks| ranks.reduce_scatter_block(data, into, &op).await)
+    }
+
+    /// Combines the data of rank 0 to this one, in place (MPI_Scan, MPI 5.0 §6.11.1).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn scan<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
+        self.together(async |ranks| ranks.scan(data, &op).await)
+    }
+
+    /// Combines the data of rank 0 to the one before this, in place; at rank 0 it stays as it is
+    /// (MPI_Exscan, MPI 5.0 §6.11.2).
+    ///
+    /// # Errors
+    /// As [`World::allgather`].
+    pub fn exscan<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
+        self.together(async |ranks| ranks.exscan(data, &op).await)
+    }
+
+    fn together<R>(
+        &self,
+        operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let ranks = self.ranks();
+        self.drive(Activity::Collective, operation(&ranks))
+    }
+}
+
+/// The error of an array for all parts that has not the length of all parts.
+fn wrong_length<T>(given: usize, needed: usize) -> Error {
+    let bytes = |elements: usize| (elements * size_of::<T>()) as u64;
+    let (operation, what) = ("allgather", "the array of all parts, in bytes,");
+    CollError::Length { operation, what, given: bytes(given), needed: bytes(needed) }.into()
+}

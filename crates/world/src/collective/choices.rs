@@ -1,0 +1,47 @@
+//! Algorithms that the environment chooses: `HIKYAKU_COLL_ALLREDUCE=ring`.
+
+use hikyaku_coll::{Choices, Operation, UnknownChoice};
+
+/// The variable that chooses an operation's algorithm.
+pub(crate) fn variable(operation: Operation) -> String {
+    format!("HIKYAKU_COLL_{}", operation.name().to_ascii_uppercase())
+}
+
+/// What the environment chooses. An empty variable chooses nothing.
+///
+/// # Errors
+/// A variable names no algorithm of its operation.
+pub(crate) fn from_environment(
+    value_of: impl Fn(&str) -> Option<String>,
+) -> Result<Choices, (String, UnknownChoice)> {
+    let mut choices = Choices::default();
+    for operation in Operation::ALL {
+        let variable = variable(operation);
+        if let Some(name) = value_of(&variable).filter(|name| !name.is_empty()) {
+            choices.choose(operation, &name).map_err(|error| (variable, error))?;
+        }
+    }
+    Ok(choices)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn each_operation_has_a_variable_and_an_unknown_name_is_named_with_it() {
+        let set = |name: &str| match name {
+            "HIKYAKU_COLL_REDUCE_SCATTER" => Some("ring".to_string()),
+            "HIKYAKU_COLL_BARRIER" => Some(String::new()),
+            _ => None,
+        };
+        let choices = from_environment(set).unwrap();
+        let ring = hikyaku_coll::reduce_scatter::Algorithm::Ring;
+        assert_eq!(choices, Choices { reduce_scatter: Some(ring), ..Choices::default() });
+        let (variable, error) = from_environment(|_| Some("none".into())).unwrap_err();
+        assert_eq!(variable, "HIKYAKU_COLL_BARRIER");
+        assert!(error.to_string().starts_with("`none` is not an algorithm of barrier: there are"));
+    }
+}

@@ -1,0 +1,24 @@
+//! What all ranks do together, in the three forms that MPI has.
+//!
+//! ```text
+//!   blocking.rs     world.allreduce(&mut data, op)                     runs it to its end
+//!   nonblocking.rs  scope.iallreduce(&mut data, op) -> Collective      leaves it in flight
+//!   persistent.rs   world.allreduce_init(data, op) -> Persistent       starts it again and again
+//!                          \              |              /
+//!   operations.rs           Ranks::allreduce, the only one that knows about bytes
+//!                                         |
+//!                              coll::allreduce, the algorithms
+//! ```
+//!
+//! Every rank of the communicator calls the same ones in the same order (MPI 5.0 §6.12). What is in
+//! flight moves during calls of this library, see `tasks.rs`.
+
+mod blocking;
+pub(crate) mod choices;
+mod nonblocking;
+mod operations;
+mod persistent;
+
+pub use nonblocking::Collective;
+pub(crate) use operations::Ranks;
+pub use persistent::{Buffer, Persistent};

@@ -1,0 +1,204 @@
+//! The operations on typed slices: each once, for all three forms of a call.
+//!
+//! Each takes its place among the operations of its communicator when it is first polled. Whoever
+//! starts one polls it at once.
+
+use hikyaku_coll::{self as coll, Choices, Communicator, Group};
+use hikyaku_shm::ShmPort;
+
+use crate::error::Error;
+use crate::reducer::{Reducer, on_bytes};
+use crate::scalar::Scalar;
+
+/// The ranks of a communicator as its collectives see them, and how they are to be done.
+#[derive(Debug)]
+pub(crate) struct Ranks<'w> {
+    pub(crate) group: Communicator<'w, ShmPort>,
+    pub(crate) choices: Choices,
+}
+
+impl Ranks<'_> {
+    pub(super) async fn barrier(&self) -> Result<(), Error> {
+        Ok(coll::barrier(&self.group, self.choices.barrier).await?)
+    }
+
+    pub(super) async fn broadcast<T: Scalar>(
+        &self,
+        data: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        let bytes = bytemuck::cast_slice_mut(data);
+        Ok(coll::broadcast(&self.group, self.choices.broadcast, bytes, root).await?)
+    }
+
+    pub(super) async fn reduce<T: Scalar>(
+        &self,
+        data: &mut [T],
+        op: &impl Reducer<T>,
+        root: u32,
+    ) -> Result<(), Error> {
+        let (by, bytes) = (self.choices.reduce, bytemuck::cast_slice_mut(data));
+        Ok(coll::reduce(&self.group, by, bytes, root, on_bytes(op)).await?)
+    }
+
+    pub(super) async fn allreduce<T: Scalar>(
+        &self,
+        data: &mut [T],
+        op: &impl Reducer<T>,
+    ) -> Result<(), Error> {
+        let bytes = bytemuck::cast_slice_mut(data);
+        Ok(coll::allreduce(&self.group, self.choices.allreduce, bytes, on_bytes(op)).await?)
+    }
+
+    pub(super) async fn gather<T: Scalar>(
+        &self,
+        mine: &[T],
+        into: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        let (mine, into) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(into));
+        Ok(coll::gather(&self.group, self.choices.gather, Some(mine), into, root).await?)
+    }
+
+    pub(super) async fn gatherv<T: Scalar>(
+        &self,
+        mine: &[T],
+        blocks: Vec<&mut [T]>,
+        root: u32,
+    ) -> Result<(), Error> {
+        let (by, mine) = (self.choices.gather, Some(bytemuck::cast_slice(mine)));
+        Ok(coll::gatherv(&self.group, by, mine, as_bytes_mut(blocks), root).await?)
+    }
+
+    /// Blocks of lengths that only their ranks know.
+    pub(super) async fn gather_any<T: Scalar>(
+        &self,
+        mine: &[T],
+        root: u32,
+    ) -> Result<Option<Vec<Vec<T>>>, Error> {
+        let (rank, size) = (self.group.rank(), self.group.size());
+        let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
+        self.gather(&[mine.len() as u64], &mut counts, root).await?;
+        let mut blocks: Vec<Vec<T>> =
+            counts.iter().map(|count| vec![T::zeroed(); *count as usize]).collect();
+        self.gatherv(mine, blocks.iter_mut().map(Vec::as_mut_slice).collect(), root).await?;
+        Ok((rank == root).then_some(blocks))
+    }
+
+    pub(super) async fn scatter<T: Scalar>(
+        &self,
+        all: &[T],
+        into: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        let (all, into) = (bytemuck::cast_slice(all), bytemuck::cast_slice_mut(into));
+        Ok(coll::scatter(&self.group, self.choices.scatter, all, Some(into), root).await?)
+    }
+
+    pub(super) async fn scatterv<T: Scalar>(
+        &self,
+        parts: &[&[T]],
+        into: &mut [T],
+        root: u32,
+    ) -> Result<(), Error> {
+        let (by, into) = (self.choices.scatter, bytemuck::cast_slice_mut(into));
+        Ok(coll::scatterv(&self.group, by, &as_bytes(parts), Some(into), root).await?)
+    }
+
+    /// `mine` is `None` if it is in its place already.
+    pub(super) async fn allgather<T: Scalar>(
+        &self,
+        mine: Option<&[T]>,
+        all: &mut [T],
+    ) -> Result<(), Error> {
+        let (mine, bytes) = (mine.map(bytemuck::cast_slice), bytemuck::cast_slice_mut(all));
+        Ok(coll::allgather(&self.group, self.choices.allgather, mine, bytes).await?)
+    }
+
+    pub(super) async fn allgatherv<T: Scalar>(
+        &self,
+        mine: &[T],
+        all: &mut [T],
+        counts: &[usize],
+    ) -> Result<(), Error> {
+        let (by, mine) = (self.choices.allgather, Some(bytemuck::cast_slice(mine)));
+        let (bytes, lengths) = (bytemuck::cast_slice_mut(all), lengths::<T>(counts));
+        Ok(coll::allgatherv(&self.group, by, mine, bytes, &lengths).await?)
+    }
+
+    pub(super) async fn alltoall<T: Scalar>(
+        &self,
+        data: &[T],
+        into: &mut [T],
+    ) -> Result<(), Error> {
+        let (data, into) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(into));
+        Ok(coll::alltoall(&self.group, self.choices.alltoall, data, into).await?)
+    }
+
+    pub(super) async fn alltoall_in_place<T: Scalar>(&self, data: &mut [T]) -> Result<(), Error> {
+        Ok(coll::alltoall_in_place(&self.group, bytemuck::cast_slice_mut(data)).await?)
+    }
+
+    pub(super) async fn alltoallv<T: Scalar>(
+        &self,
+        parts: &[&[T]],
+        into: Vec<&mut [T]>,
+    ) -> Result<(), Error> {
+        let (by, into) = (self.choices.alltoall, as_bytes_mut(into));
+        Ok(coll::alltoallv(&self.group, by, &as_bytes(parts), into).await?)
+    }
+
+    pub(super) async fn reduce_scatter<T: Scalar>(
+        &self,
+        data: &mut [T],
+        into: &mut [T],
+        counts: &[usize],
+        op: &impl Reducer<T>,
+    ) -> Result<(), Error> {
+        let (by, lengths) = (self.choices.reduce_scatter, lengths::<T>(counts));
+        let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
+        Ok(coll::reduce_scatter(&self.group, by, data, &lengths, into, on_bytes(op)).await?)
+    }
+
+    pub(super) async fn reduce_scatter_block<T: Scalar>(
+        &self,
+        data: &mut [T],
+        into: &mut [T],
+        op: &impl Reducer<T>,
+    ) -> Result<(), Error> {
+        let by = self.choices.reduce_scatter;
+        let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
+        Ok(coll::reduce_scatter_block(&self.group, by, data, into, on_bytes(op)).await?)
+    }
+
+    pub(super) async fn scan<T: Scalar>(
+        &self,
+        data: &mut [T],
+        op: &impl Reducer<T>,
+    ) -> Result<(), Error> {
+        let bytes = bytemuck::cast_slice_mut(data);
+        Ok(coll::scan(&self.group, self.choices.scan, bytes, on_bytes(op)).await?)
+    }
+
+    pub(super) async fn exscan<T: Scalar>(
+        &self,
+        data: &mut [T],
+        op: &impl Reducer<T>,
+    ) -> Result<(), Error> {
+        let bytes = bytemuck::cast_slice_mut(data);
+        Ok(coll::exscan(&self.group, self.choices.exscan, bytes, on_bytes(op)).await?)
+    }
+}
+
+/// Lengths in bytes of counts of elements.
+fn lengths<T>(counts: &[usize]) -> Vec<usize> {
+    counts.iter().map(|count| count * size_of::<T>()).collect()
+}
+
+fn as_bytes<'p, T: Scalar>(parts: &[&'p [T]]) -> Vec<&'p [u8]> {
+    parts.iter().map(|part| bytemuck::cast_slice(part)).collect()
+}
+
+fn as_bytes_mut<T: Scalar>(blocks: Vec<&mut [T]>) -> Vec<&mut [u8]> {
+    blocks.into_iter().map(|block| bytemuck::cast_slice_mut(block)).collect()
+}

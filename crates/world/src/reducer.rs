@@ -1,0 +1,135 @@
+//! How the elements of ranks are combined: the operations that are built in, and a program's own.
+
+use hikyaku_coll::Reduction;
+
+use crate::scalar::{Number, Op, Scalar};
+
+/// An associative operation on elements of type `T`: an [`Op`], or a closure in [`Commutative`] or
+/// [`Ordered`] (MPI 5.0 §6.9.5, MPI_Op_create).
+pub trait Reducer<T> {
+    /// Puts `left ∘ right` into `right`, element by element. Both are equally long.
+    fn combine(&self, left: &[T], right: &mut [T]);
+
+    /// Whether `left ∘ right` is `right ∘ left`. If it is not, ranks are combined in their order.
+    fn is_commutative(&self) -> bool;
+}
+
+/// An operation of the program's in which the order of ranks does not matter.
+///
+/// ```no_run
+/// # use hikyaku::{Commutative, World};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let world = World::init()?;
+/// let mut masks = [1_u64 << world.rank()];
+/// let or = Commutative(|left: &[u64], right: &mut [u64]| {
+///     left.iter().zip(right).for_each(|(left, right)| *right |= left);
+/// });
+/// world.allreduce(&mut masks, or)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Commutative<F>(
+    /// Puts `left ∘ right` into `right`.
+    pub F,
+);
+
+/// An operation of the program's that is applied in the order of the ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Ordered<F>(
+    /// Puts `left ∘ right` into `right`.
+    pub F,
+);
+
+impl<T: Number> Reducer<T> for Op {
+    fn combine(&self, left: &[T], right: &mut [T]) {
+        // One loop for each operation, so that each is vectorised.
+        let all = |op: Op, left: &[T], right: &mut [T]| {
+            for (left, right) in left.iter().zip(right) {
+                *right = left.combine(*right, op);
+            }
+        };
+        match self {
+            Op::Sum => all(Op::Sum, left, right),
+            Op::Product => all(Op::Product, left, right),
+            Op::Min => all(Op::Min, left, right),
+            Op::Max => all(Op::Max, left, right),
+        }
+    }
+
+    fn is_commutative(&self) -> bool {
+        true
+    }
+}
+
+impl<T, F: Fn(&[T], &mut [T])> Reducer<T> for Commutative<F> {
+    fn combine(&self, left: &[T], right: &mut [T]) {
+        self.0(left, right);
+    }
+
+    fn is_commutative(&self) -> bool {
+        true
+    }
+}
+
+impl<T, F: Fn(&[T], &mut [T])> Reducer<T> for Ordered<F> {
+    fn combine(&self, left: &[T], right: &mut [T]) {
+        self.0(left, right);
+    }
+
+    fn is_commutative(&self) -> bool {
+        false
+    }
+}
+
+/// The operation on bytes, as messages bring them.
+pub(crate) fn on_bytes<T: Scalar, R: Reducer<T>>(
+    reducer: &R,
+) -> Reduction<impl Fn(&[u8], &mut [u8])> {
+    let combine = |left: &[u8], right: &mut [u8]| match (
+        bytemuck::try_cast_slice(left),
+        bytemuck::try_cast_slice_mut(right),
+    ) {
+        (Ok(left), Ok(right)) => reducer.combine(left, right),
+        _ => combine_unaligned(reducer, left, right),
+    };
+    Reduction { combine, commutative: reducer.is_commutative(), width: size_of::<T>().max(1) }
+}
+
+/// Through aligned copies: for elements with a larger alignment than memory is allocated with.
+fn combine_unaligned<T: Scalar, R: Reducer<T>>(reducer: &R, left: &[u8], right: &mut [u8]) {
+    let aligned = |bytes: &[u8]| -> Vec<T> {
+        let elements = bytes.chunks_exact(size_of::<T>().max(1));
+        elements.map(bytemuck::pod_read_unaligned).collect()
+    };
+    let (left, mut result) = (aligned(left), aligned(right));
+    reducer.combine(&left, &mut result);
+    right.copy_from_slice(bytemuck::cast_slice(&result));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_combined_element_by_element_at_any_alignment() {
+        for shift in 0..8 {
+            let mut raw = [0u8; 24];
+            let place = shift..shift + 16;
+            raw[place.clone()].copy_from_slice(bytemuck::bytes_of(&[1.5f64, 2.5]));
+            let sum = on_bytes::<f64, _>(&Op::Sum);
+            (sum.combine)(bytemuck::bytes_of(&[10.0f64, 20.0]), &mut raw[place.clone()]);
+            let sums: [f64; 2] = bytemuck::pod_read_unaligned(&raw[place]);
+            assert_eq!(sums, [11.5, 22.5]);
+        }
+    }
+
+    #[test]
+    fn a_programs_own_operation_says_whether_it_commutes() {
+        let first = |_: &[u16], _: &mut [u16]| {};
+        assert!(on_bytes::<u16, _>(&Commutative(first)).commutative);
+        let op = Ordered(first);
+        let ordered = on_bytes::<u16, _>(&op);
+        assert!(!ordered.commutative && ordered.width == 2);
+    }
+}

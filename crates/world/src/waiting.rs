@@ -1,0 +1,124 @@
+//! How a rank waits while operations are in flight that move only when they are polled.
+//!
+//! Without such operations every call waits in the engine itself, which is the short way. With
+//! them, each round of waiting polls them all too.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use hikyaku_msg::{Engine, MsgError, RequestId, Selector, block_on};
+use hikyaku_nic::fabric::{Activity, Port};
+
+use crate::error::Error;
+use crate::tasks::{Task, TaskId, Tasks};
+use crate::world::World;
+
+/// Runs a future to its end, and what is in flight meanwhile.
+pub(crate) fn drive<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    tasks: &Tasks,
+    activity: Activity,
+    future: F,
+) -> F::Output {
+    if tasks.are_over() {
+        return block_on(engine, activity, future);
+    }
+    let mut future = pin!(future);
+    let all = poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            tasks.poll_all();
+        }
+        polled
+    });
+    block_on(engine, activity, all)
+}
+
+impl World {
+    /// Runs a future to its end, and what is in flight meanwhile.
+    pub(crate) fn drive<F: Future>(&self, activity: Activity, future: F) -> F::Output {
+        drive(self.engine(), self.tasks(), activity, future)
+    }
+
+    /// Polls what is in flight, once; for calls that do not wait.
+    #[inline]
+    pub(crate) fn attend(&self) {
+        if !self.tasks().are_over() {
+            self.tasks().poll_all();
+        }
+    }
+
+    /// Waits for a request.
+    pub(crate) fn wait_for(&self, id: RequestId) -> Result<hikyaku_msg::Received, MsgError> {
+        if self.tasks().are_over() {
+            return self.engine().borrow_mut().wait(id);
+        }
+        self.wait_for_any(&[id]).1
+    }
+
+    /// Waits for a message to be there.
+    pub(crate) fn wait_for_probe(
+        &self,
+        selector: Selector,
+    ) -> Result<hikyaku_msg::Received, MsgError> {
+        if self.tasks().are_over() {
+            return self.engine().borrow_mut().wait_probe(selector);
+        }
+        let found = || self.engine().borrow_mut().probe(selector).transpose();
+        self.drive(Activity::Probe, poll_fn(|_| found().map_or(Poll::Pending, Poll::Ready)))
+    }
+
+    /// Leaves an operation in flight.
+    pub(crate) fn start_task(&self, task: Task) -> TaskId {
+        let id = self.tasks().start(task);
+        // What was there before moves too, as in any call.
+        self.tasks().poll_all();
+        id
+    }
+
+    /// Waits for an operation in flight.
+    pub(crate) fn wait_for_task(&self, activity: Activity, id: TaskId) -> Result<(), Error> {
+        let result = || self.tasks().take_result(id);
+        self.drive(activity, poll_fn(|_| result().map_or(Poll::Pending, Poll::Ready)))
+    }
+
+    /// Looks whether an operation in flight has ended.
+    pub(crate) fn test_task(&self, id: TaskId) -> Option<Result<(), Error>> {
+        if !self.tasks().are_over() {
+            self.engine().borrow_mut().progress();
+            self.tasks().poll_all();
+        }
+        self.tasks().take_result(id)
+    }
+
+    /// Looks whether a request has ended.
+    pub(crate) fn test(&self, id: RequestId) -> Option<Result<hikyaku_msg::Received, MsgError>> {
+        self.attend();
+        self.engine().borrow_mut().test(id)
+    }
+
+    /// Waits for one of several requests; says which.
+    pub(crate) fn wait_for_any(
+        &self,
+        ids: &[RequestId],
+    ) -> (usize, Result<hikyaku_msg::Received, MsgError>) {
+        let found = self.drive(
+            Activity::Requests,
+            poll_fn(|_| {
+                if self.tasks().are_over() {
+                    return Poll::Ready(None);
+                }
+                let mut engine = self.engine().borrow_mut();
+                let mut tests = ids.iter().enumerate();
+                match tests.find_map(|(at, id)| Some((at, engine.test(*id)?))) {
+                    Some(found) => Poll::Ready(Some(found)),
+                    None => Poll::Pending,
+                }
+            }),
+        );
+        // With nothing else in flight the engine can tell whether anybody can end the wait.
+        found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
+    }
+}
