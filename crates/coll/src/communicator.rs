@@ -78,8 +78,9 @@ impl<'e, P: Port> Communicator<'e, P> {
         &self.endpoint
     }
 
-    /// Drops what is left of operations that failed.
-    fn drop_left_overs(&self) {
+    /// Drops what has come of operations that have failed or ended here. Done whenever an operation
+    /// ends; to be called for a communicator that has no more of them.
+    pub fn drop_left_overs(&self) {
         let left_over = |tag| self.book.is_left_over(tag);
         let any_failed = !self.book.failed.borrow().is_empty();
         loop {

@@ -1,6 +1,7 @@
 //! A rank's view of its job: who it is, and messages to and from the others.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::mem::size_of;
 use std::rc::Rc;
 
@@ -35,7 +36,7 @@ pub struct World {
     /// Point-to-point messages of this communicator; collectives use the next one.
     context: u32,
     /// What this rank notes of its collectives.
-    collectives: Book,
+    collectives: Rc<Book>,
     /// The ranks of this rank's node as a group, if there was a channel for it and something to
     /// gain from it; and where the others are.
     group: Option<(GroupId, Nodes)>,
@@ -52,7 +53,12 @@ struct RankState {
     tasks: Tasks,
     /// Algorithms chosen by name.
     choices: Choices,
+    /// Contexts of collectives that are no more, with their books: what still comes is dropped.
+    retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
 }
+
+/// How many contexts are remembered as retired. What older ones still got has come long ago.
+const RETIRED_MOST: usize = 64;
 
 /// Contexts below are counted by every rank alike; from here on they are agreed on by the ranks
 /// that will use them.
@@ -110,7 +116,8 @@ impl World {
         let next_context = Cell::new(2);
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
         let tasks = Tasks::default();
-        let rank = RankState { engine, next_context, next_group_context, tasks, choices };
+        let retired = RefCell::default();
+        let rank = RankState { engine, next_context, next_group_context, tasks, choices, retired };
         Ok(World::new(Rc::new(rank), 0))
     }
 
@@ -137,7 +144,7 @@ impl World {
     pub(crate) fn apart(&self) -> World {
         let context = self.rank.next_context.get();
         self.rank.next_context.set(context + 2);
-        World { rank: Rc::clone(&self.rank), context, collectives: Book::default(), group: None }
+        World { rank: Rc::clone(&self.rank), context, collectives: Rc::default(), group: None }
     }
 
     /// Messages of this communicator, for exchanges that number their tags themselves.
@@ -161,7 +168,7 @@ impl World {
                 Some((port.join(context / 2, &mates, 0).ok()?, nodes))
             })
         };
-        World { rank, context, collectives: Book::default(), group }
+        World { rank, context, collectives: Rc::default(), group }
     }
 
     /// Does something by way of what ranks of a node share, if there is that.
@@ -171,12 +178,15 @@ impl World {
         operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
     ) -> Option<R> {
         let (group, nodes) = self.group.as_ref()?;
-        if self.tasks().are_over() {
+        let done = if self.tasks().are_over() {
             let engine = &mut *self.engine().borrow_mut();
-            return Node::new(engine, *group, nodes).map(|mut node| operation(&mut node));
-        }
-        let engine = Held::between(self.engine(), self.tasks());
-        Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
+            Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
+        } else {
+            let engine = Held::between(self.engine(), self.tasks());
+            Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
+        };
+        self.drop_left_overs();
+        done
     }
 
     pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {
@@ -197,6 +207,32 @@ impl World {
     /// Algorithms chosen by name.
     pub(crate) fn choices(&self) -> &Choices {
         &self.rank.choices
+    }
+
+    /// The end of a communicator for collectives. If one of them was given up here or elsewhere,
+    /// ranks may still send for it, and that is to be dropped.
+    pub(crate) fn retire(&self) {
+        let mut retired = self.rank.retired.borrow_mut();
+        retired.truncate(RETIRED_MOST - 1);
+        retired.push_front((self.context + 1, Rc::clone(&self.collectives)));
+    }
+
+    /// Drops what has come for collectives that have failed, here and in retired communicators. To
+    /// be called after each blocking collective.
+    #[inline]
+    pub(crate) fn drop_left_overs(&self) {
+        if self.engine().borrow().statistics().unexpected_messages > 0 {
+            self.look_for_left_overs();
+        }
+    }
+
+    #[cold]
+    fn look_for_left_overs(&self) {
+        self.ranks().group.drop_left_overs();
+        for (context, book) in &*self.rank.retired.borrow() {
+            let endpoint = Endpoint::new(self.engine(), *context);
+            Communicator::new(endpoint, book).drop_left_overs();
+        }
     }
 
     /// What is in flight at this rank and moves only when it is polled.

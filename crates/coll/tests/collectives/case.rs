@@ -258,9 +258,8 @@ impl Case {
         let varied = matches!(self.what, What::Allgatherv(..));
         let count = |rank| if varied { self.count(rank) } else { self.elements };
         let lengths: Vec<usize> = self.ranks().map(|rank| count(rank) * WIDTH).collect();
-        let in_place = match self.what {
-            What::Allgather(_, in_place) | What::Allgatherv(_, in_place) => in_place,
-            _ => unreachable!("the caller has these only"),
+        let (What::Allgather(_, in_place) | What::Allgatherv(_, in_place)) = self.what else {
+            unreachable!("the caller has these only")
         };
         let own = self.data(group.rank(), 0, count(group.rank()));
         let mut data = self.joined(|rank| match rank == group.rank() && in_place {

@@ -279,7 +279,9 @@ impl World {
         operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let ranks = self.ranks();
-        self.drive(Activity::Collective, operation(&ranks))
+        let result = self.drive(Activity::Collective, operation(&ranks));
+        self.drop_left_overs();
+        result
     }
 }
 

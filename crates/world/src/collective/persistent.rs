@@ -47,6 +47,7 @@ impl<T, B: DerefMut<Target = [T]> + 'static> Buffer<T> for B {}
 /// ```
 pub struct Persistent<B> {
     name: &'static str,
+    /// A communicator of its own.
     world: Rc<World>,
     /// Makes the future of one start, which puts the buffers back `home`.
     begin: Box<dyn Fn(B) -> Task>,
@@ -85,7 +86,8 @@ impl<B: 'static> Persistent<B> {
                 })
             }
         };
-        Persistent { name, world, begin: Box::new(begin), home, buffers: Some(buffers), task: None }
+        let (begin, buffers) = (Box::new(begin), Some(buffers));
+        Persistent { name, world, begin, home, buffers, task: None }
     }
 }
 
@@ -150,6 +152,7 @@ impl<B> Drop for Persistent<B> {
         if let Some(id) = self.task {
             self.world.tasks().remove(id);
         }
+        self.world.retire();
     }
 }
 

@@ -11,6 +11,7 @@ mod matching;
 mod modes;
 mod neighbours;
 mod requests;
+mod together;
 mod topologies;
 mod windows;
 
@@ -46,6 +47,18 @@ const CASES: &[(&str, Case)] = &[
     ("collective: disagreement", collective::disagreement),
     ("collective: gather", collective::gather),
     ("collective: gather blocks", collective::gather_blocks),
+    ("together: reductions", together::reductions),
+    ("together: operations of one's own", together::own_operations),
+    ("together: movements", together::movements),
+    ("together: all to all", together::all_to_all),
+    ("together: in flight", together::in_flight),
+    ("together: in a scope", together::in_a_scope),
+    ("together: progress within other calls", together::progress_within_other_calls),
+    ("together: persistent", together::persistent),
+    ("together: persistent of every kind", together::persistent_of_every_kind),
+    ("together: persistent mistakes", together::persistent_mistakes),
+    ("together: mismatch", together::mismatch),
+    ("together: given up", together::given_up),
     ("topologies: grids", topologies::grids),
     ("topologies: slices of grids", topologies::slices),
     ("topologies: graphs", topologies::graphs),
