@@ -99,7 +99,8 @@ mod tests {
         let bytes = 16 << 10;
         let time = scatter_gather(bytes, Time::ZERO);
         let rate = 2.0 * 255.0 * bytes as f64 / time;
-        assert!((270e6..540e6).contains(&rate), "{rate}");
+        // More than one direction can carry, less than the links of both.
+        assert!((270e6..600e6).contains(&rate), "{rate}");
         let later = scatter_gather(bytes, Time::from_nanoseconds(50_000_000));
         assert!((later - time - 0.05).abs() < 0.001);
     }
