@@ -51,6 +51,7 @@ mod group;
 mod layout;
 mod names;
 pub mod neighbour;
+pub mod persistent;
 pub mod reduce;
 pub mod reduce_scatter;
 mod reduction;

@@ -25,6 +25,11 @@ impl<T: Scalar> SharedBuffer<T> {
         SharedBuffer { bytes, length, element: PhantomData }
     }
 
+    /// Where it lies in its rank's region, bytes.
+    pub(crate) fn offset(&self) -> u64 {
+        self.bytes.offset()
+    }
+
     fn used(&self) -> usize {
         self.length * size_of::<T>()
     }

@@ -8,6 +8,8 @@ use hikyaku_nic::region::RegionError;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
+use crate::persistent::PersistentError;
+
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
@@ -86,6 +88,9 @@ pub enum Error {
     /// A topology cannot be made or asked.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// A persistent exchange could not be made, started or completed.
+    #[error(transparent)]
+    Persistent(#[from] PersistentError),
     /// A layout does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),

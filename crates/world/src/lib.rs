@@ -30,6 +30,7 @@
 //! - [`World::alloc`]: buffers that peers reach by one copy.
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
+//! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
 //! - [`launch`]: what `hikyaku run` does, as a library.
 //! - [`simulated`]: collectives on the ranks of a simulated machine.
 //!
@@ -43,6 +44,7 @@ mod held;
 pub mod launch;
 mod node;
 mod nodes;
+pub mod persistent;
 mod reducer;
 mod scalar;
 mod scope;

@@ -243,6 +243,7 @@ macro_rules! conformance {
             session: a_bad_command_is_an_error_completion_and_writes_nothing,
             session: a_release_beyond_what_can_be_counted_is_an_error,
             session: a_chain_can_be_repeated_without_writing_it,
+            session: a_retired_queue_is_free_when_its_last_release_has_come,
             session: a_queue_that_is_given_up_says_who_is_missing,
         }
     };

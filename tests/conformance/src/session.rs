@@ -7,7 +7,7 @@ use hikyaku_nic::fabric::{
     QueueState,
 };
 use hikyaku_nic::region::RegionBuffer;
-use hikyaku_nic::ring::{MAX_LEAD, QueueFull};
+use hikyaku_nic::ring::{MAX_LEAD, QueueFull, ReleaseError};
 
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
@@ -116,6 +116,12 @@ pub fn tf_03_scheduling_may_lead_write<H: Harness>(harness: &H) {
     assert_eq!((state(&mut job, mine).executed, state(&mut job, theirs).arrivals), (2, 2));
     post(&mut job, trigger, &[ready(mine, 1)]);
     assert_eq!((state(&mut job, mine).executed, state(&mut job, theirs).arrivals), (3, 3));
+    assert_eq!(job.port(1).release_queue(mine, 1), Ok(()));
+    post(&mut job, mine, &chain);
+    assert_eq!(state(&mut job, mine).executed, 4, "a release needs no queue of its own");
+    let absent = QueueAddress { queue: 99, ..mine };
+    let error = QueueError::NoSuchQueue { rank: 0, queue: 99 };
+    assert_eq!(job.port(1).release_queue(absent, 1), Err(error));
 }
 
 /// TF-04: a normal queue runs what is written, whatever is released; a session queue with an
@@ -351,6 +357,8 @@ pub fn a_release_beyond_what_can_be_counted_is_an_error<H: Harness>(harness: &H)
     let (mine, theirs) = (create(&mut job, 0, QueueMode::Normal), create(&mut job, 1, SESSION));
     post(&mut job, mine, &[ready(theirs, MAX_LEAD - 1), ready(theirs, 1), ready(theirs, 1)]);
     let fault = QueueFault::TooFarAhead { index: 2, rank: 1 };
+    let refused = job.port(0).release_queue(theirs, 1);
+    assert!(matches!(refused, Err(QueueError::Release(ReleaseError::TooFarAhead))), "{refused:?}");
     assert_eq!(state(&mut job, mine).fault, Some(fault));
     assert_eq!(state(&mut job, theirs).ahead, MAX_LEAD as i32);
 }
@@ -408,6 +416,25 @@ pub fn a_chain_can_be_repeated_without_writing_it<H: Harness>(harness: &H) {
     assert_eq!(state(&mut job, theirs).arrivals, 12);
 }
 
+/// A queue whose owner is done with it takes the releases that are still to come, says after how
+/// many rounds it was over, and is free when they have come.
+pub fn a_retired_queue_is_free_when_its_last_release_has_come<H: Harness>(harness: &H) {
+    let mut setup = Setup::private(2);
+    setup.layout.queues = 1;
+    let mut job = Job::open(harness, &setup);
+    let mine = create(&mut job, 0, SESSION);
+    job.port(0).retire_queue(mine.queue, 7, 3);
+    assert_eq!(job.port(1).release_queue(mine, 1), Ok(()));
+    let seen = job.port(1).queue_state(mine).expect("it is still open");
+    assert_eq!((seen.fault, seen.ahead), (Some(QueueFault::Retired { rounds: 7 }), 1));
+    assert_eq!(job.port(0).free_queues().0, 0);
+    assert!(job.port(0).create_queue(SESSION, 1).is_err());
+    assert_eq!(job.port(1).release_queue(mine, 2), Ok(()));
+    assert_eq!(job.port(0).free_queues().0, 1);
+    assert!(job.port(1).release_queue(mine, 1).is_err(), "it is closed");
+    assert_ne!(create(&mut job, 0, SESSION), mine);
+}
+
 /// An owner that misses a rank stops its queue, and whoever looks at it learns who is missing.
 pub fn a_queue_that_is_given_up_says_who_is_missing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
@@ -421,6 +448,11 @@ pub fn a_queue_that_is_given_up_says_who_is_missing<H: Harness>(harness: &H) {
     }
     assert_eq!(completions(&mut job, mine), [Completion { index: 0, outcome: Err(fault) }]);
     assert_eq!(completions(&mut job, mine), [], "told once");
+    let source = region(&mut job, 1, 8);
+    let theirs = create(&mut job, 1, QueueMode::Normal);
+    post(&mut job, theirs, &[data(&source, mine, 0)]);
+    assert_eq!(state(&mut job, theirs).fault, Some(fault), "who has stopped takes no data");
+    assert_eq!(state(&mut job, mine).arrivals, 0);
 }
 
 /// Ranks in threads of their own, each exchanging with both neighbours in every round, start when

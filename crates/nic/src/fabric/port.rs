@@ -296,6 +296,16 @@ pub trait Port {
         Err(QueueError::Unsupported)
     }
 
+    /// Releases slots of a queue, also another rank's, and runs what may run: a put without payload
+    /// that is in no queue itself.
+    ///
+    /// # Errors
+    /// There is no such queue, or its scheduling pointer would lead by more than it can.
+    fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError> {
+        let _ = (queue, slots);
+        Err(QueueError::Unsupported)
+    }
+
     /// Runs what may run in a queue, also another rank's, if nobody does: for ranks that wait.
     fn help_queue(&mut self, queue: QueueAddress) {
         let _ = queue;
@@ -314,6 +324,13 @@ pub trait Port {
     fn completion(&mut self, queue: QueueId) -> Option<Completion> {
         let _ = queue;
         None
+    }
+
+    /// Gives a queue back of which others may not have noticed yet that it is over: it takes
+    /// releases until its scheduling pointer is ahead by `lead`, which every session comes to, and
+    /// says meanwhile after how many `rounds` its owner was done. Then it is destroyed.
+    fn retire_queue(&mut self, queue: QueueId, rounds: u64, lead: u32) {
+        let _ = (queue, rounds, lead);
     }
 
     /// Stops a queue of this rank for good because `missing` is gone, and lets the ranks in `tell`

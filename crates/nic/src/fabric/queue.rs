@@ -19,7 +19,7 @@
 use thiserror::Error;
 
 use super::{PeerFailure, Rank};
-use crate::ring::{Descriptor, QueueFull};
+use crate::ring::{Descriptor, QueueFull, ReleaseError};
 
 /// Index of a command queue of one rank.
 pub type QueueId = u32;
@@ -163,6 +163,12 @@ pub enum QueueFault {
         /// Who is missing.
         rank: Rank,
     },
+    /// Its owner is done with it, after so many rounds of whatever it was used for.
+    #[error("its owner is done with it, after {rounds} rounds")]
+    Retired {
+        /// How many, modulo 2^32.
+        rounds: u32,
+    },
     /// Who ran it died while doing so; whether the command took effect is not known.
     #[error("it was being run when {0}")]
     RunnerDied(PeerFailure),
@@ -175,6 +181,7 @@ const OUT_OF_BOUNDS: u64 = 4;
 const TOO_FAR_AHEAD: u64 = 5;
 const REFUSED: u64 = 6;
 const GIVEN_UP: u64 = 7;
+const RETIRED: u64 = 8;
 
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts run queues"))]
 impl QueueFault {
@@ -188,6 +195,7 @@ impl QueueFault {
             QueueFault::TooFarAhead { index, rank } => (TOO_FAR_AHEAD, rank, index),
             QueueFault::Refused { index, rank } => (REFUSED, rank, index),
             QueueFault::GivenUp { rank } => (GIVEN_UP, rank, 0),
+            QueueFault::Retired { rounds } => (RETIRED, 0, rounds),
             // Read off the runner's rank and the registry, never written.
             QueueFault::RunnerDied(failure) => (GIVEN_UP, failure.rank, 0),
         };
@@ -205,6 +213,7 @@ impl QueueFault {
             TOO_FAR_AHEAD => QueueFault::TooFarAhead { index, rank },
             REFUSED => QueueFault::Refused { index, rank },
             GIVEN_UP => QueueFault::GivenUp { rank },
+            RETIRED => QueueFault::Retired { rounds: index },
             _ => QueueFault::Malformed { index },
         })
     }
@@ -241,6 +250,9 @@ pub enum QueueError {
     /// The chain does not fit now.
     #[error(transparent)]
     Full(#[from] QueueFull),
+    /// Slots could not be released.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
     /// Commands of the queue have not run yet, or somebody is running them.
     #[error("command queue {queue} still has commands to run: wait for them first")]
     Busy {
@@ -334,6 +346,7 @@ mod tests {
             QueueFault::TooFarAhead { index, rank },
             QueueFault::Refused { index, rank },
             QueueFault::GivenUp { rank },
+            QueueFault::Retired { rounds: 0 },
         ] {
             assert_eq!(QueueFault::from_word(fault.to_word()), Some(fault));
         }

@@ -554,7 +554,7 @@ impl<H: Host> Port for HostedPort<H> {
     calls::group_calls!();
 
     fn free_queues(&self) -> (u32, u32) {
-        (self.queues.free(), self.own.layout().queue_slots)
+        (self.queues.free(&self.own), self.own.layout().queue_slots)
     }
 
     fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
@@ -577,6 +577,10 @@ impl<H: Host> Port for HostedPort<H> {
         self.repeat_and_run(queue, count)
     }
 
+    fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError> {
+        self.release_and_run(queue, slots)
+    }
+
     #[inline]
     fn help_queue(&mut self, queue: QueueAddress) {
         self.run_to_help(queue);
@@ -589,6 +593,10 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn completion(&mut self, queue: QueueId) -> Option<Completion> {
         self.next_completion(queue)
+    }
+
+    fn retire_queue(&mut self, queue: QueueId, rounds: u64, lead: u32) {
+        self.put_to_rest(queue, rounds, lead);
     }
 
     fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]) {

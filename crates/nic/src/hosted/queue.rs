@@ -28,7 +28,7 @@ use crate::fabric::{
     Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCommand, QueueError,
     QueueFault, QueueId, QueueMode, QueuePut, QueueState, Rank, RemoteAddress, Space,
 };
-use crate::ring::{CommandQueue, GENERATION_MASK, Setup};
+use crate::ring::{CommandQueue, GENERATION_MASK, ReleaseError, Setup};
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 
@@ -51,9 +51,21 @@ pub(super) struct Queues {
     large: VecDeque<QueueAddress>,
 }
 
+/// Whether a queue is in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Free,
+    Open,
+    /// It is free as soon as its scheduling pointer is so far ahead.
+    Retired {
+        lead: i32,
+    },
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnQueue {
-    open: bool,
+    stage: Stage,
     generation: u16,
     /// Completions told.
     told: u64,
@@ -71,14 +83,25 @@ impl Queues {
     }
 
     /// How many can still be created.
-    pub(super) fn free(&self) -> u32 {
-        self.own.iter().filter(|queue| !queue.open).count() as u32
+    pub(super) fn free(&self, own: &Segment<'static>) -> u32 {
+        (0..self.own.len()).filter(|id| self.is_free(*id, own)).count() as u32
+    }
+
+    /// Whether a number can be used; a queue that was retired is closed if it can be.
+    fn is_free(&self, id: usize, own: &Segment<'static>) -> bool {
+        match self.own[id].stage {
+            Stage::Free => true,
+            Stage::Open => false,
+            Stage::Retired { lead } => {
+                own.queue(id as QueueId).is_none_or(|(queue, _)| queue.close(Some(lead)))
+            }
+        }
     }
 
     /// Whether something has happened in a queue since its owner last looked at it. For a rank
     /// that is about to sleep.
     pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
-        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.open);
+        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.stage == Stage::Open);
         open.into_iter().any(|(id, known)| {
             own.queue(id).is_some_and(|(queue, _)| known.seen != progress(&queue))
         })
@@ -110,11 +133,11 @@ impl<H: Host> HostedPort<H> {
         if slots == 0 || slots > limit {
             return Err(QueueError::Slots { wanted: slots, limit });
         }
-        let free = self.queues.own.iter().position(|queue| !queue.open);
+        let free = (0..queues as usize).find(|id| self.queues.is_free(*id, &self.own));
         let Some(free) = free else { return Err(QueueError::NoneFree { queues }) };
         let known = &mut self.queues.own[free];
         let generation = known.generation.wrapping_add(1) & GENERATION_MASK;
-        *known = OwnQueue { open: true, generation, ..OwnQueue::default() };
+        *known = OwnQueue { stage: Stage::Open, generation, ..OwnQueue::default() };
         let (session, offset) = match mode {
             QueueMode::Normal => (false, 0),
             QueueMode::Session { offset } => (true, offset),
@@ -128,11 +151,10 @@ impl<H: Host> HostedPort<H> {
     pub(super) fn close_queue(&mut self, id: QueueId) -> Result<(), QueueError> {
         let queue = self.own_queue(id)?;
         self.check_standing(id, &queue)?;
-        if queue.executed() != queue.written() || queue.runner().is_some() {
+        if queue.executed() != queue.written() || !queue.close(None) {
             return Err(QueueError::Busy { queue: id });
         }
-        self.own.queue_pointers(id).close();
-        self.queues.own[id as usize].open = false;
+        self.queues.own[id as usize].stage = Stage::Free;
         Ok(())
     }
 
@@ -144,8 +166,7 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), QueueError> {
         let queue = self.own_queue(id)?;
         self.check_standing(id, &queue)?;
-        let chain: Vec<_> = chain.iter().map(|command| command.encode()).collect();
-        queue.write(&chain)?;
+        queue.write_each(chain.iter().map(|command| command.encode()))?;
         self.run(self.own_address(id));
         Ok(())
     }
@@ -157,6 +178,19 @@ impl<H: Host> HostedPort<H> {
         self.check_standing(id, &queue)?;
         queue.repeat(u64::from(count))?;
         self.run(self.own_address(id));
+        Ok(())
+    }
+
+    /// See [`crate::fabric::Port::release_queue`].
+    pub(super) fn release_and_run(
+        &mut self,
+        address: QueueAddress,
+        slots: u32,
+    ) -> Result<(), QueueError> {
+        let QueueAddress { rank, queue: id, .. } = address;
+        let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
+        queue.release(slots)?;
+        self.run(address);
         Ok(())
     }
 
@@ -212,6 +246,14 @@ impl<H: Host> HostedPort<H> {
         tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
     }
 
+    /// See [`crate::fabric::Port::retire_queue`].
+    pub(super) fn put_to_rest(&mut self, id: QueueId, rounds: u64, lead: u32) {
+        let Ok(queue) = self.own_queue(id) else { return };
+        queue.fail(QueueFault::Retired { rounds: rounds as u32 }.to_word());
+        let lead = i32::try_from(lead).unwrap_or(i32::MAX);
+        self.queues.own[id as usize].stage = Stage::Retired { lead };
+    }
+
     fn own_address(&self, queue: QueueId) -> QueueAddress {
         let generation = self.queues.own[queue as usize].generation;
         QueueAddress { rank: self.rank, queue, generation }
@@ -220,7 +262,7 @@ impl<H: Host> HostedPort<H> {
     /// A queue that this rank has created.
     #[inline]
     fn own_queue(&self, id: QueueId) -> Result<CommandQueue<'static>, QueueError> {
-        let known = self.queues.own.get(id as usize).filter(|known| known.open);
+        let known = self.queues.own.get(id as usize).filter(|known| known.stage == Stage::Open);
         let found = known.and_then(|_| self.own.queue(id));
         let absent = QueueError::NoSuchQueue { rank: self.rank, queue: id };
         found.map(|(queue, _)| queue).ok_or(absent)
@@ -369,6 +411,13 @@ impl<H: Host> HostedPort<H> {
             return Err(QueueFault::NoSuchQueue { index, rank });
         };
         if length > 0 {
+            // Whoever has stopped expects nothing, and its memory may be somebody else's by now.
+            if let Some(fault) = QueueFault::from_word(target.fault()) {
+                return Err(match fault {
+                    QueueFault::GivenUp { .. } => fault,
+                    _ => QueueFault::NoSuchQueue { index, rank },
+                });
+            }
             let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
             let copied = self.host.copy_between(address(owner, from), address(rank, at), length);
             copied.map_err(|error| match error {
@@ -383,7 +432,10 @@ impl<H: Host> HostedPort<H> {
             }
         }
         if release > 0 {
-            target.release(release).map_err(|_| QueueFault::TooFarAhead { index, rank })?;
+            target.release(release).map_err(|error| match error {
+                ReleaseError::TooFarAhead => QueueFault::TooFarAhead { index, rank },
+                ReleaseError::Closed => QueueFault::NoSuchQueue { index, rank },
+            })?;
             self.queues.fresh.push_back(to);
         }
         Ok(())

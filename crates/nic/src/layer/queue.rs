@@ -38,6 +38,14 @@ macro_rules! pass_queues {
             self.$port.repeat_queue(queue, count)
         }
 
+        fn release_queue(
+            &mut self,
+            queue: $crate::fabric::QueueAddress,
+            slots: u32,
+        ) -> Result<(), $crate::fabric::QueueError> {
+            self.$port.release_queue(queue, slots)
+        }
+
         fn help_queue(&mut self, queue: $crate::fabric::QueueAddress) {
             self.$port.help_queue(queue);
         }
@@ -51,6 +59,10 @@ macro_rules! pass_queues {
 
         fn completion(&mut self, queue: u32) -> Option<$crate::fabric::Completion> {
             self.$port.completion(queue)
+        }
+
+        fn retire_queue(&mut self, queue: u32, rounds: u64, lead: u32) {
+            self.$port.retire_queue(queue, rounds, lead);
         }
 
         fn give_up_queue(&mut self, queue: u32, missing: Rank, tell: &[Rank]) {

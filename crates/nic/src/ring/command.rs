@@ -15,7 +15,7 @@
 //! of them runs the queue at a time, and none leaves something behind, both go through one word:
 //!
 //! ```text
-//!   control   | - (7) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
+//!   control   | - (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
 //!
 //!   make something runnable, then enter      free → taken        : run, then leave
 //!                                            held → again is set : the runner looks once more
@@ -57,10 +57,16 @@ pub struct QueueFull {
     pub wanted: u64,
 }
 
-/// The scheduling pointer would be so far ahead that it could not be told from one behind.
+/// Why slots were not released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the scheduling pointer cannot lead by more than {} slots", MAX_LEAD)]
-pub struct TooFarAhead;
+pub enum ReleaseError {
+    /// The scheduling pointer would be so far ahead that it could not be told from one behind.
+    #[error("the scheduling pointer cannot lead by more than {} slots", MAX_LEAD)]
+    TooFarAhead,
+    /// The queue has been closed.
+    #[error("the queue is closed")]
+    Closed,
+}
 
 /// How far the scheduling pointer may be ahead of the read pointer: far below half of its range.
 pub const MAX_LEAD: u32 = 1 << 24;
@@ -101,6 +107,7 @@ const OPEN: u64 = 1 << 63;
 const SESSION: u64 = 1 << 62;
 
 const AGAIN: u64 = 1 << 56;
+const CLOSED: u64 = 1 << 57;
 const RUNNER_SHIFT: u32 = 32;
 const RUNNER_MASK: u64 = 0xff_ffff << RUNNER_SHIFT;
 
@@ -130,11 +137,6 @@ impl QueuePointers {
         let word = OPEN | mode | generation << 32 | u64::from(slots);
         self.setup.store(word, Ordering::Release);
     }
-
-    /// Closes it: nobody finds it any more.
-    pub fn close(&self) {
-        self.setup.store(0, Ordering::Release);
-    }
 }
 
 /// A command queue over shared memory. A view: cheap to copy, owns nothing.
@@ -163,6 +165,18 @@ impl<'m> CommandQueue<'m> {
     /// # Errors
     /// [`QueueFull`] if not all of them fit; none is written then.
     pub fn write(&self, chain: &[Descriptor]) -> Result<(), QueueFull> {
+        self.write_each(chain.iter().copied())
+    }
+
+    /// The same for a chain that is made while it is written.
+    ///
+    /// # Errors
+    /// As [`CommandQueue::write`].
+    #[inline]
+    pub fn write_each(
+        &self,
+        chain: impl ExactSizeIterator<Item = Descriptor>,
+    ) -> Result<(), QueueFull> {
         let (write, wanted) = self.room_for(chain.len() as u64)?;
         for (index, descriptor) in (write..).zip(chain) {
             for (place, word) in self.slot(index).0.iter().zip(descriptor.0) {
@@ -200,15 +214,18 @@ impl<'m> CommandQueue<'m> {
     /// [`CommandQueue::enter`].
     ///
     /// # Errors
-    /// [`TooFarAhead`]: nothing was released.
+    /// [`ReleaseError`]: nothing was released.
     #[inline]
-    pub fn release(&self, slots: u32) -> Result<(), TooFarAhead> {
+    pub fn release(&self, slots: u32) -> Result<(), ReleaseError> {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
         loop {
+            if seen & CLOSED != 0 {
+                return Err(ReleaseError::Closed);
+            }
             let ahead = self.lead(seen).max(0) as u32;
             if slots > MAX_LEAD || ahead + slots > MAX_LEAD {
-                return Err(TooFarAhead);
+                return Err(ReleaseError::TooFarAhead);
             }
             let next = seen & !0xffff_ffff | u64::from((seen as u32).wrapping_add(slots));
             // Release: what the arrival brought is visible to whoever runs what it released.
@@ -226,6 +243,9 @@ impl<'m> CommandQueue<'m> {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
         loop {
+            if seen & CLOSED != 0 {
+                return false;
+            }
             let free = seen & RUNNER_MASK == 0;
             let next = if free { seen | runner_bits(runner) } else { seen | AGAIN };
             // Also if `again` is set already: the runner is to see what we have done.
@@ -242,7 +262,7 @@ impl<'m> CommandQueue<'m> {
     pub fn enter_to_help(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
         let seen = control.load(Ordering::Acquire);
-        if seen & RUNNER_MASK != 0 || !self.is_runnable(seen) {
+        if seen & (RUNNER_MASK | CLOSED) != 0 || !self.is_runnable(seen) {
             return false;
         }
         let next = seen | runner_bits(runner);
@@ -264,6 +284,24 @@ impl<'m> CommandQueue<'m> {
         }
         let next = seen & !RUNNER_MASK;
         control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Closes the queue if nobody runs it and, in session mode, its scheduling pointer is ahead by
+    /// exactly `lead`: then nothing is released any more and nobody finds it. A release comes
+    /// before and counts, or fails. Host side; says whether it was closed.
+    pub fn close(&self, lead: Option<i32>) -> bool {
+        let control = &self.pointers.control;
+        let seen = control.load(Ordering::Acquire);
+        let expected = lead.is_none_or(|lead| !self.session || self.lead(seen) == lead);
+        if seen & RUNNER_MASK != 0 || !expected {
+            return false;
+        }
+        let next = seen | CLOSED;
+        let closed = control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+        if closed.is_ok() {
+            self.pointers.setup.store(0, Ordering::Release);
+        }
+        closed.is_ok()
     }
 
     /// Gives the queue up whatever may run: the runner enters again later. Runner only.
@@ -456,13 +494,19 @@ mod tests {
         queue.release(5).unwrap();
         assert_eq!(run(&queue), [1, 2]);
         assert_eq!(queue.ahead(), 3);
-        assert_eq!(queue.release(MAX_LEAD - 2), Err(TooFarAhead));
-        assert_eq!(queue.release(u32::MAX), Err(TooFarAhead));
+        assert_eq!(queue.release(MAX_LEAD - 2), Err(ReleaseError::TooFarAhead));
+        assert_eq!(queue.release(u32::MAX), Err(ReleaseError::TooFarAhead));
         queue.release(MAX_LEAD - 3).unwrap();
         queue.release(0).unwrap();
         assert_eq!(queue.ahead(), MAX_LEAD as i32);
-        pointers.close();
+        assert!(!queue.close(Some(3)), "it is further ahead");
+        assert!(queue.enter(1));
+        assert!(!queue.close(None), "somebody runs it");
+        assert!(queue.leave());
+        assert!(queue.close(Some(MAX_LEAD as i32)));
         assert_eq!(pointers.setup(), None);
+        assert_eq!(queue.release(1), Err(ReleaseError::Closed));
+        assert!(!queue.enter(1));
     }
 
     #[test]

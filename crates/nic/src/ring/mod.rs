@@ -13,7 +13,7 @@ mod status;
 pub use bytes::Bytes;
 pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
-    Setup, TooFarAhead,
+    ReleaseError, Setup,
 };
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};

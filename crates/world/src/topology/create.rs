@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Gives every rank the words of all, by rank.
-    fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
+    pub(crate) fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
         let blocks = self.gatherv(words, 0)?.unwrap_or_default();
         let mut lengths: Vec<u64> = blocks.iter().map(|block| block.len() as u64).collect();
         lengths.resize(self.size() as usize, 0);

@@ -10,6 +10,7 @@ mod futures;
 mod matching;
 mod modes;
 mod neighbours;
+mod persistent;
 mod requests;
 mod together;
 mod topologies;
@@ -83,6 +84,16 @@ const CASES: &[(&str, Case)] = &[
     ("errors: no such rank or tag", errors::no_such_rank_or_tag),
     ("errors: joining twice", errors::joining_twice),
     ("errors: too much memory", errors::too_much_memory),
+    ("persistent: rings", persistent::rings),
+    ("persistent: random graphs", persistent::random_graphs),
+    ("persistent: many rounds", persistent::many_rounds),
+    ("persistent: asleep", persistent::asleep),
+    ("persistent: in place", persistent::in_place),
+    ("persistent: order", persistent::order),
+    ("persistent: mistakes", persistent::mistakes),
+    ("persistent: queues run out", persistent::queues_run_out),
+    // The last one: what was in flight is not given back.
+    ("persistent: freed in flight", persistent::freed_in_flight),
 ];
 
 /// Says which case failed, beside the panic's own message.

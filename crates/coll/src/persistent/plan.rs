@@ -1,0 +1,151 @@
+//! Which queue serves which edges of a rank.
+//!
+//! FAST while there is a queue for each pair of edges, MRC when they run out (TF-19); and several
+//! MRC queues where one is not long enough. The ranks need not choose alike: what an RTR must
+//! release is told to its sender with the addresses.
+
+use hikyaku_nic::fabric::Rank;
+use thiserror::Error;
+
+use super::program::Program;
+
+/// How queues serve edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// A queue per neighbour, paper 002's PRDMA-SMCQ-FAST.
+    Fast,
+    /// One queue for all, paper 002's PRDMA-SMCQ-MRC.
+    Mrc,
+}
+
+/// What there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Queues that can be had.
+    pub queues: u32,
+    /// Slots that each can have.
+    pub slots: u32,
+}
+
+/// The edges do not fit the queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "{incoming} incoming and {outgoing} outgoing edges do not fit the {queues} command queues of \
+     {slots} slots that this rank has left: free another exchange, or have fewer edges"
+)]
+pub struct PlanError {
+    /// Edges that end here.
+    pub incoming: usize,
+    /// Edges that begin here.
+    pub outgoing: usize,
+    /// Queues that can be had.
+    pub queues: u32,
+    /// Slots of each.
+    pub slots: u32,
+}
+
+/// Programs that together serve edges from `sources` and to `destinations`, each edge once.
+/// Without a wish, or where the wish cannot be had, [`Scheme::Fast`] if there are queues enough,
+/// else [`Scheme::Mrc`].
+///
+/// # Errors
+/// Not even MRC fits.
+pub fn plan(
+    sources: &[Rank],
+    destinations: &[Rank],
+    limits: Limits,
+    wish: Option<Scheme>,
+) -> Result<Vec<Program>, PlanError> {
+    let Limits { queues, slots } = limits;
+    let fast = pairs(sources, destinations);
+    let fits = fast.len() <= queues as usize && (slots >= 2 || fast.is_empty());
+    if fits && wish != Some(Scheme::Mrc) {
+        return Ok(fast.into_iter().map(|(from, to)| Program::fast(from, to)).collect());
+    }
+    let (incoming, outgoing) = (sources.len(), destinations.len());
+    let groups = (1..=queues as usize).map(|count| groups(incoming, outgoing, count));
+    let fits = |programs: &Vec<Program>| programs.iter().all(|p| p.steps.len() <= slots as usize);
+    groups.into_iter().find(fits).ok_or(PlanError { incoming, outgoing, queues, slots })
+}
+
+/// Each incoming edge with an outgoing edge to the same rank, as far as there are; what is left,
+/// in pairs of whoever is left.
+///
+/// Any pairs would be right. Those of one neighbour touch only his queue and ours.
+fn pairs(sources: &[Rank], destinations: &[Rank]) -> Vec<(Option<usize>, Option<usize>)> {
+    let mut free: Vec<usize> = (0..destinations.len()).collect();
+    let mut take = |rank: &Rank| {
+        let at = free.iter().position(|edge| destinations[*edge] == *rank)?;
+        Some(free.remove(at))
+    };
+    let mut pairs: Vec<_> =
+        sources.iter().enumerate().map(|(edge, rank)| (Some(edge), take(rank))).collect();
+    let mut free = free.into_iter();
+    for pair in pairs.iter_mut().filter(|(_, outgoing)| outgoing.is_none()) {
+        pair.1 = free.next();
+    }
+    pairs.extend(free.map(|edge| (None, Some(edge))));
+    pairs
+}
+
+/// The edges in so many MRC queues, evenly; fewer if there are not that many edges.
+fn groups(incoming: usize, outgoing: usize, count: usize) -> Vec<Program> {
+    let part = |total: usize, group: usize| -> Vec<usize> {
+        (total * group / count..total * (group + 1) / count).collect()
+    };
+    let programs = (0..count).map(|group| (part(incoming, group), part(outgoing, group)));
+    let used = programs.filter(|(incoming, outgoing)| !incoming.is_empty() || !outgoing.is_empty());
+    used.map(|(incoming, outgoing)| Program::mrc(&incoming, &outgoing)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::persistent::Step;
+
+    const MANY: Limits = Limits { queues: 16, slots: 64 };
+
+    #[test]
+    fn fast_pairs_the_edges_of_a_neighbour() {
+        let programs = plan(&[1, 2, 2], &[2, 3, 1], MANY, None).unwrap();
+        let expected = [(Some(0), Some(2)), (Some(1), Some(0)), (Some(2), Some(1))];
+        let expected: Vec<_> = expected.map(|(from, to)| Program::fast(from, to)).into();
+        assert_eq!(programs, expected);
+        let programs = plan(&[], &[5, 5], MANY, None).unwrap();
+        assert_eq!(programs, [Program::fast(None, Some(0)), Program::fast(None, Some(1))]);
+        assert_eq!(plan(&[], &[], MANY, None), Ok(vec![]));
+        let none = Limits { queues: 0, slots: 0 };
+        assert_eq!(plan(&[], &[], none, None), Ok(vec![]));
+    }
+
+    #[test]
+    fn tf_19_fast_falls_back_to_mrc_when_queues_run_out() {
+        let (sources, destinations) = ([1, 2, 3], [1, 2, 3]);
+        let limits = Limits { queues: 2, slots: 64 };
+        let all = [0, 1, 2];
+        let mrc = vec![Program::mrc(&all, &all)];
+        for wish in [None, Some(Scheme::Fast), Some(Scheme::Mrc)] {
+            assert_eq!(plan(&sources, &destinations, limits, wish), Ok(mrc.clone()));
+        }
+        assert_eq!(plan(&sources, &destinations, MANY, Some(Scheme::Mrc)), Ok(mrc));
+        assert_eq!(plan(&sources, &destinations, MANY, None).map(|p| p.len()), Ok(3));
+    }
+
+    #[test]
+    fn what_is_too_long_for_one_queue_is_split_and_every_edge_is_served_once() {
+        let ranks: Vec<Rank> = (0..40).collect();
+        let limits = Limits { queues: 5, slots: 64 };
+        let programs = plan(&ranks, &ranks[..33], limits, None).unwrap();
+        assert!(programs.len() <= 5 && programs.iter().all(|p| p.steps.len() <= 64));
+        let steps: Vec<Step> = programs.into_iter().flat_map(|p| p.steps).collect();
+        for edge in 0..40 {
+            assert_eq!(steps.iter().filter(|step| **step == Step::Ready(edge)).count(), 1);
+            let data = steps.iter().filter(|step| **step == Step::Data(edge)).count();
+            assert_eq!(data, usize::from(edge < 33));
+        }
+        let error = plan(&ranks, &ranks, Limits { queues: 1, slots: 64 }, None).unwrap_err();
+        assert!(error.to_string().contains("1 command queues of 64 slots"), "{error}");
+        assert!(plan(&[1], &[], Limits { queues: 0, slots: 64 }, None).is_err());
+        assert!(plan(&[1], &[1], Limits { queues: 9, slots: 0 }, None).is_err());
+    }
+}

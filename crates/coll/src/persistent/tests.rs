@@ -1,0 +1,353 @@
+//! The programs in a small asynchronous model: any interleaving of starts, slots and deliveries.
+//!
+//! Nothing of the implementation is in it but the programs. Ranks start a round when they like
+//! after the last one is complete; queues run a slot when they like if it may run; puts are
+//! delivered when they like, in any order. Checked: nobody gets stuck, and data goes only when its
+//! receiver has said that there is a place for it. That the model notices wrong constants is shown
+//! with each of them one off (TF-12).
+
+use proptest::prelude::*;
+
+use super::{Limits, Program, Scheme, Step, plan};
+
+/// How a run ended that went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// Nothing can happen and not everything has.
+    Stuck,
+    /// Data went before there was a place for it.
+    TooEarly,
+    /// A wait returned before all of the round's data was there.
+    Incomplete,
+}
+
+/// One edge: from whose outgoing edge to whose incoming edge.
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    from: (usize, usize),
+    to: (usize, usize),
+}
+
+/// A queue and its three pointers.
+struct Queue {
+    program: Program,
+    write: u64,
+    read: u64,
+    scheduling: u64,
+    arrivals: u64,
+}
+
+impl Queue {
+    /// Arrivals of a round: those of the edges whose RTRs are here.
+    fn incoming(&self) -> u64 {
+        self.program.steps.iter().filter(|step| matches!(step, Step::Ready(_))).count() as u64
+    }
+
+    fn may_run(&self) -> bool {
+        self.read < self.write && (self.program.offset.is_none() || self.read < self.scheduling)
+    }
+}
+
+/// A put under way.
+enum Put {
+    Release { rank: usize, queue: usize, slots: u32 },
+    Arrival { edge: usize },
+}
+
+/// What can happen next.
+enum Action {
+    Start(usize),
+    Run(usize, usize),
+    Deliver(usize),
+}
+
+struct Model {
+    edges: Vec<Edge>,
+    queues: Vec<Vec<Queue>>,
+    started: Vec<u64>,
+    under_way: Vec<Put>,
+    /// RTRs sent and data sent, by edge; the first counts what was taken for given.
+    ready: Vec<u64>,
+    data: Vec<u64>,
+    /// Data that has arrived, by edge.
+    arrived: Vec<u64>,
+    /// The state of the generator.
+    random: u64,
+}
+
+impl Model {
+    fn new(ranks: usize, edges: &[(usize, usize)], job: &Job, seed: u64) -> Model {
+        let (mut into, mut out) = (vec![Vec::new(); ranks], vec![Vec::new(); ranks]);
+        let mut list = Vec::new();
+        for (from, to) in edges.iter().copied() {
+            list.push(Edge { from: (from, out[from].len()), to: (to, into[to].len()) });
+            out[from].push(to as u32);
+            into[to].push(from as u32);
+        }
+        let queues = (0..ranks).map(|rank| {
+            let limits = Limits { queues: job.queues[rank % job.queues.len()], slots: 64 };
+            let programs = plan(&into[rank], &out[rank], limits, job.wish).unwrap();
+            let queue = |program: Program| {
+                let program = (job.spoil)(program);
+                let scheduling = program.offset.unwrap_or(0).into();
+                Queue { program, write: 0, read: 0, scheduling, arrivals: 0 }
+            };
+            programs.into_iter().map(queue).collect()
+        });
+        let mut model = Model {
+            queues: queues.collect(),
+            started: vec![0; ranks],
+            under_way: Vec::new(),
+            ready: vec![0; list.len()],
+            data: vec![0; list.len()],
+            arrived: vec![0; list.len()],
+            edges: list,
+            random: seed,
+        };
+        model.give_second_places(job.ahead);
+        model
+    }
+
+    /// Where an edge has two places, used in turn, an RTR for the second is sent in advance.
+    fn give_second_places(&mut self, ahead: Ahead) {
+        for (at, Edge { from, to }) in self.edges.clone().into_iter().enumerate() {
+            let sending = self.serving(from.0, Step::Data(from.1));
+            let receiving = self.serving(to.0, Step::Ready(to.1));
+            let alone = self.queues[from.0][sending].program.serves_one_neighbour()
+                && self.queues[to.0][receiving].program.serves_one_neighbour();
+            if ahead == Ahead::Always || ahead == Ahead::WhereRight && alone {
+                let sending = &mut self.queues[from.0][sending];
+                sending.scheduling += u64::from(sending.program.ready);
+                self.ready[at] += 1;
+            }
+        }
+    }
+
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.random;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// Whether a rank's wait of its last round returns.
+    fn is_over(&self, rank: usize) -> bool {
+        self.queues[rank].iter().all(|queue| {
+            queue.read == queue.write && queue.arrivals >= self.started[rank] * queue.incoming()
+        })
+    }
+
+    /// Whether the data of a rank's last round is really there.
+    fn is_whole(&self, rank: usize) -> bool {
+        let mut edges = self.edges.iter().zip(&self.arrived);
+        edges.all(|(edge, arrived)| edge.to.0 != rank || *arrived >= self.started[rank])
+    }
+
+    /// The queue that has this step.
+    fn serving(&self, rank: usize, step: Step) -> usize {
+        self.queues[rank].iter().position(|queue| queue.program.steps.contains(&step)).unwrap()
+    }
+
+    fn actions(&self, rounds: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for rank in 0..self.queues.len() {
+            if self.started[rank] < rounds && self.is_over(rank) {
+                actions.push(Action::Start(rank));
+            }
+            let may_run = self.queues[rank].iter().enumerate().filter(|(_, q)| q.may_run());
+            actions.extend(may_run.map(|(queue, _)| Action::Run(rank, queue)));
+        }
+        actions.extend((0..self.under_way.len()).map(Action::Deliver));
+        actions
+    }
+
+    fn run(mut self, rounds: u64) -> Result<(), Wrong> {
+        loop {
+            let mut actions = self.actions(rounds);
+            if actions.is_empty() {
+                let all = (0..self.queues.len()).all(|rank| self.is_over(rank));
+                let whole = all && self.started.iter().all(|started| *started == rounds);
+                return if whole { Ok(()) } else { Err(Wrong::Stuck) };
+            }
+            let which = self.next_random() as usize % actions.len();
+            match actions.swap_remove(which) {
+                Action::Start(rank) => {
+                    if !self.is_whole(rank) {
+                        return Err(Wrong::Incomplete);
+                    }
+                    self.started[rank] += 1;
+                    for queue in &mut self.queues[rank] {
+                        queue.write += queue.program.steps.len() as u64;
+                    }
+                }
+                Action::Run(rank, queue) => self.run_slot(rank, queue)?,
+                Action::Deliver(which) => match self.under_way.swap_remove(which) {
+                    Put::Arrival { edge } => {
+                        let (rank, incoming) = self.edges[edge].to;
+                        let queue = self.serving(rank, Step::Ready(incoming));
+                        self.queues[rank][queue].arrivals += 1;
+                        self.arrived[edge] += 1;
+                    }
+                    Put::Release { rank, queue, slots } => {
+                        self.queues[rank][queue].scheduling += u64::from(slots);
+                    }
+                },
+            }
+        }
+    }
+
+    fn run_slot(&mut self, rank: usize, queue: usize) -> Result<(), Wrong> {
+        let running = &mut self.queues[rank][queue];
+        let length = running.program.steps.len() as u64;
+        let step = running.program.steps[(running.read % length) as usize];
+        let own = running.program.own;
+        running.read += 1;
+        match step {
+            Step::Nop => {}
+            Step::Own => self.under_way.push(Put::Release { rank, queue, slots: own }),
+            Step::Ready(incoming) => {
+                let edge = self.find(|edge| edge.to == (rank, incoming));
+                let (source, outgoing) = self.edges[edge].from;
+                let queue = self.serving(source, Step::Data(outgoing));
+                let slots = self.queues[source][queue].program.ready;
+                self.ready[edge] += 1;
+                self.under_way.push(Put::Release { rank: source, queue, slots });
+            }
+            Step::Data(outgoing) => {
+                let edge = self.find(|edge| edge.from == (rank, outgoing));
+                self.data[edge] += 1;
+                if self.data[edge] > self.ready[edge] {
+                    return Err(Wrong::TooEarly);
+                }
+                self.under_way.push(Put::Arrival { edge });
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, wanted: impl Fn(&Edge) -> bool) -> usize {
+        self.edges.iter().position(wanted).unwrap()
+    }
+}
+
+/// Which edges have two places for their data, used in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    Never,
+    /// Those whose queues at both ends serve no other.
+    WhereRight,
+    Always,
+}
+
+/// How the ranks of a model plan.
+struct Job {
+    wish: Option<Scheme>,
+    /// Queues of a rank, in turn over the ranks.
+    queues: Vec<u32>,
+    ahead: Ahead,
+    /// What is done to each program.
+    spoil: fn(Program) -> Program,
+}
+
+impl Job {
+    fn honest(wish: Option<Scheme>, ahead: Ahead) -> Job {
+        Job { wish, queues: vec![64], ahead, spoil: |program| program }
+    }
+}
+
+fn ring(ranks: usize) -> Vec<(usize, usize)> {
+    (0..ranks).flat_map(|rank| [(rank, (rank + 1) % ranks), ((rank + 1) % ranks, rank)]).collect()
+}
+
+fn torus(side: usize) -> Vec<(usize, usize)> {
+    let at = |row: usize, column: usize| row % side * side + column % side;
+    let steps = |cell: usize| {
+        let (row, column) = (cell / side, cell % side);
+        [(row + 1, column), (row + side - 1, column), (row, column + 1), (row, column + side - 1)]
+            .map(|(row, column)| (cell, at(row, column)))
+    };
+    (0..side * side).flat_map(steps).collect()
+}
+
+const SEEDS: u64 = 60;
+
+#[test]
+fn tf_11_rings_and_tori_go_on_under_any_interleaving() {
+    let (fast, mrc) = (Scheme::Fast, Scheme::Mrc);
+    let kinds = [(fast, Ahead::Never), (fast, Ahead::WhereRight), (mrc, Ahead::WhereRight)];
+    for (wish, ahead) in kinds {
+        for (ranks, edges) in [(5, ring(5)), (2, ring(2)), (1, ring(1)), (16, torus(4))] {
+            for seed in 0..SEEDS {
+                let job = Job::honest(Some(wish), ahead);
+                let ended = Model::new(ranks, &edges, &job, seed).run(6);
+                assert_eq!(ended, Ok(()), "{wish:?}, {ahead:?}, {ranks} ranks, seed {seed}");
+            }
+        }
+    }
+}
+
+/// Every seed must fail, and in this way.
+fn fails(wish: Scheme, expected: Wrong, spoil: fn(Program) -> Program) {
+    for seed in 0..SEEDS {
+        let job = Job { spoil, ..Job::honest(Some(wish), Ahead::Never) };
+        let ended = Model::new(5, &ring(5), &job, seed).run(20);
+        assert_eq!(ended, Err(expected), "seed {seed}");
+    }
+}
+
+fn offset_by(program: Program, by: i32) -> Program {
+    let offset = program.offset.map(|offset| offset.wrapping_add_signed(by));
+    Program { offset, ..program }
+}
+
+#[test]
+fn tf_12_fast_with_a_constant_that_is_one_off_fails() {
+    fails(Scheme::Fast, Wrong::Stuck, |p| Program { ready: p.ready - 1, ..p });
+    fails(Scheme::Fast, Wrong::Stuck, |p| offset_by(p, -1));
+    fails(Scheme::Fast, Wrong::TooEarly, |p| offset_by(p, 1));
+}
+
+#[test]
+fn tf_12_mrc_with_a_constant_that_is_off_fails() {
+    fails(Scheme::Mrc, Wrong::Stuck, |p| Program { own: p.own - 2, ..p });
+    fails(Scheme::Mrc, Wrong::TooEarly, |p| Program { own: p.own + 1, ..p });
+    fails(Scheme::Mrc, Wrong::TooEarly, |p| offset_by(p, 1));
+    fails(Scheme::Mrc, Wrong::TooEarly, |mut p| {
+        p.steps.retain(|step| *step != Step::Nop);
+        p
+    });
+}
+
+/// A queue with several incoming edges must not run a round ahead: it counts arrivals and does not
+/// know whose they are, and one source's second would be taken for another's first.
+#[test]
+fn a_count_of_arrivals_is_not_enough_for_several_sources_a_round_ahead() {
+    let ended = (0..SEEDS).map(|seed| {
+        let job = Job::honest(Some(Scheme::Mrc), Ahead::Always);
+        Model::new(5, &ring(5), &job, seed).run(20)
+    });
+    assert!(ended.into_iter().any(|ended| ended != Ok(())));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// TF-13: multi-edges, self loops, isolated ranks, ranks that only send or only receive, and
+    /// ranks that choose differently.
+    #[test]
+    fn tf_13_any_digraph_goes_on(
+        ranks in 1..7usize,
+        edges in prop::collection::vec((0..7usize, 0..7usize), 0..14),
+        wish in prop_oneof![Just(None), Just(Some(Scheme::Fast)), Just(Some(Scheme::Mrc))],
+        queues in prop::collection::vec(1..9u32, 1..4),
+        ahead in prop_oneof![Just(Ahead::Never), Just(Ahead::WhereRight)],
+        seed: u64,
+    ) {
+        let edges: Vec<_> = edges.iter().map(|(from, to)| (from % ranks, to % ranks)).collect();
+        let job = Job { queues, ..Job::honest(wish, ahead) };
+        prop_assert_eq!(Model::new(ranks, &edges, &job, seed).run(6), Ok(()));
+    }
+}

@@ -1,0 +1,58 @@
+//! Persistent exchanges with neighbours (MPI_Neighbor_alltoallw_init, MPI 5.0 §8.8) that finish by
+//! themselves: set up once, started and waited for again and again.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use hikyaku::World;
+//! use hikyaku::persistent::Neighbours;
+//!
+//! let world = World::init()?;
+//! let (rank, size) = (world.rank(), world.size());
+//! let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+//! // From the left and the right, to the right and the left, 100 elements each.
+//! let neighbours = Neighbours::even(&[left, right], &[right, left], 100);
+//! let mut halo =
+//!     world.exchange_init::<f64>(&neighbours, world.alloc(200)?, world.alloc(200)?)?;
+//! for step in 0..1000 {
+//!     halo.outgoing_mut()?.fill(f64::from(step));
+//!     halo.start()?;
+//!     // Whatever is computed here, the data moves meanwhile.
+//!     halo.wait()?;
+//!     assert_eq!(halo.incoming()?, [f64::from(step); 200]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It is paper 002's: each rank writes the round's commands into queues of its interface, with
+//! READY-TO-RECVs that let its sources send; no processor waits for anything. Over shared memory
+//! whoever starts last copies what is left, both ways.
+//!
+//! Two kinds, by where the data is:
+//!
+//! ```text
+//!   Exchange         in buffers of World::alloc that it owns   one copy, buffer to buffer
+//!   StagedExchange   in ordinary memory, given to each call    a copy to the receiver at start,
+//!                                                              a copy out of its region at wait
+//! ```
+//!
+//! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
+//! the receiver: its sender need not wait for anything but the round before the last.
+//!
+//! An exchange that is dropped in flight, or whose neighbour dies, is over: every rank that misses
+//! something gets an error that names who is missing. Its buffers are then not used again until
+//! the job ends, since somebody may still write to them.
+
+mod edges;
+mod error;
+mod rounds;
+mod setup;
+mod shared;
+mod staged;
+
+pub use edges::{Neighbour, Neighbours};
+pub use error::PersistentError;
+pub use hikyaku_coll::persistent::{PlanError, Scheme};
+pub use hikyaku_nic::fabric::{QueueError, QueueFault};
+pub use shared::Exchange;
+pub use staged::StagedExchange;

@@ -1,0 +1,205 @@
+//! Exchanges between buffers in ordinary memory, by way of places in the receiver's region.
+//!
+//! ```text
+//!   start_from   READY-TO-RECV is there: straight into the receiver's place
+//!                it is not:              into our own place, and a command that waits for it
+//!   wait_into    out of our place
+//! ```
+
+use std::mem::{ManuallyDrop, size_of};
+use std::ops::Range;
+
+use hikyaku_nic::fabric::{Command, Port, RemoteAddress, Space};
+
+use super::edges::{Neighbour, Neighbours};
+use super::error::PersistentError;
+use super::rounds::Rounds;
+use super::setup::{End, Out, set_up};
+use crate::buffer::SharedBuffer;
+use crate::error::Error;
+use crate::scalar::Scalar;
+use crate::world::World;
+
+/// Places start at multiples of this: no two share a cache line.
+const PLACE: usize = 128;
+
+/// A persistent exchange of the program's own buffers; see [`World::staged_exchange_init`].
+#[derive(Debug)]
+pub struct StagedExchange<T: Scalar> {
+    rounds: Rounds,
+    /// Memory for the places of all edges; there until it is dropped.
+    places: Option<SharedBuffer<u8>>,
+    outs: Vec<StagedEdge>,
+    ins: Vec<StagedEdge>,
+    /// Elements that the buffers must have.
+    needed: (usize, usize),
+    /// A handle of its own, for sends while a round is being started.
+    world: World,
+    element: std::marker::PhantomData<T>,
+}
+
+/// One end of an edge.
+#[derive(Debug)]
+struct StagedEdge {
+    /// Bytes of the program's buffer.
+    bytes: Range<usize>,
+    /// Where its places start in the memory for places.
+    places: [usize; 2],
+}
+
+impl World {
+    /// Makes an exchange with neighbours for buffers in ordinary memory, which each start and wait
+    /// is given. Every rank of the world calls it; a rank without edges too.
+    ///
+    /// The buffers are borrowed for the calls only: between start and wait the program computes on
+    /// them as it likes.
+    ///
+    /// # Errors
+    /// As [`World::exchange_init`].
+    pub fn staged_exchange_init<T: Scalar>(
+        &self,
+        neighbours: &Neighbours,
+    ) -> Result<StagedExchange<T>, Error> {
+        let world = self.duplicate();
+        let needed = neighbours.needed();
+        let checked = neighbours.check(world.size(), needed);
+        let mut end = 0;
+        let outs = staged::<T>(&neighbours.destinations, 1, &mut end);
+        let ins = staged::<T>(&neighbours.sources, 2, &mut end);
+        let places = checked.map_err(Error::from).and_then(|()| world.alloc::<u8>(end));
+        let (places, prepared) = match places {
+            Err(error) => (None, Err(error)),
+            Ok(places) => {
+                let at = places.offset();
+                let ends = (
+                    ends(&neighbours.destinations, &outs, at),
+                    ends(&neighbours.sources, &ins, at),
+                );
+                (Some(places), Ok(ends))
+            }
+        };
+        let wiring = set_up(&world, neighbours, prepared)?;
+        let rounds = Rounds::new(world.with_context(world.context()), wiring);
+        let element = std::marker::PhantomData;
+        let mut made = StagedExchange { rounds, places, outs, ins, needed, world, element };
+        made.rounds.give_second_places()?;
+        Ok(made)
+    }
+}
+
+/// The edges of a list with `count` places each, from `end` on.
+fn staged<T: Scalar>(list: &[Neighbour], count: usize, end: &mut usize) -> Vec<StagedEdge> {
+    let edge = |edge: &Neighbour| {
+        let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+        let bytes = bytes(edge.elements.start)..bytes(edge.elements.end);
+        let room = bytes.len().max(1).next_multiple_of(PLACE);
+        let places = [*end, *end + room * (count - 1)];
+        *end += room * count;
+        StagedEdge { bytes, places }
+    };
+    list.iter().map(edge).collect()
+}
+
+fn ends(list: &[Neighbour], staged: &[StagedEdge], at: u64) -> Vec<End> {
+    let end = |(edge, staged): (&Neighbour, &StagedEdge)| End {
+        rank: edge.rank,
+        bytes: staged.bytes.len() as u64,
+        at: staged.places.map(|place| at + place as u64),
+    };
+    list.iter().zip(staged).map(end).collect()
+}
+
+impl<T: Scalar> StagedExchange<T> {
+    /// Starts a round with the elements of `data` (MPI_Start). It may be changed at once.
+    ///
+    /// # Errors
+    /// It is started already, `data` is shorter than the edges need, or an earlier round failed.
+    pub fn start_from(&mut self, data: &[T]) -> Result<(), Error> {
+        check_length(data.len(), self.needed.0)?;
+        let bytes: &[u8] = bytemuck::cast_slice(data);
+        let (outs, world) = (&self.outs, &self.world);
+        let places = self.places.as_mut().expect("there until it is dropped");
+        let prepare = |edge: usize| {
+            let StagedEdge { bytes: range, places: [at, _] } = &outs[edge];
+            places[*at..*at + range.len()].copy_from_slice(&bytes[range.clone()]);
+        };
+        let send = |edge: usize, out: &Out, turn: usize| {
+            push(world, out, turn, &bytes[outs[edge].bytes.clone()])
+        };
+        self.rounds.start_with(prepare, send)
+    }
+
+    /// Waits for the round (MPI_Wait) and puts what has come into `data`.
+    ///
+    /// # Errors
+    /// It was not started; `data` is shorter than the edges need: then it can be waited for again;
+    /// or a neighbour is gone, and with it the exchange.
+    pub fn wait_into(&mut self, data: &mut [T]) -> Result<(), Error> {
+        check_length(data.len(), self.needed.1)?;
+        self.rounds.wait()?;
+        self.take(data);
+        Ok(())
+    }
+
+    /// Whether the round is complete (MPI_Test): if so, as [`StagedExchange::wait_into`].
+    ///
+    /// # Errors
+    /// As [`StagedExchange::wait_into`].
+    pub fn test_into(&mut self, data: &mut [T]) -> Result<bool, Error> {
+        check_length(data.len(), self.needed.1)?;
+        let complete = self.rounds.test()?;
+        if complete {
+            self.take(data);
+        }
+        Ok(complete)
+    }
+
+    /// Copies what has come out of its places.
+    fn take(&self, data: &mut [T]) {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+        let places = self.places.as_ref().expect("there until it is dropped");
+        for (edge, StagedEdge { bytes: range, places: at }) in self.ins.iter().enumerate() {
+            let at = at[self.rounds.place_of(edge)];
+            bytes[range.clone()].copy_from_slice(&places[at..at + range.len()]);
+        }
+    }
+
+    /// Gives everything back (MPI_Request_free), as dropping it does.
+    ///
+    /// # Errors
+    /// It is in flight: the neighbours learn that this end is gone.
+    pub fn free(self) -> Result<(), Error> {
+        if self.rounds.is_started() { self.rounds.check_idle() } else { Ok(()) }
+    }
+}
+
+/// Writes data straight into its receiver's place; says whether it did.
+fn push(world: &World, out: &Out, turn: usize, bytes: &[u8]) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
+    let mut engine = world.engine().borrow_mut();
+    let port = engine.port_mut();
+    // A receiver that has freed its end has its memory back.
+    let open = port.queue_state(out.event).is_ok_and(|state| state.fault.is_none());
+    let (rank, space, offset) = (out.event.rank, Space::Region, out.at[turn]);
+    let target = RemoteAddress { rank, space, offset };
+    // Where puts do not reach, another node for example, the command in the queue does.
+    open && port.post(&Command::put(target, bytes)).is_ok()
+}
+
+fn check_length(given: usize, needed: usize) -> Result<(), Error> {
+    if given < needed {
+        return Err(PersistentError::Length { given, needed }.into());
+    }
+    Ok(())
+}
+
+impl<T: Scalar> Drop for StagedExchange<T> {
+    fn drop(&mut self) {
+        if !self.rounds.end() {
+            // Somebody may still write to the places: they are not given back.
+            let _kept = ManuallyDrop::new(self.places.take());
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Persistent exchanges: any graph, both kinds of buffers, both schemes, and every mistake.
+
+use std::hint::{black_box, spin_loop};
+
+use hikyaku::persistent::{
+    Exchange, Neighbour, Neighbours, PersistentError, Scheme, StagedExchange,
+};
+use hikyaku::{Error, World};
+use hikyaku_jobs::Random;
+
+use super::around;
+
+/// An exchange of one kind or the other, with the program's side of its buffers.
+enum Either {
+    Shared(Exchange<u32>),
+    Staged { exchange: StagedExchange<u32>, out: Vec<u32>, into: Vec<u32> },
+}
+
+impl Either {
+    fn new(world: &World, neighbours: &Neighbours, staged: bool) -> Result<Either, Error> {
+        let end = |list: &[Neighbour]| list.iter().map(|edge| edge.elements.end).max().unwrap_or(0);
+        let (out, into) = (end(&neighbours.destinations), end(&neighbours.sources));
+        if staged {
+            let exchange = world.staged_exchange_init(neighbours)?;
+            return Ok(Either::Staged { exchange, out: vec![0; out], into: vec![0; into] });
+        }
+        let (out, into) = (world.alloc(out)?, world.alloc(into)?);
+        Ok(Either::Shared(world.exchange_init(neighbours, out, into)?))
+    }
+
+    fn outgoing(&mut self) -> Result<&mut [u32], Error> {
+        match self {
+            Either::Shared(exchange) => exchange.outgoing_mut(),
+            Either::Staged { out, .. } => Ok(out),
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        match self {
+            Either::Shared(exchange) => exchange.start(),
+            Either::Staged { exchange, out, .. } => {
+                exchange.start_from(out)?;
+                // It is the program's again, whatever it does with it.
+                out.fill(u32::MAX);
+                Ok(())
+            }
+        }
+    }
+
+    fn test(&mut self) -> Result<bool, Error> {
+        match self {
+            Either::Shared(exchange) => exchange.test(),
+            Either::Staged { exchange, into, .. } => exchange.test_into(into),
+        }
+    }
+
+    /// Waits, and gives what has come.
+    fn wait(&mut self) -> Result<&[u32], Error> {
+        match self {
+            Either::Shared(exchange) => {
+                exchange.wait()?;
+                exchange.incoming()
+            }
+            Either::Staged { exchange, into, .. } => {
+                exchange.wait_into(into)?;
+                Ok(into)
+            }
+        }
+    }
+
+    /// What has come, of a round for which [`Either::test`] has said so.
+    fn incoming(&mut self) -> Result<&[u32], Error> {
+        match self {
+            Either::Shared(exchange) => exchange.incoming(),
+            Either::Staged { into, .. } => Ok(into),
+        }
+    }
+}
+
+/// An edge of a graph that all ranks know: from, to, elements.
+type Edge = (u32, u32, usize);
+
+/// This rank's edges, and the number of each in the whole list.
+fn own_edges(world: &World, edges: &[Edge]) -> (Neighbours, Vec<usize>, Vec<usize>) {
+    let mut neighbours = Neighbours::default();
+    let (mut outs, mut ins) = (Vec::new(), Vec::new());
+    let (mut out, mut into) = (0, 0);
+    for (number, &(from, to, length)) in edges.iter().enumerate() {
+        if from == world.rank() {
+            neighbours.destinations.push(Neighbour { rank: to, elements: out..out + length });
+            outs.push(number);
+            out += length;
+        }
+        if to == world.rank() {
+            neighbours.sources.push(Neighbour { rank: from, elements: into..into + length });
+            ins.push(number);
+            into += length;
+        }
+    }
+    (neighbours, outs, ins)
+}
+
+/// Element `at` of what goes along an edge in a round.
+fn element(edge: usize, round: u32, at: usize) -> u32 {
+    (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
+}
+
+/// Computes for a while.
+fn jitter(random: &mut Random) {
+    for _ in 0..random.below(4) * random.below(2_000) {
+        spin_loop();
+    }
+}
+
+/// `rounds` rounds along the edges of a graph, in which every rank starts when it likes.
+fn rounds(
+    world: &World,
+    edges: &[Edge],
+    (scheme, staged): (Option<Scheme>, bool),
+    rounds: u32,
+    random: &mut Random,
+) -> Result<(), Error> {
+    let (mut neighbours, outs, ins) = own_edges(world, edges);
+    neighbours.scheme = scheme;
+    let mut exchange = Either::new(world, &neighbours, staged)?;
+    let messages = world.statistics().messages_sent;
+    for round in 0..rounds {
+        jitter(random);
+        let out = exchange.outgoing()?;
+        for (edge, number) in neighbours.destinations.iter().zip(&outs) {
+            let elements = out[edge.elements.clone()].iter_mut().enumerate();
+            elements.for_each(|(at, place)| *place = element(*number, round, at));
+        }
+        exchange.start()?;
+        jitter(random);
+        let into = exchange.wait()?;
+        for (edge, number) in neighbours.sources.iter().zip(&ins) {
+            for (at, found) in into[edge.elements.clone()].iter().enumerate() {
+                assert_eq!(*found, element(*number, round, at), "edge {number}, round {round}");
+            }
+        }
+    }
+    // TF-06: addresses are exchanged when it is made; no message since.
+    assert_eq!(world.statistics().messages_sent, messages);
+    Ok(())
+}
+
+const KINDS: [(Option<Scheme>, bool); 4] = [
+    (Some(Scheme::Fast), false),
+    (Some(Scheme::Fast), true),
+    (Some(Scheme::Mrc), false),
+    (Some(Scheme::Mrc), true),
+];
+
+/// TF-06, TF-08, TF-09, TF-14: both neighbours of a ring, of every size from nothing on.
+pub(super) fn rings(world: &World, seed: u64) -> Result<(), Error> {
+    let mut random = Random::new(seed ^ u64::from(world.rank()));
+    let size = world.size();
+    for kind in KINDS {
+        for length in [0, 1, 2, 33, 700, 5_000] {
+            let both =
+                |rank| [(rank, (rank + 1) % size, length), ((rank + 1) % size, rank, length)];
+            let edges: Vec<Edge> = (0..size).flat_map(both).collect();
+            rounds(world, &edges, kind, 12, &mut random)?;
+        }
+    }
+    Ok(())
+}
+
+/// TF-11, TF-13: random digraphs with multi-edges, self loops, isolated ranks, and ranks that only
+/// send or only receive; ranks choose their schemes each for itself.
+pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
+    let mut shared = Random::new(seed);
+    let mut own = Random::new(seed ^ (u64::from(world.rank()) << 32));
+    for _ in 0..6 {
+        let size = world.size() as usize;
+        let count = shared.below(3 * size + 1);
+        let edges: Vec<Edge> = (0..count)
+            .map(|_| {
+                let (from, to) = (shared.below(size) as u32, shared.below(size) as u32);
+                (from, to, shared.below(4) * shared.below(400))
+            })
+            .collect();
+        let schemes = [None, Some(Scheme::Fast), Some(Scheme::Mrc)];
+        let staged = shared.below(2) == 0;
+        rounds(world, &edges, (schemes[own.below(3)], staged), 40, &mut own)?;
+    }
+    Ok(())
+}
+
+/// TF-11: a thousand rounds with jitter.
+pub(super) fn many_rounds(world: &World, seed: u64) -> Result<(), Error> {
+    let mut random = Random::new(seed ^ u64::from(world.rank()));
+    let size = world.size();
+    let both = |rank| [(rank, (rank + 1) % size, 20), ((rank + 1) % size, rank, 20)];
+    let edges: Vec<Edge> = (0..size).flat_map(both).collect();
+    for kind in [(None, false), (None, true), (Some(Scheme::Mrc), false)] {
+        rounds(world, &edges, kind, 1_000, &mut random)?;
+    }
+    Ok(())
+}
+
+/// TF-19: so many exchanges at once that queues run out: later ones share one queue, and at the end
+/// there is none; what is freed can be had again.
+pub(super) fn queues_run_out(world: &World, _seed: u64) -> Result<(), Error> {
+    let (right, left) = around(world, 1);
+    let neighbours = Neighbours::even(&[left, right], &[right, left], 3);
+    for _ in 0..2 {
+        // An odd number is left for exchanges of two.
+        let one = Neighbours::even(&[left], &[right], 1);
+        let mut spare = world.staged_exchange_init::<u32>(&one)?;
+        let mut made = Vec::new();
+        let refused = loop {
+            let (out, into) = (world.alloc::<u32>(6)?, world.alloc::<u32>(6)?);
+            match world.exchange_init(&neighbours, out, into) {
+                Ok(exchange) => made.push(exchange),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(made.len(), 8, "fifteen queues: seven pairs and one for both neighbours");
+        assert!(matches!(refused, Error::Persistent(PersistentError::Plan(_))), "{refused}");
+        for round in 0..3 {
+            for (number, exchange) in made.iter_mut().enumerate() {
+                exchange.outgoing_mut()?.fill(world.rank() * 1000 + number as u32 * 10 + round);
+                exchange.start()?;
+            }
+            for (number, exchange) in made.iter_mut().enumerate().rev() {
+                exchange.wait()?;
+                let told = |rank| [rank * 1000 + number as u32 * 10 + round; 3];
+                assert_eq!(exchange.incoming()?, [told(left), told(right)].as_flattened());
+            }
+        }
+        // Freed at every rank before it is made anew.
+        let mut heard = [0];
+        spare.start_from(&[world.rank()])?;
+        spare.wait_into(&mut heard)?;
+        assert_eq!(heard, [left]);
+        spare.free()?;
+        made.into_iter().try_for_each(Exchange::free)?;
+        world.barrier()?;
+    }
+    Ok(())
+}
+
+/// TF-10: when the last rank has started, everything has arrived, although the others have done
+/// nothing since their start but sleep until a message comes.
+pub(super) fn asleep(world: &World, _seed: u64) -> Result<(), Error> {
+    const TAG: i32 = 10;
+    let (right, left) = around(world, 1);
+    for (scheme, staged) in KINDS {
+        for length in [1, 600, 20_000] {
+            let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
+            neighbours.scheme = scheme;
+            let mut exchange = Either::new(world, &neighbours, staged)?;
+            for round in 0..3 {
+                exchange.outgoing()?.fill(world.rank() * 10 + round);
+                if world.rank() > 0 {
+                    exchange.start()?;
+                    world.send(&[round], 0, TAG)?;
+                    world.recv(&mut [0u32], 0, TAG)?;
+                } else {
+                    for rank in 1..world.size() {
+                        world.recv(&mut [0u32], rank, TAG)?;
+                    }
+                    exchange.start()?;
+                    for rank in 1..world.size() {
+                        world.send(&[round], rank, TAG)?;
+                    }
+                }
+                assert!(exchange.test()?, "it needs nobody's help");
+                let (one, other) = exchange.incoming()?.split_at(length);
+                assert!(one.iter().all(|found| *found == left * 10 + round));
+                assert!(other.iter().all(|found| *found == right * 10 + round));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A row with a border on both sides, in one buffer, and computing on other memory meanwhile.
+pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
+    const CELLS: usize = 300;
+    let (right, left) = around(world, 1);
+    let edge = |rank, start| Neighbour { rank, elements: start..start + 1 };
+    let neighbours = Neighbours {
+        sources: vec![edge(left, 0), edge(right, CELLS + 1)],
+        destinations: vec![edge(right, CELLS), edge(left, 1)],
+        scheme: None,
+    };
+    let mut row = world.exchange_in_place_init(&neighbours, world.alloc::<u64>(CELLS + 2)?)?;
+    for step in 0..50 {
+        let cells = row.outgoing_mut()?;
+        for (at, cell) in cells[1..=CELLS].iter_mut().enumerate() {
+            *cell = step * 1_000_000 + u64::from(world.rank()) * 1_000 + at as u64;
+        }
+        row.start()?;
+        let mut elsewhere = vec![step; 100];
+        black_box(&mut elsewhere);
+        row.wait()?;
+        let cells = row.incoming()?;
+        let told = |rank: u32, at: u64| step * 1_000_000 + u64::from(rank) * 1_000 + at;
+        assert_eq!(cells[0], told(left, CELLS as u64 - 1));
+        assert_eq!(cells[CELLS + 1], told(right, 0));
+        assert!(row.buffers()?.1.is_empty());
+    }
+    let twice = Neighbours::even(&[left], &[right], 4);
+    let error = world.exchange_in_place_init(&twice, world.alloc::<u64>(4)?).unwrap_err();
+    let overlap = PersistentError::Overlap { first: 0, what: "destination", second: 0 };
+    assert_eq!(error, overlap.into());
+    Ok(())
+}
+
+/// Calls in the wrong order are errors and change nothing.
+pub(super) fn order(world: &World, _seed: u64) -> Result<(), Error> {
+    let (right, left) = around(world, 1);
+    let neighbours = Neighbours::even(&[left], &[right], 2);
+    let (out, into) = (world.alloc::<u32>(2)?, world.alloc::<u32>(2)?);
+    let mut exchange = world.exchange_init(&neighbours, out, into)?;
+    let mut staged = world.staged_exchange_init::<u32>(&neighbours)?;
+    let not_started = || Error::from(PersistentError::NotStarted);
+    let started = || Error::from(PersistentError::Started);
+    for round in 0..3 {
+        assert_eq!(exchange.wait(), Err(not_started()));
+        assert_eq!(exchange.test(), Err(not_started()));
+        assert_eq!(staged.wait_into(&mut [0; 2]), Err(not_started()));
+        let length = |given| Error::from(PersistentError::Length { given, needed: 2 });
+        assert_eq!(staged.start_from(&[1]), Err(length(1)));
+        exchange.outgoing_mut()?.fill(round);
+        exchange.start()?;
+        staged.start_from(&[round, round])?;
+        assert_eq!(exchange.start(), Err(started()));
+        assert_eq!(staged.start_from(&[9, 9]), Err(started()));
+        assert_eq!(exchange.outgoing_mut().unwrap_err(), started());
+        assert_eq!(exchange.incoming().unwrap_err(), started());
+        assert_eq!(staged.wait_into(&mut [0]), Err(length(1)));
+        exchange.wait()?;
+        let mut heard = [0; 2];
+        staged.wait_into(&mut heard)?;
+        assert_eq!((exchange.incoming()?, heard), (&[round; 2][..], [round; 2]));
+    }
+    exchange.free()?;
+    staged.free()
+}
+
+/// A mistake of one rank is an error on every rank, and the next exchange is as good as ever.
+pub(super) fn mistakes(world: &World, seed: u64) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let (right, left) = around(world, 1);
+    let culprit = seed as u32 % size;
+    let made = |neighbours: &Neighbours| {
+        let error = world.staged_exchange_init::<u32>(neighbours).unwrap_err();
+        let Error::Persistent(error) = error else { panic!("{error}") };
+        error
+    };
+    // A rank that does not exist.
+    let to = if rank == culprit { size + 3 } else { right };
+    let error = made(&Neighbours::even(&[left], &[to], 5));
+    let what = "destination";
+    let own = PersistentError::NoSuchRank { what, place: 0, rank: size + 3, size };
+    let others = PersistentError::Elsewhere { rank: culprit };
+    assert_eq!(error, if rank == culprit { own } else { others });
+    // Sizes that differ.
+    let mut neighbours = Neighbours::even(&[left], &[right], 5);
+    if rank == culprit {
+        neighbours.destinations[0].elements.end = 4;
+    }
+    let (source_rank, rank_after, edge) = (culprit, (culprit + 1) % size, 0);
+    let (sent, expected) = (16, 20);
+    let sizes = PersistentError::Sizes { source_rank, sent, edge, rank: rank_after, expected };
+    assert_eq!(made(&neighbours), sizes);
+    assert!(sizes.to_string().contains("16 bytes"), "{sizes}");
+    // An edge that has one end only.
+    let mut neighbours = Neighbours::even(&[left], &[right], 5);
+    if rank == culprit {
+        neighbours.destinations.clear();
+    }
+    let (sent, expected) = (0, 1);
+    let edges = PersistentError::Edges { source_rank, sent, rank: rank_after, expected };
+    assert_eq!(made(&neighbours), edges);
+    // A buffer that is too short, found by one.
+    let neighbours = Neighbours::even(&[left], &[right], 5);
+    let (out, into) = (world.alloc::<u32>(5)?, world.alloc(if rank == culprit { 3 } else { 5 })?);
+    let error = world.exchange_init(&neighbours, out, into).unwrap_err();
+    let (start, end, length) = (0, 5, 3);
+    let own = PersistentError::Range { what: "source", place: 0, start, end, length };
+    assert_eq!(error, if rank == culprit { own } else { others }.into());
+    let mut random = Random::new(seed);
+    rounds(world, &[(0, 0, 7)], (None, true), 3, &mut random)
+}
+
+/// Who frees its end in flight leaves its neighbours an error that says so, not a hang.
+pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
+    let size = world.size();
+    if size < 2 {
+        return Ok(());
+    }
+    let (right, left) = around(world, 1);
+    let culprit = seed as u32 % size;
+    for (scheme, staged) in KINDS {
+        let mut neighbours = Neighbours::even(&[left, right], &[right, left], 600);
+        neighbours.scheme = scheme;
+        let mut exchange = Either::new(world, &neighbours, staged)?;
+        exchange.start()?;
+        exchange.wait()?;
+        if world.rank() == culprit {
+            // The others have not started: it cannot be complete.
+            exchange.start()?;
+            let freed = match exchange {
+                Either::Shared(exchange) => exchange.free(),
+                Either::Staged { exchange, .. } => exchange.free(),
+            };
+            assert_eq!(freed, Err(PersistentError::Started.into()));
+            world.barrier()?;
+            continue;
+        }
+        world.barrier()?;
+        let mut outcome = exchange.start();
+        while outcome.is_ok() {
+            outcome = exchange.wait().map(drop);
+            if outcome.is_ok() {
+                outcome = exchange.start();
+            }
+        }
+        let freed = PersistentError::Freed { rank: culprit };
+        assert_eq!(outcome, Err(freed.into()));
+        assert_eq!(exchange.start(), Err(PersistentError::Failed.into()));
+    }
+    world.barrier()
+}
