@@ -243,6 +243,12 @@ pub trait Port {
     /// How a peer is doing. Cheap, but not free: for waiting loops, not for every message.
     fn peer(&self, rank: Rank) -> PeerState;
 
+    /// How many ranks have left or died so far: cheap enough for every turn of a waiting loop.
+    /// A fabric that does not count says that somebody has.
+    fn departures(&self) -> u64 {
+        1
+    }
+
     /// The fabric's clock.
     fn now(&self) -> Time;
 

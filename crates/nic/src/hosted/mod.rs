@@ -452,6 +452,11 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.registry().state(rank)
     }
 
+    #[inline]
+    fn departures(&self) -> u64 {
+        self.host.registry().ends()
+    }
+
     fn now(&self) -> Time {
         self.host.now()
     }

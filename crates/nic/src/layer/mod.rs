@@ -71,6 +71,10 @@ macro_rules! pass_through {
             self.$port.peer(rank)
         }
 
+        fn departures(&self) -> u64 {
+            self.$port.departures()
+        }
+
         fn now(&self) -> Time {
             self.$port.now()
         }

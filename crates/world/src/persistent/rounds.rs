@@ -17,14 +17,19 @@ use hikyaku_nic::fabric::{
     Activity, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault, QueuePut,
     QueueState,
 };
+use hikyaku_nic::time::Time;
 
 use super::error::PersistentError;
 use super::setup::{Out, OwnQueue, Wiring};
 use crate::error::Error;
 use crate::world::World;
 
-/// Looks in a row that find the round incomplete between looks for whoever is gone.
+/// How often a wait looks for ends that were freed. Looks are no measure of time when a rank gives
+/// way or sleeps in between, so time counts too; but not for the first looks, which are short and
+/// many.
 const GONE_LOOKS: u32 = 64;
+const UNTIMED_LOOKS: u32 = 16;
+const GONE_TIME: Time = Time::from_nanoseconds(1_000_000);
 
 /// Looks in a row after which a waiting rank helps whatever the size of the data. Large data is
 /// helped with at once: for small data the lines that helping moves cost more than it gains.
@@ -39,6 +44,32 @@ enum State {
     Started,
     /// Something went wrong: what may still come is not known.
     Failed,
+}
+
+/// A wait that has become long.
+#[derive(Debug)]
+struct Waited {
+    looks: u32,
+    /// When it was last looked for whoever is gone.
+    looked: Time,
+}
+
+impl Waited {
+    /// Whether it should be looked for whoever is gone.
+    fn is_time(&mut self, port: &impl Port) -> bool {
+        if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) {
+            return true;
+        }
+        if self.looks < UNTIMED_LOOKS {
+            return false;
+        }
+        let now = port.now();
+        let due = now >= self.looked + GONE_TIME;
+        if due {
+            self.looked = now;
+        }
+        due
+    }
 }
 
 /// An exchange without its buffers.
@@ -262,11 +293,11 @@ impl Rounds {
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
-        let mut looks = 0_u32;
+        let mut waited = Waited { looks: 0, looked: self.world.now() };
         let world = self.world.with_context(0);
         let future = std::future::poll_fn(|_| {
-            looks = looks.wrapping_add(1);
-            match self.step(looks) {
+            waited.looks = waited.looks.wrapping_add(1);
+            match self.step(&mut waited) {
                 Ok(true) => Poll::Ready(Ok(())),
                 Ok(false) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -276,14 +307,14 @@ impl Rounds {
     }
 
     /// One look of a wait.
-    fn step(&mut self, looks: u32) -> Result<bool, Error> {
+    fn step(&mut self, waited: &mut Waited) -> Result<bool, Error> {
         if self.test()? {
             return Ok(true);
         }
-        if self.large || looks.is_multiple_of(HELP_LOOKS) {
+        if self.large || waited.looks.is_multiple_of(HELP_LOOKS) {
             self.help();
         }
-        if !looks.is_multiple_of(GONE_LOOKS) {
+        if !waited.is_time(self.world.engine().borrow().port()) {
             return Ok(false);
         }
         // What comes while we look for the others counts.
@@ -354,13 +385,19 @@ impl Rounds {
         if missing >= self.world.size() {
             return PersistentError::Stopped { rank: queue.rank, fault }.into();
         }
-        match self.world.engine().borrow().port().peer(missing) {
-            PeerState::Failed(failure) => MsgError::PeerFailed(failure).into(),
-            PeerState::Left => MsgError::PeerLeft { rank: missing }.into(),
-            PeerState::Starting | PeerState::Running => {
-                PersistentError::Freed { rank: missing }.into()
-            }
+        let peer = self.world.engine().borrow().port().peer(missing);
+        match peer {
+            PeerState::Failed(failure) => return MsgError::PeerFailed(failure).into(),
+            PeerState::Left => return MsgError::PeerLeft { rank: missing }.into(),
+            PeerState::Starting | PeerState::Running => {}
         }
+        // It is there and has let go of its end. If somebody has died, that is why.
+        let engine = self.world.engine().borrow();
+        let mut dead = (0..self.world.size()).filter_map(|rank| match engine.port().peer(rank) {
+            PeerState::Failed(failure) => Some(MsgError::PeerFailed(failure).into()),
+            _ => None,
+        });
+        dead.next().unwrap_or(PersistentError::Freed { rank: missing }.into())
     }
 
     /// Ends the exchange: our queues stop, saying who is missing, and the neighbours look.

@@ -2,13 +2,14 @@
 
 use std::hint::spin_loop;
 
+use hikyaku::persistent::{Exchange, Neighbours, Scheme, StagedExchange};
 use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{ANY_SOURCE, Error, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
 /// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large`, `blocked`,
-/// `neighbours` and `window` every rank depends on every other, directly or through others that do;
-/// in `full` all depend on rank 0 and it on nobody.
+/// `neighbours`, `window` and `persistent` every rank depends on every other, directly or through
+/// others that do; in `full` all depend on rank 0 and it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
@@ -16,6 +17,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
     let mut random = Random::new(u64::from(world.rank()));
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
     let window = world.window::<u64>(2)?;
+    let mut persistent = Persistent::new(world)?;
     for turn in 1.. {
         if turn == suicide && world.rank() + 1 == world.size() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -28,11 +30,49 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             "blocked" => blocked(world)?,
             "neighbours" => neighbours(world, ring.as_ref(), turn)?,
             "window" => signals(world, &window, turn)?,
+            "persistent" => persistent.turn()?,
             "full" => full(world)?,
             other => panic!("there is no program {other}"),
         }
     }
     Ok(())
+}
+
+/// Exchanges around a ring, of both kinds and by both schemes, small and large.
+struct Persistent {
+    shared: Vec<Exchange<u64>>,
+    staged: Vec<StagedExchange<u64>>,
+    data: Vec<u64>,
+}
+
+impl Persistent {
+    fn new(world: &World) -> Result<Persistent, Error> {
+        let (rank, size) = (world.rank(), world.size());
+        let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+        let (mut shared, mut staged) = (Vec::new(), Vec::new());
+        for scheme in [Scheme::Fast, Scheme::Mrc] {
+            for length in [1, 9_000] {
+                let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
+                neighbours.scheme = Some(scheme);
+                let (out, into) = (world.alloc(2 * length)?, world.alloc(2 * length)?);
+                shared.push(world.exchange_init(&neighbours, out, into)?);
+                staged.push(world.staged_exchange_init(&neighbours)?);
+            }
+        }
+        Ok(Persistent { shared, staged, data: vec![0; 18_000] })
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        for exchange in &mut self.shared {
+            exchange.start()?;
+            exchange.wait()?;
+        }
+        for exchange in &mut self.staged {
+            exchange.start_from(&self.data)?;
+            exchange.wait_into(&mut self.data)?;
+        }
+        Ok(())
+    }
 }
 
 fn ping_pong(world: &World) -> Result<(), Error> {

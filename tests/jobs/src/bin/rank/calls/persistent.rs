@@ -402,6 +402,7 @@ pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
         let mut exchange = Either::new(world, &neighbours, staged)?;
         exchange.start()?;
         exchange.wait()?;
+        world.barrier()?;
         if world.rank() == culprit {
             // The others have not started: it cannot be complete.
             exchange.start()?;
