@@ -3,8 +3,8 @@
 //! A group is one rank's handle on a set of ranks that compute together: over a message engine, in
 //! virtual time, or in a test. The required part is small, point-to-point messages; everything else
 //! is a *facility* that an interface may have (paper 003: remote atomic add, multicast, network
-//! synchronisation). What a group does not have is never chosen for it, and to ask for it by name is
-//! an error.
+//! synchronisation). What a group does not have is never chosen for it, and to ask for it by name
+//! is an error.
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
@@ -45,8 +45,8 @@ pub trait Group {
         near_cube(self.size())
     }
 
-    /// The number of an operation that starts: one more with each call. The same on all ranks, since
-    /// all start the same operations in the same order.
+    /// The number of an operation that starts: one more with each call. The same on all ranks,
+    /// since all start the same operations in the same order.
     fn open(&self) -> u32;
 
     /// Sends `bytes`; ready when they may be changed again.

@@ -144,8 +144,8 @@ impl Named {
     }
 }
 
-/// Whether a tag is of an operation that is still to come here, where `started` have started: one of
-/// the half of the sequence that lies ahead.
+/// Whether a tag is of an operation that is still to come here, where `started` have started: one
+/// of the half of the sequence that lies ahead.
 pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
     let ahead = ((tag >> NUMBER_BITS) as u32).wrapping_sub(started) & SEQUENCE_MASK;
     ahead <= SEQUENCE_MASK / 2

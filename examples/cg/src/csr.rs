@@ -1,7 +1,7 @@
 //! Sparse matrices by rows (compressed sparse rows).
 //!
-//! Invariants: `starts` has one number more than there are rows, does not decrease and ends with the
-//! number of entries; within a row columns ascend.
+//! Invariants: `starts` has one number more than there are rows, does not decrease and ends with
+//! the number of entries; within a row columns ascend.
 
 /// A sparse matrix: the entries of a row lie together.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -128,7 +128,8 @@ mod tests {
             let x: Vec<f64> = (0..rows).map(|at| (at * at) as f64 + 0.5).collect();
             let mut expected = vec![0.0; rows];
             matrix.multiply(&x, &mut expected, false);
-            let parts: Vec<Local> = (0..ranks).map(|rank| part(&matrix, &partition, rank)).collect();
+            let part = |rank| part(&matrix, &partition, rank);
+            let parts: Vec<Local> = (0..ranks).map(part).collect();
             for (rank, local) in (0..).zip(&parts) {
                 let mut ghosts = vec![f64::NAN; local.received()];
                 for neighbour in &local.neighbours {

@@ -182,7 +182,8 @@ fn finish(
 
 fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
     format!(
-        "cg: {} rows, {} entries on {} ranks, {}: {} iterations in {:.3} ms, relative residual {:.1e}",
+        "cg: {} rows, {} entries on {} ranks, {}: {} iterations in {:.3} ms, \
+         relative residual {:.1e}",
         matrix.rows(),
         matrix.entries(),
         loads.len(),

@@ -109,7 +109,8 @@ fn lead(run: &Run<'_>) -> String {
         Some(_) => " The solution DIFFERS from the serial solver's.",
     };
     format!(
-        "{}: {} rows, {} entries, on {} ranks. Relative residual {:.1e} after {} iterations.{check}",
+        "{}: {} rows, {} entries, on {} ranks. \
+         Relative residual {:.1e} after {} iterations.{check}",
         run.file.file_name().unwrap_or_default().display(),
         Unit::Number.format(run.matrix.rows() as f64),
         Unit::Number.format(run.matrix.entries() as f64),

@@ -1,5 +1,6 @@
-//! The serial solver, as one would write it without any message passing: what the result is compared
-//! with. Its matrix is a list of entries per row in order of a map, not the ranks' two matrices.
+//! The serial solver, as one would write it without any message passing: what the result is
+//! compared with. Its matrix is a list of entries per row in order of a map, not the ranks' two
+//! matrices.
 
 use std::collections::BTreeMap;
 

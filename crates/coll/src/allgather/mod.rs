@@ -2,7 +2,7 @@
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is no power of 2 |
+//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is not 2^k |
 //! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
 

@@ -137,7 +137,8 @@ impl<'scope> Scope<'scope, '_> {
         self.begin(async move { world.ranks().allgather(Some(mine), all).await })
     }
 
-    /// Starts [`World::allgather_in_place`](crate::World::allgather_in_place) (MPI_Iallgather with MPI_IN_PLACE).
+    /// Starts [`World::allgather_in_place`](crate::World::allgather_in_place)
+    /// (MPI_Iallgather with MPI_IN_PLACE).
     pub fn iallgather_in_place<T: Scalar>(
         &'scope self,
         all: &'scope mut [T],
@@ -167,7 +168,8 @@ impl<'scope> Scope<'scope, '_> {
         self.begin(async move { world.ranks().alltoall(data, into).await })
     }
 
-    /// Starts [`World::alltoall_in_place`](crate::World::alltoall_in_place) (MPI_Ialltoall with MPI_IN_PLACE).
+    /// Starts [`World::alltoall_in_place`](crate::World::alltoall_in_place)
+    /// (MPI_Ialltoall with MPI_IN_PLACE).
     pub fn ialltoall_in_place<T: Scalar>(
         &'scope self,
         data: &'scope mut [T],
@@ -198,7 +200,8 @@ impl<'scope> Scope<'scope, '_> {
         self.begin(async move { world.ranks().reduce_scatter(data, into, &counts, &op).await })
     }
 
-    /// Starts [`World::reduce_scatter_block`](crate::World::reduce_scatter_block) (MPI_Ireduce_scatter_block).
+    /// Starts [`World::reduce_scatter_block`](crate::World::reduce_scatter_block)
+    /// (MPI_Ireduce_scatter_block).
     pub fn ireduce_scatter_block<T: Scalar>(
         &'scope self,
         data: &'scope mut [T],

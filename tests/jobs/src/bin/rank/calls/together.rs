@@ -507,7 +507,7 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
             Err(Error::Collective(CollError::GaveUp { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (0, Cause::Dropped));
             }
-            // With two ranks, or for those whose part was done, rank 0's first messages were enough.
+            // With two ranks, or for those whose part was done, rank 0's first messages sufficed.
             Ok(()) => {}
             other => panic!("{other:?}"),
         }
