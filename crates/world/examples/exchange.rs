@@ -15,7 +15,6 @@
 //! - `wait`: the longer of these two waits
 
 #![allow(clippy::unwrap_used)]
-#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

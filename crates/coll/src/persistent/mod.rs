@@ -1,6 +1,6 @@
 //! Persistent exchanges with neighbours as programs of command queues (paper 002).
 //!
-//! [`program`] says what one queue does in a round, for any number of neighbours; [`plan`] gives
+//! [`Program`] says what one queue does in a round, for any number of neighbours; [`plan()`] gives
 //! the edges of a rank to queues. Both are arithmetic over counts: who runs the queues, and what
 //! memory their commands name, is the caller's affair.
 
