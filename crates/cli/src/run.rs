@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::launch::{Bind, Launch};
+use hikyaku::{Choices, UnknownChoice};
 
 use crate::exit;
 
@@ -44,6 +45,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
+    /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
+    ///
+    /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide.
+    #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
+    choices: Vec<String>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -83,7 +90,8 @@ Exit code:
   129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
 
 Environment:
-  HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts.
+  HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
+  the algorithm of a collective operation, as --coll does.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -121,7 +129,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 fn launch(arguments: Arguments) -> Launch {
     let mut words = arguments.program.into_iter();
     let program = words.next().unwrap_or_default();
-    Launch {
+    let mut launch = Launch {
         args: words.collect(),
         bind: match arguments.bind {
             None => Bind::Auto,
@@ -133,7 +141,16 @@ fn launch(arguments: Arguments) -> Launch {
         timeout: arguments.timeout,
         owns_process: true,
         ..Launch::new(arguments.ranks, program)
+    };
+    for choice in &arguments.choices {
+        launch.choose(choice).expect("it was checked when the command line was read");
     }
+    launch
+}
+
+/// Checks the choice of an algorithm.
+fn choice(text: &str) -> Result<String, UnknownChoice> {
+    Choices::default().choose_written(text).map(|()| text.to_owned())
 }
 
 /// Reads a time in seconds.
@@ -175,6 +192,17 @@ mod tests {
         assert_eq!(launch.timeout, Some(Duration::from_millis(1500)));
         assert_eq!(launch.program, "prog");
         assert_eq!(launch.args, ["--label", "-n", "9"]);
+    }
+
+    #[test]
+    fn chosen_algorithms_become_variables_of_the_ranks() {
+        let launch = parse("-n 2 --coll allreduce=ring --coll barrier=sync true").unwrap();
+        let expected = [("HIKYAKU_COLL_ALLREDUCE", "ring"), ("HIKYAKU_COLL_BARRIER", "sync")];
+        assert_eq!(launch.variables, expected.map(|(name, value)| (name.into(), value.into())));
+        for (bad, part) in [("allreduce=rong", "there are"), ("ring", "write"), ("a=b", "`a`")] {
+            let error = parse(&format!("-n 2 --coll {bad} true")).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -24,6 +24,18 @@ pub(crate) fn from_environment(
     Ok(choices)
 }
 
+/// What `operation=algorithm` chooses.
+///
+/// # Errors
+/// It says something else, or a name is unknown.
+pub(crate) fn written(choice: &str) -> Result<(Operation, String), UnknownChoice> {
+    Choices::default().choose_written(choice)?;
+    let known = choice.split_once('=').and_then(|(operation, name)| {
+        Operation::from_name(operation).map(|operation| (operation, name.to_owned()))
+    });
+    known.ok_or_else(|| UnknownChoice::Form { given: choice.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

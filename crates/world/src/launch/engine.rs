@@ -128,7 +128,7 @@ impl<'a> Engine<'a> {
             }
             let cpus = cpus_of(launch.bind, rank, launch.ranks, allowed);
             let spawned = recipe
-                .start(self.environment(rank, launch.ranks), stdin, cpus)
+                .start(self.environment(rank, launch), stdin, cpus)
                 .map_err(|error| LaunchError::of_spawn(rank, &launch.program, error))?;
             let ended = self.ranks.add(spawned.pid).map_err(system)?;
             let data = epoll::EventData::new_u64(u64::from(rank));
@@ -147,13 +147,14 @@ impl<'a> Engine<'a> {
         self.run_pump().map_err(system)
     }
 
-    /// What a rank's environment has beyond the launcher's: two variables for scripts, and what
-    /// the job's memory wants.
-    fn environment(&self, rank: u32, ranks: u32) -> Vec<(String, String)> {
+    /// What a rank's environment has beyond the launcher's: two variables for scripts, what the
+    /// launch says, and what the job's memory wants.
+    fn environment(&self, rank: u32, launch: &Launch) -> Vec<(String, String)> {
         let mut environment = vec![
             ("HIKYAKU_RANK".to_owned(), rank.to_string()),
-            ("HIKYAKU_SIZE".to_owned(), ranks.to_string()),
+            ("HIKYAKU_SIZE".to_owned(), launch.ranks.to_string()),
         ];
+        environment.extend(launch.variables.iter().cloned());
         environment.extend(self.memory.environment(rank));
         environment
     }

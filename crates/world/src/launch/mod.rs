@@ -59,6 +59,8 @@ use thiserror::Error;
 
 use self::{engine::Engine, spawn::Recipe};
 pub use self::{memory::JobMemory, placement::Bind};
+use crate::UnknownChoice;
+use crate::collective::choices;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
 /// that at this number the usual limits of one machine (32768 processes, some ten thousand open
@@ -93,6 +95,8 @@ pub struct Launch {
     /// catches the signals that people send to end the job, and adopts and ends descendants that
     /// left their rank's process group. Otherwise both are left to the program it is part of.
     pub owns_process: bool,
+    /// Variables that ranks have beyond this process's own.
+    pub variables: Vec<(String, String)>,
 }
 
 /// How a job ended.
@@ -119,7 +123,18 @@ impl Launch {
             label: false,
             timeout: None,
             owns_process: false,
+            variables: Vec::new(),
         }
+    }
+
+    /// Has ranks do a collective operation by an algorithm, as `operation=algorithm` says.
+    ///
+    /// # Errors
+    /// There is no such operation, or no such algorithm of it.
+    pub fn choose(&mut self, written: &str) -> Result<(), UnknownChoice> {
+        let (operation, name) = choices::written(written)?;
+        self.variables.push((choices::variable(operation), name));
+        Ok(())
     }
 
     /// Runs the job; returns when it has ended.
