@@ -52,11 +52,16 @@ pub fn run_item() -> Outcome {
         checks: vec![
             Check::calibration("maximum", 270e6, most, Unit::BytesPerSecond),
             Check::calibration("overhead (8 B)", 3.5e-6, overhead, Unit::Seconds),
-            Check::number("half of the peak (150 MB/s)", 1024.0, half_peak(), Unit::Bytes),
+            Check::calibration("half of the peak (150 MB/s)", 1024.0, half_peak(), Unit::Bytes),
         ],
         tables: Vec::new(),
         charts: vec![chart.into()],
-        notes: Vec::new(),
+        notes: vec![
+            "All three printed numbers are calibration: the packet's length is not stated, and was \
+             chosen such that half of the peak is reached within one packet. The other figures of \
+             this paper are predictions on the same constants."
+                .into(),
+        ],
     }
 }
 
