@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/src/segment.rs", "views of a memory segment as atomics and bytes"),
     ("crates/nic/src/region.rs", "buffers in memory that peers reach"),
     ("crates/nic/src/sync.rs", "the processor's clock and prefetch"),
+    ("crates/nic/src/hosted/host.rs", "the promise that a host keeps its memory where it is"),
     ("crates/nic/src/hosted/mod.rs", "a port keeps views of its host's memory"),
     ("crates/nic/src/loopback.rs", "the memory of a job within one process"),
     ("crates/nic/tests/hostile.rs", "a host whose memory a hostile peer scribbles on"),

@@ -30,7 +30,7 @@ pub const SYNC_MEMBERS: usize = 64;
 
 /// The last round that a group can start at: far enough from where the count of a control line
 /// ends, 2^56, that none gets there.
-pub(crate) const LAST_FIRST: u64 = 1 << 55;
+pub const LAST_FIRST: u64 = 1 << 55;
 
 /// A group that was joined: the offset into the header tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

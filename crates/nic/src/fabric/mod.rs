@@ -31,13 +31,14 @@ mod group;
 mod port;
 mod queue;
 mod remote;
+mod state;
 
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
-pub use group::{Contribution, Group, GroupError, GroupId, SYNC_IDS, SYNC_MEMBERS};
-pub(crate) use group::{LAST_FIRST, multicast_by};
-pub use port::{Activity, Capabilities, FullPolicy, PeerState, Port, RingState, Short, Wait, Wake};
+pub(crate) use group::multicast_by;
+pub use group::{Contribution, Group, GroupError, GroupId, LAST_FIRST, SYNC_IDS, SYNC_MEMBERS};
+pub use port::Port;
 pub use queue::{
     Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,
     QueueState,
@@ -46,6 +47,7 @@ pub use remote::{
     Advance, Atomic, AtomicOp, Completed, ContextError, ContextId, Fault, Get, Integer, Key,
     Member, REGISTERS, RegisterValue, Reply, Rights,
 };
+pub use state::{Activity, Capabilities, FullPolicy, PeerState, RingState, Short, Wait, Wake};
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").
 pub type Rank = u32;

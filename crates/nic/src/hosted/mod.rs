@@ -8,6 +8,8 @@
 //!   repair.rs   what a dead sender left half done
 //!   queue.rs    command queues, run by whoever makes them runnable
 //!   registry.rs who is there
+//!   state.rs    what the port remembers of peers and rings
+//!   host.rs     what it needs of the machine
 //!   group.rs    groups: rounds over shared control lines; calls.rs, as the trait has them
 //!   sync.rs     the network barrier: sync ids
 //!   multicast.rs  payload written once and read by all
@@ -19,166 +21,36 @@
 mod arrive;
 mod calls;
 mod group;
+mod host;
 mod multicast;
 mod queue;
 mod registry;
 mod remote;
 mod repair;
 mod send;
+mod state;
 mod sync;
 
 use std::collections::VecDeque;
 
+pub use host::Host;
 pub use registry::{RankLine, Registry};
 
 use crate::fabric::multicast_by;
 use crate::fabric::{
     Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Contribution,
-    Event, Group, GroupError, GroupId, Key, Member, Operation, PeerFailure, PeerState, Port,
-    PostError, QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank,
-    RegisterValue, RemoteAddress, Rights, RingId, RingSlice, RingState, Short, Space, TableError,
-    Wait, Wake,
+    Event, Group, GroupError, GroupId, Key, Member, Operation, PeerState, Port, PostError,
+    QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank, RegisterValue,
+    RemoteAddress, Rights, RingId, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
-use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
-use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Book, Extent};
 use crate::time::Time;
 use group::Groups;
 use queue::Queues;
 use repair::Repair;
-
-/// What a hosted port needs of the machine it runs on.
-///
-/// # Safety
-/// [`Host::segment`] answers the same memory for a rank as long as the host exists, wherever the
-/// host is moved to: ports keep the views.
-pub unsafe trait Host {
-    /// The fabric's name, for people.
-    const NAME: &'static str;
-
-    /// This rank.
-    fn rank(&self) -> Rank;
-
-    /// The segment of a rank of this job. `rank` exists.
-    fn segment(&self, rank: Rank) -> Segment<'_>;
-
-    /// Who is there.
-    fn registry(&self) -> Registry<'_>;
-
-    /// The (virtual) node of a rank.
-    fn node_of(&self, rank: Rank) -> u32;
-
-    /// Wakes a rank that says it sleeps.
-    fn wake(&self, rank: Rank);
-
-    /// Waits a little: spins, yields or sleeps, by `idle`, the number of waits since something
-    /// last happened. Before it sleeps it says so in its doorbell and then asks `pending` once
-    /// more. Returns at the deadline at the latest.
-    fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake;
-
-    /// The clock.
-    fn now(&self) -> Time;
-
-    /// Allocates from this rank's region.
-    ///
-    /// # Errors
-    /// There is none, or it is exhausted.
-    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
-
-    /// How other ranks may name these bytes.
-    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
-
-    /// Copies another rank's bytes into `into`.
-    ///
-    /// # Errors
-    /// Out of bounds, refused by the system, or not possible on this host.
-    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
-
-    /// Copies `payload` to another rank's memory.
-    ///
-    /// # Errors
-    /// Out of bounds, refused by the system, or not possible on this host.
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError>;
-
-    /// Stores one aligned word in another rank's region, after all earlier writes.
-    ///
-    /// # Errors
-    /// Out of bounds or not aligned.
-    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError>;
-
-    /// Bytes of each rank's region.
-    fn region_bytes(&self) -> u64;
-
-    /// Copies `length` bytes from one rank's region to another's, whichever ranks they are: for
-    /// whoever runs a command queue. Nothing is copied unless both are inside.
-    ///
-    /// # Errors
-    /// [`PostError::OutOfBounds`], naming the rank in whose region there are no such bytes.
-    fn copy_between(
-        &self,
-        from: RemoteAddress,
-        to: RemoteAddress,
-        length: u64,
-    ) -> Result<(), PostError>;
-
-    /// Four bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
-    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32>;
-
-    /// Eight bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
-    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64>;
-
-    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
-    fn process_from(&self) -> Option<usize>;
-}
-
-/// What this port remembers about one peer, as sender to it and as receiver from it.
-#[derive(Debug)]
-struct Peer {
-    /// Its segment.
-    target: Segment<'static>,
-    /// The status ring of it that we post to.
-    status: StatusRing<'static>,
-    poster: Poster,
-    /// The ring of it that we land in, and its last seen head.
-    ring: Option<RingId>,
-    ring_head: u64,
-    /// How many credited messages it allows in all, and how many of the posted records were none:
-    /// the count that changes less often is the one that is kept.
-    credit: u64,
-    uncredited: u64,
-    /// Our epoch at it between posts: even.
-    epoch: u64,
-    /// Whether it knows that we are held up.
-    held_up: bool,
-    /// It died.
-    failed: Option<PeerFailure>,
-    /// How often it told us it was held up, as last asked.
-    seen_held_up: u64,
-}
-
-/// One of our status rings.
-#[derive(Debug)]
-struct Lane {
-    ring: StatusRing<'static>,
-    /// Next record to read.
-    head: u64,
-    /// The head that senders have been told.
-    published: u64,
-    /// Full posts seen so far.
-    seen_full: u64,
-}
-
-/// One of our landing rings.
-#[derive(Debug)]
-struct Landing {
-    ledger: Ledger,
-    /// The head that senders have been told.
-    published: u64,
-    /// Full posts seen so far.
-    seen_full: u64,
-}
+use state::{Landing, Lane, Peer};
 
 /// A port over memory that all ranks reach.
 #[derive(Debug)]
@@ -255,46 +127,6 @@ impl<H: Host> HostedPort<H> {
     /// many stores a message takes decides how many are under way at once.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
-    }
-}
-
-impl Peer {
-    fn new(target: Segment<'static>, rank: Rank) -> Peer {
-        let layout = target.layout();
-        let credit = u64::from(layout.credit);
-        Peer {
-            target,
-            status: target.status(rank % layout.status_rings),
-            poster: Poster::default(),
-            ring: None,
-            ring_head: 0,
-            credit,
-            uncredited: 0,
-            epoch: 0,
-            held_up: false,
-            failed: None,
-            seen_held_up: 0,
-        }
-    }
-}
-
-impl Peer {
-    /// Credited messages sent to it.
-    #[inline]
-    fn sent(&self) -> u64 {
-        self.poster.posted - self.uncredited
-    }
-}
-
-impl Lane {
-    fn new(ring: StatusRing<'static>) -> Lane {
-        Lane { ring, head: 0, published: 0, seen_full: 0 }
-    }
-}
-
-impl Landing {
-    fn new(size: u64) -> Landing {
-        Landing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
     }
 }
 

@@ -1,0 +1,93 @@
+//! What a hosted port needs of the machine it runs on: where segments lie, the clock, how to wake
+//! and wait, how other memory is reached.
+
+use super::Registry;
+use crate::fabric::{PostError, Rank, RemoteAddress, Wake};
+use crate::region::{RegionBuffer, RegionError};
+use crate::segment::Segment;
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::time::Time;
+
+/// What a hosted port needs of the machine it runs on.
+///
+/// # Safety
+/// [`Host::segment`] answers the same memory for a rank as long as the host exists, wherever the
+/// host is moved to: ports keep the views.
+pub unsafe trait Host {
+    /// The fabric's name, for people.
+    const NAME: &'static str;
+
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// The segment of a rank of this job. `rank` exists.
+    fn segment(&self, rank: Rank) -> Segment<'_>;
+
+    /// Who is there.
+    fn registry(&self) -> Registry<'_>;
+
+    /// The (virtual) node of a rank.
+    fn node_of(&self, rank: Rank) -> u32;
+
+    /// Wakes a rank that says it sleeps.
+    fn wake(&self, rank: Rank);
+
+    /// Waits a little: spins, yields or sleeps, by `idle`, the number of waits since something
+    /// last happened. Before it sleeps it says so in its doorbell and then asks `pending` once
+    /// more. Returns at the deadline at the latest.
+    fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake;
+
+    /// The clock.
+    fn now(&self) -> Time;
+
+    /// Allocates from this rank's region.
+    ///
+    /// # Errors
+    /// There is none, or it is exhausted.
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
+
+    /// How other ranks may name these bytes.
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
+
+    /// Copies another rank's bytes into `into`.
+    ///
+    /// # Errors
+    /// Out of bounds, refused by the system, or not possible on this host.
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+
+    /// Copies `payload` to another rank's memory.
+    ///
+    /// # Errors
+    /// Out of bounds, refused by the system, or not possible on this host.
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError>;
+
+    /// Stores one aligned word in another rank's region, after all earlier writes.
+    ///
+    /// # Errors
+    /// Out of bounds or not aligned.
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError>;
+
+    /// Bytes of each rank's region.
+    fn region_bytes(&self) -> u64;
+
+    /// Copies `length` bytes from one rank's region to another's, whichever ranks they are: for
+    /// whoever runs a command queue. Nothing is copied unless both are inside.
+    ///
+    /// # Errors
+    /// [`PostError::OutOfBounds`], naming the rank in whose region there are no such bytes.
+    fn copy_between(
+        &self,
+        from: RemoteAddress,
+        to: RemoteAddress,
+        length: u64,
+    ) -> Result<(), PostError>;
+
+    /// Four bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32>;
+
+    /// Eight bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64>;
+
+    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
+    fn process_from(&self) -> Option<usize>;
+}
