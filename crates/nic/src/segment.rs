@@ -505,7 +505,8 @@ impl<'m> Segment<'m> {
         // SAFETY: as many slots as were checked against the layout are mapped for 'm; a slot is
         // made of atomics, for which any bytes are valid and concurrent writers allowed.
         let slots = unsafe { std::slice::from_raw_parts(first.as_ptr(), setup.slots as usize) };
-        Some((CommandQueue::new(pointers, slots, setup.session), setup))
+        let queue = CommandQueue::new(pointers, slots, setup.session);
+        Some((queue.of_generation(setup.generation), setup))
     }
 
     /// Whom of its groups the rank waits for.

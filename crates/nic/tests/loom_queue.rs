@@ -8,7 +8,7 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
-use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueuePointers};
+use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueuePointers, Setup};
 use hikyaku_nic::sync::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
@@ -227,6 +227,69 @@ fn a_queue_at_capacity_wraps() {
         queue.run(1);
         host.join().unwrap();
         queue.check(4);
+    });
+}
+
+/// A command that brings data to a neighbour, who lets go of his queue as soon as it is there,
+/// while somebody else still has to count the command. Says how many commands of ours count, for
+/// `look` at our queue, when his is seen closed.
+fn neighbour_lets_go(look: fn(&CommandQueue<'_>) -> u64) {
+    model(move || {
+        let (ours, his) = (Queue::new(1, true), Arc::new(QueuePointers::default()));
+        his.open(Setup { session: false, generation: 0, slots: 1 }, 0);
+        ours.write(0..1);
+        let carrier = {
+            let (ours, his) = (Arc::clone(&ours), Arc::clone(&his));
+            thread::spawn(move || {
+                if ours.view().enter_to_help(2) {
+                    while ours.view().next().is_some() {
+                        CommandQueue::new(&his, &ours.slots, false).notify();
+                        ours.view().complete();
+                    }
+                    while !ours.view().leave() {}
+                }
+            })
+        };
+        let neighbour = {
+            let (ours, his) = (Arc::clone(&ours), Arc::clone(&his));
+            thread::spawn(move || {
+                ours.view().release(1).unwrap();
+                let his = CommandQueue::new(&his, &ours.slots, false);
+                if his.arrivals() == 1 {
+                    assert!(his.close(None));
+                }
+            })
+        };
+        neighbour.join().unwrap();
+        if his.setup().is_none() {
+            assert_eq!(look(&ours.view()), 1, "what has arrived is owed");
+        }
+        carrier.join().unwrap();
+    });
+}
+
+#[test]
+fn data_that_a_neighbour_has_taken_was_released_whoever_still_has_to_count_it() {
+    neighbour_lets_go(|ours| {
+        let executed = ours.executed();
+        executed + ours.ahead_of(executed) as u64
+    });
+}
+
+/// The commands that have been counted do not say it.
+#[test]
+#[should_panic(expected = "what has arrived is owed")]
+fn commands_done_do_not_say_whether_data_is_owed() {
+    neighbour_lets_go(|ours| ours.executed());
+}
+
+/// Nor does where the scheduling pointer is against a later look at what has been done.
+#[test]
+#[should_panic(expected = "what has arrived is owed")]
+fn two_looks_at_the_read_pointer_do_not_say_it() {
+    neighbour_lets_go(|ours| {
+        let executed = ours.executed();
+        executed + ours.ahead() as u64
     });
 }
 

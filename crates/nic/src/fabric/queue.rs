@@ -89,7 +89,8 @@ pub struct QueueState {
     /// Commands ever run: the read pointer.
     pub executed: u64,
     /// How far the scheduling pointer is ahead of the read pointer (TF-03: it may be ahead of the
-    /// write pointer too). Meaningless in normal mode.
+    /// write pointer too). Meaningless in normal mode. It is read after `executed` and counts from
+    /// there: a command between the two is released and may be running, one beyond is not.
     pub ahead: i32,
     /// Notified puts that have arrived at this queue (TF-05).
     pub arrivals: u64,

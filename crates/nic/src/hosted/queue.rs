@@ -219,7 +219,7 @@ impl<H: Host> HostedPort<H> {
         if rank == self.rank {
             self.queues.own[id as usize].seen = seen;
         }
-        let (written, ahead) = (queue.written(), queue.ahead());
+        let (written, ahead) = (queue.written(), queue.ahead_of(executed));
         Ok(QueueState { written, executed, ahead, arrivals, fault: self.fault_of(&queue) })
     }
 

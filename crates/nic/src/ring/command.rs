@@ -15,7 +15,7 @@
 //! of them runs the queue at a time, and none leaves something behind, both go through one word:
 //!
 //! ```text
-//!   control   | - (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
+//!   control   | use (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
 //!
 //!   make something runnable, then enter      free → taken        : run, then leave
 //!                                            held → again is set : the runner looks once more
@@ -25,7 +25,8 @@
 //! Since release, enter and leave are read-modify-writes of one word, they have one order, and
 //! each sees what came before the others: what an enter announces is either seen by the leave that
 //! follows it, or it found the queue free. No fence is needed, and no second word. The runner's
-//! rank is in it so that a queue whose runner died is known for it.
+//! rank is in it so that a queue whose runner died is known for it; the low bits of the generation
+//! are, so that whoever found a queue before it was closed and opened anew does not touch the new.
 //!
 //! All words of a queue lie in one line: whoever completes an exchange needs most of them, and
 //! each further line is a further transfer between caches.
@@ -110,6 +111,14 @@ const AGAIN: u64 = 1 << 56;
 const CLOSED: u64 = 1 << 57;
 const RUNNER_SHIFT: u32 = 32;
 const RUNNER_MASK: u64 = 0xff_ffff << RUNNER_SHIFT;
+const USE_SHIFT: u32 = 58;
+const USE_MASK: u64 = 0x3f << USE_SHIFT;
+
+/// The low bits of a generation, where the control word has them.
+#[inline]
+fn use_bits(generation: u16) -> u64 {
+    u64::from(generation) << USE_SHIFT
+}
 
 impl QueuePointers {
     /// What the queue is open as; `None` if it is closed.
@@ -130,7 +139,8 @@ impl QueuePointers {
         for word in [&self.write, &self.read, &self.arrivals, &self.fault] {
             word.store(0, Ordering::Relaxed);
         }
-        self.control.store(u64::from(offset), Ordering::Relaxed);
+        let in_use = use_bits(setup.generation);
+        self.control.store(in_use | u64::from(offset), Ordering::Relaxed);
         let Setup { session, generation, slots } = setup;
         let mode = if session { SESSION } else { 0 };
         let generation = u64::from(generation & GENERATION_MASK);
@@ -145,6 +155,8 @@ pub struct CommandQueue<'m> {
     pointers: &'m QueuePointers,
     slots: &'m [CommandSlot],
     session: bool,
+    /// Bits of the generation that the control word must have.
+    in_use: u64,
 }
 
 impl<'m> CommandQueue<'m> {
@@ -156,7 +168,20 @@ impl<'m> CommandQueue<'m> {
         session: bool,
     ) -> CommandQueue<'m> {
         debug_assert!(!slots.is_empty());
-        CommandQueue { pointers, slots, session }
+        CommandQueue { pointers, slots, session, in_use: 0 }
+    }
+
+    /// The same queue in its use of this number: what finds it closed and opened anew does nothing.
+    #[inline]
+    #[must_use]
+    pub fn of_generation(self, generation: u16) -> CommandQueue<'m> {
+        CommandQueue { in_use: use_bits(generation), ..self }
+    }
+
+    /// Whether a control word is that of a queue that is closed, or open for another use.
+    #[inline]
+    fn is_over(&self, control: u64) -> bool {
+        control & (CLOSED | USE_MASK) != self.in_use
     }
 
     /// Writes a chain of descriptors and rings the doorbell once. Host side; then
@@ -220,7 +245,7 @@ impl<'m> CommandQueue<'m> {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
         loop {
-            if seen & CLOSED != 0 {
+            if self.is_over(seen) {
                 return Err(ReleaseError::Closed);
             }
             let ahead = self.lead(seen).max(0) as u32;
@@ -243,7 +268,7 @@ impl<'m> CommandQueue<'m> {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
         loop {
-            if seen & CLOSED != 0 {
+            if self.is_over(seen) {
                 return false;
             }
             let free = seen & RUNNER_MASK == 0;
@@ -262,7 +287,7 @@ impl<'m> CommandQueue<'m> {
     pub fn enter_to_help(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
         let seen = control.load(Ordering::Acquire);
-        if seen & (RUNNER_MASK | CLOSED) != 0 || !self.is_runnable(seen) {
+        if seen & RUNNER_MASK != 0 || self.is_over(seen) || !self.is_runnable(seen) {
             return false;
         }
         let next = seen | runner_bits(runner);
@@ -378,7 +403,16 @@ impl<'m> CommandQueue<'m> {
     /// How far the scheduling pointer is ahead of the read pointer; less than 0 in normal mode.
     #[inline]
     pub fn ahead(&self) -> i32 {
-        self.lead(self.pointers.control.load(Ordering::Acquire))
+        self.ahead_of(self.executed())
+    }
+
+    /// How far it is ahead of what the read pointer was when it was looked at before. So the two
+    /// together say where the scheduling pointer was at one moment, however far others have got
+    /// in between.
+    #[inline]
+    pub fn ahead_of(&self, executed: u64) -> i32 {
+        let control = self.pointers.control.load(Ordering::Acquire);
+        (control as u32).wrapping_sub(executed as u32).cast_signed()
     }
 
     #[inline]
@@ -486,7 +520,7 @@ mod tests {
         let setup = Setup { session: true, generation: 7, slots: 2 };
         pointers.open(setup, u32::MAX - 1);
         assert_eq!(pointers.setup(), Some(setup));
-        let queue = CommandQueue::new(&pointers, &slots, true);
+        let queue = CommandQueue::new(&pointers, &slots, true).of_generation(7);
         pointers.read.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
         pointers.write.store(u64::from(u32::MAX - 1), Ordering::Relaxed);
         queue.write(&[command(1), command(2)]).unwrap();
@@ -532,6 +566,23 @@ mod tests {
         assert!(!queue.enter_to_help(7));
         queue.put_off();
         assert!(queue.enter(7));
+    }
+
+    #[test]
+    fn whoever_comes_late_does_not_touch_the_next_use_of_a_queue() {
+        let (pointers, slots) = (QueuePointers::default(), slots(2));
+        let open = |generation| {
+            pointers.open(Setup { session: true, generation, slots: 2 }, 1);
+            CommandQueue::new(&pointers, &slots, true).of_generation(generation)
+        };
+        let old = open(GENERATION_MASK);
+        assert!(old.close(Some(1)));
+        let new = open(0);
+        new.write(&[command(1)]).unwrap();
+        assert!(!old.enter(3) && !old.enter_to_help(3));
+        assert_eq!(old.release(1), Err(ReleaseError::Closed));
+        assert_eq!((new.ahead(), new.runner()), (1, None));
+        assert_eq!(run(&new), [1]);
     }
 
     #[test]

@@ -31,10 +31,6 @@ const GONE_LOOKS: u32 = 64;
 const UNTIMED_LOOKS: u32 = 16;
 const GONE_TIME: Time = Time::from_nanoseconds(1_000_000);
 
-/// How long a neighbour may seem to have let go of its end: as long as whoever runs a command may
-/// be kept from saying that it is done.
-const FREED_TIME: Time = Time::from_nanoseconds(250_000_000);
-
 /// Looks in a row after which a waiting rank helps whatever the size of the data. Large data is
 /// helped with at once: for small data the lines that helping moves cost more than it gains.
 const HELP_LOOKS: u32 = 256;
@@ -54,8 +50,6 @@ enum State {
 #[derive(Debug)]
 struct Waited {
     looks: u32,
-    /// Since when a neighbour seems to have let go of its end.
-    freed: Option<Time>,
     /// When it was last looked for whoever is gone.
     looked: Time,
 }
@@ -299,7 +293,7 @@ impl Rounds {
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
-        let mut waited = Waited { looks: 0, freed: None, looked: self.world.now() };
+        let mut waited = Waited { looks: 0, looked: self.world.now() };
         let world = self.world.with_context(0);
         let future = std::future::poll_fn(|_| {
             waited.looks = waited.looks.wrapping_add(1);
@@ -328,20 +322,7 @@ impl Rounds {
         if self.test()? {
             return Ok(true);
         }
-        let Some(error) = missing else {
-            waited.freed = None;
-            return Ok(false);
-        };
-        // Whoever runs the last command has done it before it says so: what a neighbour has let go
-        // of by then was complete for it.
-        let now = self.world.now();
-        let since = *waited.freed.get_or_insert(now);
-        if matches!(error, Error::Persistent(PersistentError::Freed { .. }))
-            && now < since + FREED_TIME
-        {
-            return Ok(false);
-        }
-        Err(self.fail(error))
+        missing.map_or(Ok(false), |error| Err(self.fail(error)))
     }
 
     /// Runs what may run and nobody does: what brings data here, then what takes data away.
@@ -381,13 +362,18 @@ impl Rounds {
         None
     }
 
-    /// Whether data of this round that a queue is to count has not gone yet.
+    /// Whether data of this round that a queue is to count will not go: it has not been released.
+    ///
+    /// Whether it has *run* says nothing: whoever runs a command does what it says first and counts
+    /// it then, and by then its receiver may have completed the round and let go. But no receiver
+    /// completes a round before the READY-TO-RECVs that release its data.
     fn owes(&self, port: &mut impl Port, event: QueueAddress) -> bool {
         self.wiring.queues.iter().any(|queue| {
             let steps = &queue.program.steps;
             let before = (self.round - 1) * steps.len() as u64;
-            let executed = port.queue_state(queue.address).map_or(0, |state| state.executed);
-            let mut rest = steps.iter().skip(executed.saturating_sub(before) as usize);
+            let Ok(state) = port.queue_state(queue.address) else { return false };
+            let released = state.executed.saturating_add_signed(state.ahead.into());
+            let mut rest = steps.iter().skip(released.saturating_sub(before) as usize);
             let to_it = |edge: usize| self.wiring.outs[edge].event == event;
             rest.any(|step| matches!(step, Step::Data(edge) if to_it(*edge)))
         })
