@@ -42,11 +42,11 @@ struct Show {
     svg: Option<PathBuf>,
 }
 
-/// Why there is nothing to show.
+/// Why there is no machine.
 #[derive(Debug, Error)]
-enum ShowError {
+pub(crate) enum LoadError {
     /// The file cannot be read, and is none that comes along.
-    #[error("cannot read the machine file {}: {error}", file.display())]
+    #[error("cannot read the machine file {}: {error}; {}", file.display(), shipped())]
     Read {
         /// Which.
         file: PathBuf,
@@ -56,6 +56,20 @@ enum ShowError {
     /// It describes no machine.
     #[error("{0}")]
     Machine(#[from] MachineError),
+}
+
+/// The names of the machines that come along, as a sentence.
+fn shipped() -> String {
+    let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+    format!("the machines that come along are {}", names.join(", "))
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, Error)]
+enum ShowError {
+    /// There is no machine.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// Nobody reads what is printed.
     #[error("cannot print: {0}")]
     Print(io::Error),
@@ -100,13 +114,13 @@ fn tell(show: &Show) -> Result<(), ShowError> {
 }
 
 /// Reads a machine from a file, or takes one that comes along by its name.
-fn load(file: &Path) -> Result<Machine, ShowError> {
+pub(crate) fn load(file: &Path) -> Result<Machine, LoadError> {
     let name = file.display().to_string();
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
         return Ok(Machine::parse(&name, text)?);
     }
     let text = fs::read_to_string(file)
-        .map_err(|error| ShowError::Read { file: file.to_owned(), error })?;
+        .map_err(|error| LoadError::Read { file: file.to_owned(), error })?;
     Ok(Machine::parse(&name, &text)?)
 }
 

@@ -1,5 +1,6 @@
 //! The command line: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku machine` shows
-//! simulated machines, `hikyaku reproduce` runs the papers' experiments on them.
+//! simulated machines, `hikyaku reproduce` runs the papers' experiments on them, `hikyaku simulate`
+//! programs.
 //!
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in [`exit`], the same for all commands.
@@ -9,6 +10,7 @@ mod exit;
 mod machine;
 mod reproduce;
 mod run;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,7 @@ enum Command {
     Bench(bench::Arguments),
     Machine(machine::Arguments),
     Reproduce(reproduce::Arguments),
+    Simulate(simulate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench::run(&arguments),
         Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
         Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
+        Ok(CommandLine { command: Command::Simulate(arguments) }) => simulate::run(&arguments),
         Err(error) => exit::of_command_line(&error),
     }
 }

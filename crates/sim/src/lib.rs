@@ -47,6 +47,7 @@ pub mod job;
 pub mod machine;
 pub mod model;
 pub mod network;
+pub mod program;
 mod slab;
 pub mod topology;
 

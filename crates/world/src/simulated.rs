@@ -31,6 +31,8 @@
 //! # Ok::<(), hikyaku_sim::SimError>(())
 //! ```
 
+mod collective;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -44,6 +46,8 @@ use hikyaku_sim::engine::Wait;
 use hikyaku_sim::job::{Content, Message, Rank, RecvRequest, SendRequest};
 use hikyaku_sim::network::SyncNetwork;
 
+pub use collective::{CollectiveError, collective};
+
 /// What the buffers of a simulated rank consist of.
 pub trait Unit: Copy + Default + 'static {
     /// What a message from such a buffer carries.
@@ -51,6 +55,15 @@ pub trait Unit: Copy + Default + 'static {
 
     /// Puts what a message carried into the front of a buffer.
     fn fill(units: &mut [Self], message: &Message);
+
+    /// The unit of a byte.
+    fn from_byte(byte: u8) -> Self;
+
+    /// The byte of this unit, if it is one.
+    fn byte(self) -> Option<u8>;
+
+    /// Adds the numbers of `left` to those of `right`, byte by byte.
+    fn add(left: &[Self], right: &mut [Self]);
 }
 
 impl Unit for u8 {
@@ -64,6 +77,18 @@ impl Unit for u8 {
         let room = units.len().min(data.len());
         units[..room].copy_from_slice(&data[..room]);
     }
+
+    fn from_byte(byte: u8) -> u8 {
+        byte
+    }
+
+    fn byte(self) -> Option<u8> {
+        Some(self)
+    }
+
+    fn add(left: &[u8], right: &mut [u8]) {
+        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+    }
 }
 
 impl Unit for () {
@@ -72,6 +97,14 @@ impl Unit for () {
     }
 
     fn fill(_units: &mut [()], _message: &Message) {}
+
+    fn from_byte(_byte: u8) {}
+
+    fn byte(self) -> Option<u8> {
+        None
+    }
+
+    fn add(_left: &[()], _right: &mut [()]) {}
 }
 
 /// A rank of a simulated job, with all ranks of the job as its group.

@@ -4,7 +4,8 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use hikyaku::simulated::SimulatedRank;
+use hikyaku::simulated::{SimulatedRank, collective};
+use hikyaku::{Choices, Operation};
 use hikyaku_coll::{
     CollError, Reduction, allgather, allreduce, alltoall, barrier, broadcast, exscan, gather,
     reduce, reduce_scatter, reduce_scatter_block, scan, scatter,
@@ -318,4 +319,27 @@ fn an_allreduce_of_a_hundred_thousand_ranks() {
     assert!(report.results.iter().all(|ok| *ok));
     // 2^16 places, so 16 rounds, and a message before and after for those that stand by.
     assert_eq!(report.end, ns(18 * 1_500));
+}
+
+#[test]
+fn every_collective_by_name_gives_its_answer_on_bytes_and_takes_as_long_on_lengths() {
+    for operation in Operation::ALL {
+        let shared = ["multicast", "atomic-add", "multicast-add", "sync"];
+        let names = operation.algorithms().iter().filter(|name| !shared.contains(*name));
+        for name in names {
+            let mut choices = Choices::default();
+            choices.choose(operation, name).unwrap();
+            let model = || machines(8).remove(0).0;
+            let carried = run(model(), JobConfig::new(8), move |rank| async move {
+                collective(&SimulatedRank::<u8>::new(rank), operation, &choices, 24).await
+            });
+            let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(8) };
+            let lengths = run(model(), config, move |rank| async move {
+                collective(&SimulatedRank::<()>::new(rank), operation, &choices, 24).await
+            });
+            let (carried, lengths) = (carried.unwrap(), lengths.unwrap());
+            assert_eq!(carried.results, vec![Ok(()); 8], "{operation:?} {name}");
+            assert_eq!(carried.end, lengths.end, "{operation:?} {name}");
+        }
+    }
 }

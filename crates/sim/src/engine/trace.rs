@@ -20,6 +20,15 @@ pub enum RecordKind {
     End = 6,
     /// A record of a model: what the words mean is the model's.
     Model = 7,
+    /// A rank's processor is busy with a message: `who` rank, `whom` the other end, `what`
+    /// picoseconds.
+    Overhead = 8,
+    /// A link carries bytes: `who` link, `whom` the packet's destination, `what` picoseconds.
+    Link = 9,
+    /// A rank begins something that has a name: `what` its number ([`Trace::number`]).
+    Enter = 10,
+    /// A rank ends what it began last.
+    Leave = 11,
 }
 
 /// One line of a trace. Records are in the order of what caused them; a rank that computes ahead
@@ -45,6 +54,8 @@ pub struct Trace {
     records: Option<Vec<Record>>,
     limit: usize,
     dropped: u64,
+    /// Names of what ranks enter, by number.
+    names: Vec<&'static str>,
 }
 
 impl Trace {
@@ -74,6 +85,20 @@ impl Trace {
     /// The records kept.
     pub fn records(&self) -> &[Record] {
         self.records.as_deref().unwrap_or_default()
+    }
+
+    /// The number of a name, for records that name something.
+    pub fn number(&mut self, name: &'static str) -> u64 {
+        let known = self.names.iter().position(|other| *other == name);
+        known.unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        }) as u64
+    }
+
+    /// The name of a number; empty if there is none.
+    pub fn name(&self, number: u64) -> &'static str {
+        usize::try_from(number).ok().and_then(|n| self.names.get(n)).copied().unwrap_or_default()
     }
 
     /// How many records found no room.

@@ -4,6 +4,7 @@ use std::rc::Weak;
 
 use hikyaku_nic::time::Time;
 
+use super::config::HostCosts;
 use crate::topology::Node;
 
 /// A message as an interface sees it: bytes from node to node.
@@ -26,6 +27,13 @@ pub struct Parcel {
 pub trait Carrier {
     /// How many nodes it reaches.
     fn nodes(&self) -> u32;
+
+    /// What a message of so many bytes costs the processors at its ends, beyond what the job's own
+    /// costs say: the host's steps of this interface. Charged to the ranks, not to the carrier.
+    fn host(&self, bytes: u64) -> HostCosts {
+        let _ = bytes;
+        HostCosts::default()
+    }
 
     /// Takes a message. `Some(time)` if it is known already when the sender's memory is free again;
     /// then [`Consignee::departed`] is not called.

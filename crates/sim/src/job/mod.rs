@@ -39,9 +39,9 @@ mod state;
 pub use carrier::{Carrier, Consignee, Parcel};
 pub use config::{HostCosts, JobConfig, MemoryPath, Payload};
 pub use plain::{PacketFormat, PlainInterface};
-pub use rank::{Content, Rank};
+pub use rank::{Content, Entered, Rank};
 pub use request::{Message, RecvRequest, SendRequest};
-pub use state::{Job, Report, Results, Totals};
+pub use state::{Job, Report, Results, Totals, Usage};
 
 /// How many blocking sends a rank may be ahead of the engine.
 pub const AHEAD: u32 = 64;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use super::AHEAD;
+use super::config::Payload;
 use super::matching::Selector;
 use super::request::{Message, RecvRequest, SendRequest};
 use super::state::Inner;
@@ -48,6 +49,19 @@ impl From<u64> for Content<'_> {
     }
 }
 
+/// Something with a name that a rank does; over when this is dropped.
+#[derive(Debug)]
+#[must_use = "it lasts until it is dropped"]
+pub struct Entered<'r> {
+    rank: &'r Rank,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.rank.job.mark(self.rank.rank, None);
+    }
+}
+
 /// A rank of a job: what its program has of the simulation.
 #[derive(Clone)]
 pub struct Rank {
@@ -85,6 +99,17 @@ impl Rank {
     /// This rank's own time: the end of what it has done so far.
     pub fn now(&self) -> Time {
         self.job.now(self.rank)
+    }
+
+    /// Whether the job's messages have contents.
+    pub fn payload(&self) -> Payload {
+        self.job.config().payload
+    }
+
+    /// Begins something that a timeline shows under this name, until the guard is dropped.
+    pub fn enter(&self, name: &'static str) -> Entered<'_> {
+        self.job.mark(self.rank, Some(name));
+        Entered { rank: self }
     }
 
     /// Computes for a span of time. Nothing is awaited: the span is over before the next call

@@ -9,7 +9,7 @@ use std::task::Context;
 use hikyaku_nic::time::Time;
 
 use super::carrier::{Carrier, Consignee, Parcel};
-use super::config::{JobConfig, Payload};
+use super::config::{HostCosts, JobConfig, Payload};
 use super::matching::{InFlight, Lists, Selector, Tables};
 use super::rank::{Content, Rank};
 use super::request::{Arrival, Departure, Message};
@@ -53,6 +53,18 @@ pub struct Totals {
     pub bytes_received: u64,
 }
 
+/// What one rank has done so far. Whatever its time shows beyond `computing` and `calling`, it has
+/// waited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time spent computing.
+    pub computing: Time,
+    /// Processor time spent in calls: overheads of sends and receives, copies within the node.
+    pub calling: Time,
+    /// Messages sent, messages received, and their bytes.
+    pub totals: Totals,
+}
+
 /// The job as its ranks share it.
 pub(super) struct Inner {
     sim: Sim,
@@ -73,6 +85,7 @@ struct RankState {
     lists: Lists,
     /// Blocking sends since the rank last joined the engine's time.
     ahead: u32,
+    usage: Usage,
 }
 
 /// A send whose departure is not known yet.
@@ -131,6 +144,14 @@ impl Job {
         self.0.totals.get()
     }
 
+    /// What a rank has done so far.
+    ///
+    /// # Panics
+    /// There is no such rank.
+    pub fn usage(&self, rank: u32) -> Usage {
+        self.0.ranks.borrow()[rank as usize].usage
+    }
+
     /// Messages under way or unexpected.
     pub fn in_flight(&self) -> usize {
         self.0.tables.borrow().messages.len()
@@ -178,6 +199,17 @@ impl Job {
         let (results, ends): (Vec<R>, Vec<Time>) = ended.unzip();
         let end = ends.iter().copied().max().unwrap_or_default();
         Report { results, ends, end, totals: self.totals() }
+    }
+
+    /// What has become of every rank so far, whether the run has ended or not: when it ended or how
+    /// far its own time has come, what it did, and its result. Results are handed out once.
+    pub fn progress<R>(&self, results: &Results<R>) -> Vec<(Time, Usage, Option<R>)> {
+        let ended = results.0.take();
+        let of = |(rank, ended): (u32, Ended<R>)| match ended {
+            Some((result, end)) => (end, self.usage(rank), Some(result)),
+            None => (self.0.now(rank), self.usage(rank), None),
+        };
+        (0..).zip(ended).map(of).collect()
     }
 
     /// Says of each rank in a deadlock what it waits for.
@@ -269,7 +301,34 @@ impl Inner {
 
     pub(super) fn compute(&self, rank: u32, span: Time) {
         let start = self.spend(rank, span);
+        self.account(rank, |usage| usage.computing = usage.computing + span);
         self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
+    }
+
+    /// The rank's processor is busy with a message from or to `peer` for a span; gives its start.
+    fn overhead(&self, rank: u32, peer: u32, span: Time) -> Time {
+        let start = self.spend(rank, span);
+        if span > Time::ZERO {
+            self.account(rank, |usage| usage.calling = usage.calling + span);
+            self.record(start, RecordKind::Overhead, rank, peer, span.picoseconds());
+        }
+        start
+    }
+
+    fn account(&self, rank: u32, change: impl FnOnce(&mut Usage)) {
+        change(&mut self.ranks.borrow_mut()[rank as usize].usage);
+    }
+
+    /// What a message costs the processors at its ends.
+    fn host(&self, bytes: u64) -> HostCosts {
+        let (own, carrier) = (self.config.host, self.carrier.host(bytes));
+        HostCosts { send: own.send + carrier.send, receive: own.receive + carrier.receive }
+    }
+
+    /// Whether two ranks share a node, so that messages between them do not use the carrier.
+    fn are_together(&self, one: u32, other: u32) -> bool {
+        let per_node = self.config.ranks_per_node;
+        one / per_node == other / per_node
     }
 
     /// Moves a rank's own time on; tells when the span started.
@@ -298,9 +357,13 @@ impl Inner {
         if to >= size {
             return Err(SimError::NoSuchRank { from, to, size });
         }
-        let start = self.spend(from, self.config.host.send);
-        let at = start + self.config.host.send;
         let bytes = content.len();
+        let span = match self.are_together(from, to) {
+            true => self.config.host.send,
+            false => self.host(bytes).send,
+        };
+        let start = self.overhead(from, to, span);
+        let at = start + span;
         self.record(start, RecordKind::Send, from, to, bytes);
         let data = match (self.config.payload, content) {
             (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
@@ -315,17 +378,17 @@ impl Inner {
             let message = Message { source: from, tag, bytes, data };
             messages.insert(InFlight { destination: to, send: NONE, message })
         };
-        let mut totals = self.totals.get();
-        totals.sent += 1;
-        totals.bytes_sent += bytes;
-        self.totals.set(totals);
+        let count = |totals: &mut Totals| {
+            totals.sent += 1;
+            totals.bytes_sent += bytes;
+        };
+        self.count(from, count);
         Ok(self.start(key, from, to, at))
     }
 
     /// Puts a message on its way: through memory, or over the carrier now or when its time comes.
     fn start(&self, key: u32, from: u32, to: u32, at: Time) -> Departure {
-        let per_node = self.config.ranks_per_node;
-        if from / per_node == to / per_node {
+        if self.are_together(from, to) {
             return Departure::Known(self.copy(key, from, at));
         }
         if at <= self.sim.now() || self.carrier.takes_ahead() {
@@ -352,8 +415,9 @@ impl Inner {
     /// Within a node the sending processor copies; the receiver sees the copy a little later.
     fn copy(&self, key: u32, from: u32, at: Time) -> Time {
         let bytes = self.tables.borrow().messages[key].message.bytes;
-        let done = at + self.config.memory.rate.time(bytes);
-        self.catch_up(from, done);
+        let span = self.config.memory.rate.time(bytes);
+        self.overhead(from, from, span);
+        let done = at + span;
         self.schedule(done + self.config.memory.latency, key << 1 | ARRIVE);
         done
     }
@@ -435,18 +499,40 @@ impl Inner {
     /// A receive hands out a message that had arrived at `arrived`.
     pub(super) fn received(&self, rank: u32, message: &Message, arrived: Time) {
         self.catch_up(rank, arrived);
-        let start = self.spend(rank, self.config.host.receive);
-        let end = start + self.config.host.receive;
+        let span = match self.are_together(rank, message.source) {
+            true => self.config.host.receive,
+            false => self.host(message.bytes).receive,
+        };
+        let end = self.overhead(rank, message.source, span) + span;
         self.record(end, RecordKind::Receive, rank, message.source, message.bytes);
+        let count = |totals: &mut Totals| {
+            totals.received += 1;
+            totals.bytes_received += message.bytes;
+        };
+        self.count(rank, count);
+    }
+
+    /// Counts a message, for the rank and for the job.
+    fn count(&self, rank: u32, count: impl Fn(&mut Totals)) {
         let mut totals = self.totals.get();
-        totals.received += 1;
-        totals.bytes_received += message.bytes;
+        count(&mut totals);
         self.totals.set(totals);
+        self.account(rank, |usage| count(&mut usage.totals));
     }
 
     pub(super) fn withdraw(&self, rank: u32, key: u32) {
         let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
         lists.withdraw(&mut self.tables.borrow_mut(), key);
+    }
+
+    /// A rank begins something with a name, or ends what it began last.
+    pub(super) fn mark(&self, rank: u32, name: Option<&'static str>) {
+        if !self.traced {
+            return;
+        }
+        let number = name.map(|name| self.sim.trace().number(name));
+        let kind = if name.is_some() { RecordKind::Enter } else { RecordKind::Leave };
+        self.record(self.now(rank), kind, rank, rank, number.unwrap_or(0));
     }
 
     fn record(&self, time: Time, kind: RecordKind, who: u32, whom: u32, what: u64) {

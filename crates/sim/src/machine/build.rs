@@ -1,15 +1,54 @@
 //! From what a file states to the parts of a simulation: the topology, the network on it.
 
+use std::fmt;
 use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
 use super::{Flow, Machine, Shape};
 use crate::engine::Sim;
+use crate::job::{Carrier, PacketFormat, PlainInterface};
 use crate::network::{CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole};
 use crate::topology::{Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology};
 
+/// A machine in a simulation, ready to carry the messages of a job.
+pub struct Installed {
+    /// The interfaces of all nodes.
+    pub carrier: Rc<dyn Carrier>,
+    /// The network below them.
+    pub network: Rc<Network>,
+}
+
+impl fmt::Debug for Installed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Installed").field("network", &self.network).finish_non_exhaustive()
+    }
+}
+
 impl Machine {
+    /// Sets the machine up in a simulation: its network, and its interface at every node.
+    pub fn install(&self, sim: &Sim) -> Installed {
+        let network = self.network(sim);
+        let format = PacketFormat::WHOLE;
+        let carrier = PlainInterface::new(sim, Rc::clone(&network), format);
+        Installed { carrier, network }
+    }
+
+    /// The machine with at least so many nodes: its network grown in its own shape, everything else
+    /// as the file says. A machine that is large enough stays as it is.
+    ///
+    /// # Errors
+    /// A line on why the shape cannot hold so many.
+    pub fn with_nodes(&self, nodes: u32) -> Result<Machine, String> {
+        if nodes <= self.nodes {
+            return Ok(self.clone());
+        }
+        let shape = self.shape.grown(u64::from(nodes))?;
+        // Shapes grow in steps of their own; all nodes of the last step are there.
+        let room = shape.nodes().and_then(|room| u32::try_from(room).ok());
+        Ok(Machine { nodes: room.unwrap_or(nodes), shape, ..self.clone() })
+    }
+
     /// The network's shape with its routing. It has at least [`Machine::nodes`] nodes.
     pub fn topology(&self) -> Rc<dyn Topology> {
         match &self.shape {
@@ -63,6 +102,33 @@ fn arities(radix: u32, levels: u32) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_grow_in_their_own_shape() {
+        let grown = |name: &str, text: &str, nodes| {
+            let machine = Machine::parse(name, text).unwrap().with_nodes(nodes)?;
+            assert!(machine.nodes >= nodes && machine.topology().nodes() >= nodes, "{name}");
+            assert_eq!(machine.nodes, machine.with_nodes(1)?.nodes);
+            Ok::<Machine, String>(machine)
+        };
+        for nodes in [8, 300, 4096] {
+            let cp_pacs = include_str!("../../../../machines/cp-pacs.toml");
+            let tofu = include_str!("../../../../machines/fx100-tofu2.toml");
+            let fat_tree = include_str!("../../../../machines/fat-tree-200g.toml");
+            let dragonfly = include_str!("../../../../machines/dragonfly-200g.toml");
+            let cenju = include_str!("../../../../machines/cenju4.toml");
+            let machine = grown("cp-pacs", cp_pacs, nodes).unwrap();
+            if nodes == 4096 {
+                assert_eq!(machine.shape, Shape::HyperCrossbar([16, 16, 16]));
+            }
+            for (name, text) in [("t", tofu), ("f", fat_tree), ("d", dragonfly), ("c", cenju)] {
+                grown(name, text, nodes).unwrap();
+            }
+        }
+        let cp_pacs = include_str!("../../../../machines/cp-pacs.toml");
+        let refused = grown("cp-pacs", cp_pacs, 1 << 21).unwrap_err();
+        assert_eq!(refused, "no machine has more than 1048576 nodes");
+    }
 
     #[test]
     fn a_shape_that_is_built_has_the_room_that_its_file_was_checked_for() {

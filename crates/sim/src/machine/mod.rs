@@ -19,6 +19,7 @@ mod section;
 mod shape;
 mod value;
 
+pub use build::Installed;
 pub use error::MachineError;
 pub use picture::{Picture, Spot};
 pub use section::{Constant, Origin};

@@ -129,6 +129,40 @@ impl Shape {
         }
     }
 
+    /// The same shape with room for so many nodes: the shortest extent doubles, trees get a level or
+    /// wider switches, dragonflies more groups.
+    pub(super) fn grown(&self, nodes: u64) -> Result<Shape, String> {
+        if nodes > MOST_NODES {
+            return Err(format!("no machine has more than {MOST_NODES} nodes"));
+        }
+        let mut shape = self.clone();
+        while shape.nodes().is_some_and(|room| room < nodes) {
+            shape.double();
+        }
+        match shape.nodes() {
+            Some(room) if room > MOST_NODES => Err(format!("its shape grows to {room} nodes")),
+            _ => Ok(shape),
+        }
+    }
+
+    /// About twice the room.
+    fn double(&mut self) {
+        match self {
+            Shape::Switch | Shape::Hub | Shape::Multistage => {}
+            Shape::HyperCrossbar(extent) | Shape::Tofu(extent) => double_shortest(extent),
+            Shape::Torus(extent) | Shape::Mesh(extent) => double_shortest(extent),
+            Shape::FatTree { levels, .. } if *levels < 3 => *levels += 1,
+            Shape::FatTree { radix, .. } => *radix *= 2,
+            Shape::Dragonfly { routers, links, groups, .. } => {
+                // As long as the links of a group reach all others; then a wider group.
+                match *groups < *routers * *links + 1 {
+                    true => *groups += 1,
+                    false => *links += 1,
+                }
+            }
+        }
+    }
+
     fn check(&self, section: &Section<'_>) -> Result<(), MachineError> {
         if let Shape::FatTree { radix, .. } = self
             && radix % 2 == 1
@@ -165,6 +199,12 @@ impl Links {
         };
         let buffer = if flow == Flow::Analytic { 0 } else { section.bytes("buffer")? };
         Ok(Links { flow, rate: section.rate("link_rate")?, buffer, hop: section.time("hop")? })
+    }
+}
+
+fn double_shortest(extent: &mut [u32]) {
+    if let Some(shortest) = extent.iter_mut().min() {
+        *shortest *= 2;
     }
 }
 

@@ -1,0 +1,241 @@
+//! The command line of `hikyaku simulate`, and the programs that come along, by name.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use hikyaku::{Operation, Time};
+
+use crate::bench::arguments::parse_size;
+
+/// Run a program on a machine that is not there, in virtual time
+///
+/// Machines are files; several come with hikyaku (see 'hikyaku machine show'). A built-in program
+/// runs as tasks inside the simulator, by the hundred thousand; its answer is checked. The same
+/// command gives the same result every time.
+#[derive(Debug, Args)]
+#[command(after_long_help = DETAILS, args_conflicts_with_subcommands = false)]
+pub(crate) struct Arguments {
+    /// The machine file, or the name of one that comes with hikyaku
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
+
+    /// How many ranks
+    #[arg(short = 'n', long, value_name = "RANKS")]
+    pub(crate) ranks: Option<u32>,
+
+    /// How many of them share a node
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub(crate) ranks_per_node: u32,
+
+    /// The machine with its network made larger, in its own shape, for at least so many nodes
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u32>,
+
+    /// Messages have lengths and no contents: for scale. Answers are not checked then
+    #[arg(long)]
+    pub(crate) lengths_only: bool,
+
+    /// What all random numbers of the run follow from
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// The program, and its own options: 'hikyaku simulate PROGRAM --help'
+    #[command(subcommand)]
+    pub(crate) program: Option<Program>,
+
+    /// A program of processes, as 'hikyaku run' starts it: everything after '--'
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const DETAILS: &str = "\
+Exit code:
+  0      the program ended, and its answer is right
+  1      the report could not be written
+  2      the command line asks for something that makes no sense
+  3      the program failed: a deadlock, a wrong answer, an algorithm that does not suit
+  130    interrupted; the report covers the run up to then
+
+Examples:
+  Latency between two neighbours on CP-PACS:
+      hikyaku simulate --machine cp-pacs -n 2 pingpong --size 8
+
+  An allreduce of a mebibyte on 512 nodes of a fat tree, by the ring:
+      hikyaku simulate --machine fat-tree-200g -n 512 allreduce --size 1M --algorithm ring
+";
+
+/// A program that comes along.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub(crate) enum Program {
+    /// A message to and fro between the first rank and the last
+    Pingpong {
+        /// Bytes of a message, such as 8, 1K, 64KiB
+        #[arg(long, default_value = "8", value_parser = parse_size)]
+        size: u64,
+        /// Round trips
+        #[arg(long, default_value_t = 100)]
+        rounds: u32,
+    },
+    /// Everyone sends to the next rank and receives from the one before
+    Ring {
+        /// Bytes of a message
+        #[arg(long, default_value = "1K", value_parser = parse_size)]
+        size: u64,
+        /// How often
+        #[arg(long, default_value_t = 10)]
+        steps: u32,
+    },
+    /// A grid of ranks that swap faces with their neighbours and compute in between
+    Halo {
+        /// Dimensions of the grid, which wraps round
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
+        dims: u32,
+        /// Bytes of a face
+        #[arg(long, default_value = "8K", value_parser = parse_size)]
+        size: u64,
+        /// Exchanges
+        #[arg(long, default_value_t = 10)]
+        steps: u32,
+        /// What every rank computes after an exchange, such as 10us
+        #[arg(long, default_value = "10us", value_parser = parse_time)]
+        compute: Time,
+    },
+    /// Everyone sends to anyone at random times
+    Random {
+        /// Bytes of a message
+        #[arg(long, default_value = "1K", value_parser = parse_size)]
+        size: u64,
+        /// Messages that each rank sends
+        #[arg(long, default_value_t = 100)]
+        messages: u32,
+        /// Mean gap between two messages of a rank
+        #[arg(long, default_value = "10us", value_parser = parse_time)]
+        gap: Time,
+    },
+    /// Wait for all
+    Barrier(Collective),
+    /// One rank's data to all
+    Broadcast(Collective),
+    /// All ranks' data combined, at one
+    Reduce(Collective),
+    /// All ranks' data combined, at all
+    Allreduce(Collective),
+    /// A part of each to one
+    Gather(Collective),
+    /// A part to each from one
+    Scatter(Collective),
+    /// A part of each to all
+    Allgather(Collective),
+    /// A part of each to each
+    Alltoall(Collective),
+    /// All ranks' data combined, a part at each
+    #[command(name = "reduce_scatter")]
+    ReduceScatter(Collective),
+    /// Data of all ranks up to this one combined
+    Scan(Collective),
+    /// Data of all ranks before this one combined
+    Exscan(Collective),
+}
+
+/// How a collective is run.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Collective {
+    /// Bytes of a part: what a rank contributes, or gives to each other rank
+    #[arg(long, default_value = "8", value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// The algorithm; without it, hikyaku's table chooses
+    #[arg(long, value_name = "NAME")]
+    pub(crate) algorithm: Option<String>,
+    /// How often
+    #[arg(long, default_value_t = 1)]
+    pub(crate) repeat: u32,
+}
+
+impl Program {
+    /// The collective that it is, if it is one.
+    pub(crate) fn collective(&self) -> Option<(Operation, &Collective)> {
+        let operation = match self {
+            Program::Barrier(_) => Operation::Barrier,
+            Program::Broadcast(_) => Operation::Broadcast,
+            Program::Reduce(_) => Operation::Reduce,
+            Program::Allreduce(_) => Operation::Allreduce,
+            Program::Gather(_) => Operation::Gather,
+            Program::Scatter(_) => Operation::Scatter,
+            Program::Allgather(_) => Operation::Allgather,
+            Program::Alltoall(_) => Operation::Alltoall,
+            Program::ReduceScatter(_) => Operation::ReduceScatter,
+            Program::Scan(_) => Operation::Scan,
+            Program::Exscan(_) => Operation::Exscan,
+            Program::Pingpong { .. } | Program::Ring { .. } => return None,
+            Program::Halo { .. } | Program::Random { .. } => return None,
+        };
+        match self {
+            Program::Barrier(how)
+            | Program::Broadcast(how)
+            | Program::Reduce(how)
+            | Program::Allreduce(how)
+            | Program::Gather(how)
+            | Program::Scatter(how)
+            | Program::Allgather(how)
+            | Program::Alltoall(how)
+            | Program::ReduceScatter(how)
+            | Program::Scan(how)
+            | Program::Exscan(how) => Some((operation, how)),
+            _ => None,
+        }
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Program::Pingpong { .. } => "pingpong",
+            Program::Ring { .. } => "ring",
+            Program::Halo { .. } => "halo",
+            Program::Random { .. } => "random",
+            other => other.collective().map_or("", |(operation, _)| operation.name()),
+        }
+    }
+}
+
+/// A span of virtual time such as `250ns`, `1.5us`, `3 ms`, `0`.
+pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
+    let wrong = || format!("{text:?} is no time; write a number with ps, ns, us, ms or s");
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
+    let picoseconds = match unit {
+        "ps" => 1.0,
+        "ns" => 1e3,
+        "us" => 1e6,
+        "ms" => 1e9,
+        "s" => 1e12,
+        "" if number == 0.0 => 1.0,
+        _ => return Err(wrong()),
+    };
+    let span = number * picoseconds;
+    match (0.0..=1e18).contains(&span) {
+        true => Ok(Time::from_picoseconds(span.round() as u64)),
+        false => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_with_a_unit() {
+        let ps = |text| parse_time(text).map(Time::picoseconds);
+        assert_eq!(ps("250ns"), Ok(250_000));
+        assert_eq!(ps("1.5 us"), Ok(1_500_000));
+        assert_eq!(ps("0"), Ok(0));
+        for text in ["", "us", "3", "-1ns", "nan s", "1e99s", "3 weeks"] {
+            let error = parse_time(text).unwrap_err();
+            assert!(error.contains("is no time; write"), "{text}: {error}");
+        }
+    }
+}

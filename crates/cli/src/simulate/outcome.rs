@@ -1,0 +1,164 @@
+//! What a run gave, as text: the whole job, and its ranks.
+
+use hikyaku_report::{Cell, Table, Unit};
+use hikyaku_sim::job::{Totals, Usage};
+
+/// Ranks that are listed one by one; of more, the extremes and the middle.
+const LISTED: usize = 16;
+
+/// What became of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// What ran on what, in one line.
+    pub(crate) title: String,
+    /// Virtual time at the end of the last rank.
+    pub(crate) end: hikyaku::Time,
+    /// When each rank ended and what it did.
+    pub(crate) ranks: Vec<(hikyaku::Time, Usage)>,
+    /// Messages and bytes.
+    pub(crate) totals: Totals,
+    /// Events of the simulation.
+    pub(crate) events: u64,
+    /// Wall time, seconds.
+    pub(crate) seconds: f64,
+    /// What the process grew by, bytes.
+    pub(crate) grown: u64,
+    /// Whether answers were checked.
+    pub(crate) checked: bool,
+    /// Assumptions and shortcomings that a reader should know of.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Outcome {
+    /// The report on a terminal.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text =
+            format!("{}\n\n{}\n{}", self.title, self.summary().to_text(), self.by_rank().to_text());
+        for note in &self.notes {
+            text += &format!("\n{note}");
+        }
+        text
+    }
+
+    fn summary(&self) -> Table {
+        let mut table = Table::new("", ["", "in virtual time", "of wall time"]);
+        let (end, seconds) = (self.end.seconds(), self.seconds);
+        let rate = |count: f64, time: f64| match time > 0.0 {
+            true => Cell::number(count / time, Unit::PerSecond),
+            false => Cell::Empty,
+        };
+        let (messages, bytes) = (self.totals.sent as f64, self.totals.bytes_sent as f64);
+        table.push([
+            Cell::from("time"),
+            Cell::number(end, Unit::Seconds),
+            Cell::number(seconds, Unit::Seconds),
+        ]);
+        let count = Cell::number(messages, Unit::Number).display();
+        table.push([
+            format!("{count} messages").into(),
+            rate(messages, end),
+            rate(messages, seconds),
+        ]);
+        let amount = Cell::number(bytes, Unit::Bytes).display();
+        let bandwidth = match end > 0.0 {
+            true => Cell::number(bytes / end, Unit::BytesPerSecond),
+            false => Cell::Empty,
+        };
+        table.push([format!("{amount} of payload").into(), bandwidth, Cell::Empty]);
+        let events = self.events as f64;
+        let count = Cell::number(events, Unit::Number).display();
+        table.push([format!("{count} events").into(), Cell::Empty, rate(events, seconds)]);
+        let each = self.grown / self.ranks.len().max(1) as u64;
+        table.push([
+            Cell::from("memory a rank"),
+            Cell::Empty,
+            Cell::number(each as f64, Unit::Bytes),
+        ]);
+        let answer = if self.checked { "right" } else { "not checked: lengths only" };
+        table.push([Cell::from("answer"), Cell::from(answer), Cell::Empty]);
+        table
+    }
+
+    fn by_rank(&self) -> Table {
+        let head =
+            ["rank", "ended", "computing", "in calls", "waiting", "sent", "bytes", "received"];
+        let mut table = Table::new("", head);
+        if self.ranks.len() <= LISTED {
+            for (rank, (end, usage)) in self.ranks.iter().enumerate() {
+                table.push(row(rank.to_string(), columns(*end, usage)));
+            }
+            return table;
+        }
+        let mut all: Vec<[f64; 7]> = vec![[0.0; 7]; 0];
+        all.extend(self.ranks.iter().map(|(end, usage)| columns(*end, usage)));
+        let sorted: Vec<Vec<f64>> = (0..7)
+            .map(|column| {
+                let mut values: Vec<f64> = all.iter().map(|row| row[column]).collect();
+                values.sort_by(f64::total_cmp);
+                values
+            })
+            .collect();
+        let last = self.ranks.len() - 1;
+        for (name, place) in [("least", 0), ("median", last / 2), ("most", last)] {
+            let values = std::array::from_fn(|column| sorted[column][place]);
+            table.push(row(name.to_owned(), values));
+        }
+        table
+    }
+}
+
+/// End, computing, in calls, waiting; messages and bytes sent, messages received.
+fn columns(end: hikyaku::Time, usage: &Usage) -> [f64; 7] {
+    let Usage { computing, calling, totals } = usage;
+    let waiting = end - *computing - *calling;
+    let times = [end, *computing, *calling, waiting].map(hikyaku::Time::seconds);
+    let counts = [totals.sent, totals.bytes_sent, totals.received].map(|count| count as f64);
+    std::array::from_fn(|column| match column {
+        0..4 => times[column],
+        _ => counts[column - 4],
+    })
+}
+
+fn row(name: String, values: [f64; 7]) -> Vec<Cell> {
+    let units = [
+        Unit::Seconds,
+        Unit::Seconds,
+        Unit::Seconds,
+        Unit::Seconds,
+        Unit::Number,
+        Unit::Bytes,
+        Unit::Number,
+    ];
+    let cells = values.into_iter().zip(units).map(|(value, unit)| Cell::number(value, unit));
+    [Cell::from(name)].into_iter().chain(cells).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku::Time;
+
+    use super::*;
+
+    fn outcome(ranks: u32) -> Outcome {
+        let usage = |rank: u32| {
+            let totals = Totals { sent: 1, bytes_sent: u64::from(rank), ..Totals::default() };
+            let computing = Time::from_nanoseconds(u64::from(rank));
+            (Time::from_nanoseconds(1_000), Usage { computing, calling: Time::ZERO, totals })
+        };
+        Outcome { ranks: (0..ranks).map(usage).collect(), seconds: 0.5, ..Outcome::default() }
+    }
+
+    #[test]
+    fn few_ranks_are_listed_and_many_summed_up() {
+        assert!(outcome(4).to_text().contains("\n3 "));
+        let many = outcome(101).to_text();
+        assert!(many.contains("least") && many.contains("median") && many.contains("most"));
+        assert!(many.contains("50.0 ns") && many.contains("950 ns"), "{many}");
+    }
+
+    #[test]
+    fn what_did_not_happen_has_no_rate() {
+        let text = Outcome::default().to_text();
+        assert!(!text.contains("NaN") && !text.contains("n/a"), "{text}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What a rank of a built-in program runs, and what can be wrong with what was asked.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use hikyaku::simulated::{SimulatedRank, Unit, collective};
+use hikyaku::{Choices, Operation, UnknownChoice};
+use hikyaku_sim::job::{Payload, Rank};
+use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
+
+use super::arguments::{Collective, Program};
+
+/// The answer of one rank: nothing, or a line on what went wrong.
+pub(crate) type Answer = Result<(), String>;
+
+/// One rank's part of a program.
+pub(crate) type Body = Pin<Box<dyn Future<Output = Answer>>>;
+
+/// Makes each rank's part.
+pub(crate) type Maker = Box<dyn Fn(Rank) -> Body>;
+
+/// What a program needs to know of its job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) ranks: u32,
+    pub(crate) seed: u64,
+    pub(crate) payload: Payload,
+}
+
+/// The parts of a program.
+///
+/// # Errors
+/// There is no algorithm of the name that was given.
+pub(crate) fn maker(program: &Program, job: Job) -> Result<Maker, UnknownChoice> {
+    Ok(match *program {
+        Program::Pingpong { size: bytes, rounds } => {
+            each(move |rank| PingPong { bytes, rounds }.run(rank))
+        }
+        Program::Ring { size: bytes, steps } => each(move |rank| Ring { bytes, steps }.run(rank)),
+        Program::Halo { dims, size, steps, compute } => {
+            let halo = Halo::new(&balanced(job.ranks, dims), size, steps, compute);
+            each(move |rank| halo.clone().run(rank))
+        }
+        Program::Random { size, messages, gap } => {
+            let random = Random::new(job.seed, job.ranks, size, messages, gap);
+            each(move |rank| random.clone().run(rank))
+        }
+        _ => match program.collective() {
+            Some((operation, how)) => collectives(operation, how, job.payload)?,
+            None => each(async |_| Ok::<(), String>(())),
+        },
+    })
+}
+
+/// Every rank runs the same async function.
+fn each<F, E>(part: impl Fn(Rank) -> F + 'static) -> Maker
+where
+    F: Future<Output = Result<(), E>> + 'static,
+    E: ToString,
+{
+    Box::new(move |rank| {
+        let part = part(rank);
+        Box::pin(async move { part.await.map_err(|error| error.to_string()) })
+    })
+}
+
+fn collectives(
+    operation: Operation,
+    how: &Collective,
+    payload: Payload,
+) -> Result<Maker, UnknownChoice> {
+    let mut choices = Choices::default();
+    if let Some(name) = &how.algorithm {
+        choices.choose(operation, name)?;
+    }
+    let (bytes, repeat) = (how.size as usize, how.repeat);
+    Ok(match payload {
+        Payload::Carried => {
+            each(move |rank| repeated::<u8>(rank, operation, choices, (bytes, repeat)))
+        }
+        Payload::LengthsOnly => {
+            each(move |rank| repeated::<()>(rank, operation, choices, (bytes, repeat)))
+        }
+    })
+}
+
+async fn repeated<U: Unit>(
+    rank: Rank,
+    operation: Operation,
+    choices: Choices,
+    (bytes, repeat): (usize, u32),
+) -> Result<(), hikyaku::simulated::CollectiveError> {
+    let group = SimulatedRank::<U>::new(rank);
+    for _ in 0..repeat {
+        let _call = group.rank().enter(operation.name());
+        collective(&group, operation, &choices, bytes).await?;
+    }
+    Ok(())
+}

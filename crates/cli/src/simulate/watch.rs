@@ -1,0 +1,107 @@
+//! A long run, watched: a line on how far it has come, and the interrupt that ends it in order.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hikyaku_report::Unit;
+use hikyaku_sim::engine::Progress;
+use signal_hook::consts::SIGINT;
+
+/// Steps of the simulation between two looks at the clock and the interrupt: some milliseconds.
+pub(crate) const STEPS: u64 = 1 << 14;
+
+/// How often the line is written anew.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Watches one run.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    interrupted: Arc<AtomicBool>,
+    started: Instant,
+    shown: Option<(Instant, u64)>,
+    visible: bool,
+}
+
+impl Watch {
+    /// From here on an interrupt is taken note of, and the line is shown if somebody sees it.
+    pub(crate) fn start() -> Watch {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // If the signal cannot be caught it ends the process at once, as it would have without.
+        let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+        let visible = io::stderr().is_terminal();
+        Watch { interrupted, started: Instant::now(), shown: None, visible }
+    }
+
+    /// How long the run has taken.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Whether the user interrupted it.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Called every [`STEPS`] steps: shows the line when it is time to, and says whether to go on.
+    pub(crate) fn observe(&mut self, progress: &Progress, in_flight: usize) -> ControlFlow<()> {
+        if self.interrupted() {
+            return ControlFlow::Break(());
+        }
+        let (since, events) = self.shown.unwrap_or((self.started, 0));
+        let passed = since.elapsed();
+        if self.visible && passed >= PERIOD {
+            let rate = (progress.events - events) as f64 / passed.as_secs_f64();
+            // Nobody reads it: no reason to stop.
+            let _ = write!(io::stderr(), "\r\x1b[K{}", line(progress, rate, in_flight));
+            self.shown = Some((Instant::now(), progress.events));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes the line away.
+    pub(crate) fn finish(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// How far a run has come, in one line.
+fn line(progress: &Progress, rate: f64, in_flight: usize) -> String {
+    let time = Unit::Seconds.format(progress.now.seconds());
+    let rate = Unit::PerSecond.format(rate);
+    let unfinished = progress.unfinished;
+    format!(
+        "{time} of virtual time, {rate} events, {in_flight} messages in flight, {unfinished} ranks to end"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku::Time;
+
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_far_how_fast_and_how_much() {
+        let now = Time::from_nanoseconds(1_500);
+        let progress = Progress { now, events: 10, pending: 3, unfinished: 64 };
+        let text = line(&progress, 2.5e6, 17);
+        let expected =
+            "1.50 µs of virtual time, 2.50 M/s events, 17 messages in flight, 64 ranks to end";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_run_at_the_next_look() {
+        let mut watch = Watch::start();
+        watch.visible = false;
+        let progress = Progress { now: Time::ZERO, events: 1, pending: 0, unfinished: 1 };
+        assert!(watch.observe(&progress, 0).is_continue());
+        watch.interrupted.store(true, Ordering::Relaxed);
+        assert!(watch.observe(&progress, 0).is_break());
+    }
+}

@@ -1,0 +1,163 @@
+//! `hikyaku simulate` as its users meet it: answers, refusals of one line, interrupts.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const HIKYAKU: &str = env!("CARGO_BIN_EXE_hikyaku");
+
+fn simulate(line: &str) -> Output {
+    let words = ["simulate"].into_iter().chain(line.split_whitespace());
+    Command::new(HIKYAKU).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(line: &str) -> String {
+    let output = simulate(line);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{line}: {told}");
+    assert_eq!(told, "", "{line}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs it, and checks that it answered as bad usage must.
+fn refusal(line: &str) -> String {
+    let output = simulate(line);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}: {message}");
+    assert_eq!(message.lines().count(), 1, "{line}: {message}");
+    assert!(message.starts_with("hikyaku: "), "{line}: {message}");
+    assert_eq!(output.stdout, b"", "{line}");
+    message
+}
+
+#[test]
+fn every_built_in_program_ends_with_the_right_answer() {
+    let programs = [
+        "pingpong",
+        "ring",
+        "halo --dims 2 --steps 2",
+        "random --messages 5",
+        "barrier",
+        "broadcast --algorithm pipelined --size 4K",
+        "reduce",
+        "allreduce --size 1K --repeat 2",
+        "gather",
+        "scatter",
+        "allgather",
+        "alltoall --size 100",
+        "reduce_scatter",
+        "scan",
+        "exscan",
+    ];
+    for program in programs {
+        let name = program.split(' ').next().unwrap();
+        let text = stdout(&format!("-m cp-pacs -n 12 {program}"));
+        assert!(
+            text.starts_with(&format!("{name}, 12 ranks on cp-pacs (hyper-crossbar")),
+            "{text}"
+        );
+        assert!(text.contains("right"), "{text}");
+    }
+}
+
+#[test]
+fn lengths_only_says_that_nothing_was_checked_and_ranks_may_share_nodes() {
+    let text = stdout("-m cenju4 -n 64 --ranks-per-node 2 --lengths-only alltoall --size 1K");
+    assert!(text.contains("not checked") && text.contains("assumed"), "{text}");
+    assert!(text.contains("median"), "{text}");
+}
+
+#[test]
+fn machines_that_are_no_machines_are_told_in_one_line() {
+    let unknown = refusal("-m cray -n 2 pingpong");
+    assert!(unknown.contains("machine file cray") && unknown.contains("cp-pacs"), "{unknown}");
+    assert!(refusal("-m /dev/null -n 2 pingpong").contains("name"), "an empty file");
+    let folder = tempfile_with("clocks = 3");
+    let message = refusal(&format!("-m {folder} -n 2 pingpong"));
+    assert!(message.contains(&folder), "{message}");
+    std::fs::remove_file(folder).unwrap();
+}
+
+/// A machine file with one line too many.
+fn tempfile_with(line: &str) -> String {
+    let text = include_str!("../../../machines/cp-pacs.toml");
+    let file = std::env::temp_dir().join(format!("hikyaku-machine-{}.toml", std::process::id()));
+    std::fs::write(&file, text.replace("nodes = 256", &format!("nodes = 256\n{line}"))).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn numbers_and_names_that_make_no_sense_are_told_in_one_line() {
+    let many = refusal("-m cp-pacs -n 257 barrier");
+    assert!(many.contains("need 257 nodes, cp-pacs has 256; --nodes 257"), "{many}");
+    assert!(refusal("-m cp-pacs -n 0 barrier").contains("0 ranks"), "none");
+    assert!(refusal("-m cp-pacs -n 2 --ranks-per-node 0 barrier").contains("--ranks-per-node"));
+    assert!(refusal("-m cp-pacs -n 2 --nodes 3000000 barrier").contains("larger"));
+    assert!(refusal("-m cp-pacs -n 2 dance").contains("dance"));
+    assert!(refusal("-m cp-pacs -n 2").contains("PROGRAM"));
+    assert!(refusal("-m cp-pacs pingpong").contains("-n RANKS"));
+    assert!(refusal("-n 2 pingpong").contains("--machine"));
+    assert!(refusal("-m cp-pacs -n 2 halo --dims 4").contains("dims"));
+    assert!(refusal("-m cp-pacs -n 2 halo --compute soon").contains("is no time"));
+    let algorithm = refusal("-m cp-pacs -n 2 allreduce --algorithm magic");
+    assert!(algorithm.contains("there are recursive-doubling, ring"), "{algorithm}");
+}
+
+#[test]
+fn the_same_command_gives_the_same_result() {
+    // Wall time and memory differ; the rest must not.
+    let virtual_part = |text: String| {
+        let lines = text.lines().filter(|line| !line.contains('/') && !line.contains("memory"));
+        lines.map(str::to_owned).filter(|line| !line.starts_with("time")).collect::<Vec<_>>()
+    };
+    let run = || virtual_part(stdout("-m cp-pacs -n 16 --seed 5 random --messages 20"));
+    let text = run();
+    assert!(text.len() > 10, "{text:?}");
+    assert_eq!(text, run());
+}
+
+#[test]
+fn an_algorithm_that_does_not_suit_fails_with_a_report() {
+    let output = simulate("-m cp-pacs -n 3 broadcast --algorithm binary-tree");
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("power of two"), "{message}");
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("broadcast, 3 ranks"));
+}
+
+#[test]
+fn an_interrupt_ends_a_long_run_with_its_report() {
+    let words = "simulate -m cp-pacs -n 64 --lengths-only ring --steps 100000000";
+    let mut run = Command::new("env")
+        .args(["--default-signal=INT", "sh", "-c", "echo ready; exec \"$0\" \"$@\"", HIKYAKU])
+        .args(words.split(' '))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(run.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    // Until the handler is there the signal would end the process without a word: ask for it.
+    while !catches_interrupts(run.id()) {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let mut report = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut report).unwrap();
+    let code = run.wait().unwrap().code();
+    assert_eq!(code, Some(130), "{report}");
+    assert!(report.starts_with("ring, 64 ranks") && report.contains("median"), "{report}");
+}
+
+/// Whether a process has a handler for SIGINT (Linux).
+fn catches_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & 1 << (Signal::INT.as_raw() - 1) != 0
+}

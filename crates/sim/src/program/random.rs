@@ -1,0 +1,62 @@
+//! Random traffic: everyone to anyone at random times, what a network is loaded with in books.
+
+use std::rc::Rc;
+
+use hikyaku_nic::time::Time;
+
+use super::{ProgramError, check, start};
+use crate::engine;
+use crate::job::Rank;
+
+/// Messages to destinations drawn uniformly, after gaps drawn from an exponential distribution.
+#[derive(Debug, Clone)]
+pub struct Random {
+    bytes: u64,
+    /// Messages that each rank sends.
+    messages: u32,
+    /// Mean gap between two messages of a rank, picoseconds.
+    gap: f64,
+    /// By rank: how many it will receive.
+    expected: Rc<[u32]>,
+}
+
+impl Random {
+    /// `messages` messages of each of `ranks` ranks, `gap` apart on average.
+    ///
+    /// Who will receive how many is drawn here as the ranks will draw it, so that every rank knows
+    /// when it has got all of its messages; that takes `seed` of the simulation.
+    pub fn new(seed: u64, ranks: u32, bytes: u64, messages: u32, gap: Time) -> Random {
+        let mut expected = vec![0; ranks as usize];
+        for from in 0..ranks {
+            let mut draws = engine::Random::stream(seed, u64::from(from));
+            for _ in 0..messages {
+                let (_, to) = draw(&mut draws, ranks);
+                expected[to as usize] += 1;
+            }
+        }
+        Random { bytes, messages, gap: gap.picoseconds() as f64, expected: expected.into() }
+    }
+
+    /// One rank's part.
+    ///
+    /// # Errors
+    /// A call failed, or a message came changed.
+    pub async fn run(self, rank: Rank) -> Result<(), ProgramError> {
+        let mut draws = rank.sim().random(u64::from(rank.rank()));
+        for _ in 0..self.messages {
+            let (gap, to) = draw(&mut draws, rank.size());
+            rank.sleep(Time::from_picoseconds((gap * self.gap) as u64)).await;
+            drop(start(&rank, to, 0, (self.bytes, 0))?);
+        }
+        for _ in 0..self.expected[rank.rank() as usize] {
+            check(&rank, &rank.recv(None, None).await, self.bytes, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// A gap in means, and a destination.
+fn draw(random: &mut engine::Random, ranks: u32) -> (f64, u32) {
+    let gap = random.exponential(1.0);
+    (gap, random.below(u64::from(ranks)) as u32)
+}
