@@ -80,9 +80,9 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
         let mut engine = this.engine.borrow_mut();
         let id = match this.state {
             State::New((envelope, mode)) => {
-                if let Some(result) = engine.send_directly(this.bytes, &envelope, mode) {
+                if engine.send_directly(this.bytes, &envelope, mode) {
                     this.state = State::Over;
-                    return Poll::Ready(result);
+                    return Poll::Ready(Ok(()));
                 }
                 match engine.start_send_detached(this.bytes, envelope, mode) {
                     Ok(id) => id,

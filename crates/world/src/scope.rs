@@ -51,7 +51,16 @@ pub struct Scope<'scope, 'env: 'scope> {
 #[derive(Debug)]
 pub struct Request<'scope> {
     scope: &'scope dyn Requests,
-    id: RequestId,
+    state: State,
+}
+
+/// How far a request was when it was started.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Its message went, or had come, at once: the engine knows of no request.
+    Ended(Received),
+    /// The engine has it.
+    Open(RequestId),
 }
 
 /// Something that was started and that nobody has waited for.
@@ -232,6 +241,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         mode: SendMode,
     ) -> Result<Request<'scope>, Error> {
         let envelope = Envelope { destination: to, context: self.world.context(), tag };
+        let bytes = bytemuck::cast_slice(data);
+        if self.world.engine().borrow_mut().send_directly(bytes, &envelope, mode) {
+            let sent = Received { source: self.world.rank(), tag, bytes: bytes.len() as u64 };
+            return Ok(Request { scope: self, state: State::Ended(sent) });
+        }
         // SAFETY: the data is borrowed for 'scope, which does not end before `World::scope` has
         // waited for this request or given it up: it is in `open` from here until then.
         let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
@@ -251,6 +265,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<Request<'scope>, Error> {
         let selector =
             Selector { source: from.into().0, tag: tag.into().0, context: self.world.context() };
+        if let (Some(source), Some(tag)) = (selector.source, selector.tag) {
+            let bytes = bytemuck::cast_slice_mut(into);
+            let mut engine = self.world.engine().borrow_mut();
+            if let Some(bytes) = engine.recv_if_there(bytes, source, selector.context, tag) {
+                let received = Received { source, tag, bytes };
+                return Ok(Request { scope: self, state: State::Ended(received) });
+            }
+        }
         // SAFETY: the memory is borrowed exclusively for 'scope, which does not end before
         // `World::scope` has waited for this request or given it up: it is in `open` until then.
         let buffer = unsafe { RecvBuffer::new(into.as_mut_ptr().cast(), size_of_val(into)) };
@@ -296,15 +318,25 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         if requests.is_empty() {
             return Ok(None);
         }
-        let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
+        let mut ids = Vec::with_capacity(requests.len());
+        for (at, request) in requests.iter().enumerate() {
+            match request.state {
+                State::Ended(received) => {
+                    requests.swap_remove(at);
+                    return Ok(Some((at, received)));
+                }
+                State::Open(id) => ids.push(id),
+            }
+        }
         let (at, result) = self.world.wait_for_any(&ids);
-        self.close(requests.swap_remove(at).id);
+        requests.swap_remove(at);
+        self.close(ids[at]);
         Ok(Some((at, result?.into())))
     }
 
     fn opened(&'scope self, id: RequestId) -> Request<'scope> {
         self.open.borrow_mut().push_back(Open::Request(id));
-        Request { scope: self, id }
+        Request { scope: self, state: State::Open(id) }
     }
 
     pub(crate) fn world(&self) -> &'env World {
@@ -431,8 +463,12 @@ impl Request<'_> {
     /// # Errors
     /// What it failed with.
     pub fn wait(self) -> Result<Received, Error> {
-        let result = self.scope.world().wait_for(self.id);
-        self.scope.close(self.id);
+        let id = match self.state {
+            State::Ended(received) => return Ok(received),
+            State::Open(id) => id,
+        };
+        let result = self.scope.world().wait_for(id);
+        self.scope.close(id);
         Ok(result?.into())
     }
 
@@ -441,11 +477,15 @@ impl Request<'_> {
     /// # Errors
     /// What it failed with.
     pub fn test(self) -> Result<Result<Received, Self>, Error> {
-        let result = self.scope.world().test(self.id);
+        let id = match self.state {
+            State::Ended(received) => return Ok(Ok(received)),
+            State::Open(id) => id,
+        };
+        let result = self.scope.world().test(id);
         match result {
             None => Ok(Err(self)),
             Some(result) => {
-                self.scope.close(self.id);
+                self.scope.close(id);
                 Ok(Ok(result?.into()))
             }
         }
@@ -457,10 +497,12 @@ impl Request<'_> {
     /// # Errors
     /// What the operation failed with, if it was too late.
     pub fn cancel(self) -> Result<Option<Received>, Error> {
-        let outcome = self.scope.world().engine().borrow_mut().cancel(self.id);
-        if outcome == CancelOutcome::Cancelled {
-            self.scope.close(self.id);
-            return Ok(None);
+        if let State::Open(id) = self.state {
+            let outcome = self.scope.world().engine().borrow_mut().cancel(id);
+            if outcome == CancelOutcome::Cancelled {
+                self.scope.close(id);
+                return Ok(None);
+            }
         }
         match self.wait() {
             Err(Error::Message(MsgError::Cancelled)) => Ok(None),

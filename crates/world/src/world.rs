@@ -308,7 +308,7 @@ impl World {
         self.send_in(data, to, tag, SendMode::Ready)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_in<T: Scalar>(
         &self,
         data: &[T],
@@ -318,6 +318,19 @@ impl World {
     ) -> Result<(), Error> {
         let envelope = Envelope { destination: to, context: self.context, tag };
         let bytes = bytemuck::cast_slice(data);
+        let direct = self.tasks().are_over()
+            && self.engine().borrow_mut().send_directly(bytes, &envelope, mode);
+        if direct { Ok(()) } else { self.send_otherwise(bytes, envelope, mode) }
+    }
+
+    /// Sends what did not go the direct way.
+    #[cold]
+    fn send_otherwise(
+        &self,
+        bytes: &[u8],
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<(), Error> {
         if self.tasks().are_over() {
             return Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?);
         }
@@ -330,7 +343,7 @@ impl World {
     /// # Errors
     /// The message is longer than `into` or not a whole number of elements, the rank or tag does
     /// not exist, or the sender is gone.
-    #[inline]
+    #[inline(always)]
     pub fn recv<T: Scalar>(
         &self,
         into: &mut [T],
@@ -339,13 +352,24 @@ impl World {
     ) -> Result<Received, Error> {
         let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
         let bytes = bytemuck::cast_slice_mut(into);
+        if let (Some(source), Some(tag)) = (selector.source, selector.tag)
+            && self.tasks().are_over()
+            && let Some(length) =
+                self.engine().borrow_mut().recv_at_once(bytes, source, self.context, tag)
+        {
+            return whole::<T>(Received { source, tag, bytes: length });
+        }
+        whole::<T>(self.recv_otherwise(bytes, selector)?)
+    }
+
+    /// Receives what is not there yet, or not the shortest way.
+    #[inline(never)]
+    fn recv_otherwise(&self, bytes: &mut [u8], selector: Selector) -> Result<Received, Error> {
         if self.tasks().are_over() {
-            let received = self.engine().borrow_mut().recv(bytes, selector)?;
-            return whole::<T>(received.into());
+            return Ok(self.engine().borrow_mut().recv(bytes, selector)?.into());
         }
         let receive = RecvFuture::new(self.engine(), bytes, selector);
-        let received = self.drive(Activity::Receive, receive)?;
-        whole::<T>(received.into())
+        Ok(self.drive(Activity::Receive, receive)?.into())
     }
 
     /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that

@@ -256,11 +256,17 @@ impl<P: Port> Engine<P> {
     }
 
     /// Notes that a message of a source was matched.
-    #[inline]
+    #[inline(always)]
     pub(super) fn consumed(&mut self, source: u32) {
         if let Some(grant) = self.sources[source as usize].credit.consume() {
-            self.port.grant(source, grant);
+            self.tell_grant(source, grant);
         }
+    }
+
+    /// Tells a source how many messages it may have sent: once in a quarter of a window.
+    #[cold]
+    fn tell_grant(&mut self, source: u32, grant: u64) {
+        self.port.grant(source, grant);
     }
 
     /// Notes that a credited message of a source has come.

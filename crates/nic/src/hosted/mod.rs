@@ -162,7 +162,7 @@ impl<H: Host> Port for HostedPort<H> {
         self.execute(command)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post_inline(
         &mut self,
         destination: Rank,
@@ -171,11 +171,10 @@ impl<H: Host> Port for HostedPort<H> {
         payload: &[u8],
         credited: bool,
     ) -> Result<(), PostError> {
-        if self.short(destination, protocol, header, payload, credited) {
-            return Ok(());
+        match credited && self.short(destination, protocol, header, payload) {
+            true => Ok(()),
+            false => self.not_short(destination, protocol, header, payload, credited),
         }
-        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
-        self.execute(&command).map(drop)
     }
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
@@ -209,7 +208,7 @@ impl<H: Host> Port for HostedPort<H> {
         self.next_event()
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
         self.take_whole(source, protocol, header, into)
     }

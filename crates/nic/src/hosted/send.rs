@@ -6,7 +6,7 @@ use crate::fabric::{
     RemoteAddress, RingId, Route,
 };
 use crate::ring::{Claim, LandingRing, StatusRing};
-use crate::segment::Segment;
+use crate::segment::{Doorbell, Segment};
 use crate::sync::{Ordering, compiler_fence};
 use crate::wire::Kind;
 
@@ -31,34 +31,57 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Posts an inline message if there is nothing to it: the peer is well, has room and credit
-    /// as far as this port remembers, and the message fits. Says whether it did.
-    #[inline]
+    /// Posts an inline message if there is nothing to it: the peer's record of how far that may go
+    /// says so, and the message fits. Says whether it did.
+    ///
+    /// As few stores as can be. The processor keeps them in order, so all of a message's wait until
+    /// the line of its record has come; what fits into its store buffer of some sixty is what is
+    /// under way at once. Measured in a bare ring with far cores: 4 stores a message 50 M/s, 12
+    /// 30 M/s, 20 17 M/s, 44 9 M/s, whatever is asked for ahead of time.
+    #[inline(always)]
     pub(super) fn short(
         &mut self,
         destination: Rank,
         protocol: u8,
         header: u64,
         payload: &[u8],
-        credited: bool,
     ) -> bool {
         let Some(peer) = self.peers.get_mut(destination as usize) else { return false };
-        let plain = peer.failed.is_none()
-            && !peer.held_up
-            && payload.len() <= INLINE_BYTES
-            && (!credited || peer.sent() < peer.credit);
-        let status = peer.status;
-        if !plain || !status.has_room(&mut peer.poster) {
+        let index = peer.poster.posted;
+        if index >= peer.allowed || payload.len() > INLINE_BYTES {
             return false;
         }
-        if !credited {
-            peer.uncredited += 1;
+        peer.poster.posted = index + 1;
+        let doorbell = peer.target.doorbell();
+        let words = [header, arrival_time(doorbell, &mut self.clock)];
+        peer.status.publish_inline(index, protocol, self.rank, words, payload);
+        peer.status.prefetch_after(index);
+        if sleeps(doorbell) {
+            wake(&self.host, destination);
         }
-        let (host, clock, target) = (&self.host, &mut self.clock, peer.target);
-        let mut post = Post { host, rank: self.rank, target, peer, clock };
-        post.publish_inline(status, protocol, header, payload);
-        post.ring_doorbell(destination);
         true
+    }
+
+    /// The rest of [`Port::post_inline`](crate::fabric::Port::post_inline), out of the way: the
+    /// registers that it needs would be stores of every message.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn not_short(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        let rank = self.rank;
+        let allowed = credited
+            && self.peers.get_mut(destination as usize).is_some_and(|peer| peer.allow(rank));
+        if allowed && self.short(destination, protocol, header, payload) {
+            return Ok(());
+        }
+        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
+        self.execute(&command).map(drop)
     }
 
     /// Whether this rank may name memory of that one at all.
@@ -323,6 +346,7 @@ impl<H: Host> Post<'_, H> {
     fn hold_up(&mut self, command: &Command<'_>, cause: FullCause) -> PostError {
         if !self.peer.held_up {
             self.peer.held_up = true;
+            self.peer.allowed = 0;
             let line = self.target.sender(self.rank);
             let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
             line.held_up.store(times, Ordering::Relaxed);
@@ -334,32 +358,16 @@ impl<H: Host> Post<'_, H> {
     }
 
     /// Wakes the target if it sleeps.
-    ///
-    /// No fence between the record's store and this load: a target that goes to sleep makes the
-    /// barrier on both sides itself (see `Host::wait`), since it has the time and we have not.
     #[inline]
     fn ring_doorbell(&self, destination: u32) {
-        // The processor needs none; the compiler must not read ahead of the record's store.
-        compiler_fence(Ordering::SeqCst);
-        if self.target.doorbell().sleeping.load(Ordering::Relaxed) != 0 {
-            self.host.wake(destination);
+        if sleeps(self.target.doorbell()) {
+            wake(self.host, destination);
         }
     }
 
-    /// The arrival time of the next record: later than all that this rank has sent or received,
-    /// and than all that others have sent to the target as far as is visible.
-    ///
-    /// The first makes the order causal whatever happens. The second makes it the order of the
-    /// posts, also of ranks that know nothing of each other; two that post at the very same time
-    /// may overwrite each other's count, and either order is right for them. So a plain load and
-    /// store do, where a locked add would wait for the stores of the message before.
     #[inline]
     fn arrival_time(&mut self) -> u64 {
-        let arrivals = &self.target.doorbell().arrivals;
-        let time = arrivals.load(Ordering::Relaxed).max(*self.clock).saturating_add(1);
-        arrivals.store(time, Ordering::Relaxed);
-        *self.clock = time;
-        time
+        arrival_time(self.target.doorbell(), self.clock)
     }
 
     /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
@@ -374,6 +382,40 @@ impl<H: Host> Post<'_, H> {
         self.peer.epoch += 2;
         self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
     }
+}
+
+/// Whether a rank has to be woken, after a record has been stored for it.
+///
+/// No fence between the record's store and this load: a target that goes to sleep makes the
+/// barrier on both sides itself (see `Host::wait`), since it has the time and we have not.
+#[inline]
+fn sleeps(doorbell: &Doorbell) -> bool {
+    // The processor needs none; the compiler must not read ahead of the record's store.
+    compiler_fence(Ordering::SeqCst);
+    doorbell.sleeping.load(Ordering::Relaxed) != 0
+}
+
+/// Wakes a rank: a call to the system, and no part of a message that needs none.
+#[cold]
+#[inline(never)]
+fn wake<H: Host>(host: &H, rank: Rank) {
+    host.wake(rank);
+}
+
+/// The arrival time of the next record: later than all that this rank has sent or received,
+/// and than all that others have sent to the target as far as is visible.
+///
+/// The first makes the order causal whatever happens. The second makes it the order of the
+/// posts, also of ranks that know nothing of each other; two that post at the very same time
+/// may overwrite each other's count, and either order is right for them. So a plain load and
+/// store do, where a locked add would wait for the stores of the message before.
+#[inline]
+fn arrival_time(doorbell: &Doorbell, clock: &mut u64) -> u64 {
+    let arrivals = &doorbell.arrivals;
+    let time = arrivals.load(Ordering::Relaxed).max(*clock).saturating_add(1);
+    arrivals.store(time, Ordering::Relaxed);
+    *clock = time;
+    time
 }
 
 /// The body of a record whose payload is in a landing ring.

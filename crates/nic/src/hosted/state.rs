@@ -1,5 +1,6 @@
 //! What a port remembers: of each peer, of its own status rings, of its own landing rings.
 
+use super::arrive::PUBLISH_PARTS;
 use crate::fabric::{PeerFailure, Rank, RingId};
 use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
@@ -12,6 +13,10 @@ pub(super) struct Peer {
     /// The status ring of it that we post to.
     pub(super) status: StatusRing<'static>,
     pub(super) poster: Poster,
+    /// Up to how many posted records an inline message may go the short way: there is room and
+    /// credit for so many at least, the status ring is private, and nothing is wrong. What goes
+    /// wrong sets it to zero.
+    pub(super) allowed: u64,
     /// The ring of it that we land in, and its last seen head.
     pub(super) ring: Option<RingId>,
     pub(super) ring_head: u64,
@@ -35,8 +40,8 @@ pub(super) struct Lane {
     pub(super) ring: StatusRing<'static>,
     /// Next record to read.
     pub(super) head: u64,
-    /// The head that senders have been told.
-    pub(super) published: u64,
+    /// The head from which on senders are to be told again.
+    pub(super) publish_at: u64,
     /// Full posts seen so far.
     pub(super) seen_full: u64,
 }
@@ -59,6 +64,7 @@ impl Peer {
             target,
             status: target.status(rank % layout.status_rings),
             poster: Poster::default(),
+            allowed: 0,
             ring: None,
             ring_head: 0,
             credit,
@@ -70,6 +76,21 @@ impl Peer {
         }
     }
 
+    /// Finds out how far the short way may go; says whether one more message may. `rank` is who
+    /// sends.
+    pub(super) fn allow(&mut self, rank: Rank) -> bool {
+        let well = self.failed.is_none() && !self.held_up && self.status.is_private();
+        if !well || !self.status.has_room(&mut self.poster) {
+            self.allowed = 0;
+            return false;
+        }
+        if self.sent() >= self.credit {
+            self.credit = self.target.source(rank).credit();
+        }
+        self.allowed = self.status.limit(&self.poster).min(self.credit + self.uncredited);
+        self.poster.posted < self.allowed
+    }
+
     /// Credited messages sent to it.
     #[inline]
     pub(super) fn sent(&self) -> u64 {
@@ -79,7 +100,15 @@ impl Peer {
 
 impl Lane {
     pub(super) fn new(ring: StatusRing<'static>) -> Lane {
-        Lane { ring, head: 0, published: 0, seen_full: 0 }
+        Lane { ring, head: 0, publish_at: ring.capacity() as u64 / PUBLISH_PARTS, seen_full: 0 }
+    }
+
+    /// Tells the senders how far the ring has been read; and, if they are `eager` for room, again
+    /// after the next record.
+    pub(super) fn publish(&mut self, eager: bool) {
+        self.ring.free(self.head);
+        let part = self.ring.capacity() as u64 / PUBLISH_PARTS;
+        self.publish_at = if eager { 0 } else { self.head + part };
     }
 }
 

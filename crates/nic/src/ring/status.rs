@@ -108,6 +108,12 @@ impl<'m> StatusRing<'m> {
         tail.wrapping_sub(poster.head) < limit
     }
 
+    /// How many records the one sender of a private ring can have posted before it has to ask for
+    /// room again.
+    pub fn limit(&self, poster: &Poster) -> u64 {
+        poster.head.wrapping_add(self.slots.len() as u64 - self.senders)
+    }
+
     /// Reserves the next record's place. Only after [`StatusRing::has_room`] said so.
     #[inline]
     pub fn reserve(&self, poster: &mut Poster) -> u64 {
