@@ -15,7 +15,7 @@ DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit loom soak bench lint fmt tidy clippy doc deny advisories clean
+.PHONY: help demo test unit loom python soak bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ demo: ## run the heat solver on 4 ranks, check it against the serial answer, wri
 	$(RELEASE)/hikyaku run -n $(RANKS) -- \
 		$(RELEASE)/heat examples/heat/demo.toml --check --output out --report out/heat.html
 
-test: unit loom ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models
+test: unit loom python ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models, Python
 
 unit:
 	@scripts/setup.sh rust cc python3
@@ -40,6 +40,12 @@ loom: ## check the loom models of the rings and queues
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		cargo test --locked --release -p hikyaku-nic \
 		--test loom --test loom_lines --test loom_queue --test loom_table
+
+# The package is installed into an environment of its own, from PyPI but for what is built here.
+python: ## build the Python package and run its tests
+	@scripts/setup.sh rust cc python3
+	scripts/python.sh $(TARGET)/python
+	$(TARGET)/python/bin/python -m pytest
 
 soak: ## run the soak test for DURATION seconds (default: an hour)
 	@scripts/setup.sh rust cc

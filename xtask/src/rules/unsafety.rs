@@ -31,6 +31,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),
     ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
+    ("crates/python/src/array.rs", "memory of Python objects as bytes"),
+    ("crates/python/src/wait.rs", "what is done while other threads have the interpreter"),
 ];
 
 /// Lines of code that may stand between a proof and its block: the statement it is part of.

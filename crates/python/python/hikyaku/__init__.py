@@ -1,0 +1,29 @@
+"""hikyaku: message passing and shared variables between processes, with numpy arrays.
+
+    import hikyaku, numpy
+
+    world = hikyaku.world()
+    mine = numpy.full(3, world.rank)
+    world.allreduce(mine, "sum")
+    if world.rank == 0:
+        print(world.size, "ranks, sums", mine)
+
+Started by ``hikyaku run -n 4 -- python program.py`` that prints ``4 ranks, sums [6 6 6]``; started
+by itself it is a world of one. The manual is docs/python.md.
+"""
+
+from hikyaku._native import Error, PeerError, Received, Request
+from hikyaku._spawn import SpawnError, spawn
+from hikyaku._world import OBJECT_BYTES_MOST, World, world
+
+__all__ = [
+    "OBJECT_BYTES_MOST",
+    "Error",
+    "PeerError",
+    "Received",
+    "Request",
+    "SpawnError",
+    "World",
+    "spawn",
+    "world",
+]

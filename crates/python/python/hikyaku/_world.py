@@ -1,0 +1,185 @@
+"""The class World: what the native one has, and what is easier said in Python.
+
+Objects travel as pickles, over communicators of their own, so that an object is never taken for
+an array. Unpickling runs code that the sender chose: ranks of a job are one user's programs and
+trust each other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from hikyaku import _native
+from hikyaku._native import PeerError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[Any]
+
+OBJECT_BYTES_MOST = 64 << 20
+"""Largest pickle that is sent as an object, bytes. What is larger should be an array."""
+
+
+_GATHER_TAG = 2**31 - 1
+"""Tag of objects that are gathered; a program that uses it for its own objects mixes them up."""
+
+
+class World(_native.World):
+    """All ranks of a job, or a duplicate of it: who am I, messages, collectives, memory."""
+
+    _objects_world: World | None = None
+
+    def duplicate(self) -> World:
+        """Another communicator of the same ranks, whose messages match none of this one's.
+
+        Every rank calls it, in the same order as other duplications.
+        """
+        return type(self)(self._duplicate())
+
+    # Collectives whose result is an array of its own.
+
+    def gather(
+        self, mine: ArrayLike, root: int = 0, into: Array | None = None
+    ) -> Array | None:
+        """Bring equal arrays of all ranks to root, in rank order: an array with one more dimension
+        there, None elsewhere."""
+        if into is None and self.rank == root:
+            into = self._one_a_rank(mine)
+        self._gather(mine, into, root)
+        return into if self.rank == root else None
+
+    def allgather(self, mine: ArrayLike, into: Array | None = None) -> Array:
+        """Bring equal arrays of all ranks to all, in rank order: an array with one more
+        dimension."""
+        if into is None:
+            into = self._one_a_rank(mine)
+        self._allgather(mine, into)
+        return into
+
+    def scatter(self, data: ArrayLike | None, into: Array, root: int = 0) -> Array:
+        """Give each rank its part of the data of root, in rank order, into an array of the part's
+        size. Elsewhere than at root data is not looked at."""
+        self._scatter(data, into, root)
+        return into
+
+    def alltoall(self, data: ArrayLike, into: Array | None = None) -> Array:
+        """Give part r of the data to rank r, and get one part of each rank, in rank order. The
+        parts are equal: data[0], data[1], ... if its first dimension is the number of ranks."""
+        if into is None:
+            into = numpy.empty_like(data)
+        self._alltoall(data, into)
+        return into
+
+    def reduce_scatter(
+        self, data: ArrayLike, op: str = "sum", into: Array | None = None
+    ) -> Array:
+        """Combine the ranks' data element by element, and give part r of that to rank r."""
+        if into is None:
+            data = numpy.asarray(data)
+            if data.ndim == 0 or data.shape[0] != self.size:
+                raise ValueError(
+                    f"data has the shape {data.shape}: its first dimension must be the {self.size} "
+                    "ranks, or give into"
+                )
+            into = numpy.empty(data.shape[1:], data.dtype)
+        self._reduce_scatter(data, into, op)
+        return into
+
+    def _one_a_rank(self, mine: ArrayLike) -> Array:
+        mine = numpy.asarray(mine)
+        return numpy.empty((self.size, *mine.shape), mine.dtype)
+
+    # Objects.
+
+    def _objects(self) -> World:
+        if self._objects_world is None:
+            self._objects_world = World(self._beside)
+        return self._objects_world
+
+    def send_object(self, value: Any, to: int, tag: int = 0) -> None:
+        """Send any object that can be pickled, up to OBJECT_BYTES_MOST."""
+        self._objects().send(_pickled(value), to, tag)
+
+    def recv_object(self, source: int | None = None, tag: int | None = None) -> Any:
+        """Receive an object that send_object sent."""
+        objects = self._objects()
+        found = objects.probe(source, tag)
+        pickled = numpy.empty(found.nbytes, "u1")
+        objects.recv(pickled, found.source, found.tag)
+        return pickle.loads(pickled)
+
+    def bcast_object(self, value: Any = None, root: int = 0) -> Any:
+        """Give every rank the object of root. Elsewhere the value is not looked at."""
+        objects = self._objects()
+        pickled, failure = b"", None
+        if self.rank == root:
+            try:
+                pickled = _pickled(value)
+            except (TypeError, ValueError) as error:
+                failure = error
+        length = numpy.array([-1 if failure else len(pickled)])
+        objects.bcast(length, root)
+        if failure:
+            raise failure
+        if length[0] < 0:
+            raise PeerError(f"rank {root} has no object to give: its own error says why")
+        if self.rank != root:
+            pickled = numpy.empty(length[0], "u1")
+        objects.bcast(pickled, root)
+        return value if self.rank == root else pickle.loads(pickled)
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
+        """Bring one object of each rank to root: a list in rank order there, None elsewhere."""
+        if self.rank != root:
+            self.send_object(value, root, _GATHER_TAG)
+            return None
+        ranks = range(self.size)
+        return [value if r == root else self.recv_object(r, _GATHER_TAG) for r in ranks]
+
+    def allgather_object(self, value: Any) -> list[Any]:
+        """Bring one object of each rank to all: a list in rank order."""
+        return self.bcast_object(self.gather_object(value))
+
+
+def world() -> World:
+    """The world of this process. The first call joins the job that ``hikyaku run`` started this
+    program in; a program that was started by itself is a world of one.
+
+    Only the thread of the first call may use it. The rank leaves its job when the program ends.
+    """
+    global _the_world
+    if _the_world is None:
+        joined = World()
+        atexit.register(_leave)
+        os.register_at_fork(after_in_child=_native._forked)
+        _the_world = joined
+    return _the_world
+
+
+_the_world: World | None = None
+
+
+def _leave() -> None:
+    # A program that ends by an exception owes nobody anything any more: its peers are told that
+    # this rank has died, not that it is through.
+    _native._leave(getattr(sys, "last_value", None) is None)
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        pickled = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(f"the {type(value).__name__} cannot be pickled: {error}") from error
+    if len(pickled) > OBJECT_BYTES_MOST:
+        raise ValueError(
+            f"the object is {len(pickled)} bytes as a pickle and objects have {OBJECT_BYTES_MOST} "
+            "at most: send its arrays with send"
+        )
+    return pickled

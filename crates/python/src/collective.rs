@@ -1,0 +1,415 @@
+//! Collectives on arrays: every rank of a communicator calls the same ones in the same order.
+//!
+//! They are the scope's, started and then waited for as any operation is ([`wait`]): a rank that
+//! leaves one by Ctrl-C gives it up, and the others are told.
+//!
+//! Elements are bytes where nothing is computed. Sums and extremes are computed as numpy's types
+//! say; and, or and xor are the same for every integer, byte by byte.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use hikyaku::{Collective, Commutative, MsgError, Number, Op, Reducer, Scope};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::element::Element;
+use crate::rank::Rank;
+use crate::wait::{self, Wait};
+use crate::world::{World, existing};
+
+/// How elements are combined.
+#[derive(Debug, Clone, Copy)]
+enum Operator {
+    Numbers(Op),
+    Bits(fn(u8, u8) -> u8),
+}
+
+/// Every operator by name.
+const OPERATORS: [(&str, Operator); 7] = [
+    ("sum", Operator::Numbers(Op::Sum)),
+    ("prod", Operator::Numbers(Op::Product)),
+    ("min", Operator::Numbers(Op::Min)),
+    ("max", Operator::Numbers(Op::Max)),
+    ("and", Operator::Bits(|left, right| left & right)),
+    ("or", Operator::Bits(|left, right| left | right)),
+    ("xor", Operator::Bits(|left, right| left ^ right)),
+];
+
+/// What a reduction computes: an operator on elements that have it.
+#[derive(Debug, Clone, Copy)]
+struct Computation {
+    element: Element,
+    operator: Operator,
+}
+
+impl Computation {
+    /// # Errors
+    /// There is no such operator, or not for such elements.
+    fn new(name: &str, array: &Array) -> PyResult<Computation> {
+        let found = OPERATORS.iter().find(|(known, _)| *known == name);
+        let Some((_, operator)) = found else {
+            let known = OPERATORS.map(|(known, _)| known).join(", ");
+            return Err(PyValueError::new_err(format!("op: '{name}' is none of {known}")));
+        };
+        let element = array.element()?;
+        let refuse = |what: &str| {
+            Err(PyTypeError::new_err(format!("op: '{name}' is not defined for {what}")))
+        };
+        let (element, operator) = match (element, *operator) {
+            (Element::F32 | Element::F64, Operator::Bits(_)) => return refuse("floats"),
+            (Element::Bool, Operator::Numbers(Op::Sum | Op::Product)) => {
+                return refuse("booleans: use 'or', 'and', or integers");
+            }
+            // False is 0 and true is 1.
+            (Element::Bool, operator) => (Element::U8, operator),
+            // A sum is that of the parts.
+            (Element::C64, Operator::Numbers(Op::Sum)) => (Element::F32, *operator),
+            (Element::C128, Operator::Numbers(Op::Sum)) => (Element::F64, *operator),
+            (Element::C64 | Element::C128, _) => return refuse("complex numbers, only 'sum' is"),
+            (element, operator) => (element, operator),
+        };
+        Ok(Computation { element, operator })
+    }
+}
+
+/// Something that is started with elements of one type.
+trait Reduction<'env> {
+    /// Starts it: `array` has the elements, `into` those of a result beside it, if there is one.
+    fn start<'s, T: Number, R: Reducer<T> + 's>(
+        self,
+        scope: &'s Scope<'s, 'env>,
+        array: &'s mut [T],
+        into: &'s mut [T],
+        op: R,
+    ) -> Collective<'s>;
+}
+
+/// Runs a reduction with the types that the computation says.
+fn reduce_with<'env>(
+    calling: &'env Calling<'_>,
+    computation: Computation,
+    array: &'env mut [u8],
+    into: &'env mut [u8],
+    reduction: impl Reduction<'env>,
+) -> PyResult<()> {
+    let op = match computation.operator {
+        Operator::Numbers(op) => op,
+        Operator::Bits(combine) => {
+            let op = Commutative(move |left: &[u8], right: &mut [u8]| {
+                left.iter().zip(right).for_each(|(left, right)| *right = combine(*left, *right));
+            });
+            return calling.together(|scope| reduction.start(scope, array, into, op));
+        }
+    };
+    macro_rules! with {
+        ($number:ty) => {{
+            let array: &mut [$number] = typed(array)?;
+            let into: &mut [$number] = typed(into)?;
+            calling.together(|scope| reduction.start(scope, array, into, op))
+        }};
+    }
+    match computation.element {
+        Element::I8 => with!(i8),
+        Element::I16 => with!(i16),
+        Element::I32 => with!(i32),
+        Element::I64 => with!(i64),
+        Element::U8 | Element::Bool => with!(u8),
+        Element::U16 => with!(u16),
+        Element::U32 => with!(u32),
+        Element::U64 => with!(u64),
+        Element::F32 | Element::C64 => with!(f32),
+        Element::F64 | Element::C128 => with!(f64),
+    }
+}
+
+/// Bytes as elements.
+fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| {
+        PyValueError::new_err(
+            "the array is not aligned to its elements: give numpy.require(it, requirements='A')",
+        )
+    })
+}
+
+/// A call of a collective.
+struct Calling<'py> {
+    py: Python<'py>,
+    rank: Rc<Rank>,
+    world: Rc<hikyaku::World>,
+}
+
+impl<'py> Calling<'py> {
+    fn new(py: Python<'py>, world: &World) -> PyResult<Calling<'py>> {
+        let (rank, world) = world.open()?;
+        Ok(Calling { py, rank, world })
+    }
+
+    /// Starts a collective and waits for it.
+    fn together<'env>(
+        &'env self,
+        start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
+    ) -> PyResult<()> {
+        let mut raised = None;
+        let outcome = self.world.scope(|scope| {
+            let mut flying = Some(start(scope));
+            let ended = poll_fn(|_| match flying.take().map(Collective::test) {
+                Some(Ok(Err(collective))) => {
+                    flying = Some(collective);
+                    Poll::Pending
+                }
+                Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
+                Some(Err(error)) => Poll::Ready(Err(error)),
+            });
+            let (rank, world) = (&*self.rank, &*self.world);
+            let wait = Wait { rank, world, bytes: wait::LARGE, alone: None };
+            wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
+                raised = Some(exception);
+                // The scope gives up what is in it.
+                Err(MsgError::Cancelled.into())
+            })
+        });
+        match raised {
+            Some(exception) => Err(exception),
+            None => outcome.map_err(crate::error::raise),
+        }
+    }
+
+    /// A root that exists, and whether that is this rank.
+    fn root(&self, root: i64) -> PyResult<(u32, bool)> {
+        let root = existing(&self.world, root)?;
+        Ok((root, root == self.world.rank()))
+    }
+
+    /// Checks that `parts` has as many bytes as `part` of all ranks.
+    fn check(&self, parts: &Array, part: &Array, roles: [&str; 2]) -> PyResult<()> {
+        let (size, given) = (self.world.size(), parts.len());
+        let needed = part.len() * size as usize;
+        if given == needed {
+            return Ok(());
+        }
+        let [parts, part] = roles;
+        Err(PyValueError::new_err(format!(
+            "{parts}: the array has {given} bytes where {needed} are needed: {size} ranks times \
+             the bytes of {part}"
+        )))
+    }
+}
+
+/// Declares reductions: how each is started by its scope.
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),* } =
+        |$scope:ident, $array:ident, $into:ident, $op:ident| $start:expr;)*) => {$(
+        $(#[$doc])*
+        struct $name { $($field: $kind),* }
+
+        impl<'env> Reduction<'env> for $name {
+            fn start<'s, T: Number, R: Reducer<T> + 's>(
+                self,
+                $scope: &'s Scope<'s, 'env>,
+                $array: &'s mut [T],
+                $into: &'s mut [T],
+                $op: R,
+            ) -> Collective<'s> {
+                let $name { $($field),* } = self;
+                let _ = &$into;
+                $start
+            }
+        }
+    )*};
+}
+
+reductions! {
+    Reduce { root: u32 } = |scope, array, into, op| scope.ireduce(array, op, root);
+    Allreduce {} = |scope, array, into, op| scope.iallreduce(array, op);
+    Scan {} = |scope, array, into, op| scope.iscan(array, op);
+    Exscan {} = |scope, array, into, op| scope.iexscan(array, op);
+    ReduceScatter {} =
+        |scope, array, into, op| scope.ireduce_scatter_block(array, into, op);
+}
+
+pub(crate) fn barrier(py: Python<'_>, world: &World) -> PyResult<()> {
+    Calling::new(py, world)?.together(|scope| scope.ibarrier())
+}
+
+pub(crate) fn broadcast(
+    py: Python<'_>,
+    world: &World,
+    array: &Bound<'_, PyAny>,
+    root: i64,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (root, is_root) = calling.root(root)?;
+    let mut array = match is_root {
+        true => Array::to_read(array, "array")?,
+        false => Array::to_write(array, "array")?,
+    };
+    if !array.is_writable() {
+        // The operation wants to write everywhere, and does not at the root.
+        let mut copy = array.bytes().to_vec();
+        return calling.together(|scope| scope.ibroadcast(&mut copy, root));
+    }
+    calling.together(|scope| scope.ibroadcast(array.bytes_mut(), root))
+}
+
+/// A reduction in place, of an array that may be written.
+fn in_place(
+    py: Python<'_>,
+    world: &World,
+    array: &Bound<'_, PyAny>,
+    op: &str,
+    reduction: impl for<'env> Reduction<'env>,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let mut array = Array::to_write(array, "array")?;
+    let computation = Computation::new(op, &array)?;
+    reduce_with(&calling, computation, array.bytes_mut(), &mut [], reduction)
+}
+
+pub(crate) fn reduce(
+    py: Python<'_>,
+    world: &World,
+    array: &Bound<'_, PyAny>,
+    op: &str,
+    root: i64,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (root, is_root) = calling.root(root)?;
+    if is_root {
+        return in_place(py, world, array, op, Reduce { root });
+    }
+    // What the operation leaves elsewhere than at the root is nobody's business.
+    let array = Array::to_read(array, "array")?;
+    let computation = Computation::new(op, &array)?;
+    let mut aligned = vec![0_u64; array.len().div_ceil(8)];
+    let copy = &mut bytemuck::cast_slice_mut(&mut aligned)[..array.len()];
+    copy.copy_from_slice(array.bytes());
+    reduce_with(&calling, computation, copy, &mut [], Reduce { root })
+}
+
+pub(crate) fn allreduce(
+    py: Python<'_>,
+    world: &World,
+    array: &Bound<'_, PyAny>,
+    op: &str,
+) -> PyResult<()> {
+    in_place(py, world, array, op, Allreduce {})
+}
+
+pub(crate) fn scan(
+    py: Python<'_>,
+    world: &World,
+    array: &Bound<'_, PyAny>,
+    op: &str,
+    exclusive: bool,
+) -> PyResult<()> {
+    match exclusive {
+        false => in_place(py, world, array, op, Scan {}),
+        true => in_place(py, world, array, op, Exscan {}),
+    }
+}
+
+pub(crate) fn reduce_scatter(
+    py: Python<'_>,
+    world: &World,
+    data: &Bound<'_, PyAny>,
+    into: &Bound<'_, PyAny>,
+    op: &str,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+    calling.check(&data, &into, ["data", "into"])?;
+    let computation = Computation::new(op, &data)?;
+    if into.element()? != data.element()? {
+        return Err(PyTypeError::new_err("into: its elements are not those of data"));
+    }
+    // The operation computes in its array, and the program's is to stay as it is.
+    let mut aligned = vec![0_u64; data.len().div_ceil(8)];
+    let copy = &mut bytemuck::cast_slice_mut(&mut aligned)[..data.len()];
+    copy.copy_from_slice(data.bytes());
+    reduce_with(&calling, computation, copy, into.bytes_mut(), ReduceScatter {})
+}
+
+pub(crate) fn gather(
+    py: Python<'_>,
+    world: &World,
+    mine: &Bound<'_, PyAny>,
+    into: Option<&Bound<'_, PyAny>>,
+    root: i64,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (root, is_root) = calling.root(root)?;
+    let mine = Array::to_read(mine, "mine")?;
+    let mut into = match into.filter(|_| is_root) {
+        Some(into) => Some(Array::to_write(into, "into")?),
+        None if is_root => {
+            return Err(PyTypeError::new_err("into: the root needs an array to gather into"));
+        }
+        None => None,
+    };
+    if let Some(into) = &into {
+        calling.check(into, &mine, ["into", "mine"])?;
+    }
+    let into = into.as_mut().map_or(&mut [][..], Array::bytes_mut);
+    calling.together(|scope| scope.igather_into(mine.bytes(), into, root))
+}
+
+pub(crate) fn allgather(
+    py: Python<'_>,
+    world: &World,
+    mine: &Bound<'_, PyAny>,
+    into: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (mine, mut into) = (Array::to_read(mine, "mine")?, Array::to_write(into, "into")?);
+    calling.check(&into, &mine, ["into", "mine"])?;
+    calling.together(|scope| scope.iallgather(mine.bytes(), into.bytes_mut()))
+}
+
+pub(crate) fn scatter(
+    py: Python<'_>,
+    world: &World,
+    all: Option<&Bound<'_, PyAny>>,
+    into: &Bound<'_, PyAny>,
+    root: i64,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (root, is_root) = calling.root(root)?;
+    let mut into = Array::to_write(into, "into")?;
+    let all = match all.filter(|_| is_root) {
+        Some(all) => Some(Array::to_read(all, "data")?),
+        None if is_root => {
+            return Err(PyTypeError::new_err("data: the root needs an array to scatter"));
+        }
+        None => None,
+    };
+    if let Some(all) = &all {
+        calling.check(all, &into, ["data", "into"])?;
+    }
+    let all = all.as_ref().map_or(&[][..], Array::bytes);
+    calling.together(|scope| scope.iscatter(all, into.bytes_mut(), root))
+}
+
+pub(crate) fn alltoall(
+    py: Python<'_>,
+    world: &World,
+    data: &Bound<'_, PyAny>,
+    into: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+    let size = calling.world.size() as usize;
+    if data.len() != into.len() || !data.len().is_multiple_of(size) {
+        return Err(PyValueError::new_err(format!(
+            "data has {} bytes and into {}: they must be equal, a part for each of {size} ranks",
+            data.len(),
+            into.len()
+        )));
+    }
+    calling.together(|scope| scope.ialltoall(data.bytes(), into.bytes_mut()))
+}

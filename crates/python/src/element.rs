@@ -1,0 +1,76 @@
+//! What the elements of an array are, read from the format that its buffer states.
+//!
+//! Messages are bytes and do not care. Reductions and atomic operations do: they take integers of
+//! 1 to 8 bytes, floats of 4 and 8, booleans for what makes sense on them, and complex numbers for
+//! sums, in the machine's byte order.
+
+use std::ffi::CStr;
+
+use pyo3::buffer::ElementType;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// An element that can be computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F32,
+    F64,
+    C64,
+    C128,
+}
+
+impl Element {
+    /// The element of a buffer's format (Python's module `struct`, PEP 3118).
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(crate) fn of(format: &CStr, bytes: usize) -> PyResult<Element> {
+        let text = format.to_bytes();
+        let swapped = matches!(text.first(), Some(b'>' | b'!')) && bytes > 1;
+        let known = match ElementType::from_format(format) {
+            _ if swapped => None,
+            ElementType::Bool => Some(Element::Bool),
+            ElementType::SignedInteger { bytes: 1 } => Some(Element::I8),
+            ElementType::SignedInteger { bytes: 2 } => Some(Element::I16),
+            ElementType::SignedInteger { bytes: 4 } => Some(Element::I32),
+            ElementType::SignedInteger { bytes: 8 } => Some(Element::I64),
+            ElementType::UnsignedInteger { bytes: 1 } => Some(Element::U8),
+            ElementType::UnsignedInteger { bytes: 2 } => Some(Element::U16),
+            ElementType::UnsignedInteger { bytes: 4 } => Some(Element::U32),
+            ElementType::UnsignedInteger { bytes: 8 } => Some(Element::U64),
+            ElementType::Float { bytes: 4 } => Some(Element::F32),
+            ElementType::Float { bytes: 8 } => Some(Element::F64),
+            _ if text == b"Zf" => Some(Element::C64),
+            _ if text == b"Zd" => Some(Element::C128),
+            _ => None,
+        };
+        known.ok_or_else(|| {
+            let format = format.to_string_lossy();
+            PyTypeError::new_err(format!(
+                "elements of format '{format}' cannot be computed with: integers of 1 to 8 bytes, \
+                 floats of 4 and 8, complex numbers and booleans can, in this machine's byte order"
+            ))
+        })
+    }
+
+    /// Whether elements of a format hold references to Python objects. Names of fields stand
+    /// between colons and do not count.
+    pub(crate) fn holds_references(format: &CStr) -> bool {
+        let mut parts = format.to_bytes().split(|byte| *byte == b':');
+        let mut is_name = false;
+        parts.any(|part| {
+            let found = !is_name && part.contains(&b'O');
+            is_name = !is_name;
+            found
+        })
+    }
+}

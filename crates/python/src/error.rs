@@ -1,0 +1,44 @@
+//! Errors as exceptions: the one clear line of [`hikyaku::Error`], under a class that says whose
+//! fault it is.
+
+use hikyaku::{CollError, InitError, MsgError};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(
+    hikyaku,
+    Error,
+    PyRuntimeError,
+    "What hikyaku could not do, in one line: what, where and what to do."
+);
+create_exception!(
+    hikyaku,
+    PeerError,
+    Error,
+    "Another rank has died, has left the job or has given up what was being done together."
+);
+
+/// The exception of an error. Arguments that cannot be right are ValueError and IndexError, lack of
+/// memory is MemoryError, another rank's fault is PeerError.
+pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        hikyaku::Error::Message(MsgError::PeerFailed(_) | MsgError::PeerLeft { .. })
+        | hikyaku::Error::Message(MsgError::Abandoned { .. })
+        | hikyaku::Error::Collective(CollError::GaveUp { .. })
+        | hikyaku::Error::WindowRefused { .. }
+        | hikyaku::Error::GaveUp { .. } => PeerError::new_err(text),
+        hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })
+        | hikyaku::Error::Collective(CollError::NoSuchRoot { .. } | CollError::Length { .. })
+        | hikyaku::Error::TooLarge { .. } => PyValueError::new_err(text),
+        hikyaku::Error::OutsideWindow { .. } => PyIndexError::new_err(text),
+        hikyaku::Error::Memory(_) => PyMemoryError::new_err(text),
+        _ => Error::new_err(text),
+    }
+}
+
+/// The exception of a job that could not be joined.
+pub(crate) fn raise_init(error: &InitError) -> PyErr {
+    Error::new_err(error.to_string())
+}

@@ -1,0 +1,46 @@
+//! The native half of the Python package `hikyaku`: [`hikyaku::World`] for an interpreter.
+//!
+//! ```text
+//!   import hikyaku            python/hikyaku/*.py   objects, results that are allocated, spawn
+//!        |
+//!   hikyaku._native           this crate            arrays as bytes, waiting, lifetimes
+//!        |
+//!   hikyaku (crates/world)
+//! ```
+//!
+//! Three things are different from a Rust program, and each has its room:
+//!
+//! - **Threads.** A rank is one thread, and Python objects may be used and collected on any. So no
+//!   Python object holds anything of the rank: it holds a number, and [`rank`] keeps the things
+//!   themselves in a table of the rank's thread.
+//! - **Waiting.** A call that waits lets other Python threads run and lets signals through, so that
+//!   Ctrl-C ends it: [`wait`].
+//! - **Memory.** An array that is sent or received into belongs to Python: [`array`]. Memory of a
+//!   job that is shown as an array belongs to the job: [`memory`].
+
+mod array;
+mod collective;
+mod element;
+mod error;
+mod launch;
+mod rank;
+mod request;
+mod wait;
+mod world;
+
+use pyo3::prelude::*;
+
+/// What `hikyaku/__init__.py` builds on.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::error::{Error, PeerError};
+    #[pymodule_export]
+    use crate::launch::{die_with_parent, launch};
+    #[pymodule_export]
+    use crate::rank::{forked, leave};
+    #[pymodule_export]
+    use crate::request::Request;
+    #[pymodule_export]
+    use crate::world::{Received, World};
+}

@@ -1,0 +1,284 @@
+//! The rank that this process is, and the one thread that may speak for it.
+//!
+//! Whatever belongs to the rank lies in a thread-local of the thread that joined the job. Python
+//! objects name it by number; on any other thread the thread-local is empty, and the call is an
+//! error that says so. What another thread collects is noted and let go of by the rank's own thread
+//! in its next call, so nothing of a rank is ever touched from outside its thread, and this needs
+//! no unsafe code.
+//!
+//! ```text
+//!   Request(7) ──┐        thread-local of the rank's thread
+//!   World(0)  ───┼──────► Rank { communicators, requests, ... }
+//!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use hikyaku::{Received, World};
+use pyo3::prelude::*;
+
+use crate::error::{Error, raise_init};
+
+/// An operation in flight: the outcome has a message's envelope if it is a receive.
+pub(crate) type InFlight = Pin<Box<dyn Future<Output = Result<Option<Received>, hikyaku::Error>>>>;
+
+/// What a request has come to.
+pub(crate) enum Stage {
+    Open(InFlight),
+    /// Out of the table while it is polled: a signal handler may ask meanwhile.
+    Polled,
+    Done(Result<Option<Received>, hikyaku::Error>),
+}
+
+/// A request, and whether a Python object still names it.
+struct Entry {
+    stage: Stage,
+    is_named: bool,
+}
+
+/// What this process is in its job.
+pub(crate) struct Rank {
+    /// The world and its duplicates, by number: even ones for arrays, and beside each, odd, one
+    /// for objects. They are made together, so that ranks need not agree on when.
+    communicators: RefCell<Vec<Rc<World>>>,
+    requests: RefCell<BTreeMap<u64, Entry>>,
+    /// How many requests are [`Stage::Open`]: what every wait looks at.
+    open: Cell<usize>,
+    next: Cell<u64>,
+}
+
+/// What a thread knows of the rank.
+enum Here {
+    /// Not this thread's, or not yet.
+    Nothing,
+    Rank(Rc<Rank>),
+    Left,
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here::Nothing) };
+}
+
+/// Whether some thread of this process has joined the job.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is the child of a rank, by fork.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Requests that other threads have collected.
+static ORPHANS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// The rank, if this is its thread and it is in its job.
+pub(crate) fn here() -> PyResult<Rc<Rank>> {
+    let found = HERE.with_borrow(|here| match here {
+        Here::Rank(rank) => Some(Ok(Rc::clone(rank))),
+        Here::Left => Some(Err("this process has left its job: there is no way back")),
+        Here::Nothing => None,
+    });
+    let rank = match found {
+        _ if FORKED.load(Ordering::Relaxed) => {
+            Err("this process was forked from a rank and is none itself: use hikyaku.spawn, or \
+             multiprocessing with the start method 'spawn'")
+        }
+        Some(found) => found,
+        None if JOINED.load(Ordering::Relaxed) => Err(
+            "this is not the thread that called hikyaku.world() first, the only one that may use \
+             it: hand the data to that thread, for example through a queue.Queue",
+        ),
+        None => Err("this process has not joined its job: call hikyaku.world() first"),
+    };
+    let rank = rank.map_err(Error::new_err)?;
+    rank.bury();
+    Ok(rank)
+}
+
+/// Joins the job; again, the rank that it is already.
+pub(crate) fn join() -> PyResult<Rc<Rank>> {
+    let is_new = HERE.with_borrow(|here| matches!(here, Here::Nothing));
+    if !is_new || FORKED.load(Ordering::Relaxed) || JOINED.swap(true, Ordering::Relaxed) {
+        return here();
+    }
+    let world = World::init().map_err(|error| {
+        JOINED.store(false, Ordering::Relaxed);
+        raise_init(&error)
+    })?;
+    let objects = world.duplicate();
+    let rank = Rc::new(Rank {
+        communicators: RefCell::new(vec![Rc::new(world), Rc::new(objects)]),
+        requests: RefCell::default(),
+        open: Cell::new(0),
+        next: Cell::new(0),
+    });
+    HERE.set(Here::Rank(Rc::clone(&rank)));
+    Ok(rank)
+}
+
+/// Leaves the job: what was started and not waited for is given up. Without `in_order` the rank
+/// says nothing, and its peers are told that it died when its process ends.
+#[pyfunction]
+#[pyo3(name = "_leave")]
+pub(crate) fn leave(in_order: bool) {
+    let is_here = HERE.with_borrow(|here| matches!(here, Here::Rank(_)));
+    if !is_here {
+        return;
+    }
+    if let Here::Rank(rank) = HERE.replace(Here::Left) {
+        if in_order {
+            rank.clear();
+        } else {
+            Box::leak(Box::new(rank));
+        }
+    }
+}
+
+/// Called in the child after a fork: the rank is its parent's.
+#[pyfunction]
+#[pyo3(name = "_forked")]
+pub(crate) fn forked() {
+    FORKED.store(true, Ordering::Relaxed);
+    leave(false);
+}
+
+impl Rank {
+    /// The communicator of a number.
+    ///
+    /// # Errors
+    /// It is nobody's.
+    pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<World>> {
+        let found = self.communicators.borrow().get(number).map(Rc::clone);
+        found.ok_or_else(|| Error::new_err(format!("there is no communicator {number}")))
+    }
+
+    /// Duplicates a communicator; the number of the new one.
+    pub(crate) fn add_communicator(&self, world: &World) -> usize {
+        let pair = [Rc::new(world.duplicate()), Rc::new(world.duplicate())];
+        let mut all = self.communicators.borrow_mut();
+        all.extend(pair);
+        all.len() - 2
+    }
+
+    fn clear(&self) {
+        // Each is dropped when nothing is borrowed: it may ask for the table.
+        let requests = self.requests.take();
+        drop(requests);
+        let communicators = self.communicators.take();
+        drop(communicators);
+    }
+
+    /// Takes an operation in and polls it for the first time, which puts it in its place among the
+    /// messages. Its name.
+    pub(crate) fn start(&self, operation: InFlight) -> u64 {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        let entry = Entry { stage: Stage::Open(operation), is_named: true };
+        self.requests.borrow_mut().insert(id, entry);
+        self.open.set(self.open.get() + 1);
+        self.poll(id);
+        id
+    }
+
+    /// How many operations are in flight.
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Polls all operations in flight once, in the order in which they were started.
+    pub(crate) fn poll_all(&self) {
+        let mut from = 0;
+        while self.open() > 0 {
+            let next = self.requests.borrow().range(from..).next().map(|(id, _)| *id);
+            let Some(id) = next else { return };
+            self.poll(id);
+            from = id + 1;
+        }
+    }
+
+    fn poll(&self, id: u64) {
+        let taken = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
+            let is_open = matches!(entry.stage, Stage::Open(_));
+            is_open.then(|| std::mem::replace(&mut entry.stage, Stage::Polled))
+        });
+        let Some(Stage::Open(mut operation)) = taken else { return };
+        let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let stage = match polled {
+            Poll::Pending => Stage::Open(operation),
+            Poll::Ready(result) => {
+                self.open.set(self.open.get() - 1);
+                drop(operation);
+                Stage::Done(result)
+            }
+        };
+        let mut requests = self.requests.borrow_mut();
+        let is_over = matches!(stage, Stage::Done(_));
+        match requests.get_mut(&id) {
+            Some(entry) if entry.is_named || !is_over => entry.stage = stage,
+            _ => _ = requests.remove(&id),
+        }
+    }
+
+    /// Whether a request is done; one that is no more is.
+    pub(crate) fn is_done(&self, id: u64) -> bool {
+        let requests = self.requests.borrow();
+        requests.get(&id).is_none_or(|entry| matches!(entry.stage, Stage::Done(_)))
+    }
+
+    /// The result of a request that is done; it stays there for who asks again.
+    pub(crate) fn result(&self, id: u64) -> Option<Result<Option<Received>, hikyaku::Error>> {
+        match self.requests.borrow().get(&id)?.stage {
+            Stage::Done(ref result) => Some(result.clone()),
+            _ => None,
+        }
+    }
+
+    /// Gives an operation up: a receive is withdrawn, a send too if it has not begun.
+    pub(crate) fn cancel(&self, id: u64) {
+        let before = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
+            let is_open = matches!(entry.stage, Stage::Open(_));
+            let cancelled = Stage::Done(Err(hikyaku::MsgError::Cancelled.into()));
+            is_open.then(|| std::mem::replace(&mut entry.stage, cancelled))
+        });
+        if before.is_some() {
+            self.open.set(self.open.get() - 1);
+        }
+    }
+
+    /// No Python object names this request any more. It goes when it is done: its buffer is kept
+    /// until then.
+    fn unname(&self, id: u64) {
+        let mut requests = self.requests.borrow_mut();
+        let Some(entry) = requests.get_mut(&id) else { return };
+        entry.is_named = false;
+        let removed =
+            if matches!(entry.stage, Stage::Done(_)) { requests.remove(&id) } else { None };
+        drop(requests);
+        drop(removed);
+    }
+
+    fn bury(&self) {
+        let Ok(mut orphans) = ORPHANS.try_lock() else { return };
+        if orphans.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut *orphans);
+        drop(orphans);
+        all.into_iter().for_each(|id| self.unname(id));
+    }
+}
+
+/// A Python object that named a request is no more, on whatever thread.
+pub(crate) fn forget_request(id: u64) {
+    let rank = HERE.try_with(|here| match &*here.borrow() {
+        Here::Rank(rank) => Some(Rc::clone(rank)),
+        _ => None,
+    });
+    match rank {
+        Ok(Some(rank)) => rank.unname(id),
+        _ => ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).push(id),
+    }
+}

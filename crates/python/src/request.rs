@@ -1,0 +1,70 @@
+//! Requests: operations that were started and go on while the program does something else.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use pyo3::prelude::*;
+
+use crate::error::raise;
+use crate::rank::{self, forget_request};
+use crate::wait::{self, Wait};
+use crate::world::Received;
+
+/// An operation in flight: what isend and irecv give.
+///
+/// Its array is kept until it is done; do not change what is being sent, or look at what is being
+/// received, before. Wait for each request: one that is dropped goes on all the same, but nobody
+/// hears of its errors.
+#[pyclass(module = "hikyaku", frozen)]
+pub(crate) struct Request {
+    id: u64,
+    number: usize,
+}
+
+impl Request {
+    pub(crate) fn new(number: usize, id: u64) -> Request {
+        Request { id, number }
+    }
+}
+
+#[pymethods]
+impl Request {
+    /// Wait until it is done. For a receive, what was received; for a send None.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<Received>> {
+        let rank = rank::here()?;
+        let world = rank.communicator(self.number)?;
+        let done = poll_fn(|_| match rank.is_done(self.id) {
+            true => Poll::Ready(()),
+            false => {
+                rank.poll_all();
+                if rank.is_done(self.id) { Poll::Ready(()) } else { Poll::Pending }
+            }
+        });
+        let alone = (world.size() == 1).then_some(1);
+        wait::run(py, &Wait { rank: &rank, world: &world, bytes: 0, alone }, done)?;
+        let result = rank.result(self.id).unwrap_or(Ok(None));
+        Ok(result.map_err(raise)?.map(Received::from))
+    }
+
+    /// Whether it is done; never waits. If it has failed, wait says how.
+    fn test(&self) -> PyResult<bool> {
+        let rank = rank::here()?;
+        if !rank.is_done(self.id) {
+            rank.poll_all();
+        }
+        Ok(rank.is_done(self.id))
+    }
+
+    /// Give it up: a receive takes no message any more, a send that has not begun is not sent.
+    /// Without effect once it is done.
+    fn cancel(&self) -> PyResult<()> {
+        rank::here()?.cancel(self.id);
+        Ok(())
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        forget_request(self.id);
+    }
+}

@@ -1,0 +1,121 @@
+//! Waiting, from within an interpreter.
+//!
+//! A call that has to wait gives the interpreter to other threads and takes it back every now and
+//! then to ask for signals: a handler that raises, as that of Ctrl-C does, ends the call. What it
+//! was doing is given up in order, as when a future is dropped: a receive is withdrawn, the ranks
+//! of a collective are told.
+//!
+//! Handlers run in the middle of a wait and may call anything, this library too: nothing of the
+//! rank is borrowed while they do.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use hikyaku::{MsgError, World};
+use pyo3::prelude::*;
+
+use crate::error::raise;
+use crate::rank::Rank;
+
+/// How often a waiting call asks for signals.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks of a wait before it looks at the clock, which costs as much as a message.
+const UNTIMED: u32 = 64;
+
+/// Looks of a wait that only this rank could end, with nothing in flight that would, before it is
+/// given up.
+const ALONE: u32 = 256;
+
+/// From so many bytes on other threads may run even while something is copied without waiting.
+pub(crate) const LARGE: usize = 64 << 10;
+
+/// Runs an operation of `world` to its end, or until a signal's handler raises. What is short
+/// is tried once before other threads get the interpreter.
+///
+/// # Errors
+/// What the operation failed with, or what a handler raised.
+pub(crate) fn complete<T>(
+    py: Python<'_>,
+    wait: &Wait<'_>,
+    operation: impl Future<Output = Result<T, hikyaku::Error>>,
+) -> PyResult<T> {
+    run(py, wait, operation)?.map_err(raise)
+}
+
+/// What is waited for, beside the operation itself.
+pub(crate) struct Wait<'r> {
+    pub(crate) rank: &'r Rank,
+    pub(crate) world: &'r World,
+    /// How many bytes are copied at once.
+    pub(crate) bytes: usize,
+    /// Whether nobody but this rank can end the wait, unless more requests than these are open.
+    pub(crate) alone: Option<usize>,
+}
+
+/// As [`complete`]; the operation's own outcome is the inner one.
+pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
+    let Wait { rank, world, bytes, alone } = *wait;
+    let mut operation = pin!(operation);
+    if bytes < LARGE {
+        let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = polled {
+            return Ok(output);
+        }
+    }
+    let mut signals = Signals::default();
+    let waiting = poll_fn(|context| {
+        if let Poll::Ready(output) = operation.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        rank.poll_all();
+        if alone.is_some_and(|own| rank.open() <= own) && signals.looks > ALONE {
+            let rank = world.rank();
+            return Poll::Ready(Err(raise(MsgError::WaitsForItself { rank }.into())));
+        }
+        signals.ask().map_or(Poll::Pending, |raised| Poll::Ready(Err(raised)))
+    });
+    let blocked = Detached(|| world.block_on(waiting));
+    py.detach(move || blocked.call()).0
+}
+
+/// Something done while other threads have the interpreter, and then what came of it.
+struct Detached<F>(F);
+
+// SAFETY: `Python::detach` asks for `Send` lest anything tied to the interpreter be used while it
+// is let go of; it runs its closure on this very thread, so nothing is sent anywhere. What is done
+// here touches memory that Python has pinned for it, by address, and attaches again where it drops
+// or asks for something of Python's.
+unsafe impl<F> Send for Detached<F> {}
+
+impl<R, F: FnOnce() -> R> Detached<F> {
+    fn call(self) -> Detached<R> {
+        Detached((self.0)())
+    }
+}
+
+/// When a wait asked last.
+#[derive(Default)]
+struct Signals {
+    looks: u32,
+    last: Option<Instant>,
+}
+
+impl Signals {
+    /// What a signal's handler raised, if it is time to ask.
+    fn ask(&mut self) -> Option<PyErr> {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks < UNTIMED {
+            return None;
+        }
+        let now = Instant::now();
+        let last = *self.last.get_or_insert(now);
+        if now - last < ASK_EVERY {
+            return None;
+        }
+        self.last = Some(now);
+        Python::attach(|py| py.check_signals()).err()
+    }
+}

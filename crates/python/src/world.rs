@@ -1,0 +1,362 @@
+//! The class `World`: who am I, and messages between two ranks.
+
+use std::rc::Rc;
+
+use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::collective;
+use crate::rank::{self, InFlight, Rank};
+use crate::request::Request;
+use crate::wait::{self, Wait};
+
+/// All ranks of a job, and messages between them.
+#[pyclass(module = "hikyaku", subclass, frozen)]
+pub(crate) struct World {
+    /// Its number in the rank's table.
+    pub(crate) number: usize,
+}
+
+/// What a receive or a probe found.
+#[pyclass(module = "hikyaku", frozen, get_all, eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Who sent the message.
+    source: u32,
+    /// Its tag.
+    tag: i32,
+    /// Its length in bytes.
+    nbytes: u64,
+}
+
+impl From<hikyaku::Received> for Received {
+    fn from(received: hikyaku::Received) -> Received {
+        let hikyaku::Received { source, tag, bytes } = received;
+        Received { source, tag, nbytes: bytes }
+    }
+}
+
+#[pymethods]
+impl Received {
+    fn __repr__(&self) -> String {
+        let Received { source, tag, nbytes } = self;
+        format!("Received(source={source}, tag={tag}, nbytes={nbytes})")
+    }
+}
+
+impl World {
+    /// The rank and this communicator of it.
+    pub(crate) fn open(&self) -> PyResult<(Rc<Rank>, Rc<hikyaku::World>)> {
+        let rank = rank::here()?;
+        let world = rank.communicator(self.number)?;
+        Ok((rank, world))
+    }
+
+    fn start(&self, operation: impl FnOnce(Rc<hikyaku::World>) -> InFlight) -> PyResult<Request> {
+        let (rank, world) = self.open()?;
+        Ok(Request::new(self.number, rank.start(operation(world))))
+    }
+}
+
+#[pymethods]
+impl World {
+    /// The world of this process, which joins its job the first time; or the communicator that
+    /// has been given a number.
+    #[new]
+    #[pyo3(signature = (number=0))]
+    fn new(number: usize) -> PyResult<World> {
+        rank::join()?.communicator(number)?;
+        Ok(World { number })
+    }
+
+    /// Another communicator of the same ranks, whose messages match none of this one's. Every rank
+    /// calls it, in the same order.
+    fn _duplicate(&self) -> PyResult<usize> {
+        let (rank, world) = self.open()?;
+        Ok(rank.add_communicator(&world))
+    }
+
+    /// The communicator for objects beside this one.
+    #[getter]
+    fn _beside(&self) -> usize {
+        self.number ^ 1
+    }
+
+    /// This rank, 0 to size - 1.
+    #[getter]
+    fn rank(&self) -> PyResult<u32> {
+        Ok(self.open()?.1.rank())
+    }
+
+    /// How many ranks there are.
+    #[getter]
+    fn size(&self) -> PyResult<u32> {
+        Ok(self.open()?.1.size())
+    }
+
+    /// The (virtual) node this rank lives on.
+    #[getter]
+    fn node(&self) -> PyResult<u32> {
+        Ok(self.open()?.1.node())
+    }
+
+    /// How many (virtual) nodes there are.
+    #[getter]
+    fn nodes(&self) -> PyResult<u32> {
+        Ok(self.open()?.1.nodes())
+    }
+
+    fn __repr__(&self) -> String {
+        match self.open() {
+            Ok((_, world)) => format!("<hikyaku.World: rank {} of {}>", world.rank(), world.size()),
+            Err(_) => "<hikyaku.World: not here>".to_owned(),
+        }
+    }
+
+    /// Send an array; returns when it may be changed again.
+    #[pyo3(signature = (data, to, tag=0))]
+    fn send(&self, py: Python<'_>, data: &Bound<'_, PyAny>, to: i64, tag: i32) -> PyResult<()> {
+        let (rank, world) = self.open()?;
+        let data = Array::to_read(data, "data")?;
+        let to = existing(&world, to)?;
+        let wait = Wait { rank: &rank, world: &world, bytes: data.len(), alone: own(&world, to) };
+        wait::complete(py, &wait, world.send_async(data.bytes(), to, tag))
+    }
+
+    /// Receive a message into the front of an array. Without a source or a tag, from any rank and
+    /// of any tag.
+    #[pyo3(signature = (into, source=None, tag=None))]
+    fn recv(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        source: Option<i64>,
+        tag: Option<i32>,
+    ) -> PyResult<Received> {
+        let (rank, world) = self.open()?;
+        let mut into = Array::to_write(into, "into")?;
+        let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
+        let (source, tag) = (source_of(&world, source)?, tag_of(tag));
+        let (bytes, element) = (into.len(), into.element_bytes());
+        let operation = async {
+            let received = world.recv_async(into.bytes_mut(), source, tag).await?;
+            whole(received, element)
+        };
+        let wait = Wait { rank: &rank, world: &world, bytes, alone: alone.then_some(0) };
+        Ok(wait::complete(py, &wait, operation)?.into())
+    }
+
+    /// Send an array and receive into another one at the same time: ranks that do this never wait
+    /// for each other's order.
+    #[pyo3(signature = (data, to, into, source, tag=0, recv_tag=None))]
+    #[expect(clippy::too_many_arguments, reason = "as many as MPI_Sendrecv has, most by name")]
+    fn sendrecv(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        to: i64,
+        into: &Bound<'_, PyAny>,
+        source: Option<i64>,
+        tag: i32,
+        recv_tag: Option<i32>,
+    ) -> PyResult<Received> {
+        let (rank, world) = self.open()?;
+        let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+        let (to, source) = (existing(&world, to)?, source_of(&world, source)?);
+        let (bytes, element) = (data.len() + into.len(), into.element_bytes());
+        let receive_tag = recv_tag.unwrap_or(tag);
+        let operation = async {
+            let receive = Box::pin(world.recv_async(into.bytes_mut(), source, receive_tag));
+            let send = Box::pin(world.send_async(data.bytes(), to, tag));
+            let (received, sent) = hikyaku::join(receive, send).await;
+            sent?;
+            whole(received?, element)
+        };
+        let wait = Wait { rank: &rank, world: &world, bytes, alone: None };
+        Ok(wait::complete(py, &wait, operation)?.into())
+    }
+
+    /// Start to send an array; the request says when it may be changed again.
+    #[pyo3(signature = (data, to, tag=0))]
+    fn isend(&self, data: &Bound<'_, PyAny>, to: i64, tag: i32) -> PyResult<Request> {
+        let data = Array::to_read(data, "data")?;
+        let to = existing(&self.open()?.1, to)?;
+        self.start(|world| {
+            Box::pin(async move {
+                world.send_async(data.bytes(), to, tag).await?;
+                Ok(None)
+            })
+        })
+    }
+
+    /// Start to receive into an array; the request says when the message is there.
+    #[pyo3(signature = (into, source=None, tag=None))]
+    fn irecv(
+        &self,
+        into: &Bound<'_, PyAny>,
+        source: Option<i64>,
+        tag: Option<i32>,
+    ) -> PyResult<Request> {
+        let mut into = Array::to_write(into, "into")?;
+        let (source, tag) = (source_of(&self.open()?.1, source)?, tag_of(tag));
+        self.start(|world| {
+            Box::pin(async move {
+                let element = into.element_bytes();
+                let received = world.recv_async(into.bytes_mut(), source, tag).await?;
+                whole(received, element).map(Some)
+            })
+        })
+    }
+
+    /// Wait for a message and say what it is, without receiving it.
+    #[pyo3(signature = (source=None, tag=None))]
+    fn probe(&self, py: Python<'_>, source: Option<i64>, tag: Option<i32>) -> PyResult<Received> {
+        let (rank, world) = self.open()?;
+        let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
+        let (source, tag) = (source_of(&world, source)?, tag_of(tag));
+        let operation = std::future::poll_fn(|_| match world.iprobe(source, tag).transpose() {
+            Some(found) => std::task::Poll::Ready(found),
+            None => std::task::Poll::Pending,
+        });
+        let wait = Wait { rank: &rank, world: &world, bytes: 0, alone: alone.then_some(0) };
+        Ok(wait::complete(py, &wait, operation)?.into())
+    }
+
+    /// Say what message is there to be received, or None.
+    #[pyo3(signature = (source=None, tag=None))]
+    fn iprobe(&self, source: Option<i64>, tag: Option<i32>) -> PyResult<Option<Received>> {
+        let (rank, world) = self.open()?;
+        let (source, tag) = (source_of(&world, source)?, tag_of(tag));
+        rank.poll_all();
+        let found = world.iprobe(source, tag).map_err(crate::error::raise)?;
+        Ok(found.map(Received::from))
+    }
+
+    /// Wait until every rank has come here.
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        collective::barrier(py, self)
+    }
+
+    /// Give every rank the array of root, in place. Equal sizes everywhere.
+    #[pyo3(signature = (array, root=0))]
+    fn bcast(&self, py: Python<'_>, array: &Bound<'_, PyAny>, root: i64) -> PyResult<()> {
+        collective::broadcast(py, self, array, root)
+    }
+
+    /// Combine the ranks' arrays element by element, in place at root; the others' stay.
+    #[pyo3(signature = (array, op="sum", root=0))]
+    fn reduce(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        op: &str,
+        root: i64,
+    ) -> PyResult<()> {
+        collective::reduce(py, self, array, op, root)
+    }
+
+    /// Combine the ranks' arrays element by element, in place at every rank.
+    #[pyo3(signature = (array, op="sum"))]
+    fn allreduce(&self, py: Python<'_>, array: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
+        collective::allreduce(py, self, array, op)
+    }
+
+    /// Combine the arrays of rank 0 to this one, in place.
+    #[pyo3(signature = (array, op="sum"))]
+    fn scan(&self, py: Python<'_>, array: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
+        collective::scan(py, self, array, op, false)
+    }
+
+    /// Combine the arrays of rank 0 to the one before this, in place; at rank 0 it stays.
+    #[pyo3(signature = (array, op="sum"))]
+    fn exscan(&self, py: Python<'_>, array: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
+        collective::scan(py, self, array, op, true)
+    }
+
+    /// The collectives below with the result's array: the Python class makes one if none is given.
+    #[pyo3(signature = (data, into, op))]
+    fn _reduce_scatter(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        into: &Bound<'_, PyAny>,
+        op: &str,
+    ) -> PyResult<()> {
+        collective::reduce_scatter(py, self, data, into, op)
+    }
+
+    #[pyo3(signature = (mine, into, root))]
+    fn _gather(
+        &self,
+        py: Python<'_>,
+        mine: &Bound<'_, PyAny>,
+        into: Option<&Bound<'_, PyAny>>,
+        root: i64,
+    ) -> PyResult<()> {
+        collective::gather(py, self, mine, into, root)
+    }
+
+    fn _allgather(
+        &self,
+        py: Python<'_>,
+        mine: &Bound<'_, PyAny>,
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        collective::allgather(py, self, mine, into)
+    }
+
+    #[pyo3(signature = (data, into, root=0))]
+    fn _scatter(
+        &self,
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+        into: &Bound<'_, PyAny>,
+        root: i64,
+    ) -> PyResult<()> {
+        collective::scatter(py, self, data, into, root)
+    }
+
+    fn _alltoall(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        collective::alltoall(py, self, data, into)
+    }
+}
+
+/// A rank that exists.
+pub(crate) fn existing(world: &hikyaku::World, rank: i64) -> PyResult<u32> {
+    let size = world.size();
+    u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "rank {rank} does not exist: this job has ranks 0 to {}",
+            size.saturating_sub(1)
+        ))
+    })
+}
+
+/// How many requests may be open in a wait for this rank itself that nobody ends.
+fn own(world: &hikyaku::World, peer: u32) -> Option<usize> {
+    (peer == world.rank()).then_some(0)
+}
+
+fn source_of(world: &hikyaku::World, source: Option<i64>) -> PyResult<Source> {
+    source.map_or(Ok(ANY_SOURCE), |rank| existing(world, rank).map(Source::from))
+}
+
+fn tag_of(tag: Option<i32>) -> Tag {
+    tag.map_or(ANY_TAG, Tag::from)
+}
+
+/// Checks that a message is a whole number of elements.
+fn whole(received: hikyaku::Received, element: usize) -> Result<hikyaku::Received, hikyaku::Error> {
+    let hikyaku::Received { source, bytes, .. } = received;
+    if bytes.is_multiple_of(element as u64) {
+        return Ok(received);
+    }
+    Err(hikyaku::Error::PartialElement { bytes, element, source_rank: source })
+}

@@ -1,0 +1,165 @@
+"""Messages and collectives among ranks, each against what numpy computes from all ranks' data."""
+
+import numpy
+import pytest
+
+import hikyaku
+from hikyaku import spawn
+
+SIZES = [2, 3, 4]
+
+
+def data_of(rank, shape, dtype):
+    """What a rank contributes: known to all, so that each can check."""
+    seeded = numpy.random.default_rng([rank, 7])
+    return seeded.integers(0, 50, shape).astype(dtype)
+
+
+def reductions(world):
+    size, rank = world.size, world.rank
+    functions = {
+        "sum": numpy.add,
+        "prod": numpy.multiply,
+        "min": numpy.minimum,
+        "max": numpy.maximum,
+        "and": numpy.bitwise_and,
+        "or": numpy.bitwise_or,
+        "xor": numpy.bitwise_xor,
+    }
+    for op, function in functions.items():
+        for dtype in ["i1", "u2", "i4", "u8", "?", "f4", "f8", "c16"]:
+            all_data = [data_of(r, (size, 5), dtype) for r in range(size)]
+            array = all_data[rank].copy()
+            try:
+                world.allreduce(array, op)
+            except TypeError:
+                continue
+            expected = all_data[0].copy()
+            before = [expected.copy()]
+            for other in all_data[1:]:
+                expected = function(expected, other)
+                before.append(expected.copy())
+            if dtype in ["f4", "f8", "c16"] and op in ["sum", "prod"]:
+                numpy.testing.assert_allclose(array, expected, rtol=1e-5)
+            else:
+                numpy.testing.assert_array_equal(array, expected)
+            for root in range(size):
+                array = all_data[rank].copy()
+                world.reduce(array, op, root)
+                wanted = expected if rank == root else all_data[rank]
+                numpy.testing.assert_allclose(array, wanted, rtol=1e-5)
+            scanned = all_data[rank].copy()
+            world.scan(scanned, op)
+            numpy.testing.assert_allclose(scanned, before[rank], rtol=1e-5)
+            scanned = all_data[rank].copy()
+            world.exscan(scanned, op)
+            wanted = before[rank - 1] if rank else all_data[0]
+            numpy.testing.assert_allclose(scanned, wanted, rtol=1e-5)
+            mine = world.reduce_scatter(all_data[rank], op)
+            numpy.testing.assert_allclose(mine, expected[rank], rtol=1e-5)
+    return "checked"
+
+
+def moves(world):
+    size, rank = world.size, world.rank
+    for shape, dtype in [((), "f8"), ((3,), "i4"), ((4, 700), "c16"), ((0, 2), "u1")]:
+        all_data = [data_of(r, shape, dtype) for r in range(size)]
+        stacked = numpy.stack(all_data)
+        for root in range(size):
+            array = data_of(rank, shape, dtype)
+            world.bcast(array, root)
+            numpy.testing.assert_array_equal(array, all_data[root])
+            gathered = world.gather(all_data[rank], root)
+            assert (gathered is None) == (rank != root)
+            if rank == root:
+                numpy.testing.assert_array_equal(gathered, stacked)
+            mine = numpy.empty(shape, dtype)
+            world.scatter(stacked if rank == root else None, mine, root)
+            numpy.testing.assert_array_equal(mine, all_data[rank])
+        numpy.testing.assert_array_equal(world.allgather(all_data[rank]), stacked)
+        table = [[data_of(10 * s + r, shape, dtype) for r in range(size)] for s in range(size)]
+        got = world.alltoall(numpy.stack(table[rank]))
+        numpy.testing.assert_array_equal(got, numpy.stack([table[s][rank] for s in range(size)]))
+    return "checked"
+
+
+def objects(world):
+    value = {"rank": world.rank, "text": "x" * 10_000}
+    everyone = [{"rank": r, "text": "x" * 10_000} for r in range(world.size)]
+    assert world.allgather_object(value) == everyone
+    for root in range(world.size):
+        assert world.bcast_object(value, root) == everyone[root]
+        assert world.gather_object(value, root) == (everyone if world.rank == root else None)
+    if world.rank == 0:
+        with pytest.raises(TypeError):
+            world.bcast_object(lambda: 0)
+    else:
+        with pytest.raises(hikyaku.PeerError, match="rank 0 has no object to give"):
+            world.bcast_object()
+    return world.bcast_object("still together")
+
+
+def exchanges(world):
+    """Long messages both ways at once: nobody gets on unless both requests do while one waits."""
+    peer = world.rank ^ 1
+    for elements in [1, 500, 40_000, 1_000_000]:
+        sent = numpy.full(elements, float(world.rank))
+        received = numpy.empty_like(sent)
+        request = world.isend(sent, peer)
+        world.recv(received, peer)
+        request.wait()
+        assert (received == peer).all()
+        requests = [world.irecv(received, peer), world.isend(sent + 10, peer)]
+        assert requests[0].wait().nbytes == sent.nbytes
+        requests[1].wait()
+        assert (received == peer + 10).all()
+        world.sendrecv(sent, peer, received, peer, tag=4)
+        assert (received == peer).all()
+    return "checked"
+
+
+def many_requests(world):
+    """More messages under way than a receiver takes unasked for."""
+    count = 2000
+    if world.rank == 0:
+        requests = [world.isend(numpy.array([n]), 1, n % 7) for n in range(count)]
+        for request in requests:
+            request.wait()
+        return count
+    arrays = [numpy.empty(1, "i8") for _ in range(count)]
+    requests = [world.irecv(a, 0, n % 7) for n, a in enumerate(arrays)]
+    for request in reversed(requests):
+        request.wait()
+    assert [a[0] for a in arrays] == list(range(count))
+    return count
+
+
+def disagreements(world):
+    with pytest.raises(hikyaku.Error):
+        world.allreduce(numpy.zeros(3 + world.rank))
+    return "told"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("function", [reductions, moves, objects])
+def test_collectives(size, function):
+    expected = "still together" if function is objects else "checked"
+    assert spawn(size, function) == [expected] * size
+
+
+def test_collectives_over_several_nodes():
+    for function in [reductions, moves]:
+        assert spawn(4, function, ranks_per_node=2) == ["checked"] * 4
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_exchanges(nodes):
+    assert spawn(2, exchanges, ranks_per_node=2 // nodes) == ["checked"] * 2
+
+
+def test_many_requests():
+    assert spawn(2, many_requests) == [2000, 2000]
+
+
+def test_ranks_that_differ_are_told():
+    assert spawn(2, disagreements) == ["told"] * 2
