@@ -25,6 +25,7 @@
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
+//!   mail      mailboxes: letters of rounds
 //!   group     CJ-14, CJ-15, rounds
 //!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
 //!   threads, race  the same rules with a thread a rank
@@ -44,6 +45,7 @@ pub mod group;
 pub mod job;
 pub mod landing;
 pub mod layered;
+pub mod mail;
 pub mod protection;
 pub mod race;
 pub mod remote;
@@ -245,6 +247,10 @@ macro_rules! conformance {
             session: a_chain_can_be_repeated_without_writing_it,
             session: a_retired_queue_is_free_when_its_last_release_has_come,
             session: a_queue_that_is_given_up_says_who_is_missing,
+            mail: a_letter_is_there_in_its_round,
+            mail: what_does_not_fit_a_letter_is_an_error,
+            mail: memory_is_kept_until_the_writer_has_ended,
+            mail: threads_exchange_letters,
         }
     };
 }

@@ -28,6 +28,7 @@ mod command;
 mod error;
 mod event;
 mod group;
+mod mail;
 mod port;
 mod queue;
 mod remote;
@@ -38,6 +39,7 @@ pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, Table
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 pub(crate) use group::multicast_by;
 pub use group::{Contribution, Group, GroupError, GroupId, LAST_FIRST, SYNC_IDS, SYNC_MEMBERS};
+pub use mail::{MailEnd, MailboxAddress, MailboxId};
 pub use port::Port;
 pub use queue::{
     Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,

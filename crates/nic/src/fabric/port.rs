@@ -229,6 +229,8 @@ pub trait Port {
         let _ = (queue, missing, tell);
     }
 
+    super::mail::calls!();
+
     /// Opens a context of this rank: an empty segment table and three address registers of its
     /// own, and a node table without members (paper 003 §4.7).
     ///

@@ -7,6 +7,7 @@
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
 //!   repair.rs   what a dead sender left half done
 //!   queue.rs    command queues, run by whoever makes them runnable
+//!   mail.rs     mailboxes: small data, round by round, into the reader's region
 //!   registry.rs who is there
 //!   state.rs    what the port remembers of peers and rings
 //!   host.rs     what it needs of the machine
@@ -22,6 +23,7 @@ mod arrive;
 mod calls;
 mod group;
 mod host;
+mod mail;
 mod multicast;
 mod queue;
 mod registry;
@@ -48,6 +50,7 @@ use crate::segment::Segment;
 use crate::table::{Book, Extent};
 use crate::time::Time;
 use group::Groups;
+use mail::Mailboxes;
 use queue::Queues;
 use repair::Repair;
 use state::{Landing, Lane, Peer};
@@ -73,6 +76,7 @@ pub struct HostedPort<H: Host> {
     repairs: VecDeque<Repair>,
     /// This rank's command queues.
     queues: Queues,
+    mailboxes: Mailboxes,
     /// This rank's contexts.
     book: Book,
     /// Waits since something last happened.
@@ -110,6 +114,7 @@ impl<H: Host> HostedPort<H> {
             seen_ends: 0,
             repairs: VecDeque::new(),
             queues: Queues::new(layout.queues),
+            mailboxes: Mailboxes::default(),
             book: remote::book(&own),
             idle: 0,
             doorbells: 0,
@@ -371,7 +376,7 @@ impl<H: Host> Port for HostedPort<H> {
             return Wake::Look;
         }
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
-        let queues = &self.queues;
+        let (queues, mailboxes) = (&self.queues, &self.mailboxes);
         let groups = &self.groups;
         groups.before_park();
         let idle = self.idle;
@@ -380,14 +385,17 @@ impl<H: Host> Port for HostedPort<H> {
             lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
                 || own.doorbell().attention.load(Relaxed) != 0
                 || queues.have_moved(&own)
+                || mailboxes.have_moved(host)
                 || host.registry().ends() != ends
                 || groups.pending()
         });
         self.groups.after_park();
+        self.mailboxes.after_park();
         wake
     }
 
     calls::group_calls!();
+    mail::mail_calls!();
 
     fn free_queues(&self) -> (u32, u32) {
         (self.queues.free(&self.own), self.own.layout().queue_slots)

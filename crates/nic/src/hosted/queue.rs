@@ -443,7 +443,7 @@ impl<H: Host> HostedPort<H> {
 
     /// Wakes a rank that sleeps: something it may wait for has happened.
     #[inline]
-    fn alert(&self, rank: Rank) {
+    pub(super) fn alert(&self, rank: Rank) {
         // As for a message: the sleeper makes the barrier (see `Host::wait`).
         compiler_fence(Ordering::SeqCst);
         let doorbell = self.peers[rank as usize].target.doorbell();

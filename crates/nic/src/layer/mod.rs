@@ -10,6 +10,7 @@
 mod context;
 mod fault;
 mod group;
+mod mail;
 mod queue;
 mod tracer;
 
@@ -84,6 +85,7 @@ macro_rules! pass_through {
         }
 
         $crate::layer::group::pass_groups!($port);
+        $crate::layer::mail::pass_mail!($port);
         $crate::layer::queue::pass_queues!($port);
         $crate::layer::context::pass_contexts!($port);
     };

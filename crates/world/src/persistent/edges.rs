@@ -23,8 +23,9 @@ pub struct Neighbours {
     pub sources: Vec<Neighbour>,
     /// Edges that lead away.
     pub destinations: Vec<Neighbour>,
-    /// How command queues are to serve them. `None`: one for each neighbour while there are so
-    /// many, else one for all.
+    /// How command queues are to serve them. `None`: neighbours on this node with up to 4 KiB each
+    /// way get a letter a round, if they do not ask for queues either; the others get a queue each
+    /// while there are so many, else one for all.
     pub scheme: Option<Scheme>,
 }
 

@@ -36,6 +36,10 @@
 //!                                                              a copy out of its region at wait
 //! ```
 //!
+//! Between ranks of one node, neighbours with little to say write each other a letter a round
+//! instead (`mail.rs`), unless [`Neighbours::scheme`] asks for queues; both kinds of buffers are
+//! then copied from at start and to at wait.
+//!
 //! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
 //! the receiver: its sender need not wait for anything but the round before the last.
 //!
@@ -45,10 +49,12 @@
 
 mod edges;
 mod error;
+mod mail;
 mod rounds;
 mod setup;
 mod shared;
 mod staged;
+mod tables;
 
 pub use edges::{Neighbour, Neighbours};
 pub use error::PersistentError;

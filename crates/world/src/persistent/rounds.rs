@@ -1,5 +1,6 @@
-//! The rounds of an exchange: start writes or repeats the queues' chains, wait looks at two counts
-//! of each queue.
+//! The rounds of an exchange: start writes the letters to neighbours that get some, and writes or
+//! repeats the queues' chains for the others; wait looks for the letters and at two counts of each
+//! queue.
 //!
 //! Between the two nothing is needed of this rank: whoever comes last runs what is left, wherever
 //! it belongs. A rank that waits and has nothing else to do helps: it runs what may run in the
@@ -14,8 +15,8 @@ use std::task::Poll;
 use hikyaku_coll::persistent::Step;
 use hikyaku_msg::{MsgError, block_on};
 use hikyaku_nic::fabric::{
-    Activity, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault, QueuePut,
-    QueueState,
+    Activity, MailEnd, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
+    QueuePut, QueueState,
 };
 use hikyaku_nic::time::Time;
 
@@ -110,7 +111,7 @@ impl Rounds {
         Rounds { world, wiring, others, sources, large, round, state, chain }
     }
 
-    /// Which of two places the data of the latest round is in, for edges that have two.
+    /// Which of two places the data of the latest round is in, where they are used in turn.
     fn turn(&self) -> usize {
         (self.round.wrapping_sub(1) & 1) as usize
     }
@@ -145,12 +146,15 @@ impl Rounds {
 
     /// Starts a round whose commands are those of every other one.
     #[inline]
-    pub(super) fn start(&mut self) -> Result<(), Error> {
+    pub(super) fn start(&mut self, data: &[u8]) -> Result<(), Error> {
         self.check_idle()?;
-        if self.round == 0 {
-            return self.start_with(|_| {}, |_, _, _| false);
+        if self.round < self.wiring.period {
+            return self.start_with(data, |_| {}, |_, _, _| false);
         }
-        self.begin();
+        self.begin(data)?;
+        if self.wiring.queues.is_empty() {
+            return Ok(());
+        }
         let mut engine = self.world.engine().borrow_mut();
         let mut done = Ok(());
         for queue in &self.wiring.queues {
@@ -161,16 +165,20 @@ impl Rounds {
         done.map_err(|error| self.fail_to_post(error))
     }
 
-    /// Starts a round. `send` is called for each edge whose receiver is ready and says whether it
-    /// has sent the data itself, from the edge to one of its two places, so that only the
-    /// notification is left to the queue; `prepare` for each edge whose data the queue is to send.
+    /// Starts a round with the letters' part of `data`.
+    ///
+    /// `send` is called for each edge that a queue serves and whose receiver is ready. It says
+    /// whether it has sent the data itself, from the edge to one of its two places, so that only
+    /// the notification is left to the queue; `prepare` is called for each edge whose data the
+    /// queue is to send.
     pub(super) fn start_with(
         &mut self,
+        data: &[u8],
         mut prepare: impl FnMut(usize),
         mut send: impl FnMut(usize, &Out, usize) -> bool,
     ) -> Result<(), Error> {
         self.check_idle()?;
-        self.begin();
+        self.begin(data)?;
         let turn = self.turn();
         for at in 0..self.wiring.queues.len() {
             let cleared = self.is_cleared(at)?;
@@ -196,17 +204,31 @@ impl Rounds {
         Ok(())
     }
 
-    fn begin(&mut self) {
+    #[inline]
+    fn begin(&mut self, data: &[u8]) -> Result<(), Error> {
         self.round += 1;
         self.state = State::Started;
+        if self.wiring.mail.is_empty() {
+            return Ok(());
+        }
+        let posted =
+            self.wiring.mail.post(self.world.engine().borrow_mut().port_mut(), self.round, data);
+        posted.map_err(|error| self.fail(error.into()))
+    }
+
+    /// Copies what has come by letter in a round that is complete into `data`.
+    #[inline]
+    pub(super) fn take_mail(&self, data: &mut [u8]) -> Result<(), Error> {
+        if self.wiring.mail.is_empty() {
+            return Ok(());
+        }
+        let engine = self.world.engine().borrow();
+        Ok(self.wiring.mail.take(engine.port(), self.round, data)?)
     }
 
     fn fail_to_post(&mut self, error: QueueError) -> Error {
         match error {
-            QueueError::Failed { queue, fault } => {
-                let rank = self.world.rank();
-                self.fail(self.told(QueueAddress { rank, queue, generation: 0 }, fault))
-            }
+            QueueError::Failed { fault, .. } => self.fail(self.told(self.world.rank(), fault)),
             other => self.fail(PersistentError::Queue(other).into()),
         }
     }
@@ -232,7 +254,7 @@ impl Rounds {
             }
             Step::Data(edge) => {
                 let edge = &self.wiring.outs[edge];
-                let (from, at, length) = (edge.from, edge.at[turn], edge.bytes);
+                let (from, at, length) = (edge.from[turn], edge.at[turn], edge.bytes);
                 QueuePut { from, at, length, to: edge.event, notify: true, release: 0 }
             }
         })
@@ -242,7 +264,7 @@ impl Rounds {
     #[inline]
     fn look(&self) -> Result<bool, Error> {
         let mut engine = self.world.engine().borrow_mut();
-        let mut done = true;
+        let mut done = self.wiring.mail.is_there(engine.port_mut(), self.round);
         for queue in &self.wiring.queues {
             let state = engine.port_mut().queue_state(queue.address);
             let state = state.map_err(PersistentError::Queue)?;
@@ -251,7 +273,7 @@ impl Rounds {
                 state.executed == executed && state.arrivals >= self.round * queue.arrivals;
             if let (false, Some(fault)) = (complete, state.fault) {
                 drop(engine);
-                return Err(self.told(queue.address, fault));
+                return Err(self.told(self.world.rank(), fault));
             }
             done &= complete;
         }
@@ -356,10 +378,12 @@ impl Rounds {
             };
             if let Some(fault) = fault {
                 drop(engine);
-                return Some(self.told(*queue, fault));
+                return Some(self.told(queue.rank, fault));
             }
         }
-        None
+        let missing = self.wiring.mail.missing(port, self.round);
+        drop(engine);
+        missing.map(|(rank, fault)| self.told(rank, fault))
     }
 
     /// Whether data of this round that a queue is to count will not go: it has not been released.
@@ -379,16 +403,16 @@ impl Rounds {
         })
     }
 
-    /// What to say of a queue that stands still.
-    fn told(&self, queue: QueueAddress, fault: QueueFault) -> Error {
+    /// What to say of a queue of a rank that stands still, or of its letters that do not come.
+    fn told(&self, rank: u32, fault: QueueFault) -> Error {
         let missing = match fault {
             QueueFault::RunnerDied(failure) => return MsgError::PeerFailed(failure).into(),
             QueueFault::GivenUp { rank } => rank,
             QueueFault::NoSuchQueue { rank, .. } => rank,
-            fault => return PersistentError::Stopped { rank: queue.rank, fault }.into(),
+            fault => return PersistentError::Stopped { rank, fault }.into(),
         };
         if missing >= self.world.size() {
-            return PersistentError::Stopped { rank: queue.rank, fault }.into();
+            return PersistentError::Stopped { rank, fault }.into();
         }
         let peer = self.world.engine().borrow().port().peer(missing);
         match peer {
@@ -424,6 +448,7 @@ impl Rounds {
         for queue in &self.wiring.queues {
             engine.port_mut().give_up_queue(queue.address.queue, missing, &tell);
         }
+        self.wiring.mail.end(engine.port_mut(), MailEnd::GivenUp { rank: missing });
     }
 
     /// Gives the queues back. `false`: something may still come, so that the buffers must stay
@@ -432,10 +457,16 @@ impl Rounds {
         if self.state == State::Started && !matches!(self.test(), Ok(true)) {
             self.give_up(self.world.rank());
         }
-        if self.state == State::Failed {
-            return false;
-        }
         let Ok(mut engine) = self.world.engine().try_borrow_mut() else { return false };
+        if self.state != State::Failed {
+            let end = MailEnd::Retired { rounds: self.round };
+            self.wiring.mail.end(engine.port_mut(), end);
+        }
+        self.wiring.mail.close(engine.port_mut());
+        if self.state == State::Failed {
+            // What goes by letter touches no buffer but its neighbour's mailbox.
+            return self.wiring.queues.is_empty();
+        }
         for OwnQueue { address, program, .. } in self.wiring.queues.drain(..) {
             // Receivers that let us run ahead may still have an RTR to send.
             let ahead = |step: &Step| match step {

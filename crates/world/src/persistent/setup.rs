@@ -1,36 +1,47 @@
-//! Making an exchange: queues are taken, every rank says what its ends of edges are, and the two
+//! Making an exchange: every rank says what edges it has, then where their ends are, and the two
 //! ends of each edge are put together. Addresses go round here and never again (TF-06).
+//!
+//! ```text
+//!   1  who, how many bytes     judged by all alike: is it a topology? which neighbours exchange
+//!                              letters, which edges are served by queues?
+//!   2  queues, mailboxes, addresses
+//! ```
 //!
 //! What each rank says is shared by all before anything is judged, so that a mistake, or a want of
 //! memory or queues, on one rank is an error on every rank and nobody is left waiting.
 
-use hikyaku_coll::persistent::{Limits, Program, Step, plan};
-use hikyaku_nic::fabric::{Port, QueueAddress, QueueMode};
+use std::ops::Range;
 
-use super::edges::Neighbours;
+use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
+use hikyaku_nic::fabric::{MailboxAddress, MailboxId, Port, QueueAddress, QueueMode};
+
 use super::error::PersistentError;
+use super::mail::{Correspondent, MOST_BYTES, Mail, Part};
+use super::tables::{Ends, Told, hear_ends, judge, tell_ends};
 use crate::error::Error;
 use crate::world::World;
 
 /// This rank's end of an edge, before it is known who is at the other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) rank: u32,
-    pub(super) bytes: u64,
-    /// Where the data is, or goes, in this rank's region. An incoming edge may have two places.
-    pub(super) at: [u64; 2],
+    /// Bytes of the program's buffer.
+    pub(super) span: Range<usize>,
 }
+
+/// Where the data of an edge is, or goes, in this rank's region, by turns.
+pub(super) type Places = [u64; 2];
 
 /// An edge that leads away, complete.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Out {
     pub(super) bytes: u64,
-    /// Where the data is in this rank's region, and where it goes in the other's, by turns.
-    pub(super) from: u64,
-    pub(super) at: [u64; 2],
+    /// Where the data is in this rank's region, and where it goes in the other's.
+    pub(super) from: Places,
+    pub(super) at: Places,
     /// The queue that counts its arrival.
     pub(super) event: QueueAddress,
-    /// Whether it has two places at the other end, used in turn.
+    /// Whether the other end has room for two rounds, so that this one need not wait for it.
     pub(super) ahead: bool,
 }
 
@@ -40,8 +51,19 @@ pub(super) struct In {
     /// The queue that waits for this rank's READY-TO-RECV, and how many slots that releases.
     pub(super) queue: QueueAddress,
     pub(super) ready: u32,
-    /// Whether there are two places for its data, used in turn.
+    /// Whether there is room for the data of two rounds.
     pub(super) ahead: bool,
+}
+
+/// How a rank's buffers are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// The same in every round.
+    Fixed,
+    /// Two in turn: what comes into one is sent from it in the next round.
+    Turning,
+    /// Places of the exchange's own, of which an incoming edge has two.
+    Staged,
 }
 
 /// A command queue of this rank and what it does in a round.
@@ -53,80 +75,140 @@ pub(super) struct OwnQueue {
     pub(super) arrivals: u64,
 }
 
-/// Everything that a rank needs to know for its rounds.
+/// Everything that a rank needs to know for its rounds. Edges are those that queues serve.
 #[derive(Debug)]
 pub(super) struct Wiring {
     pub(super) queues: Vec<OwnQueue>,
     pub(super) outs: Vec<Out>,
     pub(super) ins: Vec<In>,
+    pub(super) mail: Mail,
+    /// Rounds after which the queues' slots hold the same commands again.
+    pub(super) period: u64,
 }
 
-/// One end of an edge, as its rank tells the others.
-#[derive(Debug, Clone, Copy)]
-struct Told {
-    peer: u32,
-    bytes: u64,
-    at: [u64; 2],
-    queue: QueueAddress,
-    /// Of an outgoing edge: what its READY-TO-RECV releases.
-    ready: u32,
-    /// Whether its queue serves no other neighbour.
-    alone: bool,
-}
-
-/// What one rank tells.
+/// What a rank takes for an exchange before others know of it.
 #[derive(Debug, Default)]
-struct Table {
-    outs: Vec<Told>,
-    ins: Vec<Told>,
+struct Taken {
+    queues: Vec<OwnQueue>,
+    boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
-/// Makes an exchange whose ends `prepared` are, or whatever kept this rank from having any. Every
-/// rank of `world` calls.
+/// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
+/// is told the ends that queues serve and says where their data is. Every rank of `world` calls.
 pub(super) fn set_up(
     world: &World,
-    neighbours: &Neighbours,
-    prepared: Result<(Vec<End>, Vec<End>), Error>,
+    (scheme, buffers): (Option<Scheme>, Use),
+    checked: Result<(Vec<End>, Vec<End>), Error>,
+    place: impl FnOnce(&[End], &[End]) -> Result<(Vec<Places>, Vec<Places>), Error>,
 ) -> Result<Wiring, Error> {
-    let ours = prepared.and_then(|(outs, ins)| {
-        let queues = take_queues(world, neighbours)?;
-        Ok((outs, ins, queues))
-    });
-    let words = ours.as_ref().map_or(vec![0], |(outs, ins, queues)| tell(outs, ins, queues));
+    let willing = scheme.is_none() && world.engine().borrow().port().has_mailboxes();
+    let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, willing));
     let shared = world.share(&words);
-    let (outs, _, queues) = ours?;
-    let wired = shared.and_then(|shared| wire(world.rank(), &outs, &shared));
+    let (outs, ins) = checked?;
+    let tables = hear_ends(&shared?)?;
+    judge(&tables)?;
+    let period = if buffers == Use::Turning { 2 } else { 1 };
+    let choice = Choice { world, tables: &tables };
+    let (mail_outs, outs) = choice.part(outs);
+    let (mail_ins, ins) = choice.part(ins);
+    let mut taken = Taken::default();
+    let ours = place(&outs, &ins).and_then(|places| {
+        taken.queues = take_queues(world, (&outs, &ins), scheme, period)?;
+        taken.boxes = take_boxes(world, &mail_outs, &mail_ins)?;
+        Ok(places)
+    });
+    let addresses = ours.as_ref().map_or(vec![0], |(out_places, in_places)| {
+        tell((&outs, out_places), (&ins, in_places), &taken, buffers == Use::Staged)
+    });
+    let shared = world.share(&addresses);
+    let wired = ours.and_then(|(places, _)| {
+        let told = Addresses::hear(&choice, &shared?)?;
+        let (outs, ins) = told.wire(world.rank(), &outs, &places);
+        let mail = told.mail(world.rank(), (&mail_outs, &mail_ins), &taken.boxes);
+        Ok((outs, ins, mail))
+    });
     match wired {
-        Ok((outs, ins)) => Ok(Wiring { queues, outs, ins }),
+        Ok((outs, ins, mail)) => {
+            let period = period.into();
+            Ok(Wiring { queues: taken.queues, outs, ins, mail, period })
+        }
         Err(error) => {
-            give_back(world, &queues);
+            give_back(world, taken);
             Err(error)
         }
     }
 }
 
-/// Destroys queues in which nothing has been written.
-fn give_back(world: &World, queues: &[OwnQueue]) {
+/// Destroys queues in which nothing has been written, and mailboxes.
+fn give_back(world: &World, taken: Taken) {
     let mut engine = world.engine().borrow_mut();
-    for queue in queues {
+    for queue in &taken.queues {
         // Nobody else knows them yet, or has written to them: it cannot be refused.
         let _ = engine.port_mut().destroy_queue(queue.address.queue);
     }
+    for (id, address) in taken.boxes {
+        // Nobody writes to them: they have no writer who could end them but this rank.
+        engine.port_mut().end_mail(address, hikyaku_nic::fabric::MailEnd::Retired { rounds: 0 });
+        engine.port_mut().close_mailbox(id);
+    }
 }
 
-fn take_queues(world: &World, neighbours: &Neighbours) -> Result<Vec<OwnQueue>, Error> {
-    let ranks = |list: &[super::Neighbour]| list.iter().map(|edge| edge.rank).collect::<Vec<_>>();
-    let (sources, destinations) = (ranks(&neighbours.sources), ranks(&neighbours.destinations));
+/// Which neighbours exchange letters: every rank comes to the same.
+struct Choice<'t> {
+    world: &'t World,
+    tables: &'t [Ends],
+}
+
+impl Choice<'_> {
+    /// Whether two ranks do.
+    fn by_mail(&self, one: u32, other: u32) -> bool {
+        let node = |rank| self.world.engine().borrow().port().node_of(rank);
+        let ends = |rank: u32| &self.tables[rank as usize];
+        let small = |from: u32, to: u32| {
+            let bytes = ends(from).outs.iter().filter(|end| end.0 == to).map(|end| end.1);
+            bytes.fold(0, u64::saturating_add) <= MOST_BYTES
+        };
+        ends(one).willing
+            && ends(other).willing
+            && node(one) == node(other)
+            && small(one, other)
+            && small(other, one)
+    }
+
+    /// Ends of this rank's edges to or from ranks with which it exchanges letters, and the others.
+    fn part(&self, ends: Vec<End>) -> (Vec<End>, Vec<End>) {
+        ends.into_iter().partition(|end| self.by_mail(self.world.rank(), end.rank))
+    }
+
+    /// Ranks at the other ends of a rank's edges that queues serve, in the order of its lists.
+    fn by_queue(&self, rank: u32) -> (Vec<u32>, Vec<u32>) {
+        let peers = |list: &[(u32, u64)]| {
+            let peers = list.iter().map(|end| end.0);
+            peers.filter(|peer| !self.by_mail(rank, *peer)).collect::<Vec<_>>()
+        };
+        let Ends { outs, ins, .. } = &self.tables[rank as usize];
+        (peers(outs), peers(ins))
+    }
+}
+
+fn take_queues(
+    world: &World,
+    (outs, ins): (&[End], &[End]),
+    scheme: Option<Scheme>,
+    period: u32,
+) -> Result<Vec<OwnQueue>, Error> {
+    let ranks = |list: &[End]| list.iter().map(|end| end.rank).collect::<Vec<_>>();
     let (queues, slots) = world.engine().borrow().port().free_queues();
-    let programs = plan(&sources, &destinations, Limits { queues, slots }, neighbours.scheme)
-        .map_err(PersistentError::Plan)?;
+    let limits = Limits { queues, slots: slots / period };
+    let programs =
+        plan(&ranks(ins), &ranks(outs), limits, scheme).map_err(PersistentError::Plan)?;
     let mut taken = Vec::with_capacity(programs.len());
     for program in programs {
         let mode = match program.offset {
             None => QueueMode::Normal,
             Some(offset) => QueueMode::Session { offset },
         };
-        let slots = program.steps.len() as u32;
+        let slots = program.steps.len() as u32 * period;
         let made = world.engine().borrow_mut().port_mut().create_queue(mode, slots);
         match made {
             Ok(address) => {
@@ -134,12 +216,54 @@ fn take_queues(world: &World, neighbours: &Neighbours) -> Result<Vec<OwnQueue>, 
                 taken.push(OwnQueue { address, arrivals: ready.count() as u64, program });
             }
             Err(error) => {
-                give_back(world, &taken);
+                give_back(world, Taken { queues: taken, boxes: Vec::new() });
                 return Err(PersistentError::Queue(error).into());
             }
         }
     }
     Ok(taken)
+}
+
+/// The ranks with whom this one exchanges letters, in the order of its lists.
+fn correspondents(outs: &[End], ins: &[End]) -> Vec<u32> {
+    let mut ranks: Vec<u32> = Vec::new();
+    for end in outs.iter().chain(ins) {
+        if !ranks.contains(&end.rank) {
+            ranks.push(end.rank);
+        }
+    }
+    ranks
+}
+
+fn take_boxes(
+    world: &World,
+    outs: &[End],
+    ins: &[End],
+) -> Result<Vec<(MailboxId, MailboxAddress)>, Error> {
+    let mut taken = Taken::default();
+    for rank in correspondents(outs, ins) {
+        let room = parts(ins, rank).1;
+        match world.engine().borrow_mut().port_mut().open_mailbox(rank, room) {
+            Ok(made) => taken.boxes.push(made),
+            Err(error) => {
+                give_back(world, taken);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(taken.boxes)
+}
+
+/// The parts of a letter to or from a rank, and its bytes.
+fn parts(ends: &[End], rank: u32) -> (Vec<Part>, u32) {
+    let mut at = 0;
+    let part = |end: &End| {
+        let part = Part { at, span: end.span.clone() };
+        at += end.span.len() as u32;
+        part
+    };
+    let parts = ends.iter().filter(|end| end.rank == rank).map(part).collect();
+    (parts, at)
 }
 
 /// The queue that serves an end of an edge.
@@ -148,65 +272,107 @@ fn serving(queues: &[OwnQueue], step: Step) -> &OwnQueue {
     found.expect("a plan serves every edge")
 }
 
-/// Words in which an end of an edge is told.
-const END_WORDS: usize = 11;
-
-/// What this rank tells the others: how many edges it has, and each.
-fn tell(outs: &[End], ins: &[End], queues: &[OwnQueue]) -> Vec<u32> {
-    let mut words = vec![1, outs.len() as u32, ins.len() as u32];
-    let out = outs.iter().enumerate().map(|(edge, end)| (end, Step::Data(edge)));
-    let into = ins.iter().enumerate().map(|(edge, end)| (end, Step::Ready(edge)));
-    for (end, step) in out.chain(into) {
-        let OwnQueue { address, program, .. } = serving(queues, step);
-        let halves = |word: u64| [word as u32, (word >> 32) as u32];
-        words.push(end.rank);
-        words.extend([end.bytes, end.at[0], end.at[1]].map(halves).as_flattened());
-        words.extend([address.queue, address.generation.into(), program.ready]);
-        words.push(u32::from(program.serves_one_neighbour()));
+/// What this rank tells the others of its ends of edges: where each is and which queue serves it;
+/// and its mailboxes. `double`: incoming edges have room for two rounds.
+fn tell(
+    outs: (&[End], &[Places]),
+    ins: (&[End], &[Places]),
+    taken: &Taken,
+    double: bool,
+) -> Vec<u32> {
+    let mut words = vec![1];
+    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, Step::Data(edge)));
+    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, Step::Ready(edge)));
+    for ((end, places), step) in out.chain(into) {
+        let OwnQueue { address, program, .. } = serving(&taken.queues, step);
+        let alone = double && program.serves_one_neighbour();
+        let told = Told {
+            peer: end.rank,
+            bytes: end.span.len() as u64,
+            // A second place that nobody may use before the first is free is none.
+            at: if double && !alone { [places[0]; 2] } else { *places },
+            queue: *address,
+            ready: program.ready,
+            alone,
+        };
+        words.extend(told.to_words());
+    }
+    for (_, address) in &taken.boxes {
+        words.extend([address.at as u32, (address.at >> 32) as u32]);
     }
     words
 }
 
-/// What a rank has told; `None`: it could not take part.
-fn hear(rank: u32, words: &[u32]) -> Option<Table> {
-    let [1, outs, ins, ends @ ..] = words else { return None };
-    if ends.len() != (*outs as usize + *ins as usize) * END_WORDS {
-        return None;
-    }
-    let long = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
-    let told = ends.chunks_exact(END_WORDS).map(|w| Told {
-        peer: w[0],
-        bytes: long(w[1], w[2]),
-        at: [long(w[3], w[4]), long(w[5], w[6])],
-        queue: QueueAddress { rank, queue: w[7], generation: w[8] as u16 },
-        ready: w[9],
-        alone: w[10] != 0,
-    });
-    let mut told = told.collect::<Vec<_>>();
-    let ins = told.split_off(*outs as usize);
-    Some(Table { outs: told, ins })
+/// What all ranks have told of where their ends of edges are.
+struct Addresses {
+    outs: Vec<Vec<Told>>,
+    ins: Vec<Vec<Told>>,
+    /// Of each rank, with whom it exchanges letters and where the mailbox for those is.
+    boxes: Vec<Vec<(u32, u64)>>,
 }
 
-/// Judges all edges, and puts together those of this rank.
-fn wire(rank: u32, outs: &[End], shared: &[Vec<u32>]) -> Result<(Vec<Out>, Vec<In>), Error> {
-    let mut tables = Vec::with_capacity(shared.len());
-    for (rank, words) in (0..).zip(shared) {
-        tables.push(hear(rank, words).ok_or(PersistentError::Elsewhere { rank })?);
+impl Addresses {
+    fn hear(choice: &Choice<'_>, shared: &[Vec<u32>]) -> Result<Addresses, Error> {
+        let mut all = Addresses { outs: Vec::new(), ins: Vec::new(), boxes: Vec::new() };
+        for (rank, words) in (0..).zip(shared) {
+            let (outs, ins) = choice.by_queue(rank);
+            let Ends { outs: all_outs, ins: all_ins, .. } = &choice.tables[rank as usize];
+            let mut letters: Vec<u32> = Vec::new();
+            for (peer, _) in all_outs.iter().chain(all_ins) {
+                if choice.by_mail(rank, *peer) && !letters.contains(peer) {
+                    letters.push(*peer);
+                }
+            }
+            let told = (outs.len() + ins.len()) * Told::WORDS;
+            let elsewhere = PersistentError::Elsewhere { rank };
+            let [1, words @ ..] = &words[..] else { return Err(elsewhere.into()) };
+            if words.len() != told + 2 * letters.len() {
+                return Err(elsewhere.into());
+            }
+            let (ends, boxes) = words.split_at(told);
+            let mut ends = ends.chunks_exact(Told::WORDS).map(|words| Told::hear(rank, words));
+            all.outs.push(ends.by_ref().take(outs.len()).collect());
+            all.ins.push(ends.collect());
+            let at = boxes.chunks_exact(2).map(|w| u64::from(w[1]) << 32 | u64::from(w[0]));
+            all.boxes.push(letters.into_iter().zip(at).collect());
+        }
+        Ok(all)
     }
-    judge(&tables)?;
-    let own = &tables[rank as usize];
-    let out = own.outs.iter().enumerate().map(|(edge, told)| {
-        let theirs = other_end(&own.outs, edge, &tables[told.peer as usize].ins, rank);
-        let ahead = told.alone && theirs.alone && theirs.at[0] != theirs.at[1];
-        let at = if ahead { theirs.at } else { [theirs.at[0]; 2] };
-        Out { bytes: told.bytes, from: outs[edge].at[0], at, event: theirs.queue, ahead }
-    });
-    let into = own.ins.iter().enumerate().map(|(edge, told)| {
-        let theirs = other_end(&own.ins, edge, &tables[told.peer as usize].outs, rank);
-        let ahead = told.alone && theirs.alone && told.at[0] != told.at[1];
-        In { queue: theirs.queue, ready: theirs.ready, ahead }
-    });
-    Ok((out.collect(), into.collect()))
+
+    /// Puts together the edges of a rank that queues serve; `from` is where its data is.
+    fn wire(&self, rank: u32, outs: &[End], from: &[Places]) -> (Vec<Out>, Vec<In>) {
+        let (own_outs, own_ins) = (&self.outs[rank as usize], &self.ins[rank as usize]);
+        let out = own_outs.iter().enumerate().map(|(edge, told)| {
+            let theirs = other_end(own_outs, edge, &self.ins[told.peer as usize], rank);
+            let ahead = told.alone && theirs.alone;
+            let at = if theirs.alone && !ahead { [theirs.at[0]; 2] } else { theirs.at };
+            let bytes = outs[edge].span.len() as u64;
+            Out { bytes, from: from[edge], at, event: theirs.queue, ahead }
+        });
+        let into = own_ins.iter().enumerate().map(|(edge, told)| {
+            let theirs = other_end(own_ins, edge, &self.outs[told.peer as usize], rank);
+            In { queue: theirs.queue, ready: theirs.ready, ahead: told.alone && theirs.alone }
+        });
+        (out.collect(), into.collect())
+    }
+
+    /// Puts together a rank's letters.
+    fn mail(
+        &self,
+        rank: u32,
+        (outs, ins): (&[End], &[End]),
+        boxes: &[(MailboxId, MailboxAddress)],
+    ) -> Mail {
+        let with = correspondents(outs, ins).into_iter().zip(boxes);
+        let mail = with.map(|(peer, (own, _))| {
+            let (outs, room) = parts(outs, peer);
+            let found = self.boxes[peer as usize].iter().find(|(from, _)| *from == rank);
+            let at = found.expect("both ends exchange letters or none").1;
+            let theirs = MailboxAddress { rank: peer, at, room };
+            Correspondent { rank: peer, own: *own, theirs, outs, ins: parts(ins, peer).0 }
+        });
+        Mail(mail.collect())
+    }
 }
 
 /// The other end of the edge at a place of `ends`, which are `rank`'s: of several between the two
@@ -216,25 +382,4 @@ fn other_end<'t>(ends: &[Told], edge: usize, theirs: &'t [Told], rank: u32) -> &
     let before = ends[..edge].iter().filter(|end| end.peer == peer).count();
     let found = theirs.iter().filter(|end| end.peer == rank).nth(before);
     found.expect("as many edges were counted at both ends")
-}
-
-/// Whether the ends of all edges agree.
-fn judge(tables: &[Table]) -> Result<(), PersistentError> {
-    for (source_rank, table) in (0..).zip(tables) {
-        for rank in 0..tables.len() as u32 {
-            let theirs = &tables[rank as usize].ins;
-            let out: Vec<_> = table.outs.iter().filter(|end| end.peer == rank).collect();
-            let into: Vec<_> = theirs.iter().filter(|end| end.peer == source_rank).collect();
-            if out.len() != into.len() {
-                let (sent, expected) = (out.len() as u64, into.len() as u64);
-                return Err(PersistentError::Edges { source_rank, sent, rank, expected });
-            }
-            let unequal = out.iter().zip(&into).position(|(out, into)| out.bytes != into.bytes);
-            if let Some(edge) = unequal {
-                let (sent, expected) = (out[edge].bytes, into[edge].bytes);
-                return Err(PersistentError::Sizes { source_rank, sent, edge, rank, expected });
-            }
-        }
-    }
-    Ok(())
 }

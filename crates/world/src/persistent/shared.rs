@@ -5,7 +5,7 @@ use std::mem::{ManuallyDrop, size_of};
 
 use super::edges::{Neighbour, Neighbours};
 use super::rounds::Rounds;
-use super::setup::{End, set_up};
+use super::setup::{End, Places, Use, set_up};
 use crate::buffer::SharedBuffer;
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -26,11 +26,25 @@ struct Buffers<T: Scalar> {
     outgoing: SharedBuffer<T>,
     /// `None`: what comes in goes into the same buffer.
     incoming: Option<SharedBuffer<T>>,
+    /// Whether they change places after each round.
+    turning: bool,
 }
 
 impl<T: Scalar> Buffers<T> {
+    /// Where the last round's data is.
     fn incoming(&self) -> &SharedBuffer<T> {
-        self.incoming.as_ref().unwrap_or(&self.outgoing)
+        self.incoming.as_ref().filter(|_| !self.turning).unwrap_or(&self.outgoing)
+    }
+
+    /// Where the next round's data goes.
+    fn target(&mut self) -> &mut SharedBuffer<T> {
+        self.incoming.as_mut().unwrap_or(&mut self.outgoing)
+    }
+
+    fn turn(&mut self) {
+        if let (true, Some(incoming)) = (self.turning, &mut self.incoming) {
+            std::mem::swap(&mut self.outgoing, incoming);
+        }
     }
 }
 
@@ -48,7 +62,8 @@ impl World {
         outgoing: SharedBuffer<T>,
         incoming: SharedBuffer<T>,
     ) -> Result<Exchange<T>, Error> {
-        Exchange::new(self, neighbours, Buffers { outgoing, incoming: Some(incoming) })
+        let incoming = Some(incoming);
+        Exchange::new(self, neighbours, Buffers { outgoing, incoming, turning: false })
     }
 
     /// The same within one buffer: for arrays that have a border of their neighbours' elements.
@@ -60,7 +75,25 @@ impl World {
         neighbours: &Neighbours,
         buffer: SharedBuffer<T>,
     ) -> Result<Exchange<T>, Error> {
-        Exchange::new(self, neighbours, Buffers { outgoing: buffer, incoming: None })
+        let (outgoing, incoming) = (buffer, None);
+        Exchange::new(self, neighbours, Buffers { outgoing, incoming, turning: false })
+    }
+
+    /// The same with two buffers that take turns: a round moves elements of one into the
+    /// neighbours' other, and the next round elements of that one into the first. So what has come
+    /// is sent on without a copy, as by a program that passes its data around.
+    /// [`Exchange::outgoing`] and [`Exchange::incoming`] are then one and the same.
+    ///
+    /// # Errors
+    /// As [`World::exchange_init`]; the elements must be in both buffers.
+    pub fn exchange_turning_init<T: Scalar>(
+        &self,
+        neighbours: &Neighbours,
+        first: SharedBuffer<T>,
+        second: SharedBuffer<T>,
+    ) -> Result<Exchange<T>, Error> {
+        let (outgoing, incoming) = (first, Some(second));
+        Exchange::new(self, neighbours, Buffers { outgoing, incoming, turning: true })
     }
 }
 
@@ -72,15 +105,24 @@ impl<T: Scalar> Exchange<T> {
     ) -> Result<Exchange<T>, Error> {
         let world = world.duplicate();
         let prepare = || {
-            let (outgoing, incoming) = (&buffers.outgoing, buffers.incoming());
-            neighbours.check(world.size(), (outgoing.len(), incoming.len()))?;
+            let one = buffers.outgoing.len();
+            let other = buffers.incoming.as_ref().map_or(one, |incoming| incoming.len());
+            let lengths =
+                if buffers.turning { (one.min(other), one.min(other)) } else { (one, other) };
+            neighbours.check(world.size(), lengths)?;
             if buffers.incoming.is_none() {
                 neighbours.check_in_place()?;
             }
-            let outs = ends::<T>(&neighbours.destinations, outgoing.offset());
-            Ok((outs, ends::<T>(&neighbours.sources, incoming.offset())))
+            Ok((ends::<T>(&neighbours.destinations), ends::<T>(&neighbours.sources)))
         };
-        let wiring = set_up(&world, neighbours, prepare())?;
+        let out = buffers.outgoing.offset();
+        let into = buffers.incoming.as_ref().map_or(out, SharedBuffer::offset);
+        let (buffers_use, from, to) = match buffers.turning {
+            true => (Use::Turning, [out, into], [into, out]),
+            false => (Use::Fixed, [out; 2], [into; 2]),
+        };
+        let place = |outs: &[End], ins: &[End]| Ok((places(outs, from), places(ins, to)));
+        let wiring = set_up(&world, (neighbours.scheme, buffers_use), prepare(), place)?;
         Ok(Exchange { rounds: Rounds::new(world, wiring), buffers: Some(buffers) })
     }
 
@@ -119,12 +161,13 @@ impl<T: Scalar> Exchange<T> {
         Ok(self.idle()?.incoming())
     }
 
-    /// Both at once: what is sent, and what has come. In place, the second is empty.
+    /// Both at once: what is sent, and what has come. In place, the second is empty; of buffers in
+    /// turn it is the one that is received into next.
     ///
     /// # Errors
     /// As [`Exchange::outgoing`].
     pub fn buffers(&mut self) -> Result<(&mut [T], &mut [T]), Error> {
-        let Buffers { outgoing, incoming } = self.idle_mut()?;
+        let Buffers { outgoing, incoming, .. } = self.idle_mut()?;
         Ok((outgoing, incoming.as_mut().map_or(&mut [][..], |buffer| &mut buffer[..])))
     }
 
@@ -134,7 +177,8 @@ impl<T: Scalar> Exchange<T> {
     /// It is started already, or an earlier round failed.
     #[inline]
     pub fn start(&mut self) -> Result<(), Error> {
-        self.rounds.start()
+        let buffers = self.buffers.as_ref().expect("there until it is dropped");
+        self.rounds.start(bytemuck::cast_slice(&buffers.outgoing))
     }
 
     /// Waits for the round (MPI_Wait): what was sent may be changed, what was to come has.
@@ -143,7 +187,8 @@ impl<T: Scalar> Exchange<T> {
     /// It was not started; or a neighbour is gone, and with it the exchange.
     #[inline]
     pub fn wait(&mut self) -> Result<(), Error> {
-        self.rounds.wait()
+        self.rounds.wait()?;
+        self.take()
     }
 
     /// Whether the round is complete (MPI_Test): if so, as [`Exchange::wait`].
@@ -152,7 +197,20 @@ impl<T: Scalar> Exchange<T> {
     /// As [`Exchange::wait`].
     #[inline]
     pub fn test(&mut self) -> Result<bool, Error> {
-        self.rounds.test()
+        let complete = self.rounds.test()?;
+        if complete {
+            self.take()?;
+        }
+        Ok(complete)
+    }
+
+    /// Puts what has come by letter where it belongs.
+    #[inline]
+    fn take(&mut self) -> Result<(), Error> {
+        let buffers = self.buffers.as_mut().expect("there until it is dropped");
+        self.rounds.take_mail(bytemuck::cast_slice_mut(buffers.target()))?;
+        buffers.turn();
+        Ok(())
     }
 
     /// Gives everything back (MPI_Request_free), as dropping it does.
@@ -173,13 +231,17 @@ impl<T: Scalar> Drop for Exchange<T> {
     }
 }
 
-/// Where the edges' elements lie in the region.
-fn ends<T: Scalar>(list: &[Neighbour], buffer: u64) -> Vec<End> {
-    let bytes = |elements: usize| (elements * size_of::<T>()) as u64;
-    let end = |edge: &Neighbour| End {
-        rank: edge.rank,
-        bytes: bytes(edge.elements.len()),
-        at: [buffer + bytes(edge.elements.start); 2],
+/// Where the edges' elements lie in the buffer.
+pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<End> {
+    let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+    let end = |Neighbour { rank, elements }: &Neighbour| End {
+        rank: *rank,
+        span: bytes(elements.start)..bytes(elements.end),
     };
     list.iter().map(end).collect()
+}
+
+/// Where they lie in the region, of buffers that start there.
+fn places(ends: &[End], buffers: Places) -> Vec<Places> {
+    ends.iter().map(|end| buffers.map(|buffer| buffer + end.span.start as u64)).collect()
 }

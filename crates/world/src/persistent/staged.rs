@@ -6,15 +6,16 @@
 //!   wait_into    out of our place
 //! ```
 
-use std::mem::{ManuallyDrop, size_of};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use hikyaku_nic::fabric::{Command, Port, RemoteAddress, Space};
 
-use super::edges::{Neighbour, Neighbours};
+use super::edges::Neighbours;
 use super::error::PersistentError;
 use super::rounds::Rounds;
-use super::setup::{End, Out, set_up};
+use super::setup::{End, Out, Places, Use, set_up};
+use super::shared::ends;
 use crate::buffer::SharedBuffer;
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -27,7 +28,7 @@ const PLACE: usize = 128;
 #[derive(Debug)]
 pub struct StagedExchange<T: Scalar> {
     rounds: Rounds,
-    /// Memory for the places of all edges; there until it is dropped.
+    /// Memory for the places of edges that queues serve; there until it is dropped.
     places: Option<SharedBuffer<u8>>,
     outs: Vec<StagedEdge>,
     ins: Vec<StagedEdge>,
@@ -38,7 +39,7 @@ pub struct StagedExchange<T: Scalar> {
     element: std::marker::PhantomData<T>,
 }
 
-/// One end of an edge.
+/// One end of an edge that a queue serves.
 #[derive(Debug)]
 struct StagedEdge {
     /// Bytes of the program's buffer.
@@ -62,23 +63,20 @@ impl World {
     ) -> Result<StagedExchange<T>, Error> {
         let world = self.duplicate();
         let needed = neighbours.needed();
-        let checked = neighbours.check(world.size(), needed);
-        let mut end = 0;
-        let outs = staged::<T>(&neighbours.destinations, 1, &mut end);
-        let ins = staged::<T>(&neighbours.sources, 2, &mut end);
-        let places = checked.map_err(Error::from).and_then(|()| world.alloc::<u8>(end));
-        let (places, prepared) = match places {
-            Err(error) => (None, Err(error)),
-            Ok(places) => {
-                let at = places.offset();
-                let ends = (
-                    ends(&neighbours.destinations, &outs, at),
-                    ends(&neighbours.sources, &ins, at),
-                );
-                (Some(places), Ok(ends))
-            }
-        };
-        let wiring = set_up(&world, neighbours, prepared)?;
+        let checked = neighbours.check(world.size(), needed).map_err(Error::from);
+        let checked =
+            checked.map(|()| (ends::<T>(&neighbours.destinations), ends::<T>(&neighbours.sources)));
+        let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
+        let wiring =
+            set_up(&world, (neighbours.scheme, Use::Staged), checked, |own_outs, own_ins| {
+                let mut end = 0;
+                outs = staged(own_outs, 1, &mut end);
+                ins = staged(own_ins, 2, &mut end);
+                let memory = world.alloc::<u8>(end)?;
+                let at = memory.offset();
+                places = Some(memory);
+                Ok((addresses(&outs, at), addresses(&ins, at)))
+            })?;
         let rounds = Rounds::new(world.with_context(world.context()), wiring);
         let element = std::marker::PhantomData;
         let mut made = StagedExchange { rounds, places, outs, ins, needed, world, element };
@@ -87,11 +85,10 @@ impl World {
     }
 }
 
-/// The edges of a list with `count` places each, from `end` on.
-fn staged<T: Scalar>(list: &[Neighbour], count: usize, end: &mut usize) -> Vec<StagedEdge> {
-    let edge = |edge: &Neighbour| {
-        let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
-        let bytes = bytes(edge.elements.start)..bytes(edge.elements.end);
+/// The edges of a list that queues serve, with `count` places each, from `end` on.
+fn staged(list: &[End], count: usize, end: &mut usize) -> Vec<StagedEdge> {
+    let edge = |edge: &End| {
+        let bytes = edge.span.clone();
         let room = bytes.len().max(1).next_multiple_of(PLACE);
         let places = [*end, *end + room * (count - 1)];
         *end += room * count;
@@ -100,13 +97,8 @@ fn staged<T: Scalar>(list: &[Neighbour], count: usize, end: &mut usize) -> Vec<S
     list.iter().map(edge).collect()
 }
 
-fn ends(list: &[Neighbour], staged: &[StagedEdge], at: u64) -> Vec<End> {
-    let end = |(edge, staged): (&Neighbour, &StagedEdge)| End {
-        rank: edge.rank,
-        bytes: staged.bytes.len() as u64,
-        at: staged.places.map(|place| at + place as u64),
-    };
-    list.iter().zip(staged).map(end).collect()
+fn addresses(staged: &[StagedEdge], at: u64) -> Vec<Places> {
+    staged.iter().map(|edge| edge.places.map(|place| at + place as u64)).collect()
 }
 
 impl<T: Scalar> StagedExchange<T> {
@@ -126,7 +118,7 @@ impl<T: Scalar> StagedExchange<T> {
         let send = |edge: usize, out: &Out, turn: usize| {
             push(world, out, turn, &bytes[outs[edge].bytes.clone()])
         };
-        self.rounds.start_with(prepare, send)
+        self.rounds.start_with(bytes, prepare, send)
     }
 
     /// Waits for the round (MPI_Wait) and puts what has come into `data`.
@@ -137,8 +129,7 @@ impl<T: Scalar> StagedExchange<T> {
     pub fn wait_into(&mut self, data: &mut [T]) -> Result<(), Error> {
         check_length(data.len(), self.needed.1)?;
         self.rounds.wait()?;
-        self.take(data);
-        Ok(())
+        self.take(data)
     }
 
     /// Whether the round is complete (MPI_Test): if so, as [`StagedExchange::wait_into`].
@@ -149,19 +140,20 @@ impl<T: Scalar> StagedExchange<T> {
         check_length(data.len(), self.needed.1)?;
         let complete = self.rounds.test()?;
         if complete {
-            self.take(data);
+            self.take(data)?;
         }
         Ok(complete)
     }
 
     /// Copies what has come out of its places.
-    fn take(&self, data: &mut [T]) {
+    fn take(&self, data: &mut [T]) -> Result<(), Error> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         let places = self.places.as_ref().expect("there until it is dropped");
         for (edge, StagedEdge { bytes: range, places: at }) in self.ins.iter().enumerate() {
             let at = at[self.rounds.place_of(edge)];
             bytes[range.clone()].copy_from_slice(&places[at..at + range.len()]);
         }
+        self.rounds.take_mail(bytes)
     }
 
     /// Gives everything back (MPI_Request_free), as dropping it does.

@@ -50,10 +50,10 @@ impl Persistent {
         let (rank, size) = (world.rank(), world.size());
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
         let (mut shared, mut staged) = (Vec::new(), Vec::new());
-        for scheme in [Scheme::Fast, Scheme::Mrc] {
+        for scheme in [Some(Scheme::Fast), Some(Scheme::Mrc), None] {
             for length in [1, 9_000] {
                 let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
-                neighbours.scheme = Some(scheme);
+                neighbours.scheme = scheme;
                 let (out, into) = (world.alloc(2 * length)?, world.alloc(2 * length)?);
                 shared.push(world.exchange_init(&neighbours, out, into)?);
                 staged.push(world.staged_exchange_init(&neighbours)?);

@@ -89,6 +89,7 @@ const CASES: &[(&str, Case)] = &[
     ("persistent: many rounds", persistent::many_rounds),
     ("persistent: asleep", persistent::asleep),
     ("persistent: in place", persistent::in_place),
+    ("persistent: in turn", persistent::in_turn),
     ("persistent: order", persistent::order),
     ("persistent: mistakes", persistent::mistakes),
     ("persistent: queues run out", persistent::queues_run_out),

@@ -145,7 +145,9 @@ fn rounds(
     Ok(())
 }
 
-const KINDS: [(Option<Scheme>, bool); 4] = [
+const KINDS: [(Option<Scheme>, bool); 6] = [
+    (None, false),
+    (None, true),
     (Some(Scheme::Fast), false),
     (Some(Scheme::Fast), true),
     (Some(Scheme::Mrc), false),
@@ -194,7 +196,7 @@ pub(super) fn many_rounds(world: &World, seed: u64) -> Result<(), Error> {
     let size = world.size();
     let both = |rank| [(rank, (rank + 1) % size, 20), ((rank + 1) % size, rank, 20)];
     let edges: Vec<Edge> = (0..size).flat_map(both).collect();
-    for kind in [(None, false), (None, true), (Some(Scheme::Mrc), false)] {
+    for kind in KINDS {
         rounds(world, &edges, kind, 1_000, &mut random)?;
     }
     Ok(())
@@ -204,10 +206,12 @@ pub(super) fn many_rounds(world: &World, seed: u64) -> Result<(), Error> {
 /// there is none; what is freed can be had again.
 pub(super) fn queues_run_out(world: &World, _seed: u64) -> Result<(), Error> {
     let (right, left) = around(world, 1);
-    let neighbours = Neighbours::even(&[left, right], &[right, left], 3);
+    let mut neighbours = Neighbours::even(&[left, right], &[right, left], 3);
+    neighbours.scheme = Some(Scheme::Fast);
     for _ in 0..2 {
         // An odd number is left for exchanges of two.
-        let one = Neighbours::even(&[left], &[right], 1);
+        let mut one = Neighbours::even(&[left], &[right], 1);
+        one.scheme = Some(Scheme::Fast);
         let mut spare = world.staged_exchange_init::<u32>(&one)?;
         let mut made = Vec::new();
         let refused = loop {
@@ -307,6 +311,34 @@ pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
     let error = world.exchange_in_place_init(&twice, world.alloc::<u64>(4)?).unwrap_err();
     let overlap = PersistentError::Overlap { first: 0, what: "destination", second: 0 };
     assert_eq!(error, overlap.into());
+    Ok(())
+}
+
+/// Two buffers in turn: what has come is sent on, so everything goes around the ring.
+pub(super) fn in_turn(world: &World, _seed: u64) -> Result<(), Error> {
+    let (right, left) = around(world, 1);
+    let size = world.size();
+    for (scheme, _) in KINDS {
+        for length in [1, 900, 9_000] {
+            let mut neighbours = Neighbours::even(&[left], &[right], length);
+            neighbours.scheme = scheme;
+            let (one, other) = (world.alloc::<u32>(length)?, world.alloc(length + 1)?);
+            let mut ring = world.exchange_turning_init(&neighbours, one, other)?;
+            ring.outgoing_mut()?.fill(world.rank());
+            for round in 1..=7 {
+                ring.start()?;
+                ring.wait()?;
+                let from = (world.rank() + 7 * size - round) % size;
+                let what = from + 100 * (round - 1);
+                assert!(ring.incoming()?[..length].iter().all(|found| *found == what), "{what}");
+                ring.outgoing_mut()?.iter_mut().for_each(|element| *element += 100);
+            }
+        }
+    }
+    let short = Neighbours::even(&[left], &[right], 4);
+    let (one, other) = (world.alloc::<u32>(4)?, world.alloc(3)?);
+    let error = world.exchange_turning_init(&short, one, other).unwrap_err();
+    assert!(matches!(error, Error::Persistent(PersistentError::Range { length: 3, .. })));
     Ok(())
 }
 

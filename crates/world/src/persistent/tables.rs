@@ -1,0 +1,157 @@
+//! What ranks tell each other when an exchange is made, as words, and whether it makes a topology.
+
+use hikyaku_nic::fabric::QueueAddress;
+
+use super::error::PersistentError;
+use super::setup::{End, Places};
+
+/// The edges that a rank says it has: who is at the other end, and bytes.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) outs: Vec<(u32, u64)>,
+    pub(super) ins: Vec<(u32, u64)>,
+    /// Whether it would exchange letters.
+    pub(super) willing: bool,
+}
+
+/// One end of an edge that a queue serves, as its rank tells the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) peer: u32,
+    pub(super) bytes: u64,
+    pub(super) at: Places,
+    pub(super) queue: QueueAddress,
+    /// Of an outgoing edge: what its READY-TO-RECV releases.
+    pub(super) ready: u32,
+    /// Whether its queue serves no other neighbour, and its exchange has places for two rounds.
+    pub(super) alone: bool,
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+fn long(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+impl Told {
+    /// Words in which it is told.
+    pub(super) const WORDS: usize = 11;
+
+    pub(super) fn to_words(self) -> [u32; Told::WORDS] {
+        let [bytes, first, second] = [self.bytes, self.at[0], self.at[1]].map(halves);
+        let QueueAddress { queue, generation, .. } = self.queue;
+        let [b, c, d] = [bytes, first, second];
+        let (generation, alone) = (generation.into(), self.alone.into());
+        [self.peer, b[0], b[1], c[0], c[1], d[0], d[1], queue, generation, self.ready, alone]
+    }
+
+    /// What `rank` has told in [`Told::WORDS`] words.
+    pub(super) fn hear(rank: u32, w: &[u32]) -> Told {
+        Told {
+            peer: w[0],
+            bytes: long(w[1], w[2]),
+            at: [long(w[3], w[4]), long(w[5], w[6])],
+            queue: QueueAddress { rank, queue: w[7], generation: w[8] as u16 },
+            ready: w[9],
+            alone: w[10] != 0,
+        }
+    }
+}
+
+/// What a rank tells of its edges: how many it has, and each.
+pub(super) fn tell_ends(outs: &[End], ins: &[End], willing: bool) -> Vec<u32> {
+    let mut words = vec![1, u32::from(willing), outs.len() as u32, ins.len() as u32];
+    for End { rank, span } in outs.iter().chain(ins) {
+        let [low, high] = halves(span.len() as u64);
+        words.extend([*rank, low, high]);
+    }
+    words
+}
+
+/// What the ranks have told of their edges.
+pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentError> {
+    let hear = |words: &Vec<u32>| {
+        let [1, willing, outs, ins, ends @ ..] = &words[..] else { return None };
+        if ends.len() != (*outs as usize + *ins as usize) * 3 {
+            return None;
+        }
+        let end = |w: &[u32]| (w[0], long(w[1], w[2]));
+        let mut outs_ = ends.chunks_exact(3).map(end).collect::<Vec<_>>();
+        let ins = outs_.split_off(*outs as usize);
+        Some(Ends { outs: outs_, ins, willing: *willing != 0 })
+    };
+    let heard = (0..)
+        .zip(shared)
+        .map(|(rank, words)| hear(words).ok_or(PersistentError::Elsewhere { rank }));
+    heard.collect()
+}
+
+/// Whether the ends of all edges agree.
+pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
+    for (source_rank, table) in (0..).zip(tables) {
+        for rank in 0..tables.len() as u32 {
+            let theirs = &tables[rank as usize].ins;
+            let bytes = |list: &[(u32, u64)], peer: u32| -> Vec<u64> {
+                list.iter().filter(|end| end.0 == peer).map(|end| end.1).collect()
+            };
+            let (out, into) = (bytes(&table.outs, rank), bytes(theirs, source_rank));
+            if out.len() != into.len() {
+                let (sent, expected) = (out.len() as u64, into.len() as u64);
+                return Err(PersistentError::Edges { source_rank, sent, rank, expected });
+            }
+            if let Some(edge) = (0..out.len()).find(|edge| out[*edge] != into[*edge]) {
+                let (sent, expected) = (out[edge], into[edge]);
+                return Err(PersistentError::Sizes { source_rank, sent, edge, rank, expected });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let queue = QueueAddress { rank: 3, queue: 7, generation: 0x3fff };
+        let at = [u64::MAX - 1, 1 << 40];
+        let told = Told { peer: 9, bytes: 1 << 33, at, queue, ready: 2, alone: true };
+        let heard = Told::hear(3, &told.to_words());
+        assert_eq!(format!("{heard:?}"), format!("{told:?}"));
+        let ends = [End { rank: 1, span: 8..24 }, End { rank: 0, span: 0..0 }];
+        let words = tell_ends(&ends[..1], &ends, true);
+        let heard = &hear_ends(&[words]).unwrap()[0];
+        assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
+        assert!(heard.willing);
+    }
+
+    #[test]
+    fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
+        let well = tell_ends(&[], &[End { rank: 0, span: 0..4 }], false);
+        let short = well[..well.len() - 1].to_vec();
+        for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0], short] {
+            let error = hear_ends(&[well.clone(), wrong]).unwrap_err();
+            assert_eq!(error, PersistentError::Elsewhere { rank: 1 });
+        }
+    }
+
+    #[test]
+    fn ends_that_disagree_are_named() {
+        let table = |outs: &[(u32, u64)], ins: &[(u32, u64)]| Ends {
+            outs: outs.to_vec(),
+            ins: ins.to_vec(),
+            willing: true,
+        };
+        let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])]).unwrap_err();
+        let expected = PersistentError::Edges { source_rank: 0, sent: 1, rank: 1, expected: 0 };
+        assert_eq!(lone, expected);
+        let unlike = judge(&[table(&[], &[(1, 8), (1, 4)]), table(&[(0, 8), (0, 5)], &[])]);
+        let (source_rank, sent, edge, rank, expected) = (1, 5, 1, 0, 4);
+        let expected = PersistentError::Sizes { source_rank, sent, edge, rank, expected };
+        assert_eq!(unlike, Err(expected));
+        assert_eq!(judge(&[table(&[(0, 3)], &[(0, 3)])]), Ok(()));
+    }
+}
