@@ -12,6 +12,7 @@
 
 use std::time::{Duration, Instant};
 
+use hikyaku::persistent::{Exchange as Shared, Neighbour, Neighbours as Edges, StagedExchange};
 use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{Error, Layout, Op, World};
 
@@ -90,7 +91,10 @@ pub(crate) fn serve(
     match calls {
         Calls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
         Calls::Blocking => measure(world, command, clock, &mut Neighbours::new(world, command)?),
-        Calls::Persistent => Err(RankError::Command("hikyaku has no persistent exchange".into())),
+        Calls::Persistent if command.allocated => {
+            measure(world, command, clock, &mut Turning::new(world, command)?)
+        }
+        Calls::Persistent => measure(world, command, clock, &mut Staged::new(world, command)?),
     }
 }
 
@@ -230,6 +234,78 @@ impl Exchange for Neighbours {
 
     fn next(&mut self) -> (&mut [u8], &mut [u8]) {
         self.blocks.next()
+    }
+}
+
+/// The edges of the ring as a persistent exchange has them: blocks to the left and to the right.
+fn edges(ring: Ring, bytes: usize) -> Edges {
+    let edge = |rank, block| Neighbour { rank, elements: block * bytes..(block + 1) * bytes };
+    // Of two ranks, the first edge of one is the first of the other: what leaves to the left
+    // comes from the right.
+    Edges {
+        destinations: vec![edge(ring.left, 0), edge(ring.right, 1)],
+        sources: vec![edge(ring.right, 1), edge(ring.left, 0)],
+        scheme: None,
+    }
+}
+
+/// Start and wait of a persistent exchange from ordinary memory.
+struct Staged {
+    exchange: StagedExchange<u8>,
+    blocks: Blocks,
+}
+
+impl Staged {
+    fn new(world: &World, command: &Command) -> Result<Staged, RankError> {
+        let blocks = Blocks::new(world, command)?;
+        let edges = edges(Ring::new(world), blocks.buffer.len() / 4);
+        Ok(Staged { exchange: world.staged_exchange_init(&edges)?, blocks })
+    }
+}
+
+impl Exchange for Staged {
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        let (send, receive) = self.blocks.sets();
+        self.exchange.start_from(send)?;
+        between();
+        self.exchange.wait_into(receive)?;
+        self.blocks.turned = !self.blocks.turned;
+        Ok(())
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.blocks.next()
+    }
+}
+
+/// The same between buffers that the other ranks reach.
+struct Turning {
+    exchange: Shared<u8>,
+}
+
+impl Turning {
+    fn new(world: &World, command: &Command) -> Result<Turning, RankError> {
+        let (one, other) = (Buffer::new(world, command, 2, 0)?, Buffer::new(world, command, 2, 0)?);
+        let edges = edges(Ring::new(world), one.len() / 2);
+        let (Buffer::Allocated(one), Buffer::Allocated(other)) = (one, other) else {
+            return Err(RankError::Command("buffers of an exchange are allocated".into()));
+        };
+        Ok(Turning { exchange: world.exchange_turning_init(&edges, one, other)? })
+    }
+}
+
+impl Exchange for Turning {
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        self.exchange.start()?;
+        between();
+        self.exchange.wait()
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        let blocks = self.exchange.outgoing_mut().unwrap_or_default();
+        blocks.split_at_mut(blocks.len() / 2)
     }
 }
 

@@ -34,7 +34,12 @@ pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
 pub(crate) fn forms(clock: Clock) -> (Vec<Form>, Vec<Form>) {
     let isend = Verb::Exchange(clock, Calls::Isend);
     let persistent = Verb::Exchange(clock, Calls::Persistent);
-    let ours = vec![Form::heap("isend heap", isend), Form::allocated("isend allocated", isend)];
+    let ours = vec![
+        Form::heap("isend heap", isend),
+        Form::allocated("isend allocated", isend),
+        Form::heap("persistent heap", persistent),
+        Form::allocated("persistent allocated", persistent),
+    ];
     let theirs = vec![Form::heap("isend", isend), Form::heap("persistent", persistent)];
     (ours, theirs)
 }
@@ -75,5 +80,8 @@ mod tests {
         assert_eq!(bares[3], "2 switches of threads and 4 copies of fresh data");
         let names: Vec<&str> = points[0].theirs.iter().map(|form| form.name).collect();
         assert_eq!(names, ["isend", "persistent", "blocking"]);
+        let names: Vec<&str> = points[0].ours.iter().map(|form| form.name).collect();
+        let heap_and_allocated = ["persistent heap", "persistent allocated"];
+        assert_eq!(names[2..4], heap_and_allocated, "{names:?}");
     }
 }
