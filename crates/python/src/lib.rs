@@ -23,9 +23,11 @@ mod collective;
 mod element;
 mod error;
 mod launch;
+mod memory;
 mod rank;
 mod request;
 mod wait;
+mod window;
 mod world;
 
 use pyo3::prelude::*;
@@ -41,6 +43,8 @@ mod _native {
     use crate::rank::{forked, leave};
     #[pymodule_export]
     use crate::request::Request;
+    #[pymodule_export]
+    use crate::window::Window;
     #[pymodule_export]
     use crate::world::{Received, World};
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
-//!   World(0)  ───┼──────► Rank { communicators, requests, ... }
+//!   Window(8) ───┼──────► Rank { communicators, requests, windows }
 //!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
 //! ```
 
@@ -24,6 +24,7 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
+use crate::window::AnyWindow;
 
 /// An operation in flight: the outcome has a message's envelope if it is a receive.
 pub(crate) type InFlight = Pin<Box<dyn Future<Output = Result<Option<Received>, hikyaku::Error>>>>;
@@ -48,6 +49,7 @@ pub(crate) struct Rank {
     /// for objects. They are made together, so that ranks need not agree on when.
     communicators: RefCell<Vec<Rc<World>>>,
     requests: RefCell<BTreeMap<u64, Entry>>,
+    windows: RefCell<BTreeMap<u64, Rc<AnyWindow>>>,
     /// How many requests are [`Stage::Open`]: what every wait looks at.
     open: Cell<usize>,
     next: Cell<u64>,
@@ -71,7 +73,7 @@ static JOINED: AtomicBool = AtomicBool::new(false);
 /// Whether this process is the child of a rank, by fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Requests that other threads have collected.
+/// What other threads have collected.
 static ORPHANS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 /// The rank, if this is its thread and it is in its job.
@@ -112,6 +114,7 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
     let rank = Rc::new(Rank {
         communicators: RefCell::new(vec![Rc::new(world), Rc::new(objects)]),
         requests: RefCell::default(),
+        windows: RefCell::default(),
         open: Cell::new(0),
         next: Cell::new(0),
     });
@@ -167,6 +170,8 @@ impl Rank {
         // Each is dropped when nothing is borrowed: it may ask for the table.
         let requests = self.requests.take();
         drop(requests);
+        let windows = self.windows.take();
+        drop(windows);
         let communicators = self.communicators.take();
         drop(communicators);
     }
@@ -174,13 +179,41 @@ impl Rank {
     /// Takes an operation in and polls it for the first time, which puts it in its place among the
     /// messages. Its name.
     pub(crate) fn start(&self, operation: InFlight) -> u64 {
-        let id = self.next.get();
-        self.next.set(id + 1);
+        let id = self.name();
         let entry = Entry { stage: Stage::Open(operation), is_named: true };
         self.requests.borrow_mut().insert(id, entry);
         self.open.set(self.open.get() + 1);
         self.poll(id);
         id
+    }
+
+    /// A name that nothing had before.
+    fn name(&self) -> u64 {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        id
+    }
+
+    /// Takes a window in; its name.
+    pub(crate) fn add_window(&self, window: AnyWindow) -> u64 {
+        let id = self.name();
+        self.windows.borrow_mut().insert(id, Rc::new(window));
+        id
+    }
+
+    /// The window of a name.
+    ///
+    /// # Errors
+    /// It has been closed.
+    pub(crate) fn window(&self, id: u64) -> PyResult<Rc<AnyWindow>> {
+        let found = self.windows.borrow().get(&id).map(Rc::clone);
+        found.ok_or_else(|| Error::new_err("this window has been closed"))
+    }
+
+    /// Gives a window back, if it is there.
+    pub(crate) fn remove_window(&self, id: u64) {
+        let removed = self.windows.borrow_mut().remove(&id);
+        drop(removed);
     }
 
     /// How many operations are in flight.
@@ -248,9 +281,10 @@ impl Rank {
         }
     }
 
-    /// No Python object names this request any more. It goes when it is done: its buffer is kept
-    /// until then.
+    /// No Python object names this any more. A window goes; a request when it is done: its buffer
+    /// is kept until then.
     fn unname(&self, id: u64) {
+        self.remove_window(id);
         let mut requests = self.requests.borrow_mut();
         let Some(entry) = requests.get_mut(&id) else { return };
         entry.is_named = false;
@@ -271,8 +305,8 @@ impl Rank {
     }
 }
 
-/// A Python object that named a request is no more, on whatever thread.
-pub(crate) fn forget_request(id: u64) {
+/// A Python object that named a request or a window is no more, on whatever thread.
+pub(crate) fn forget(id: u64) {
     let rank = HERE.try_with(|here| match &*here.borrow() {
         Here::Rank(rank) => Some(Rc::clone(rank)),
         _ => None,

@@ -6,7 +6,7 @@ use std::task::Poll;
 use pyo3::prelude::*;
 
 use crate::error::raise;
-use crate::rank::{self, forget_request};
+use crate::rank::{self, forget};
 use crate::wait::{self, Wait};
 use crate::world::Received;
 
@@ -65,6 +65,6 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        forget_request(self.id);
+        forget(self.id);
     }
 }

@@ -8,9 +8,12 @@ use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::collective;
+use crate::error::raise;
+use crate::memory::Memory;
 use crate::rank::{self, InFlight, Rank};
 use crate::request::Request;
 use crate::wait::{self, Wait};
+use crate::window::Window;
 
 /// All ranks of a job, and messages between them.
 #[pyclass(module = "hikyaku", subclass, frozen)]
@@ -230,7 +233,7 @@ impl World {
         let (rank, world) = self.open()?;
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         rank.poll_all();
-        let found = world.iprobe(source, tag).map_err(crate::error::raise)?;
+        let found = world.iprobe(source, tag).map_err(raise)?;
         Ok(found.map(Received::from))
     }
 
@@ -316,6 +319,20 @@ impl World {
         root: i64,
     ) -> PyResult<()> {
         collective::scatter(py, self, data, into, root)
+    }
+
+    /// Memory that the other ranks of the node reach by one copy, filled with zeros.
+    fn _alloc(&self, bytes: usize) -> PyResult<Memory> {
+        Memory::new(self.open()?.1.alloc(bytes).map_err(raise)?)
+    }
+
+    /// A window of elements like those of an array, with so many at this rank.
+    fn _window(&self, py: Python<'_>, count: usize, sample: &Bound<'_, PyAny>) -> PyResult<Window> {
+        let sample = Array::to_read(sample, "dtype")?;
+        // All ranks come here before any makes its part, which nothing interrupts.
+        collective::barrier(py, self)?;
+        let (rank, world) = self.open()?;
+        Window::open(&rank, &world, count, &sample)
     }
 
     fn _alltoall(

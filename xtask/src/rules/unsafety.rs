@@ -32,7 +32,9 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
     ("crates/python/src/array.rs", "memory of Python objects as bytes"),
+    ("crates/python/src/memory.rs", "memory of a job, shown to Python as a buffer"),
     ("crates/python/src/wait.rs", "what is done while other threads have the interpreter"),
+    ("crates/python/src/window.rs", "a window kept beside the world that it is of"),
 ];
 
 /// Lines of code that may stand between a proof and its block: the statement it is part of.

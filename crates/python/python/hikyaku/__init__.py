@@ -14,6 +14,7 @@ by itself it is a world of one. The manual is docs/python.md.
 
 from hikyaku._native import Error, PeerError, Received, Request
 from hikyaku._spawn import SpawnError, spawn
+from hikyaku._window import Window
 from hikyaku._world import OBJECT_BYTES_MOST, World, world
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Received",
     "Request",
     "SpawnError",
+    "Window",
     "World",
     "spawn",
     "world",

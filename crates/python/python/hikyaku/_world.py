@@ -8,6 +8,7 @@ trust each other.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import pickle
 import sys
@@ -17,11 +18,15 @@ import numpy
 
 from hikyaku import _native
 from hikyaku._native import PeerError
+from hikyaku._window import Window
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     Array = NDArray[Any]
+    ShapeLike = int | Sequence[int]
 
 OBJECT_BYTES_MOST = 64 << 20
 """Largest pickle that is sent as an object, bytes. What is larger should be an array."""
@@ -96,6 +101,22 @@ class World(_native.World):
         mine = numpy.asarray(mine)
         return numpy.empty((self.size, *mine.shape), mine.dtype)
 
+    # Memory.
+
+    def alloc(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Array:
+        """An array of zeros in memory that the other ranks of the node reach by one copy: messages
+        from and into it are faster. It is an array like any other, and may outlive the world."""
+        dtype, shape = _plain(dtype), _shape(shape)
+        memory = self._alloc(_count(shape) * dtype.itemsize)
+        return numpy.ndarray(shape, dtype, buffer=memory)
+
+    def window(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Window:
+        """Memory of zeros at every rank that all ranks put into, get from and change atomically,
+        without the owner's help. Every rank calls it with the same shape and dtype."""
+        dtype, shape = _plain(dtype), _shape(shape)
+        native = self._window(_count(shape), numpy.empty(0, dtype))
+        return Window(native, shape, dtype, self.rank)
+
     # Objects.
 
     def _objects(self) -> World:
@@ -164,6 +185,24 @@ def world() -> World:
 
 
 _the_world: World | None = None
+
+
+def _plain(dtype: DTypeLike) -> numpy.dtype[Any]:
+    dtype = numpy.dtype(dtype)
+    if dtype.hasobject:
+        raise TypeError("elements that are Python objects mean nothing to another process")
+    return dtype
+
+
+def _shape(shape: ShapeLike) -> tuple[int, ...]:
+    shape = (shape,) if isinstance(shape, (int, numpy.integer)) else tuple(shape)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"the shape {shape} has a negative length")
+    return tuple(int(length) for length in shape)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
 
 
 def _leave() -> None:

@@ -1,0 +1,344 @@
+//! Windows: memory of every rank that all ranks put into, get from and change atomically.
+//!
+//! A window is one of words, of half words or of bytes. Integers and floats of 8 and 4 bytes are
+//! words and half words, and have atomic operations: a sum of integers is one, a sum of floats is a
+//! compare-and-swap that is tried until nobody came between. All else is bytes.
+//!
+//! Indices count elements of the flat array, in C order; the Python class makes them of tuples.
+
+use std::rc::Rc;
+
+use hikyaku::Scalar;
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::element::Element;
+use crate::error::raise;
+use crate::rank::{self, forget};
+use crate::world::existing;
+
+/// A window with the world that it is of.
+pub(crate) struct Owned<T: Scalar> {
+    /// Declared first, so that it goes before its world.
+    window: hikyaku::Window<'static, T>,
+    _world: Rc<hikyaku::World>,
+}
+
+impl<T: Scalar> Owned<T> {
+    fn new(world: &Rc<hikyaku::World>, length: usize) -> Result<Owned<T>, hikyaku::Error> {
+        // SAFETY: the world lies behind an Rc, so it does not move, and `_world` keeps it until
+        // after the window has gone, which nobody can take out of here.
+        let lasting: &'static hikyaku::World = unsafe { &*Rc::as_ptr(world) };
+        Ok(Owned { window: lasting.window(length)?, _world: Rc::clone(world) })
+    }
+}
+
+/// A window by the size of its elements.
+pub(crate) enum AnyWindow {
+    Words(Owned<u64>),
+    Halves(Owned<u32>),
+    Bytes(Owned<u8>),
+}
+
+/// What is done to one element at once.
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Load,
+    Swap,
+    CompareSwap { expected: u64 },
+    Add,
+    And,
+    Or,
+    Xor,
+}
+
+impl Action {
+    /// The operation of a name, and what it compares with.
+    fn of(name: &str, expected: u64) -> PyResult<Action> {
+        Ok(match name {
+            "load" => Action::Load,
+            "swap" => Action::Swap,
+            "compare_swap" => Action::CompareSwap { expected },
+            "add" => Action::Add,
+            "and" => Action::And,
+            "or" => Action::Or,
+            "xor" => Action::Xor,
+            _ => return Err(PyValueError::new_err(format!("there is no operation '{name}'"))),
+        })
+    }
+}
+
+/// Calls the method of a window that an action is.
+macro_rules! act {
+    ($window:expr, $rank:ident, $index:ident, $action:ident, $bits:ident as $word:ty) => {{
+        let value = $bits as $word;
+        let before = match $action {
+            Action::Load => $window.load($rank, $index),
+            Action::Swap => $window.swap($rank, $index, value),
+            Action::CompareSwap { expected } => {
+                $window.compare_swap($rank, $index, expected as $word, value)
+            }
+            Action::Add => $window.fetch_add($rank, $index, value),
+            Action::And => $window.fetch_and($rank, $index, value),
+            Action::Or => $window.fetch_or($rank, $index, value),
+            Action::Xor => $window.fetch_xor($rank, $index, value),
+        };
+        before.map(u64::from)
+    }};
+}
+
+impl AnyWindow {
+    fn put(&self, rank: u32, index: usize, data: &[u8], element: usize) -> PyResult<()> {
+        match self {
+            AnyWindow::Words(owned) => owned.window.put(rank, index, aligned(data)?),
+            AnyWindow::Halves(owned) => owned.window.put(rank, index, aligned(data)?),
+            AnyWindow::Bytes(owned) => owned.window.put(rank, scaled(index, element)?, data),
+        }
+        .map_err(raise)
+    }
+
+    fn get(&self, rank: u32, index: usize, into: &mut [u8], element: usize) -> PyResult<()> {
+        match self {
+            AnyWindow::Words(owned) => owned.window.get(rank, index, aligned_mut(into)?),
+            AnyWindow::Halves(owned) => owned.window.get(rank, index, aligned_mut(into)?),
+            AnyWindow::Bytes(owned) => owned.window.get(rank, scaled(index, element)?, into),
+        }
+        .map_err(raise)
+    }
+
+    /// How many elements, or bytes of them, the part of a rank has.
+    fn len_of(&self, rank: u32) -> Result<usize, hikyaku::Error> {
+        match self {
+            AnyWindow::Words(owned) => owned.window.len_of(rank),
+            AnyWindow::Halves(owned) => owned.window.len_of(rank),
+            AnyWindow::Bytes(owned) => owned.window.len_of(rank),
+        }
+    }
+
+    /// Does something to the bits of one element at once; its bits before.
+    fn fetch(&self, rank: u32, index: usize, action: Action, bits: u64) -> PyResult<u64> {
+        match self {
+            AnyWindow::Words(owned) => act!(owned.window, rank, index, action, bits as u64),
+            AnyWindow::Halves(owned) => act!(owned.window, rank, index, action, bits as u32),
+            AnyWindow::Bytes(_) => return Err(no_atomics()),
+        }
+        .map_err(raise)
+    }
+
+    /// Adds to a float, again and again until nobody has come between; its bits before.
+    fn add(&self, rank: u32, index: usize, sum: impl Fn(u64) -> u64) -> PyResult<u64> {
+        let mut expected = self.fetch(rank, index, Action::Load, 0)?;
+        loop {
+            let swap = Action::CompareSwap { expected };
+            let found = self.fetch(rank, index, swap, sum(expected))?;
+            if found == expected {
+                return Ok(found);
+            }
+            expected = found;
+        }
+    }
+}
+
+fn scaled(index: usize, element: usize) -> PyResult<usize> {
+    let answer = index.checked_mul(element);
+    answer.ok_or_else(|| PyValueError::new_err(format!("there is no element {index}")))
+}
+
+fn aligned<T: Scalar>(bytes: &[u8]) -> PyResult<&[T]> {
+    bytemuck::try_cast_slice(bytes).map_err(|_| not_aligned())
+}
+
+fn aligned_mut<T: Scalar>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| not_aligned())
+}
+
+fn not_aligned() -> PyErr {
+    PyValueError::new_err("the array is not aligned to its elements, or not whole ones")
+}
+
+fn no_atomics() -> PyErr {
+    PyTypeError::new_err(
+        "only integers and floats of 4 and 8 bytes can be changed atomically: give the window \
+         such a dtype",
+    )
+}
+
+/// Memory of every rank: what the Python class Window stands on.
+#[pyclass(module = "hikyaku._native", frozen, subclass)]
+pub(crate) struct Window {
+    id: u64,
+    /// What its elements are, if they have atomic operations.
+    element: Option<Element>,
+    element_bytes: usize,
+}
+
+impl Window {
+    /// Makes a window of `count` elements like those of `sample`. Every rank has come here.
+    pub(crate) fn open(
+        rank: &rank::Rank,
+        world: &Rc<hikyaku::World>,
+        count: usize,
+        sample: &Array,
+    ) -> PyResult<Window> {
+        let element_bytes = sample.element_bytes();
+        let element = sample.element().ok().filter(|element| element.is_atomic());
+        let window = match (element, element_bytes) {
+            (Some(_), 8) => Owned::new(world, count).map(AnyWindow::Words),
+            (Some(_), _) => Owned::new(world, count).map(AnyWindow::Halves),
+            (None, _) => {
+                let bytes = count.saturating_mul(element_bytes);
+                Owned::new(world, bytes).map(AnyWindow::Bytes)
+            }
+        };
+        let id = rank.add_window(window.map_err(raise)?);
+        Ok(Window { id, element, element_bytes })
+    }
+
+    fn window(&self, target: i64) -> PyResult<(Rc<AnyWindow>, u32)> {
+        let rank = rank::here()?;
+        let target = existing(&*rank.communicator(0)?, target)?;
+        Ok((rank.window(self.id)?, target))
+    }
+
+    fn element(&self) -> PyResult<Element> {
+        self.element.ok_or_else(no_atomics)
+    }
+}
+
+#[pymethods]
+impl Window {
+    fn _put(&self, rank: i64, data: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+        let (window, rank) = self.window(rank)?;
+        window.put(rank, index, Array::to_read(data, "data")?.bytes(), self.element_bytes)
+    }
+
+    fn _get(&self, rank: i64, into: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+        let (window, rank) = self.window(rank)?;
+        let mut into = Array::to_write(into, "into")?;
+        window.get(rank, index, into.bytes_mut(), self.element_bytes)
+    }
+
+    /// How many elements the part of a rank has.
+    fn _size_of(&self, rank: i64) -> PyResult<usize> {
+        let (window, rank) = self.window(rank)?;
+        let length = window.len_of(rank).map_err(raise)?;
+        let is_bytes = matches!(*window, AnyWindow::Bytes(_));
+        Ok(if is_bytes { length / self.element_bytes } else { length })
+    }
+
+    /// An operation on one element at once, by name; what was there before.
+    #[pyo3(signature = (name, rank, index, value, expected=None))]
+    fn _fetch<'py>(
+        &self,
+        name: &str,
+        rank: i64,
+        index: usize,
+        value: &Bound<'py, PyAny>,
+        expected: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let element = self.element()?;
+        let bits = element.bits_of(value)?;
+        let expected = expected.map_or(Ok(0), |expected| element.bits_of(expected))?;
+        let action = Action::of(name, expected)?;
+        let (window, rank) = self.window(rank)?;
+        let before = match (action, element) {
+            (Action::Add, Element::F32 | Element::F64) => {
+                window.add(rank, index, |old| element.sum(old, bits))?
+            }
+            (Action::And | Action::Or | Action::Xor, Element::F32 | Element::F64) => {
+                return Err(PyTypeError::new_err(format!("'{name}' is not defined for floats")));
+            }
+            _ => window.fetch(rank, index, action, bits)?,
+        };
+        element.value_of(before, value.py())
+    }
+
+    /// Adds the elements of an array to as many from an index on, each at once.
+    fn _add(&self, rank: i64, data: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+        let element = self.element()?;
+        let (window, rank) = self.window(rank)?;
+        let data = Array::to_read(data, "data")?;
+        // All or nothing of them is outside: the last one first.
+        let count = data.len() / self.element_bytes;
+        if let Some(last) = (index + count).checked_sub(1).filter(|_| count > 0) {
+            window.fetch(rank, last, Action::Load, 0)?;
+        }
+        for (at, bytes) in (index..).zip(data.bytes().chunks_exact(self.element_bytes)) {
+            let bits = match self.element_bytes {
+                8 => bytemuck::pod_read_unaligned(bytes),
+                _ => u64::from(bytemuck::pod_read_unaligned::<u32>(bytes)),
+            };
+            match element {
+                Element::F32 | Element::F64 => {
+                    window.add(rank, at, |old| element.sum(old, bits))?;
+                }
+                _ => _ = window.fetch(rank, at, Action::Add, bits)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Give this rank's part back: from here on the others' calls on it are errors. Not a
+    /// collective: a barrier before it, where others may still want the window.
+    fn close(&self) -> PyResult<()> {
+        rank::here()?.remove_window(self.id);
+        Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        forget(self.id);
+    }
+}
+
+impl Element {
+    /// Whether elements can be changed atomically.
+    fn is_atomic(self) -> bool {
+        use Element::{F32, F64, I32, I64, U32, U64};
+        matches!(self, I32 | U32 | F32 | I64 | U64 | F64)
+    }
+
+    /// The bits of a Python number as an element.
+    ///
+    /// # Errors
+    /// It is not a number, or not in the element's range.
+    fn bits_of(self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(match self {
+            Element::I32 => u64::from(value.extract::<i32>()? as u32),
+            Element::U32 => u64::from(value.extract::<u32>()?),
+            Element::F32 => u64::from((value.extract::<f64>()? as f32).to_bits()),
+            Element::I64 => value.extract::<i64>()? as u64,
+            Element::U64 => value.extract()?,
+            Element::F64 => value.extract::<f64>()?.to_bits(),
+            _ => return Err(no_atomics()),
+        })
+    }
+
+    /// The Python number of an element's bits.
+    fn value_of(self, bits: u64, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let half = bits as u32;
+        match self {
+            Element::I32 => (half as i32).into_bound_py_any(py),
+            Element::U32 => half.into_bound_py_any(py),
+            Element::F32 => f64::from(f32::from_bits(half)).into_bound_py_any(py),
+            Element::I64 => (bits as i64).into_bound_py_any(py),
+            Element::U64 => bits.into_bound_py_any(py),
+            Element::F64 => f64::from_bits(bits).into_bound_py_any(py),
+            _ => Err(no_atomics()),
+        }
+    }
+
+    /// The bits of the sum of two floats.
+    fn sum(self, left: u64, right: u64) -> u64 {
+        match self {
+            Element::F32 => {
+                let sum = f32::from_bits(left as u32) + f32::from_bits(right as u32);
+                u64::from(sum.to_bits())
+            }
+            _ => (f64::from_bits(left) + f64::from_bits(right)).to_bits(),
+        }
+    }
+}
