@@ -15,6 +15,7 @@ use std::sync::Arc;
 use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Wake};
 use hikyaku_nic::hosted::{Host, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
+use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
@@ -145,6 +146,13 @@ impl Mapping {
         (end <= self.plan.region_bytes).then_some(offset as u64)
     }
 
+    /// These bytes of a rank's region, if they are all inside.
+    fn bytes(&self, rank: Rank, offset: u64, length: usize) -> Option<Bytes<'_>> {
+        let start = self.region(rank, offset, length)?;
+        // SAFETY: the range is inside the region, which is mapped as long as `self`.
+        Some(unsafe { Bytes::new(start, length) })
+    }
+
     /// Copies out of a rank's region; `None` if that is out of bounds.
     pub(crate) fn read(&self, rank: Rank, offset: u64, into: &mut [u8]) -> Option<()> {
         let origin = self.region(rank, offset, into.len())?;
@@ -156,9 +164,7 @@ impl Mapping {
 
     /// Copies into a rank's region; `None` if that is out of bounds.
     pub(crate) fn write(&self, rank: Rank, offset: u64, payload: &[u8]) -> Option<()> {
-        let target = self.region(rank, offset, payload.len())?;
-        // SAFETY: the range is inside the region; `copy_from` allows an overlap.
-        unsafe { target.as_ptr().copy_from(payload.as_ptr(), payload.len()) };
+        self.bytes(rank, offset, payload.len())?.write(0, payload);
         Some(())
     }
 
@@ -169,10 +175,8 @@ impl Mapping {
         to: (Rank, u64),
         length: usize,
     ) -> Result<(), Rank> {
-        let origin = self.region(from.0, from.1, length).ok_or(from.0)?;
-        let target = self.region(to.0, to.1, length).ok_or(to.0)?;
-        // SAFETY: both ranges are inside their regions; `copy_to` allows an overlap.
-        unsafe { origin.as_ptr().copy_to(target.as_ptr(), length) };
+        let origin = self.bytes(from.0, from.1, length).ok_or(from.0)?;
+        self.bytes(to.0, to.1, length).ok_or(to.0)?.copy(0, origin);
         Ok(())
     }
 

@@ -57,7 +57,24 @@ impl<'m> Bytes<'m> {
     /// Copies `from` into the area at byte `at`.
     #[inline]
     pub fn store(&self, at: usize, from: &[u8]) {
-        if from.len() < STREAM_FROM { self.store_cached(at, from) } else { self.stream(at, from) }
+        if from.len() < STREAM_FROM {
+            return self.store_cached(at, from);
+        }
+        self.stream(at, Bytes::borrowed(from));
+    }
+
+    /// Borrowed bytes as an area, to be read only.
+    #[inline]
+    fn borrowed(from: &[u8]) -> Bytes<'_> {
+        let start = NonNull::from(from).cast();
+        // SAFETY: the bytes stay mapped for the borrow, and the callers here only read them.
+        unsafe { Bytes::new(start, from.len()) }
+    }
+
+    /// The same as [`Bytes::store`] for bytes that may be part of the area.
+    #[inline]
+    pub fn write(&self, at: usize, from: &[u8]) {
+        self.copy(at, Bytes::borrowed(from));
     }
 
     #[inline]
@@ -71,40 +88,38 @@ impl<'m> Bytes<'m> {
         unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
     }
 
-    /// Whole lines go past the caches.
-    #[inline(never)]
-    fn stream(&self, at: usize, from: &[u8]) {
-        let before = self.start.as_ptr().wrapping_add(at).align_offset(LINE).min(from.len());
-        let (head, rest) = from.split_at(before);
-        let (lines, tail) = rest.as_chunks::<LINE>();
-        self.store_cached(at, head);
-        self.stream_lines(at + before, lines);
-        self.store_cached(at + from.len() - tail.len(), tail);
-    }
-
-    /// Stores whole lines from byte `at` on, which is the begin of one.
-    #[cfg(target_arch = "x86_64")]
-    fn stream_lines(&self, at: usize, lines: &[[u8; LINE]]) {
-        let span = lines.as_flattened().len();
-        assert!(at <= self.length && span <= self.length - at);
-        assert!(span == 0 || self.start.as_ptr().wrapping_add(at).addr().is_multiple_of(LINE));
-        let parts = lines.as_flattened().as_chunks::<16>().0;
-        for (part, offset) in parts.iter().zip((at..).step_by(16)) {
-            // SAFETY: the part lies within the area, by the assertion.
-            let target = unsafe { self.start.add(offset) };
-            // SAFETY: 16 bytes may be read at `part`; the load asks for no alignment.
-            let value = unsafe { arch::_mm_loadu_si128(part.as_ptr().cast()) };
-            // SAFETY: the area is writable for 'm and the line aligned, so 16 bytes at `target` are
-            // too; the fence below orders the store before all that follows.
-            unsafe { arch::_mm_stream_si128(target.as_ptr().cast(), value) };
+    /// Copies all of another area to byte `at` of this one. They may overlap.
+    #[inline]
+    pub fn copy(&self, at: usize, from: Bytes<'_>) {
+        let length = from.length;
+        assert!(at <= self.length && length <= self.length - at);
+        let target = self.start.as_ptr().wrapping_add(at);
+        let apart = target.addr().abs_diff(from.start.as_ptr().addr()) >= length;
+        if length >= STREAM_FROM && apart {
+            return self.stream(at, from);
         }
-        // SAFETY: every x86-64 processor has the instruction.
-        unsafe { arch::_mm_sfence() };
+        // SAFETY: the range ends within the area, by the assertion, and the other area is as long;
+        // `copy_from` allows an overlap.
+        unsafe { target.copy_from(from.start.as_ptr(), length) };
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
-    fn stream_lines(&self, at: usize, lines: &[[u8; LINE]]) {
-        self.store_cached(at, lines.as_flattened());
+    /// Whole lines go past the caches. `from` is elsewhere.
+    #[inline(never)]
+    fn stream(&self, at: usize, from: Bytes<'_>) {
+        assert!(at <= self.length && from.length <= self.length - at);
+        let target = self.start.as_ptr().wrapping_add(at);
+        let head = target.align_offset(LINE).min(from.length);
+        let lines = (from.length - head) / LINE * LINE;
+        let ends = [(0, head), (head + lines, from.length - head - lines)];
+        for (part, length) in ends {
+            let source = from.start.as_ptr().wrapping_add(part);
+            // SAFETY: both ranges are within their areas, the target's by the assertion, and the
+            // caller says that the areas are apart.
+            unsafe { target.wrapping_add(part).copy_from_nonoverlapping(source, length) };
+        }
+        let (target, source) = (target.wrapping_add(head), from.start.as_ptr().wrapping_add(head));
+        // SAFETY: as above; the target is the begin of a line, and whole lines are left.
+        unsafe { stream_lines(target, source, lines) };
     }
 
     /// Copies bytes from `at` on into `into`.
@@ -123,6 +138,34 @@ impl<'m> Bytes<'m> {
     pub fn address(&self, at: usize) -> *const u8 {
         self.start.as_ptr().wrapping_add(at)
     }
+}
+
+/// Stores whole lines past the caches.
+///
+/// # Safety
+/// `length` bytes are readable at `source` and writable at `target`, the begin of a line, and the
+/// two ranges are apart.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
+    for at in (0..length).step_by(16) {
+        // SAFETY: 16 bytes may be read there, as the caller says; the load asks for no alignment.
+        let value = unsafe { arch::_mm_loadu_si128(source.wrapping_add(at).cast()) };
+        // SAFETY: 16 bytes may be written there, aligned since the line is; the fence below orders
+        // the store before all that follows.
+        unsafe { arch::_mm_stream_si128(target.wrapping_add(at).cast(), value) };
+    }
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { arch::_mm_sfence() };
+}
+
+/// The same where there are no such stores.
+///
+/// # Safety
+/// As above.
+#[cfg(all(not(target_arch = "x86_64"), not(loom)))]
+unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
+    // SAFETY: as the caller says.
+    unsafe { target.copy_from_nonoverlapping(source, length) };
 }
 
 #[cfg(loom)]
@@ -183,6 +226,30 @@ mod tests {
                 let (before, after) = (&all[..at], &all[at + length..]);
                 assert!(before.iter().chain(after).all(|byte| *byte == 0xee));
                 bytes.store(0, &[0xee; SIZE]);
+            }
+        }
+    }
+
+    #[test]
+    fn copies_within_one_area_are_right_however_they_overlap() {
+        const SIZE: usize = 4 * STREAM_FROM;
+        let content: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        for (from, to) in [(0, 1), (1, 0), (0, 64), (STREAM_FROM, 0), (0, STREAM_FROM), (7, 7)] {
+            for length in [STREAM_FROM - 1, STREAM_FROM, 2 * STREAM_FROM + 5] {
+                let mut area = content.clone();
+                let start = NonNull::new(area.as_mut_ptr()).unwrap();
+                // SAFETY: the vector outlives the view and is looked at only through it.
+                let bytes = unsafe { Bytes::new(start, SIZE) };
+                // SAFETY: within the vector.
+                let origin = unsafe { start.add(from) };
+                // SAFETY: as for the view of all of it.
+                let part = unsafe { Bytes::new(origin, length) };
+                bytes.copy(to, part);
+                let mut all = vec![0; SIZE];
+                bytes.load(0, &mut all);
+                let mut expected = content.clone();
+                expected.copy_within(from..from + length, to);
+                assert!(all == expected, "{length} bytes from {from} to {to}");
             }
         }
     }

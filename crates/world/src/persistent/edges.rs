@@ -23,9 +23,10 @@ pub struct Neighbours {
     pub sources: Vec<Neighbour>,
     /// Edges that lead away.
     pub destinations: Vec<Neighbour>,
-    /// How command queues are to serve them. `None`: neighbours on this node with up to 4 KiB each
-    /// way get a letter a round, if they do not ask for queues either; the others get a queue each
-    /// while there are so many, else one for all.
+    /// How command queues are to serve them. `None`: neighbours on this node get a letter a round
+    /// if the letters have up to 16 KiB, 1 MiB in a [`StagedExchange`](super::StagedExchange), and
+    /// they do not ask for queues either. The others get a queue each while there are so many,
+    /// else one for all.
     pub scheme: Option<Scheme>,
 }
 

@@ -1,5 +1,5 @@
-//! Small rounds: everything that goes to a neighbour, and everything that comes from him, is one
-//! letter each way.
+//! Rounds by letter: everything that goes to a neighbour, and everything that comes from him, is
+//! one letter each way.
 //!
 //! ```text
 //!   start   each neighbour's letter: the elements of all edges to him ──► his mailbox
@@ -25,9 +25,21 @@ use hikyaku_nic::fabric::{
     MailEnd, MailboxAddress, MailboxId, PeerState, Port, PostError, QueueFault,
 };
 
-/// Letters have at most so many bytes; what is larger is copied once, by a queue's command.
+/// Letters between buffers in shared memory have at most so many bytes: what is larger is copied
+/// once, by a queue's command. A round of two neighbours each way, as letters and by queues:
 ///
-pub(super) const MOST_BYTES: u64 = 4096;
+/// ```text
+///   an edge    near (a line 31 ns)     far (160 ns)
+///    4 KiB     1.6 and  3.0 us
+///   16 KiB     5.0 and  4.5 us          4.0 and 4.6 us      twice this limit
+///   64 KiB      17 and   12 us           13 and 9.5 us
+/// ```
+pub(super) const MOST_SHARED: u32 = 16 << 10;
+
+/// Letters between buffers in ordinary memory, which are copied twice in any case. A mailbox has
+/// room for two. Of 16 KiB an edge 4.9 and 5.5 us, far 4.0 and 5.3 us; of 64 KiB 17 and 18 us, far
+/// 13 and 14 us.
+pub(super) const MOST_STAGED: u32 = 1 << 20;
 
 /// Elements of one edge in a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,9 +36,10 @@
 //!                                                              a copy out of its region at wait
 //! ```
 //!
-//! Between ranks of one node, neighbours with little to say write each other a letter a round
-//! instead (`mail.rs`), unless [`Neighbours::scheme`] asks for queues; both kinds of buffers are
-//! then copied from at start and to at wait.
+//! Between ranks of one node, neighbours write each other a letter a round instead (`mail.rs`), as
+//! long as two copies of the data cost less than what queues do, and unless
+//! [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied from at start and
+//! to at wait.
 //!
 //! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
 //! the receiver: its sender need not wait for anything but the round before the last.

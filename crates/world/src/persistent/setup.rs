@@ -16,7 +16,7 @@ use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
 use hikyaku_nic::fabric::{MailboxAddress, MailboxId, Port, QueueAddress, QueueMode};
 
 use super::error::PersistentError;
-use super::mail::{Correspondent, MOST_BYTES, Mail, Part};
+use super::mail::{Correspondent, MOST_SHARED, MOST_STAGED, Mail, Part};
 use super::tables::{Ends, Told, hear_ends, judge, tell_ends};
 use crate::error::Error;
 use crate::world::World;
@@ -101,8 +101,8 @@ pub(super) fn set_up(
     checked: Result<(Vec<End>, Vec<End>), Error>,
     place: impl FnOnce(&[End], &[End]) -> Result<(Vec<Places>, Vec<Places>), Error>,
 ) -> Result<Wiring, Error> {
-    let willing = scheme.is_none() && world.engine().borrow().port().has_mailboxes();
-    let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, willing));
+    let letters = letters_of(world, scheme, buffers);
+    let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, letters));
     let shared = world.share(&words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?)?;
@@ -139,6 +139,15 @@ pub(super) fn set_up(
     }
 }
 
+/// Bytes that letters of this rank may have; 0: it exchanges none.
+fn letters_of(world: &World, scheme: Option<Scheme>, buffers: Use) -> u32 {
+    match buffers {
+        _ if scheme.is_some() || !world.engine().borrow().port().has_mailboxes() => 0,
+        Use::Staged => MOST_STAGED,
+        Use::Fixed | Use::Turning => MOST_SHARED,
+    }
+}
+
 /// Destroys queues in which nothing has been written, and mailboxes.
 fn give_back(world: &World, taken: Taken) {
     let mut engine = world.engine().borrow_mut();
@@ -164,15 +173,12 @@ impl Choice<'_> {
     fn by_mail(&self, one: u32, other: u32) -> bool {
         let node = |rank| self.world.engine().borrow().port().node_of(rank);
         let ends = |rank: u32| &self.tables[rank as usize];
+        let most = ends(one).letters.min(ends(other).letters);
         let small = |from: u32, to: u32| {
             let bytes = ends(from).outs.iter().filter(|end| end.0 == to).map(|end| end.1);
-            bytes.fold(0, u64::saturating_add) <= MOST_BYTES
+            bytes.fold(0, u64::saturating_add) <= u64::from(most)
         };
-        ends(one).willing
-            && ends(other).willing
-            && node(one) == node(other)
-            && small(one, other)
-            && small(other, one)
+        most > 0 && node(one) == node(other) && small(one, other) && small(other, one)
     }
 
     /// Ends of this rank's edges to or from ranks with which it exchanges letters, and the others.

@@ -10,8 +10,8 @@ use super::setup::{End, Places};
 pub(super) struct Ends {
     pub(super) outs: Vec<(u32, u64)>,
     pub(super) ins: Vec<(u32, u64)>,
-    /// Whether it would exchange letters.
-    pub(super) willing: bool,
+    /// Bytes that its letters may have; 0: it exchanges none.
+    pub(super) letters: u32,
 }
 
 /// One end of an edge that a queue serves, as its rank tells the others.
@@ -61,8 +61,8 @@ impl Told {
 }
 
 /// What a rank tells of its edges: how many it has, and each.
-pub(super) fn tell_ends(outs: &[End], ins: &[End], willing: bool) -> Vec<u32> {
-    let mut words = vec![1, u32::from(willing), outs.len() as u32, ins.len() as u32];
+pub(super) fn tell_ends(outs: &[End], ins: &[End], letters: u32) -> Vec<u32> {
+    let mut words = vec![1, letters, outs.len() as u32, ins.len() as u32];
     for End { rank, span } in outs.iter().chain(ins) {
         let [low, high] = halves(span.len() as u64);
         words.extend([*rank, low, high]);
@@ -73,14 +73,14 @@ pub(super) fn tell_ends(outs: &[End], ins: &[End], willing: bool) -> Vec<u32> {
 /// What the ranks have told of their edges.
 pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentError> {
     let hear = |words: &Vec<u32>| {
-        let [1, willing, outs, ins, ends @ ..] = &words[..] else { return None };
+        let [1, letters, outs, ins, ends @ ..] = &words[..] else { return None };
         if ends.len() != (*outs as usize + *ins as usize) * 3 {
             return None;
         }
         let end = |w: &[u32]| (w[0], long(w[1], w[2]));
         let mut outs_ = ends.chunks_exact(3).map(end).collect::<Vec<_>>();
         let ins = outs_.split_off(*outs as usize);
-        Some(Ends { outs: outs_, ins, willing: *willing != 0 })
+        Some(Ends { outs: outs_, ins, letters: *letters })
     };
     let heard = (0..)
         .zip(shared)
@@ -122,15 +122,15 @@ mod tests {
         let heard = Told::hear(3, &told.to_words());
         assert_eq!(format!("{heard:?}"), format!("{told:?}"));
         let ends = [End { rank: 1, span: 8..24 }, End { rank: 0, span: 0..0 }];
-        let words = tell_ends(&ends[..1], &ends, true);
+        let words = tell_ends(&ends[..1], &ends, 77);
         let heard = &hear_ends(&[words]).unwrap()[0];
         assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
-        assert!(heard.willing);
+        assert_eq!(heard.letters, 77);
     }
 
     #[test]
     fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
-        let well = tell_ends(&[], &[End { rank: 0, span: 0..4 }], false);
+        let well = tell_ends(&[], &[End { rank: 0, span: 0..4 }], 0);
         let short = well[..well.len() - 1].to_vec();
         for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0], short] {
             let error = hear_ends(&[well.clone(), wrong]).unwrap_err();
@@ -143,7 +143,7 @@ mod tests {
         let table = |outs: &[(u32, u64)], ins: &[(u32, u64)]| Ends {
             outs: outs.to_vec(),
             ins: ins.to_vec(),
-            willing: true,
+            letters: 1,
         };
         let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])]).unwrap_err();
         let expected = PersistentError::Edges { source_rank: 0, sent: 1, rank: 1, expected: 0 };
