@@ -339,6 +339,10 @@ unsafe impl Host for ShmHost {
         self.mapping().word64(rank, offset)
     }
 
+    fn reading_pays(&self) -> bool {
+        self.shares_processors()
+    }
+
     fn process_from(&self) -> Option<usize> {
         self.kernel_copies_from()
     }

@@ -189,7 +189,11 @@ impl<P: Port> Engine<P> {
         }
         let address = self.port.expose(bytes)?;
         let pays = match address.space {
-            Space::Region => self.capabilities.region && bytes.len() >= self.config.direct_from,
+            Space::Region => {
+                self.capabilities.region
+                    && bytes.len() >= self.config.direct_from
+                    && self.port.reading_pays()
+            }
             Space::Process => {
                 self.capabilities.process_from.is_some_and(|from| bytes.len() >= from)
             }

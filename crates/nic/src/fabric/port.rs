@@ -118,6 +118,12 @@ pub trait Port {
     /// How other ranks may name these bytes of this process, if at all.
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
 
+    /// Whether a message in a sender's region is faster read there by its receiver ([`Port::read`])
+    /// than stored into a landing ring. May change while the job runs.
+    fn reading_pays(&self) -> bool {
+        true
+    }
+
     /// Reads another rank's memory with no help from its program; complete on return.
     ///
     /// # Errors

@@ -88,6 +88,11 @@ pub unsafe trait Host {
     /// Eight bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
     fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64>;
 
+    /// See [`Port::reading_pays`](crate::fabric::Port::reading_pays).
+    fn reading_pays(&self) -> bool {
+        true
+    }
+
     /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
     fn process_from(&self) -> Option<usize>;
 }

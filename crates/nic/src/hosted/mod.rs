@@ -276,6 +276,10 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.expose(bytes)
     }
 
+    fn reading_pays(&self) -> bool {
+        self.host.reading_pays()
+    }
+
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         self.reachable(from)?;
         if matches!(from.space, Space::Segment(_) | Space::Register(_)) {

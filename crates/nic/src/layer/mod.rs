@@ -68,6 +68,10 @@ macro_rules! pass_through {
             self.$port.expose(bytes)
         }
 
+        fn reading_pays(&self) -> bool {
+            self.$port.reading_pays()
+        }
+
         fn peer(&self, rank: Rank) -> PeerState {
             self.$port.peer(rank)
         }
