@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use clap::ValueEnum;
+use hikyaku::persistent::{self, Neighbour, Neighbours};
 use hikyaku::topology::{Edge, Neighbourhood, Reorder};
 use hikyaku::{Error, Op, SharedBuffer, World};
 
@@ -35,6 +36,8 @@ pub enum Kind {
     Blocking,
     /// Start the exchange, multiply with the own entries, then wait for it.
     Nonblocking,
+    /// The same with an exchange that is set up once and goes on by itself once it is started.
+    Persistent,
 }
 
 impl Kind {
@@ -43,6 +46,7 @@ impl Kind {
         match self {
             Kind::Blocking => "blocking",
             Kind::Nonblocking => "nonblocking",
+            Kind::Persistent => "persistent",
         }
     }
 }
@@ -97,14 +101,68 @@ pub fn distribute(
 pub struct Exchange<'w> {
     world: &'w World,
     kind: Kind,
-    neighbours: Neighbourhood,
     /// Own entries that are sent, neighbour after neighbour.
     entries: Vec<u32>,
     sends: Vec<Range<usize>>,
     receives: Vec<Range<usize>>,
-    /// What goes out, and what came in: memory that the node's other ranks reach directly.
-    out: SharedBuffer<f64>,
-    into: SharedBuffer<f64>,
+    way: Way,
+}
+
+/// How entries get to the neighbours and back. What goes out and what comes in is in memory that the
+/// node's other ranks reach directly.
+#[derive(Debug)]
+enum Way {
+    /// Messages in every iteration.
+    Messages { neighbours: Neighbourhood, out: SharedBuffer<f64>, into: SharedBuffer<f64> },
+    /// An exchange that has both buffers.
+    Persistent(persistent::Exchange<f64>),
+}
+
+impl Way {
+    fn new(
+        world: &World,
+        kind: Kind,
+        local: &Local,
+        (sends, receives): (&[Range<usize>], &[Range<usize>]),
+    ) -> Result<Way, Error> {
+        let (out, into) = (world.alloc(local.sent())?, world.alloc(local.received())?);
+        let ranks = || local.neighbours.iter().map(|neighbour| neighbour.rank);
+        if kind == Kind::Persistent {
+            let edges = |ranges: &[Range<usize>]| {
+                let edge = |(rank, range): (u32, &Range<usize>)| Neighbour {
+                    rank,
+                    elements: range.clone(),
+                };
+                ranks().zip(ranges).map(edge).collect()
+            };
+            let (sources, destinations) = (edges(receives), edges(sends));
+            let neighbours = Neighbours { sources, destinations, scheme: None };
+            return Ok(Way::Persistent(world.exchange_init(&neighbours, out, into)?));
+        }
+        let edges = |ranges: &[Range<usize>]| -> Vec<Edge> {
+            let edge =
+                |(rank, range): (u32, &Range<usize>)| Edge { rank, weight: range.len() as u32 };
+            ranks().zip(ranges).map(edge).collect()
+        };
+        // The rows are where they are, so ranks are not reordered.
+        let (sources, destinations) = (edges(receives), edges(sends));
+        let neighbours = world.dist_graph_adjacent(&sources, &destinations, Reorder::Keep)?;
+        Ok(Way::Messages { neighbours, out, into })
+    }
+
+    fn out(&mut self) -> Result<&mut [f64], Error> {
+        match self {
+            Way::Messages { out, .. } => Ok(out),
+            Way::Persistent(exchange) => exchange.outgoing_mut(),
+        }
+    }
+
+    fn heard(&self) -> Result<&[f64], Error> {
+        match self {
+            Way::Messages { into, .. } => Ok(into),
+            Way::Persistent(exchange) => exchange.incoming(),
+        }
+    }
 }
 
 impl<'w> Exchange<'w> {
@@ -113,30 +171,18 @@ impl<'w> Exchange<'w> {
     /// # Errors
     /// Another rank failed, or there is no memory for the buffers.
     pub fn new(world: &'w World, kind: Kind, local: &Local) -> Result<Exchange<'w>, Error> {
-        let edge = |rank, entries: usize| Edge { rank, weight: entries as u32 };
         let neighbours = local.neighbours.iter();
-        let sources: Vec<Edge> =
-            neighbours.clone().map(|n| edge(n.rank, n.receives.len())).collect();
-        let destinations: Vec<Edge> =
-            neighbours.clone().map(|n| edge(n.rank, n.sends.len())).collect();
-        // The rows are where they are, so ranks are not reordered.
-        let graph = world.dist_graph_adjacent(&sources, &destinations, Reorder::Keep)?;
         let mut end = 0;
         let sends = neighbours.clone().map(|neighbour| {
             let start = end;
             end += neighbour.sends.len();
             start..end
         });
-        Ok(Exchange {
-            world,
-            kind,
-            neighbours: graph,
-            sends: sends.collect(),
-            entries: neighbours.clone().flat_map(|n| n.sends.iter().copied()).collect(),
-            receives: neighbours.map(|neighbour| neighbour.receives.clone()).collect(),
-            out: world.alloc(local.sent())?,
-            into: world.alloc(local.received())?,
-        })
+        let sends: Vec<_> = sends.collect();
+        let entries = neighbours.clone().flat_map(|n| n.sends.iter().copied()).collect();
+        let receives: Vec<_> = neighbours.map(|neighbour| neighbour.receives.clone()).collect();
+        let way = Way::new(world, kind, local, (&sends, &receives))?;
+        Ok(Exchange { world, kind, entries, sends, receives, way })
     }
 
     /// `out = matrix · x`, where every rank has its rows of all three.
@@ -150,18 +196,25 @@ impl<'w> Exchange<'w> {
         out: &mut [f64],
         watch: &mut Stopwatch,
     ) -> Result<(), Error> {
-        for (place, entry) in self.out.iter_mut().zip(&self.entries) {
+        for (place, entry) in self.way.out()?.iter_mut().zip(&self.entries) {
             *place = x[*entry as usize];
         }
-        let Exchange { world, neighbours, sends, receives, .. } = self;
-        let (sent, into) = (&self.out, &mut self.into);
-        match self.kind {
-            Kind::Blocking => {
+        let Exchange { world, sends, receives, .. } = self;
+        match &mut self.way {
+            Way::Persistent(exchange) => {
+                exchange.start()?;
+                watch.book(Part::Exchange);
+                local.own.multiply(x, out, false);
+                watch.book(Part::Computing);
+                exchange.wait()?;
+                watch.book(Part::Exchange);
+            }
+            Way::Messages { neighbours, out: sent, into } if self.kind == Kind::Blocking => {
                 neighbours.neighbour_alltoallv(sent, sends, into, receives)?;
                 watch.book(Part::Exchange);
                 local.own.multiply(x, out, false);
             }
-            Kind::Nonblocking => world.scope(|scope| {
+            Way::Messages { neighbours, out: sent, into } => world.scope(|scope| {
                 let entries =
                     scope.ineighbour_alltoallv(neighbours, sent, sends, into, receives)?;
                 watch.book(Part::Exchange);
@@ -172,7 +225,7 @@ impl<'w> Exchange<'w> {
                 Ok(())
             })?,
         }
-        local.others.multiply(&self.into, out, true);
+        local.others.multiply(self.way.heard()?, out, true);
         watch.book(Part::Computing);
         Ok(())
     }

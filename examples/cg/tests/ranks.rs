@@ -67,7 +67,7 @@ fn any_number_of_ranks_solves_the_mesh() {
     let place = directory("mesh");
     for ranks in [1, 2, 3, 5, 8] {
         let page = place.join(format!("{ranks}.html"));
-        let exchanges = "blocking,nonblocking";
+        let exchanges = "blocking,nonblocking,persistent";
         let arguments = [MESH, "--check", "--exchange", exchanges, "--report", text(&page)];
         let (code, said, complaints) = cg(ranks, &arguments);
         assert_eq!((code, complaints.as_str()), (0, ""), "{ranks} ranks: {said}");
@@ -75,7 +75,7 @@ fn any_number_of_ranks_solves_the_mesh() {
             let line = format!("cg: 651 rows, 4255 entries on {ranks} ranks, {exchange}: ");
             assert!(said.contains(&line), "{said}");
         }
-        assert_eq!(said.matches("agrees with the serial solver's").count(), 2, "{said}");
+        assert_eq!(said.matches("agrees with the serial solver's").count(), 3, "{said}");
         assert!(fs::read_to_string(page).unwrap().contains("agrees with the serial"));
     }
 }

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use hikyaku::persistent::{self, Neighbour, Neighbours};
 use hikyaku::topology::{Neighbourhood, Reorder};
 use hikyaku::{Error, Op, SharedBuffer, Time, World};
 
@@ -38,6 +39,8 @@ pub enum Kind {
     Blocking,
     /// Start the exchange, compute what does not need it, then wait for it.
     Nonblocking,
+    /// The same with an exchange that is set up once and goes on by itself once it is started.
+    Persistent,
 }
 
 impl Kind {
@@ -46,6 +49,7 @@ impl Kind {
         match self {
             Kind::Blocking => "blocking",
             Kind::Nonblocking => "nonblocking",
+            Kind::Persistent => "persistent",
         }
     }
 }
@@ -92,13 +96,59 @@ pub struct Exchange<'w> {
     world: &'w World,
     kind: Kind,
     halo: Halo,
-    /// The blocks around this one, in the order of the halo's edges.
-    neighbours: Neighbourhood,
     /// Where the edges lie in both buffers.
     ranges: Vec<Range<usize>>,
-    /// What goes out, and what came in: memory that the node's other ranks reach directly.
-    out: SharedBuffer<f64>,
-    into: SharedBuffer<f64>,
+    way: Way,
+}
+
+/// How edges get to the blocks around this one and back, in the order of the halo's edges. What
+/// goes out and what comes in is in memory that the node's other ranks reach directly.
+#[derive(Debug)]
+enum Way {
+    /// Messages in every step.
+    Messages { neighbours: Neighbourhood, out: SharedBuffer<f64>, into: SharedBuffer<f64> },
+    /// An exchange that has both buffers.
+    Persistent(persistent::Exchange<f64>),
+}
+
+impl Way {
+    fn new(
+        world: &World,
+        kind: Kind,
+        ranks: &[u32],
+        ranges: &[Range<usize>],
+    ) -> Result<Way, Error> {
+        let numbers = ranges.last().map_or(0, |range| range.end);
+        let (out, into) = (world.alloc(numbers)?, world.alloc(numbers)?);
+        // Both ends see each edge: whom I send to, I hear from.
+        if kind == Kind::Persistent {
+            let edge = |(rank, range): (&u32, &Range<usize>)| Neighbour {
+                rank: *rank,
+                elements: range.clone(),
+            };
+            let edges: Vec<Neighbour> = ranks.iter().zip(ranges).map(edge).collect();
+            let neighbours =
+                Neighbours { sources: edges.clone(), destinations: edges, scheme: None };
+            return Ok(Way::Persistent(world.exchange_init(&neighbours, out, into)?));
+        }
+        // The blocks are where they are, so ranks are not reordered.
+        let neighbours = world.dist_graph_adjacent(ranks, ranks, Reorder::Keep)?;
+        Ok(Way::Messages { neighbours, out, into })
+    }
+
+    fn out(&mut self) -> Result<&mut [f64], Error> {
+        match self {
+            Way::Messages { out, .. } => Ok(out),
+            Way::Persistent(exchange) => exchange.outgoing_mut(),
+        }
+    }
+
+    fn heard(&self) -> Result<&[f64], Error> {
+        match self {
+            Way::Messages { into, .. } => Ok(into),
+            Way::Persistent(exchange) => exchange.incoming(),
+        }
+    }
 }
 
 impl<'w> Exchange<'w> {
@@ -114,12 +164,9 @@ impl<'w> Exchange<'w> {
     ) -> Result<Exchange<'w>, Error> {
         let halo = Halo::new(block, grid, world.rank());
         let ranks: Vec<u32> = halo.edges().iter().map(|edge| edge.rank).collect();
-        // Both ends see each edge: whom I send to, I hear from. The blocks are where they are, so
-        // ranks are not reordered.
-        let neighbours = world.dist_graph_adjacent(&ranks, &ranks, Reorder::Keep)?;
-        let (ranges, numbers) = (halo.ranges(), halo.numbers());
-        let (out, into) = (world.alloc(numbers)?, world.alloc(numbers)?);
-        Ok(Exchange { world, kind, halo, neighbours, ranges, out, into })
+        let ranges = halo.ranges();
+        let way = Way::new(world, kind, &ranks, &ranges)?;
+        Ok(Exchange { world, kind, halo, ranges, way })
     }
 
     /// Brings the neighbours' edges into the block's frame, and computes its interior.
@@ -131,22 +178,30 @@ impl<'w> Exchange<'w> {
     /// # Errors
     /// Another rank failed.
     pub fn step(&mut self, block: &mut Block, watch: &mut Stopwatch) -> Result<(), Error> {
-        self.halo.pack(&block.current, &mut self.out);
+        self.halo.pack(&block.current, self.way.out()?);
         watch.book(Part::Copying);
-        self.stamp();
+        self.stamp()?;
         let Block { shape, stencil, ratio, ref current, ref mut next, .. } = *block;
         let mut compute = |watch: &mut Stopwatch| {
             Block::interior(shape, stencil, ratio, current, next);
             watch.book(Part::Computing);
         };
-        let Exchange { world, neighbours, ranges, out, into, .. } = self;
-        let waits = match self.kind {
-            Kind::Blocking => {
+        let Exchange { world, ranges, .. } = self;
+        let waits = match &mut self.way {
+            Way::Persistent(exchange) => {
+                exchange.start()?;
+                watch.book(Part::Moving);
+                compute(watch);
+                let waits = world.now();
+                exchange.wait()?;
+                waits
+            }
+            Way::Messages { neighbours, out, into } if self.kind == Kind::Blocking => {
                 let waits = world.now();
                 neighbours.neighbour_alltoallv(out, ranges, into, ranges)?;
                 waits
             }
-            Kind::Nonblocking => world.scope(|scope| {
+            Way::Messages { neighbours, out, into } => world.scope(|scope| {
                 let edges = scope.ineighbour_alltoallv(neighbours, out, ranges, into, ranges)?;
                 watch.book(Part::Moving);
                 compute(watch);
@@ -155,29 +210,30 @@ impl<'w> Exchange<'w> {
                 Ok(waits)
             })?,
         };
-        watch.book_exchange(self.late(waits));
+        watch.book_exchange(self.late(waits)?);
         if self.kind == Kind::Blocking {
             compute(watch);
         }
-        self.halo.unpack(&self.into, &mut block.current);
+        self.halo.unpack(self.way.heard()?, &mut block.current);
         watch.book(Part::Copying);
         Ok(())
     }
 
     /// Notes in every message when it was ready to go. The ranks of a host have one clock.
-    fn stamp(&mut self) {
+    fn stamp(&mut self) -> Result<(), Error> {
         let now = f64::from_bits(self.world.now().picoseconds());
-        for range in &self.ranges {
-            self.out[range.end - 1] = now;
-        }
+        let out = self.way.out()?;
+        self.ranges.iter().for_each(|range| out[range.end - 1] = now);
+        Ok(())
     }
 
     /// For how long after `since` the last neighbour had not yet begun. What more of the exchange
     /// there was, the data took.
-    fn late(&self, since: Time) -> Duration {
-        let began = self.ranges.iter().map(|range| self.into[range.end - 1].to_bits());
+    fn late(&self, since: Time) -> Result<Duration, Error> {
+        let into = self.way.heard()?;
+        let began = self.ranges.iter().map(|range| into[range.end - 1].to_bits());
         let last = began.max().unwrap_or(0);
-        Duration::from_nanos(last.saturating_sub(since.picoseconds()) / 1000)
+        Ok(Duration::from_nanos(last.saturating_sub(since.picoseconds()) / 1000))
     }
 }
 

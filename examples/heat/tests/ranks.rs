@@ -96,7 +96,7 @@ fn every_exchange_of_every_stencil_computes_the_serial_field() {
         for ranks in [1, 4, 6] {
             let out = place.join(format!("{name}-{ranks}"));
             let page = place.join(format!("{name}-{ranks}.html"));
-            let exchanges = "blocking,nonblocking";
+            let exchanges = "blocking,nonblocking,persistent";
             let (code, said, progress) = heat(
                 ranks,
                 &[
