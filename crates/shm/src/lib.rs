@@ -14,6 +14,7 @@
 //!   cgroup     what the control group allows
 //!   barrier    a memory barrier on all processors, made by the sleeper
 //!   region     buffers that peers reach by one copy
+//!   view       the same bytes as another rank of the host sees them
 //!   kernel_copy  one copy from and to any address of a peer, where the system lets us
 //!   watch      processes that end
 //!   plan       what lies where, as arithmetic
@@ -37,6 +38,7 @@ mod mapping;
 mod memory;
 mod plan;
 mod region;
+mod view;
 mod wait;
 mod watch;
 
@@ -45,6 +47,7 @@ pub use error::{AttachError, JobError};
 pub use host::ShmHost;
 pub use job::{Job, Waiting, open_all, single};
 pub use plan::JobConfig;
+pub use view::View;
 pub use watch::{Watch, WatchError};
 
 /// A rank's port on the shared-memory fabric.

@@ -138,6 +138,12 @@ impl Mapping {
         inside.then(|| self.at(self.plan.region_at(rank) + offset as usize))
     }
 
+    /// [`Mapping::region`], for views.
+    pub(crate) fn place(&self, rank: Rank, offset: u64, length: usize) -> Option<NonNull<u8>> {
+        let exists = rank < self.plan.config.ranks;
+        exists.then(|| self.region(rank, offset, length)).flatten()
+    }
+
     /// Where these bytes are in a rank's region, if they are all inside.
     pub(crate) fn offset_in_region(&self, rank: Rank, bytes: &[u8]) -> Option<u64> {
         let start = self.at(self.plan.region_at(rank)).as_ptr().addr();

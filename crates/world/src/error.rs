@@ -9,6 +9,7 @@ use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::persistent::PersistentError;
+use crate::shared::SharedError;
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -91,6 +92,9 @@ pub enum Error {
     /// A persistent exchange could not be made, started or completed.
     #[error(transparent)]
     Persistent(#[from] PersistentError),
+    /// A shared variable could not be made, found or acquired.
+    #[error(transparent)]
+    Shared(#[from] SharedError),
     /// A layout does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),

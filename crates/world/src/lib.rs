@@ -30,6 +30,7 @@
 //! - [`World::alloc`]: buffers that peers reach by one copy.
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
+//! - [`World::shared`]: arrays that travel with their locks.
 //! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
 //! - [`launch`]: what `hikyaku run` does, as a library.
 //! - [`simulated`]: collectives on the ranks of a simulated machine.
@@ -49,6 +50,7 @@ mod reducer;
 mod scalar;
 mod scope;
 mod select;
+pub mod shared;
 pub mod simulated;
 mod tasks;
 pub mod topology;
@@ -67,5 +69,6 @@ pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};
 pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};
+pub use shared::Shared;
 pub use window::{AtomicScalar, Window};
 pub use world::{Received, World};

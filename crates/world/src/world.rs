@@ -23,6 +23,7 @@ use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
+use crate::shared::Registry;
 use crate::tasks::Tasks;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
@@ -55,6 +56,8 @@ struct RankState {
     choices: Choices,
     /// Contexts of collectives that are no more, with their books: what still comes is dropped.
     retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
+    /// Shared variables.
+    shared: Registry,
 }
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.
@@ -117,7 +120,9 @@ impl World {
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
         let tasks = Tasks::default();
         let retired = RefCell::default();
-        let rank = RankState { engine, next_context, next_group_context, tasks, choices, retired };
+        let shared = Registry::default();
+        let rank =
+            RankState { engine, next_context, next_group_context, tasks, choices, retired, shared };
         Ok(World::new(Rc::new(rank), 0))
     }
 
@@ -191,6 +196,11 @@ impl World {
 
     pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {
         &self.rank.engine
+    }
+
+    /// This rank's shared variables.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.rank.shared
     }
 
     pub(crate) fn context(&self) -> u32 {

@@ -1,0 +1,93 @@
+//! Who is gone: what a rank knows of the others' deaths.
+
+use crate::geometry::Geometry;
+
+/// The ranks that died or left. Who left in order holds nothing and asks for nothing, but what is
+/// in its memory is still there; who died takes that with it, unless another of its node lives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Departed {
+    /// A bit for each of 64 ranks that are gone; empty as long as nobody is.
+    gone: Vec<u64>,
+    /// The same for those that died.
+    died: Vec<u64>,
+}
+
+impl Departed {
+    /// Notes that a rank died.
+    pub fn insert(&mut self, rank: u32) {
+        set(&mut self.gone, rank);
+        set(&mut self.died, rank);
+    }
+
+    /// Notes that a rank left.
+    pub fn insert_left(&mut self, rank: u32) {
+        set(&mut self.gone, rank);
+    }
+
+    /// Whether nobody is gone, as far as this rank knows.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty()
+    }
+
+    /// Whether a rank is gone.
+    #[inline]
+    pub fn contains(&self, rank: u32) -> bool {
+        self.word(rank / 64) & 1 << (rank % 64) != 0
+    }
+
+    /// The bits of 64 ranks.
+    #[inline]
+    pub fn word(&self, at: u32) -> u64 {
+        word(&self.gone, at)
+    }
+
+    /// Whether a rank died.
+    pub fn has_died(&self, rank: u32) -> bool {
+        word(&self.died, rank / 64) & 1 << (rank % 64) != 0
+    }
+
+    /// Whether all ranks of a node died, and its copies with them.
+    #[inline]
+    pub fn node_is_gone(&self, geometry: &Geometry, node: u32) -> bool {
+        !self.died.is_empty() && geometry.ranks_of(node).all(|rank| self.has_died(rank))
+    }
+}
+
+fn word(words: &[u64], at: u32) -> u64 {
+    words.get(at as usize).copied().unwrap_or(0)
+}
+
+fn set(words: &mut Vec<u64>, rank: u32) {
+    let at = rank as usize / 64;
+    if words.len() <= at {
+        words.resize(at + 1, 0);
+    }
+    words[at] |= 1 << (rank % 64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_gone_with_its_last_rank() {
+        let (geometry, mut departed) = (Geometry::new(5, 2, 0), Departed::default());
+        assert!(!departed.node_is_gone(&geometry, 2));
+        departed.insert(4);
+        assert!(departed.node_is_gone(&geometry, 2), "the last node has one rank");
+        departed.insert(1);
+        assert!(!departed.node_is_gone(&geometry, 0));
+        departed.insert(0);
+        assert!(departed.node_is_gone(&geometry, 0));
+        assert!(!departed.contains(100) && departed.word(9) == 0);
+    }
+
+    #[test]
+    fn what_a_rank_that_left_had_is_still_there() {
+        let (geometry, mut departed) = (Geometry::new(2, 1, 0), Departed::default());
+        departed.insert_left(1);
+        assert!(departed.contains(1) && !departed.has_died(1));
+        assert!(!departed.node_is_gone(&geometry, 1));
+    }
+}

@@ -1,0 +1,166 @@
+//! Where the words of a variable are.
+//!
+//! ```text
+//!   at the variable's home rank          at every node
+//!   head | latest | readers ... | cell ...      owner | state         16 bytes, the control region
+//!   '----- one line for up to 4 ranks ----'     data                  the copy
+//! ```
+//!
+//! Of the paper's variable only owner and state lie in the control region (§5.1); the queue of
+//! requests and the set of readers are the "other members", and have one place each.
+
+use crate::word::{FIRST, Head, INITIAL, Version};
+
+/// Bytes of a cache line: words of different variables share none.
+const LINE_WORDS: u64 = 8;
+
+/// How many ranks and nodes there are, and which this one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// Ranks on a node; the last node may have fewer.
+    pub ranks_per_node: u32,
+    /// This rank.
+    pub rank: u32,
+    /// One less than the number of cells, which is a power of two.
+    mask: u64,
+}
+
+/// A word of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// [`Head`].
+    Head,
+    /// [`Version`] of the newest contents.
+    Latest,
+    /// A bit for each of 64 ranks: who reads.
+    Readers(u32),
+    /// The cell of this index.
+    Cell(u32),
+    /// [`Version`] that a node was last told of: owner change and invalidation in one.
+    Owner(u32),
+    /// [`Version`] that a node's copy holds.
+    Held(u32),
+}
+
+impl Geometry {
+    /// The view of one rank.
+    pub fn new(ranks: u32, ranks_per_node: u32, rank: u32) -> Geometry {
+        let mask = u64::from(ranks.next_power_of_two() - 1);
+        Geometry { ranks, ranks_per_node, rank, mask }
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u32 {
+        self.ranks.div_ceil(self.ranks_per_node)
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: u32) -> u32 {
+        rank / self.ranks_per_node
+    }
+
+    /// The node of this rank.
+    pub fn node(&self) -> u32 {
+        self.node_of(self.rank)
+    }
+
+    /// The ranks of a node.
+    pub fn ranks_of(&self, node: u32) -> std::ops::Range<u32> {
+        let first = node * self.ranks_per_node;
+        first..(first + self.ranks_per_node).min(self.ranks)
+    }
+
+    /// How many words say who reads.
+    pub fn reader_words(&self) -> u32 {
+        self.ranks.div_ceil(64)
+    }
+
+    /// How many requests may wait: every rank's one.
+    pub fn cells(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// The cell of a turn.
+    pub fn cell(&self, position: u64) -> Word {
+        Word::Cell((position & self.mask) as u32)
+    }
+
+    /// The word and the bit by which this rank says that it reads.
+    pub fn reader_bit(&self) -> (u32, u64) {
+        (self.rank / 64, 1 << (self.rank % 64))
+    }
+
+    /// Words of a variable at its home, in whole cache lines.
+    pub fn home_words(&self) -> u64 {
+        (2 + u64::from(self.reader_words()) + self.cells()).next_multiple_of(LINE_WORDS)
+    }
+
+    /// Which of the words at home a word is, or of the two at its node.
+    pub fn place(&self, word: Word) -> Place {
+        match word {
+            Word::Head => Place::Home(0),
+            Word::Latest => Place::Home(1),
+            Word::Readers(at) => Place::Home(2 + u64::from(at)),
+            Word::Cell(at) => Place::Home(2 + u64::from(self.reader_words() + at)),
+            Word::Owner(node) => Place::Node(node, 0),
+            Word::Held(node) => Place::Node(node, 1),
+        }
+    }
+
+    /// What the words at home are at first: the contents are zeros, at every node.
+    pub fn initial_home(&self) -> Vec<u64> {
+        let mut words = vec![0; self.home_words() as usize];
+        words[0] = Head { position: FIRST, mark: None }.bits();
+        words[1] = initial_version();
+        words
+    }
+}
+
+/// What the words at a node are at first.
+pub fn initial_node() -> [u64; 2] {
+    [initial_version(); 2]
+}
+
+fn initial_version() -> u64 {
+    Version { position: INITIAL, node: 0, shared: true }.bits()
+}
+
+/// Where a word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// This word of those at the variable's home.
+    Home(u64),
+    /// This word of those at a node.
+    Node(u32, u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_words_share_a_place_and_small_jobs_have_one_line() {
+        for ranks in [1, 2, 3, 4, 5, 64, 65, 200] {
+            let geometry = Geometry::new(ranks, 4, 0);
+            let words = [Word::Head, Word::Latest]
+                .into_iter()
+                .chain((0..geometry.reader_words()).map(Word::Readers))
+                .chain((0..geometry.cells() as u32).map(Word::Cell));
+            let mut places: Vec<u64> = words
+                .map(|word| match geometry.place(word) {
+                    Place::Home(at) => at,
+                    Place::Node(..) => panic!("{word:?} is at home"),
+                })
+                .collect();
+            let count = places.len();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), count);
+            assert!(*places.last().unwrap() < geometry.home_words());
+            assert!(geometry.cells() >= u64::from(ranks));
+        }
+        assert_eq!(Geometry::new(4, 4, 0).home_words(), 8);
+    }
+}

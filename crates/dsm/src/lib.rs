@@ -1,0 +1,29 @@
+//! Shared variables that travel with their locks: entry consistency, as in Midway and in paper
+//! 001's Fagus.
+//!
+//! A variable is an array bound to a lock. Taking the lock brings the newest contents, and only if
+//! the local copy is old. What a rank has to do for that, at any moment, is said by a protocol; a
+//! protocol is a value and does nothing itself.
+//!
+//! ```text
+//!   protocol/   what to do next: direct                 word       the words, bit by bit
+//!   geometry    where the words are                     departed   who is gone
+//!   parts       how an array is divided among variables  state      the paper's four states
+//! ```
+//!
+//! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`State`]; the owner is the node of the
+//! newest contents; the LLCM is the control region.
+
+pub mod departed;
+pub mod geometry;
+pub mod parts;
+pub mod protocol;
+pub mod state;
+pub mod word;
+
+pub use departed::Departed;
+pub use geometry::{Geometry, Place, Word};
+pub use parts::{Division, Part, Parts, PartsError};
+pub use protocol::{Action, Direct, Entry, Op, Patience, Protocol, Refusal};
+pub use state::State;
+pub use word::{Kind, Mark};

@@ -1,0 +1,215 @@
+//! How an array is divided among variables: all of it, rows, or tiles, each acquired alone.
+//!
+//! ```text
+//!   Whole          Rows(2)             Tiles(2, 3)
+//!   | a a a a |    | a a a a | 0       | a a a | b |      tiles lie one after the other in memory,
+//!   | a a a a |    | a a a a |         | a a a | b |      each of them row by row
+//!   | a a a a |    | b b b b | 1       | c c c | d |
+//! ```
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// How an array is divided into parts, of which each is a variable of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// One part.
+    #[default]
+    Whole,
+    /// So many rows (indices of the first dimension) a part; the last may have fewer.
+    Rows(u64),
+    /// So many rows and columns a part, of an array of two dimensions; those at the far edges may
+    /// have fewer.
+    Tiles(u64, u64),
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Parts::Whole => f.write_str("one part"),
+            Parts::Rows(rows) => write!(f, "parts of {rows} rows"),
+            Parts::Tiles(rows, columns) => write!(f, "tiles of {rows} x {columns}"),
+        }
+    }
+}
+
+/// Where a part lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its first element, in memory.
+    pub start: u64,
+    /// How many elements.
+    pub length: u64,
+    /// Its index along each dimension where it begins in the array.
+    pub origin: Vec<u64>,
+    /// Its shape.
+    pub shape: Vec<u64>,
+}
+
+/// Why an array cannot be divided so.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PartsError {
+    /// There would be nothing in it.
+    #[error("an array of shape {0:?} has no elements")]
+    Empty(Vec<u64>),
+    /// More elements than can be counted.
+    #[error("an array of shape {0:?} has more elements than can be counted")]
+    TooLarge(Vec<u64>),
+    /// A part of no rows or no columns.
+    #[error("{0} cannot be: a part has at least one row and one column")]
+    NoRows(Parts),
+    /// Tiles of something that has not two dimensions.
+    #[error("an array of {0} dimensions has no tiles: it takes two")]
+    NotTwo(usize),
+}
+
+/// An array and its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Division {
+    shape: Vec<u64>,
+    parts: Parts,
+    elements: u64,
+}
+
+impl Division {
+    /// An array of this shape, divided so. No dimensions are one element.
+    ///
+    /// # Errors
+    /// [`PartsError`].
+    pub fn new(shape: &[u64], parts: Parts) -> Result<Division, PartsError> {
+        let product = |all: u64, length: &u64| all.checked_mul(*length);
+        let elements = shape.iter().try_fold(1, product);
+        let elements = elements.ok_or_else(|| PartsError::TooLarge(shape.to_vec()))?;
+        if elements == 0 {
+            return Err(PartsError::Empty(shape.to_vec()));
+        }
+        match parts {
+            Parts::Rows(0) | Parts::Tiles(0, _) | Parts::Tiles(_, 0) => {
+                return Err(PartsError::NoRows(parts));
+            }
+            Parts::Tiles(..) if shape.len() != 2 => return Err(PartsError::NotTwo(shape.len())),
+            _ => {}
+        }
+        Ok(Division { shape: shape.to_vec(), parts, elements })
+    }
+
+    /// The shape of the array.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// How it is divided.
+    pub fn parts(&self) -> Parts {
+        self.parts
+    }
+
+    /// Elements of the array.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// How many parts there are.
+    pub fn count(&self) -> u64 {
+        match self.parts {
+            Parts::Whole => 1,
+            Parts::Rows(rows) => self.rows().div_ceil(rows),
+            Parts::Tiles(rows, columns) => {
+                self.rows().div_ceil(rows) * self.shape[1].div_ceil(columns)
+            }
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// First element and length of a part that there is, in memory.
+    #[inline]
+    pub fn extent(&self, index: u64) -> (u64, u64) {
+        match self.parts {
+            Parts::Whole => (0, self.elements),
+            _ => self.part(index).map_or((0, 0), |part| (part.start, part.length)),
+        }
+    }
+
+    /// Where a part is; `None` if there is no such part.
+    pub fn part(&self, index: u64) -> Option<Part> {
+        if index >= self.count() {
+            return None;
+        }
+        let mut part = Part {
+            start: 0,
+            length: self.elements,
+            origin: vec![0; self.shape.len()],
+            shape: self.shape.clone(),
+        };
+        let cut = |along: u64, size: u64, all: u64| {
+            let from = along * size;
+            (from, size.min(all - from))
+        };
+        match self.parts {
+            Parts::Whole => {}
+            Parts::Rows(rows) => {
+                let row = self.elements / self.rows();
+                let (from, count) = cut(index, rows, self.rows());
+                (part.start, part.length) = (from * row, count * row);
+                // An array without dimensions has one row and nowhere to say so.
+                if let (Some(origin), Some(length)) =
+                    (part.origin.first_mut(), part.shape.first_mut())
+                {
+                    (*origin, *length) = (from, count);
+                }
+            }
+            Parts::Tiles(rows, columns) => {
+                let across = self.shape[1].div_ceil(columns);
+                let (top, height) = cut(index / across, rows, self.shape[0]);
+                let (left, width) = cut(index % across, columns, self.shape[1]);
+                part.start = top * self.shape[1] + left * height;
+                part.length = height * width;
+                part.origin = vec![top, left];
+                part.shape = vec![height, width];
+            }
+        }
+        Some(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_array_once_and_in_order() {
+        let cases = [
+            (vec![7, 5], Parts::Whole),
+            (vec![7, 5], Parts::Rows(2)),
+            (vec![7, 5], Parts::Rows(100)),
+            (vec![7, 5], Parts::Tiles(2, 3)),
+            (vec![4, 6], Parts::Tiles(2, 3)),
+            (vec![3, 4, 5], Parts::Rows(1)),
+            (vec![], Parts::Rows(1)),
+        ];
+        for (shape, parts) in cases {
+            let division = Division::new(&shape, parts).unwrap();
+            let mut at = 0;
+            for index in 0..division.count() {
+                let part = division.part(index).unwrap();
+                assert_eq!(part.start, at, "{shape:?} {parts} {index}");
+                assert_eq!(part.shape.iter().product::<u64>(), part.length);
+                at += part.length;
+            }
+            assert_eq!(at, division.elements());
+            assert_eq!(division.part(division.count()), None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_said() {
+        let error = |shape: &[u64], parts| Division::new(shape, parts).unwrap_err();
+        assert_eq!(error(&[3, 0], Parts::Whole), PartsError::Empty(vec![3, 0]));
+        assert!(matches!(error(&[1 << 40, 1 << 40], Parts::Whole), PartsError::TooLarge(_)));
+        assert_eq!(error(&[3], Parts::Rows(0)), PartsError::NoRows(Parts::Rows(0)));
+        assert_eq!(error(&[3], Parts::Tiles(1, 1)), PartsError::NotTwo(1));
+    }
+}

@@ -1,0 +1,74 @@
+//! The four states of paper 001 (§3.3): what a node may do with its copy.
+
+use crate::word::{Kind, Version};
+
+/// What a node may do with its copy of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Acquired for writing: to be read and written, and by no other node.
+    Wlock,
+    /// Acquired for reading: to be read, as by other nodes.
+    Rlock,
+    /// Not acquired, and the copy is the newest: acquiring moves no data.
+    Clean,
+    /// Not acquired, and the copy is old.
+    Dirty,
+}
+
+impl State {
+    /// The state of a node that has the variable for `acquired`, whose copy holds one version and
+    /// who was told of another.
+    ///
+    /// What the node does itself and what others write to it are two words, so that an
+    /// invalidation cannot take away a lock (FG-21).
+    pub fn of(acquired: Option<Kind>, held: Version, owner: Version) -> State {
+        match acquired {
+            Some(Kind::Write) => State::Wlock,
+            Some(Kind::Read) => State::Rlock,
+            None if held.position >= owner.position => State::Clean,
+            None => State::Dirty,
+        }
+    }
+
+    /// Whether the copy may be read.
+    pub fn may_read(self) -> bool {
+        matches!(self, State::Wlock | State::Rlock)
+    }
+
+    /// Whether the copy may be written.
+    pub fn may_write(self) -> bool {
+        self == State::Wlock
+    }
+
+    /// Whether acquiring the variable moves its contents.
+    pub fn needs_data(self) -> bool {
+        self == State::Dirty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fg_01_four_states_with_the_rights_of_the_paper() {
+        let version = |position| Version { position, node: 0, shared: false };
+        let state = |acquired, held| State::of(acquired, version(held), version(5));
+        let table = [
+            (Some(Kind::Write), 0, State::Wlock, true, true, false),
+            (Some(Kind::Read), 5, State::Rlock, true, false, false),
+            // An invalidation has come while it reads: it goes on reading (FG-21).
+            (Some(Kind::Read), 4, State::Rlock, true, false, false),
+            (None, 5, State::Clean, false, false, false),
+            (None, 4, State::Dirty, false, false, true),
+        ];
+        for (acquired, held, expected, read, write, data) in table {
+            let found = state(acquired, held);
+            assert_eq!(found, expected);
+            assert_eq!(
+                (found.may_read(), found.may_write(), found.needs_data()),
+                (read, write, data)
+            );
+        }
+    }
+}

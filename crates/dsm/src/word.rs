@@ -1,0 +1,228 @@
+//! The words that a variable consists of, bit by bit.
+//!
+//! ```text
+//!   bits    63 ........ 18 | 17 .... 6 | 5 .. 0
+//!   head    position       | victim    | marks        whose turn it is; what was lost
+//!   cell    position       | rank      | kind, phase  who asked for which turn
+//!   latest  position       | node      | shared       which write is the newest, and where
+//!   held    position       | -         | -            which write a node's copy holds; 0: none
+//!   owner   position       | node      | -            the last change of owner that was told
+//! ```
+//!
+//! A *position* numbers the turns of one variable, from [`FIRST`] on. It is the ticket of whoever
+//! waits and, of a write, the version of the data. All words have it in their upper bits, so the
+//! later of two is the larger word, and the atomic maximum keeps the later one: that closes the
+//! race of two owner changes of which the older arrives last. 46 bits last for eighty days at ten
+//! million turns a second.
+
+/// Most ranks, and most nodes, that a word can name.
+pub const RANKS_MOST: u32 = 1 << RANK_BITS;
+
+/// The version of zeros, which every copy holds at first.
+pub const INITIAL: u64 = 1;
+
+/// The first turn.
+pub const FIRST: u64 = 2;
+
+/// Bytes of the control region that a variable takes at each node: its owner and its state (paper
+/// 001 §5.1, Fig. 4).
+pub const CONTROL_BYTES: u64 = 16;
+
+/// Bytes of the control region: the LLCM of DIMMnet-1 (paper 001 §5.1).
+pub const CONTROL_REGION: u64 = 128 << 10;
+
+/// Most variables of a job.
+pub const VARIABLES_MOST: u64 = CONTROL_REGION / CONTROL_BYTES;
+
+const RANK_BITS: u32 = 12;
+const FLAG_BITS: u32 = 6;
+
+fn pack(position: u64, rank: u32, flags: u64) -> u64 {
+    debug_assert!(rank < RANKS_MOST && flags < 1 << FLAG_BITS);
+    position << (RANK_BITS + FLAG_BITS) | u64::from(rank) << FLAG_BITS | flags
+}
+
+fn position_of(word: u64) -> u64 {
+    word >> (RANK_BITS + FLAG_BITS)
+}
+
+fn rank_of(word: u64) -> u32 {
+    (word >> FLAG_BITS) as u32 & (RANKS_MOST - 1)
+}
+
+fn flags_of(word: u64) -> u64 {
+    word & ((1 << FLAG_BITS) - 1)
+}
+
+/// What a variable is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// To be read, beside other readers.
+    Read,
+    /// To be read and written, alone.
+    Write,
+}
+
+/// What may be wrong with contents because a rank died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// Who died.
+    pub victim: u32,
+    /// Whether they are those of an earlier write, newer ones having died with their only copy;
+    /// else they may be in the middle of an update.
+    pub stale: bool,
+}
+
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// The turn. What was asked for before has ended, or reads.
+    pub position: u64,
+    /// What has been lost and not been written anew.
+    pub mark: Option<Mark>,
+}
+
+const TORN: u64 = 1;
+const STALE: u64 = 2;
+
+impl Head {
+    /// The word.
+    pub fn bits(self) -> u64 {
+        let Head { position, mark } = self;
+        let flags = mark.map_or(0, |mark| if mark.stale { STALE } else { TORN });
+        pack(position, mark.map_or(0, |mark| mark.victim), flags)
+    }
+
+    /// What a word says.
+    pub fn of(word: u64) -> Head {
+        let stale = flags_of(word) & STALE != 0;
+        let mark = (flags_of(word) != 0).then_some(Mark { victim: rank_of(word), stale });
+        Head { position: position_of(word), mark }
+    }
+
+    /// The turn after this one.
+    pub fn next(self) -> Head {
+        Head { position: self.position + 1, ..self }
+    }
+}
+
+/// How far a request has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It waits, or has its turn and has changed nothing.
+    Waiting,
+    /// It has its turn and may be writing.
+    Entered,
+    /// Its rank does not want it any more, or wants it again.
+    Gone,
+    /// It is passed over, whatever its rank wants.
+    Buried,
+}
+
+/// Who asked for a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// The turn; a cell of an earlier one is free.
+    pub position: u64,
+    /// Who.
+    pub rank: u32,
+    /// What for.
+    pub kind: Kind,
+    /// How far it has got.
+    pub phase: Phase,
+}
+
+impl Cell {
+    /// The word.
+    pub fn bits(self) -> u64 {
+        let kind = u64::from(self.kind == Kind::Write);
+        let phase = match self.phase {
+            Phase::Waiting => 0,
+            Phase::Entered => 2,
+            Phase::Gone => 4,
+            Phase::Buried => 6,
+        };
+        pack(self.position, self.rank, kind | phase)
+    }
+
+    /// What a word says.
+    pub fn of(word: u64) -> Cell {
+        let flags = flags_of(word);
+        let phase = match flags & 6 {
+            0 => Phase::Waiting,
+            2 => Phase::Entered,
+            4 => Phase::Gone,
+            _ => Phase::Buried,
+        };
+        let kind = if flags & 1 == 0 { Kind::Read } else { Kind::Write };
+        Cell { position: position_of(word), rank: rank_of(word), kind, phase }
+    }
+}
+
+/// A version and a node: of the words `latest`, `held` and `owner`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// The turn of the write.
+    pub position: u64,
+    /// Where it was made.
+    pub node: u32,
+    /// Whether other nodes may have copies of it.
+    pub shared: bool,
+}
+
+impl Version {
+    /// The bit of [`Version::shared`].
+    pub const SHARED: u64 = 1;
+
+    /// The word.
+    pub fn bits(self) -> u64 {
+        pack(self.position, self.node, u64::from(self.shared))
+    }
+
+    /// What a word says.
+    pub fn of(word: u64) -> Version {
+        let shared = flags_of(word) & Version::SHARED != 0;
+        Version { position: position_of(word), node: rank_of(word), shared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: u64 = (1 << 46) - 1;
+
+    #[test]
+    fn words_say_what_was_put_in() {
+        for position in [0, FIRST, LATE] {
+            for rank in [0, 7, RANKS_MOST - 1] {
+                for stale in [false, true] {
+                    let head = Head { position, mark: Some(Mark { victim: rank, stale }) };
+                    assert_eq!(Head::of(head.bits()), head);
+                    let version = Version { position, node: rank, shared: stale };
+                    assert_eq!(Version::of(version.bits()), version);
+                }
+                for phase in [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried] {
+                    for kind in [Kind::Read, Kind::Write] {
+                        let cell = Cell { position, rank, kind, phase };
+                        assert_eq!(Cell::of(cell.bits()), cell);
+                    }
+                }
+            }
+            let head = Head { position, mark: None };
+            assert_eq!(Head::of(head.bits()), head);
+        }
+    }
+
+    #[test]
+    fn the_later_word_is_the_larger() {
+        let early = Version { position: 5, node: RANKS_MOST - 1, shared: true };
+        let late = Version { position: 6, node: 0, shared: false };
+        assert!(late.bits() > early.bits());
+    }
+
+    #[test]
+    fn fg_05_owner_and_state_of_8192_variables_fit_the_llcm() {
+        assert_eq!(VARIABLES_MOST, 8192);
+    }
+}

@@ -1,0 +1,142 @@
+//! Every interleaving of the protocol `direct` on small cases: two writers and a reader of one
+//! variable, on one node, on a node each, and mixed; with requests given up; with a rank killed at
+//! any moment. And that the search finds what is wrong with variants that are wrong.
+
+#![allow(clippy::unwrap_used)]
+
+mod model;
+mod search;
+
+use hikyaku_dsm::Kind::{Read, Write};
+use hikyaku_dsm::Patience;
+use model::{Break, Case};
+use search::explore;
+
+fn case(ranks_per_node: u32) -> Case {
+    let wants = [Write, Write, Read].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
+    Case { wants, ranks_per_node, deaths: 0, cancels: 0, recoverable: true, broken: None }
+}
+
+/// Explores a case to its end, without a fault.
+fn holds(case: Case) {
+    let found = explore(&case);
+    assert_eq!(found.fault, None, "{case:?}");
+    assert!(found.states > 300 && found.ends > 0, "{found:?}");
+    println!("{} states, {} ends: {case:?}", found.states, found.ends);
+}
+
+/// Explores a case with something broken in it, and expects this fault.
+fn is_caught(broken: Break, case: Case, fault: &str) {
+    let case = Case { broken: Some(broken), ..case };
+    let found = explore(&case).fault.unwrap_or_default();
+    assert!(found.contains(fault), "{case:?}: {found:?}");
+}
+
+#[test]
+fn fg_01_two_writers_and_a_reader_on_one_node() {
+    holds(case(3));
+}
+
+#[test]
+fn fg_10_two_writers_and_a_reader_on_a_node_each() {
+    holds(case(1));
+}
+
+#[test]
+fn fg_11_a_writer_and_a_reader_on_one_node_and_a_writer_on_another() {
+    let wants = [Write, Read, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
+    holds(Case { wants, ..case(2) });
+    let wants = [Read, Read, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
+    holds(Case { wants, ..case(2) });
+}
+
+#[test]
+fn fg_04_requests_follow_each_other() {
+    for ranks_per_node in [1, 2] {
+        let wants = vec![
+            vec![(Write, Patience::Wait), (Read, Patience::Wait), (Write, Patience::Wait)],
+            vec![(Read, Patience::Wait), (Write, Patience::Wait), (Read, Patience::Wait)],
+        ];
+        holds(Case { wants, ..case(ranks_per_node) });
+    }
+}
+
+#[test]
+fn requests_are_tried_and_given_up() {
+    for ranks_per_node in [1, 3] {
+        let wants = vec![
+            vec![(Write, Patience::Wait)],
+            vec![(Write, Patience::Wait), (Read, Patience::Try)],
+            vec![(Write, Patience::Try)],
+        ];
+        holds(Case { wants, cancels: 1, ..case(ranks_per_node) });
+        let wants = vec![
+            vec![(Read, Patience::Wait)],
+            vec![(Write, Patience::Wait), (Write, Patience::Wait)],
+        ];
+        holds(Case { wants, cancels: 2, ..case(ranks_per_node) });
+    }
+    let wants = vec![
+        vec![(Write, Patience::Wait)],
+        vec![(Write, Patience::Wait), (Write, Patience::Wait)],
+        vec![(Write, Patience::Wait)],
+    ];
+    holds(Case { wants, cancels: 1, ..case(3) });
+}
+
+#[test]
+fn a_rank_may_die_at_any_moment() {
+    for recoverable in [true, false] {
+        for ranks_per_node in [1, 2, 3] {
+            let wants = vec![
+                vec![(Write, Patience::Wait)],
+                vec![(Write, Patience::Wait)],
+                vec![(Read, Patience::Wait)],
+            ];
+            holds(Case { wants, deaths: 1, recoverable, ..case(ranks_per_node) });
+        }
+    }
+}
+
+#[test]
+fn two_of_three_ranks_may_die() {
+    for ranks_per_node in [2, 3] {
+        let wants = vec![vec![(Write, Patience::Wait)]; 3];
+        holds(Case { wants, deaths: 2, ..case(ranks_per_node) });
+    }
+}
+
+#[test]
+fn a_writer_that_does_not_wait_for_readers_is_caught() {
+    is_caught(Break::IgnoreReaders, case(3), "beside a writer");
+}
+
+#[test]
+fn a_turn_taken_by_a_store_is_caught() {
+    is_caught(Break::StoreCell, case(3), "");
+    let wants = [Write, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
+    is_caught(Break::StoreCell, Case { wants, ..case(2) }, "two writers");
+}
+
+#[test]
+fn contents_that_are_not_fetched_are_caught() {
+    is_caught(Break::NoCopy, case(1), "old contents");
+}
+
+#[test]
+fn a_turn_that_is_passed_on_before_the_result_is_told_is_caught() {
+    is_caught(Break::LatestLate, case(1), "old contents");
+}
+
+#[test]
+fn a_copy_that_counts_as_whole_while_it_is_changed_is_caught() {
+    let (writes, reads) = (vec![(Write, Patience::Wait)], vec![(Read, Patience::Wait)]);
+    let wants = vec![vec![], vec![], writes, reads];
+    holds(Case { wants: wants.clone(), deaths: 1, ..case(2) });
+    is_caught(Break::HeldStays, Case { wants, deaths: 1, ..case(2) }, "torn contents");
+}
+
+#[test]
+fn a_head_that_passes_nobody_who_died_is_caught() {
+    is_caught(Break::NobodyHelps, Case { deaths: 1, ..case(3) }, "not answered");
+}

@@ -1,0 +1,321 @@
+//! What is searched: ranks that drive the protocol over words and copies, a step at a time, and
+//! what must hold after each step.
+//!
+//! Contents are two halves, written and fetched one after the other, so that what is seen in the
+//! middle is seen as torn. A write stores a number of its own.
+
+use hikyaku_dsm::geometry::initial_node;
+use hikyaku_dsm::{Action, Departed, Direct, Geometry, Kind, Op, Patience, Place, Protocol};
+use hikyaku_dsm::{Refusal, Word};
+
+/// What is explored.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// What each rank wants, one after the other.
+    pub(crate) wants: Vec<Vec<(Kind, Patience)>>,
+    pub(crate) ranks_per_node: u32,
+    /// Ranks that may die, requests that may be given up.
+    pub(crate) deaths: u32,
+    pub(crate) cancels: u32,
+    pub(crate) recoverable: bool,
+    pub(crate) broken: Option<Break>,
+}
+
+/// What is wrong in a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Break {
+    IgnoreReaders,
+    StoreCell,
+    NoCopy,
+    LatestLate,
+    HeldStays,
+    NobodyHelps,
+}
+
+/// Two halves of the contents.
+type Copy = [u8; 2];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Rank {
+    protocol: Direct,
+    /// What it wants next.
+    want: usize,
+    doing: Doing,
+    alive: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Doing {
+    /// Between requests.
+    Nothing,
+    /// Told this answer.
+    Asking(u64),
+    /// The same, having been told to wait.
+    Waiting,
+    /// Fetching from this node; the first half is there.
+    Copying(u32, bool),
+    /// Inside: how many steps were made there, and what was found.
+    Inside(Kind, u8, Copy),
+}
+
+/// A state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Model {
+    words: Vec<u64>,
+    copies: Vec<Copy>,
+    ranks: Vec<Rank>,
+    departed: Departed,
+    dead: u32,
+    given_up: u32,
+    /// What the last write that was let go has left.
+    committed: u8,
+    /// A death may have taken something: what is found then is marked.
+    excused: bool,
+    /// A word that a broken variant writes later.
+    late: Option<(usize, u64)>,
+}
+
+/// Where a word is among all: those at home, then two for each node.
+fn index(geometry: &Geometry, word: Word) -> usize {
+    let at = match geometry.place(word) {
+        Place::Home(at) => at,
+        Place::Node(node, at) => geometry.home_words() + 2 * u64::from(node) + at,
+    };
+    at as usize
+}
+
+fn geometry(case: &Case, rank: u32) -> Geometry {
+    Geometry::new(case.wants.len() as u32, case.ranks_per_node, rank)
+}
+
+impl Model {
+    pub(crate) fn new(case: &Case) -> Model {
+        let first = geometry(case, 0);
+        let mut words = first.initial_home();
+        (0..first.nodes()).for_each(|_| words.extend(initial_node()));
+        let ranks = (0..case.wants.len() as u32).map(|rank| Rank {
+            protocol: Direct::new(geometry(case, rank), case.recoverable),
+            want: 0,
+            doing: Doing::Nothing,
+            alive: true,
+        });
+        Model {
+            words,
+            copies: vec![[0; 2]; first.nodes() as usize],
+            ranks: ranks.collect(),
+            departed: Departed::default(),
+            dead: 0,
+            given_up: 0,
+            committed: 0,
+            excused: false,
+            late: None,
+        }
+    }
+
+    /// Every state that one step leads to.
+    pub(crate) fn steps(&self, case: &Case, into: &mut Vec<Model>) -> Result<(), String> {
+        for (at, rank) in self.ranks.iter().enumerate() {
+            if !rank.alive {
+                continue;
+            }
+            let over = rank.want == case.wants[at].len() && rank.doing == Doing::Nothing;
+            if !over {
+                let mut next = self.clone();
+                next.step(at, case)?;
+                into.push(next);
+            }
+            if rank.doing == Doing::Waiting && self.given_up < case.cancels {
+                let mut next = self.clone();
+                next.given_up += 1;
+                assert!(next.ranks[at].protocol.cancel());
+                next.ranks[at].doing = Doing::Asking(0);
+                into.push(next);
+            }
+            if self.dead < case.deaths && !over {
+                let mut next = self.clone();
+                next.die(at, case);
+                into.push(next);
+            }
+        }
+        self.notice(into);
+        Ok(())
+    }
+
+    fn die(&mut self, at: usize, case: &Case) {
+        self.dead += 1;
+        self.ranks[at].alive = false;
+        let geometry = geometry(case, at as u32);
+        let mates = geometry.ranks_of(geometry.node());
+        let node_died = mates.clone().all(|mate| !self.ranks[mate as usize].alive);
+        let writes = matches!(self.ranks[at].doing, Doing::Inside(Kind::Write, ..));
+        // What it was about to say it has not said: the write may count or not.
+        let parts = matches!(self.ranks[at].doing, Doing::Asking(_));
+        self.excused |= node_died || writes || parts;
+    }
+
+    /// Deaths become known, to everybody at once, some time.
+    fn notice(&self, into: &mut Vec<Model>) {
+        for (at, rank) in self.ranks.iter().enumerate() {
+            if !rank.alive && !self.departed.contains(at as u32) {
+                let mut next = self.clone();
+                next.departed.insert(at as u32);
+                into.push(next);
+            }
+        }
+    }
+
+    fn step(&mut self, at: usize, case: &Case) -> Result<(), String> {
+        let geometry = geometry(case, at as u32);
+        let own = geometry.node() as usize;
+        match self.ranks[at].doing.clone() {
+            Doing::Nothing => {
+                let (kind, patience) = case.wants[at][self.ranks[at].want];
+                self.ranks[at].protocol.request(kind, patience);
+                self.ask(at, 0, case)
+            }
+            Doing::Asking(answer) => self.ask(at, answer, case),
+            Doing::Waiting => self.ask(at, 0, case),
+            Doing::Copying(from, _) if self.is_gone(&geometry, from) => {
+                // Until it is known that the node is gone, nothing comes and nothing is said.
+                if self.departed.node_is_gone(&geometry, from) {
+                    self.ranks[at].doing = Doing::Asking(1);
+                }
+                Ok(())
+            }
+            Doing::Copying(from, half) => {
+                let place = usize::from(half);
+                self.copies[own][place] = self.copies[from as usize][place];
+                let rank = &mut self.ranks[at];
+                rank.doing = if half { Doing::Asking(0) } else { Doing::Copying(from, true) };
+                Ok(())
+            }
+            Doing::Inside(Kind::Read, _, found) => {
+                if self.copies[own] != found {
+                    return Err("contents changed under a reader".into());
+                }
+                self.leave(at);
+                Ok(())
+            }
+            Doing::Inside(Kind::Write, done, found) => {
+                let number = (at + 1) as u8 * 16 + self.ranks[at].want as u8 + 1;
+                if done < 2 {
+                    self.copies[own][usize::from(done)] = number;
+                    self.ranks[at].doing = Doing::Inside(Kind::Write, done + 1, found);
+                } else {
+                    self.committed = number;
+                    self.leave(at);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn is_gone(&self, geometry: &Geometry, node: u32) -> bool {
+        geometry.ranks_of(node).all(|rank| !self.ranks[rank as usize].alive)
+    }
+
+    fn leave(&mut self, at: usize) {
+        self.ranks[at].protocol.release();
+        self.ranks[at].doing = Doing::Asking(0);
+    }
+
+    fn ask(&mut self, at: usize, answer: u64, case: &Case) -> Result<(), String> {
+        let nobody = Departed::default();
+        let helps = case.broken != Some(Break::NobodyHelps);
+        let departed = if helps { self.departed.clone() } else { nobody };
+        let geometry = geometry(case, at as u32);
+        let action = self.ranks[at].protocol.next(answer, &departed);
+        self.ranks[at].doing = match action {
+            Action::Access(word, op) => Doing::Asking(self.access(&geometry, word, op, case)),
+            Action::Copy { .. } if case.broken == Some(Break::NoCopy) => Doing::Asking(0),
+            Action::Copy { from } => Doing::Copying(from, false),
+            Action::Wait => Doing::Waiting,
+            // It changes nothing that others see.
+            Action::Wake(_) => return self.ask(at, 0, case),
+            Action::Entered(entry) => {
+                let own = geometry.node() as usize;
+                let kind = case.wants[at][self.ranks[at].want].0;
+                self.check(at, kind, self.copies[own], entry.mark.is_some(), case)?;
+                Doing::Inside(kind, 0, self.copies[own])
+            }
+            Action::Refused(refusal) => {
+                self.check_refusal(refusal, case)?;
+                self.ranks[at].want += 1;
+                Doing::Nothing
+            }
+            Action::Released => {
+                self.ranks[at].want += 1;
+                Doing::Nothing
+            }
+        };
+        Ok(())
+    }
+
+    fn check_refusal(&self, refusal: Refusal, case: &Case) -> Result<(), String> {
+        match refusal {
+            Refusal::Busy => Ok(()),
+            Refusal::Lost(_) if self.excused && !case.recoverable => Ok(()),
+            Refusal::Lost(_) => Err("lost without a reason".into()),
+        }
+    }
+
+    /// What must hold when a rank enters.
+    fn check(
+        &self,
+        at: usize,
+        kind: Kind,
+        found: Copy,
+        marked: bool,
+        case: &Case,
+    ) -> Result<(), String> {
+        for (other, rank) in self.ranks.iter().enumerate() {
+            let Doing::Inside(theirs, ..) = rank.doing else { continue };
+            if other == at || !rank.alive {
+                continue;
+            }
+            match (kind, theirs) {
+                (Kind::Read, Kind::Read) => {}
+                (Kind::Write, Kind::Write) => return Err("two writers".into()),
+                _ => return Err("a reader beside a writer".into()),
+            }
+        }
+        if found[0] != found[1] && !marked {
+            return Err(format!("torn contents {found:?}"));
+        }
+        let newest = found == [self.committed; 2];
+        if !newest && !marked && !self.excused {
+            return Err(format!("old contents {found:?}, not {}", self.committed));
+        }
+        if marked && !(self.excused && case.recoverable) {
+            return Err("marked without a reason".into());
+        }
+        Ok(())
+    }
+
+    fn access(&mut self, geometry: &Geometry, word: Word, op: Op, case: &Case) -> u64 {
+        let place = index(geometry, word);
+        let old = self.words[place];
+        let mut new = op.apply(old);
+        let mut answer = old;
+        match (case.broken, word, op) {
+            (Some(Break::IgnoreReaders), Word::Readers(_), Op::Load) => answer = 0,
+            (Some(Break::StoreCell), Word::Cell(_), Op::CompareSwap { expected, new: stored }) => {
+                new = stored;
+                answer = expected;
+            }
+            (Some(Break::HeldStays), Word::Held(_), Op::Swap(0)) => new = old,
+            (Some(Break::LatestLate), Word::Latest, Op::Swap(stored)) => {
+                self.late = Some((place, stored));
+                return old;
+            }
+            _ => {}
+        }
+        self.words[place] = new;
+        // The rank that passed the turn on writes the word with its next step.
+        if let (Some((at, stored)), Word::Cell(_)) = (self.late, word) {
+            self.words[at] = stored;
+            self.late = None;
+        }
+        answer
+    }
+}

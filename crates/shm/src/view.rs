@@ -1,0 +1,95 @@
+//! Memory of any rank's region, as this process sees it: what ranks of a node share in place.
+//!
+//! A view keeps the job's memory mapped, and says nothing about who may touch the bytes when: that
+//! is for whoever asks for it to arrange, by the words in it. The bytes stay where they are when
+//! their rank dies.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::sync::AtomicU64;
+
+use crate::host::ShmHost;
+use crate::region::Region;
+
+/// Bytes of a rank's region.
+pub struct View {
+    region: Arc<Region>,
+    start: NonNull<u8>,
+    rank: Rank,
+    offset: u64,
+    length: usize,
+}
+
+impl ShmHost {
+    /// A view of `length` bytes at `offset` of a rank's region; `None` if they are not all inside.
+    pub fn view(&self, rank: Rank, offset: u64, length: usize) -> Option<View> {
+        let start = self.mapping().place(rank, offset, length)?;
+        Some(View { region: Arc::clone(self.region()), start, rank, offset, length })
+    }
+}
+
+impl View {
+    /// Where the bytes are in this process, as long as the view is.
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The aligned word that begins at byte `at` of the view; `None` if it is not inside.
+    #[inline]
+    pub fn word(&self, at: u64) -> Option<&AtomicU64> {
+        let inside = at.checked_add(8).is_some_and(|end| end <= self.length as u64);
+        if !inside {
+            return None;
+        }
+        self.region.mapping.word64(self.rank, self.offset + at)
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("rank", &self.rank)
+            .field("offset", &self.offset)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::open_all;
+    use crate::plan::JobConfig;
+    use hikyaku_nic::fabric::Port;
+    use hikyaku_nic::sync::Ordering;
+
+    #[test]
+    fn ranks_see_the_same_bytes_and_none_outside() {
+        let mut ports = open_all(&JobConfig::new(2, 1)).unwrap();
+        let mut buffer = ports[1].allocate(64).unwrap();
+        buffer.fill(0);
+        let view = ports[0].host().view(1, buffer.offset(), 64).unwrap();
+        view.word(8).unwrap().store(7, Ordering::Relaxed);
+        assert_eq!(buffer[8..16], 7u64.to_ne_bytes());
+        assert!(view.word(57).is_none() && view.word(4).is_none() && view.word(u64::MAX).is_none());
+        assert!(ports[0].host().view(1, u64::MAX, 1).is_none());
+        drop(ports);
+        assert_eq!(view.word(8).unwrap().load(Ordering::Relaxed), 7, "it keeps the memory");
+        drop(buffer);
+    }
+}

@@ -1,0 +1,76 @@
+//! The contents as slices: the only place where what the protocol promises becomes memory.
+//!
+//! Copies lie in memory that other processes have mapped. Nobody makes a reference to them but who
+//! has acquired the variable: for writing, when no other rank of the node has it; for reading,
+//! when none writes. That is the protocol's promise (its explorer in `crates/dsm/tests` looks at
+//! every interleaving), and what the safety of guards rests on. A process that breaks into the
+//! memory otherwise can spoil the bytes; every value of the bytes is one of the elements.
+
+use std::ptr::NonNull;
+
+use hikyaku_shm::View;
+
+use crate::scalar::Scalar;
+
+/// Elements of a copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contents<T> {
+    start: NonNull<T>,
+    length: usize,
+}
+
+/// The bytes of a view from `at` on: where they begin and how many there are.
+#[inline]
+pub(super) fn tail(view: &View, at: usize) -> (NonNull<u8>, usize) {
+    assert!(at <= view.len(), "a copy begins within its block");
+    // SAFETY: inside the view, which is mapped.
+    let start = unsafe { view.start().add(at) };
+    (start, view.len() - at)
+}
+
+/// Copies bytes out of a view that nobody writes to.
+pub(super) fn read(view: &View, at: usize, into: &mut [u8]) {
+    let (start, length) = tail(view, at);
+    assert!(into.len() <= length, "what is read lies within the block");
+    // SAFETY: inside the view by the check above; it may not overlap, being another node's.
+    unsafe { start.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+}
+
+impl<T: Scalar> Contents<T> {
+    /// `length` elements from byte `at` on of a copy of `bytes` bytes at `start`.
+    #[inline]
+    pub(super) fn new((start, bytes): (NonNull<u8>, usize), at: usize, length: usize) -> Self {
+        let end = length.checked_mul(size_of::<T>()).and_then(|size| size.checked_add(at));
+        assert!(end.is_some_and(|end| end <= bytes), "a part lies within its copy");
+        // SAFETY: inside the copy by the check above.
+        let start = unsafe { start.add(at) }.cast::<T>();
+        assert!(start.is_aligned(), "copies begin at pages, parts at whole elements");
+        Contents { start, length }
+    }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// The copy stays mapped and nobody writes to it as long as the slice lives.
+    #[inline]
+    pub(super) unsafe fn as_slice<'s>(self) -> &'s [T] {
+        // SAFETY: `new` checked bounds and alignment, any bytes are a Scalar, and the caller
+        // promises the rest.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// The elements, to be written.
+    ///
+    /// # Safety
+    /// The copy stays mapped and nobody else reads or writes it as long as the slice lives.
+    #[inline]
+    pub(super) unsafe fn as_slice_mut<'s>(self) -> &'s mut [T] {
+        // SAFETY: as for `as_slice`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    /// Where they begin.
+    pub(super) fn start(self) -> NonNull<T> {
+        self.start
+    }
+}

@@ -1,0 +1,342 @@
+//! Making shared variables, together, and finding them by their names.
+//!
+//! What each rank wants and gives is told to all before anything is judged, so that a mistake, or a
+//! want of memory, on one rank is an error on every rank and nobody is left waiting.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::rc::{Rc, Weak};
+
+use hikyaku_dsm::word::{RANKS_MOST, VARIABLES_MOST};
+use hikyaku_dsm::{Division, Geometry};
+use hikyaku_nic::fabric::{PeerState, Port};
+use hikyaku_shm::View;
+
+use super::Shared;
+use super::error::SharedError;
+use super::memory::{Memory, Own, Sizes};
+use super::options::{Element, SharedOptions};
+use super::variable::Variable;
+use crate::error::Error;
+use crate::scalar::Scalar;
+use crate::world::World;
+
+/// A rank's shared variables.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    by_name: RefCell<BTreeMap<String, Weak<Variable>>>,
+    /// What was given to variables that this rank has dropped and others may still use.
+    parked: RefCell<Vec<Parked>>,
+    /// Sync variables in use, and variables made so far.
+    counts: RefCell<(u64, u32)>,
+}
+
+/// Memory that others may still use.
+#[derive(Debug)]
+struct Parked {
+    /// Taken when it is given back; never dropped by itself.
+    own: ManuallyDrop<Option<Own>>,
+    home: View,
+    ranks: u64,
+}
+
+impl Registry {
+    /// Takes back what a variable had, when nobody uses it any more.
+    pub(super) fn park(&self, name: &str, parts: u64, own: Own, home: Option<View>, ranks: u32) {
+        self.by_name.borrow_mut().retain(|known, weak| known != name || weak.strong_count() > 0);
+        self.counts.borrow_mut().0 -= parts;
+        let own = ManuallyDrop::new(Some(own));
+        // Without a view of it nobody can tell: then it stays until the job ends.
+        let Some(home) = home else { return };
+        self.parked.borrow_mut().push(Parked { own, home, ranks: u64::from(ranks) });
+        self.sweep();
+    }
+
+    /// Gives back what nobody uses any more. What is left of it when the rank ends stays with the
+    /// job: dropped memory would be taken from under the others.
+    fn sweep(&self) {
+        self.parked.borrow_mut().retain_mut(|parked| {
+            let over = Memory::parted(&parked.home) >= parked.ranks;
+            if over {
+                drop(parked.own.take());
+            }
+            !over
+        });
+    }
+}
+
+impl World {
+    /// Makes a shared variable: an array of zeros of this shape, bound to a lock. Every rank calls
+    /// it, with the same arguments, in the same order as other collective operations.
+    ///
+    /// # Errors
+    /// [`SharedError`]: ranks disagree, the name is taken, there is no room. Or a rank is gone.
+    pub fn shared<T: Scalar>(&self, name: &str, shape: &[u64]) -> Result<Shared<T>, Error> {
+        self.shared_with(name, shape, SharedOptions::default())
+    }
+
+    /// [`World::shared`] with options.
+    ///
+    /// # Errors
+    /// As [`World::shared`].
+    pub fn shared_with<T: Scalar>(
+        &self,
+        name: &str,
+        shape: &[u64],
+        options: SharedOptions,
+    ) -> Result<Shared<T>, Error> {
+        Ok(Shared::new(self.make(name, shape, Element::of::<T>(), options)?))
+    }
+
+    /// [`World::shared`] with elements of which only name and size are known: its guards are
+    /// slices of their bytes. For bindings of other languages.
+    ///
+    /// # Errors
+    /// As [`World::shared`].
+    pub fn shared_bytes(
+        &self,
+        name: &str,
+        shape: &[u64],
+        element: Element,
+        options: SharedOptions,
+    ) -> Result<Shared<u8>, Error> {
+        Ok(Shared::new(self.make(name, shape, element, options)?))
+    }
+
+    /// A shared variable of this rank, by its name.
+    ///
+    /// # Errors
+    /// [`SharedError::Unknown`], [`SharedError::WrongElement`].
+    pub fn shared_named<T: Scalar>(&self, name: &str) -> Result<Shared<T>, Error> {
+        let variable = self.find(name)?;
+        let wanted = Element::of::<T>();
+        if variable.element != wanted {
+            let (name, element) = (name.to_owned(), variable.element.name.clone());
+            return Err(SharedError::WrongElement { name, element, wanted: wanted.name }.into());
+        }
+        Ok(Shared::new(variable))
+    }
+
+    /// [`World::shared_named`] as bytes, whatever its elements are.
+    ///
+    /// # Errors
+    /// [`SharedError::Unknown`].
+    pub fn shared_named_bytes(&self, name: &str) -> Result<Shared<u8>, Error> {
+        Ok(Shared::new(self.find(name)?))
+    }
+
+    fn find(&self, name: &str) -> Result<Rc<Variable>, Error> {
+        let by_name = self.registry().by_name.borrow();
+        if let Some(variable) = by_name.get(name).and_then(Weak::upgrade) {
+            return Ok(variable);
+        }
+        let known: Vec<String> = by_name.keys().map(|name| format!("`{name}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(SharedError::Unknown { name: name.to_owned(), known }.into())
+    }
+
+    fn make(
+        &self,
+        name: &str,
+        shape: &[u64],
+        element: Element,
+        options: SharedOptions,
+    ) -> Result<Rc<Variable>, Error> {
+        let registry = self.registry();
+        registry.sweep();
+        let prepared = self.prepare(name, shape, &element, options);
+        let offer = Offer::new(name, shape, &element, options, prepared.as_ref().ok());
+        let offers = self.share(&offer.words())?;
+        let (own, sizes, division) = prepared?;
+        let offers = Offer::read_all(&offers, name)?;
+        let mut engine = self.engine().borrow_mut();
+        let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
+        let memory = Memory::new(engine.port_mut(), sizes, &places);
+        // What a rank told is not in its region: it is not of this program.
+        let memory = memory.ok_or(SharedError::Refused { name: name.to_owned(), rank: 0 })?;
+        drop(engine);
+        let counts = *registry.counts.borrow();
+        *registry.counts.borrow_mut() = (counts.0 + division.count(), counts.1 + 1);
+        let (name, world) = (name.to_owned(), self.apart());
+        let known = name.clone();
+        let variable = Variable::new(world, name, element, division, options, memory, own);
+        let variable = Rc::new(variable);
+        registry.by_name.borrow_mut().insert(known, Rc::downgrade(&variable));
+        Ok(variable)
+    }
+
+    /// What this rank can tell before it has heard of the others, and what it gives.
+    fn prepare(
+        &self,
+        name: &str,
+        shape: &[u64],
+        element: &Element,
+        options: SharedOptions,
+    ) -> Result<(Own, Sizes, Division), Error> {
+        let registry = self.registry();
+        let ranks = self.size();
+        if ranks > RANKS_MOST {
+            return Err(SharedError::TooManyRanks { ranks, most: RANKS_MOST }.into());
+        }
+        if registry.by_name.borrow().get(name).is_some_and(|weak| weak.strong_count() > 0) {
+            return Err(SharedError::Exists { name: name.to_owned() }.into());
+        }
+        let no_parts = |error| SharedError::Parts { name: name.to_owned(), error };
+        let division = Division::new(shape, options.parts).map_err(no_parts)?;
+        let (used, made) = *registry.counts.borrow();
+        let (wanted, free) = (division.count(), VARIABLES_MOST - used);
+        if wanted > free {
+            let (name, most) = (name.to_owned(), VARIABLES_MOST);
+            return Err(SharedError::TooMany { name, wanted, free, most }.into());
+        }
+        let mut engine = self.engine().borrow_mut();
+        let port = engine.port_mut();
+        let ranks_per_node = (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32;
+        let geometry = Geometry::new(ranks, ranks_per_node, port.rank());
+        let bytes = division.elements().saturating_mul(u64::from(element.bytes));
+        let sizes = Sizes { geometry, parts: wanted, first_home: made % ranks, bytes };
+        Ok((Own::allocate(port, &sizes)?, sizes, division))
+    }
+
+    /// Notes who is gone, if somebody is that was not.
+    pub(super) fn note_departures(&self, seen: &mut u64, departed: &mut hikyaku_dsm::Departed) {
+        let engine = self.engine().borrow();
+        let port = engine.port();
+        let now = port.departures();
+        if now == *seen {
+            return;
+        }
+        *seen = now;
+        for rank in 0..port.size() {
+            match port.peer(rank) {
+                PeerState::Starting | PeerState::Running => {}
+                PeerState::Left => departed.insert_left(rank),
+                PeerState::Failed(_) => departed.insert(rank),
+            }
+        }
+    }
+}
+
+/// What a rank tells of a variable that it makes.
+#[derive(Debug)]
+struct Offer {
+    /// Whether it could give its part.
+    made: bool,
+    /// What has to be the same everywhere, and how that is called.
+    same: Vec<(&'static str, String)>,
+    /// Where its block and its node's are.
+    places: (u64, u64),
+}
+
+/// What is the same, in order.
+const SAME: [&str; 5] = ["name", "shape", "type", "division", "recovery"];
+
+impl Offer {
+    fn new(
+        name: &str,
+        shape: &[u64],
+        element: &Element,
+        options: SharedOptions,
+        prepared: Option<&(Own, Sizes, Division)>,
+    ) -> Offer {
+        let places = prepared.map_or((0, 0), |(own, ..)| {
+            (own.home.offset(), own.node.as_ref().map_or(0, |node| node.offset()))
+        });
+        let recovery = if options.recoverable { "recoverable" } else { "not recoverable" };
+        let said = [
+            format!("`{name}`"),
+            format!("{shape:?}"),
+            format!("{} of {} bytes", element.name, element.bytes),
+            options.parts.to_string(),
+            recovery.to_owned(),
+        ];
+        Offer { made: prepared.is_some(), same: SAME.into_iter().zip(said).collect(), places }
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let mut words = vec![u32::from(self.made)];
+        words.extend([self.places.0, self.places.1].map(halves).as_flattened());
+        for (_, said) in &self.same {
+            words.push(said.len() as u32);
+            words.extend(said.bytes().map(u32::from));
+        }
+        words
+    }
+
+    fn read(mut words: &[u32]) -> Option<Offer> {
+        let mut take = |count: usize| {
+            let (taken, rest) = words.split_at_checked(count)?;
+            words = rest;
+            Some(taken)
+        };
+        let made = take(1)? == [1];
+        let long = |halves: &[u32]| u64::from(halves[1]) << 32 | u64::from(halves[0]);
+        let places = (long(take(2)?), long(take(2)?));
+        let mut same = Vec::new();
+        for what in SAME {
+            let length = take(1)?[0] as usize;
+            let bytes: Vec<u8> = take(length)?.iter().map(|byte| *byte as u8).collect();
+            same.push((what, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        Some(Offer { made, same, places })
+    }
+
+    /// What all ranks told: the same error on each of them, if they disagree or one of them could
+    /// not.
+    fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<Offer>, SharedError> {
+        let mut offers: Vec<Offer> = Vec::new();
+        for (rank, words) in (0..).zip(told) {
+            let refused = SharedError::Refused { name: name.to_owned(), rank };
+            let offer = Offer::read(words).ok_or_else(|| refused.clone())?;
+            let first = offers.first().unwrap_or(&offer);
+            for ((what, theirs), (_, ours)) in offer.same.iter().zip(&first.same) {
+                if theirs != ours {
+                    let (theirs, ours) = (theirs.clone(), ours.clone());
+                    return Err(SharedError::Mismatch { rank, what, theirs, ours });
+                }
+            }
+            if !offer.made {
+                return Err(refused);
+            }
+            offers.push(offer);
+        }
+        Ok(offers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn told(shape: &[u64], element: &Element, made: bool) -> Vec<u32> {
+        let mut offer = Offer::new("x", shape, element, SharedOptions::default(), None);
+        offer.made = made;
+        offer.words()
+    }
+
+    #[test]
+    fn what_differs_is_named_with_the_rank_and_both_words() {
+        let element = Element::of::<f64>();
+        let good = told(&[2, 3], &element, true);
+        assert_eq!(Offer::read_all(&[good.clone(), good.clone()], "x").unwrap().len(), 2);
+        let other = told(&[3, 2], &element, true);
+        let error = Offer::read_all(&[good.clone(), good.clone(), other], "x").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rank 2 made the shared variable with the shape [3, 2] where rank 0 made it with \
+             [2, 3]: every rank makes the same variables in the same order"
+        );
+        let other = told(&[2, 3], &Element::of::<f32>(), true);
+        let error = Offer::read_all(&[good.clone(), other], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Mismatch { rank: 1, what: "type", .. }), "{error}");
+        let refused = told(&[2, 3], &element, false);
+        let error = Offer::read_all(&[good.clone(), refused], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
+        let error = Offer::read_all(&[good.clone(), good[..9].to_vec()], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
+    }
+}

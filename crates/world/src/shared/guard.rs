@@ -1,0 +1,115 @@
+//! What holds a shared variable, and lets it go when dropped.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use hikyaku_dsm::{Entry, Mark};
+
+use super::contents::Contents;
+use super::variable::Variable;
+use crate::scalar::Scalar;
+
+/// A part that is held.
+struct Hold<T: Scalar> {
+    variable: Rc<Variable>,
+    part: u64,
+    entry: Entry,
+    contents: Contents<T>,
+}
+
+impl<T: Scalar> Hold<T> {
+    #[inline]
+    fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Hold<T> {
+        let contents = variable.contents(part);
+        Hold { variable: Rc::clone(variable), part, entry, contents }
+    }
+
+    fn write(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(what)
+            .field("variable", &self.variable.name)
+            .field("part", &self.part)
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar> Drop for Hold<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.variable.release(self.part);
+    }
+}
+
+/// A shared variable acquired for reading and writing: a slice of its elements, newest on entry.
+pub struct WriteGuard<T: Scalar>(Hold<T>);
+
+/// A shared variable acquired for reading, beside other readers: a slice of its elements.
+pub struct ReadGuard<T: Scalar>(Hold<T>);
+
+macro_rules! guards {
+    ($($guard:ident)*) => {$(
+        impl<T: Scalar> $guard<T> {
+            #[inline]
+            pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Self {
+                $guard(Hold::new(variable, part, entry))
+            }
+
+            /// What is wrong with the contents because a rank died; only of variables that are
+            /// recoverable. The next write that is let go clears it.
+            pub fn mark(&self) -> Option<Mark> {
+                self.0.entry.mark
+            }
+
+            /// Whether the contents came from another node just now.
+            pub fn moved(&self) -> bool {
+                self.0.entry.moved
+            }
+
+            /// Which part this is.
+            pub fn part(&self) -> u64 {
+                self.0.part
+            }
+
+            /// Where the elements are, as long as the guard lives: for bindings of other languages.
+            pub fn as_ptr(&self) -> *const T {
+                self.0.contents.start().as_ptr()
+            }
+        }
+
+        impl<T: Scalar> Deref for $guard<T> {
+            type Target = [T];
+
+            #[inline]
+            fn deref(&self) -> &[T] {
+                // SAFETY: the part is held by this rank, so that no other writes to this copy, and
+                // this guard is borrowed; the variable keeps the memory mapped.
+                unsafe { self.0.contents.as_slice() }
+            }
+        }
+
+        impl<T: Scalar> fmt::Debug for $guard<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.write(stringify!($guard), f)
+            }
+        }
+    )*};
+}
+
+guards!(WriteGuard ReadGuard);
+
+impl<T: Scalar> WriteGuard<T> {
+    /// Where the elements are, to be written, as long as the guard lives.
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.0.contents.start().as_ptr()
+    }
+}
+
+impl<T: Scalar> DerefMut for WriteGuard<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: the part is held by this rank for writing, so that no other has it, and this
+        // guard is borrowed alone; the variable keeps the memory mapped.
+        unsafe { self.0.contents.as_slice_mut() }
+    }
+}

@@ -1,0 +1,280 @@
+//! Where a shared variable lies, and the operations on its words.
+//!
+//! ```text
+//!   each rank's block   bell | parted | words of the parts at home here ...
+//!   each node's block   owner, state of each part (16 bytes) ... | the copy of the contents
+//!                       in the region of the node's first rank: the keeper
+//! ```
+//!
+//! Words on the own node are changed in place; others by commands of the port. When a rank has
+//! died, its words are changed in place by all: on one host the memory outlives the process.
+
+use std::ptr::NonNull;
+
+use bytemuck::cast_slice_mut;
+use hikyaku_dsm::geometry::{Place, initial_node};
+use hikyaku_dsm::word::CONTROL_BYTES;
+use hikyaku_dsm::{Departed, Geometry, Op, Word};
+use hikyaku_nic::fabric::{
+    Atomic, AtomicOp, Command, Integer, Notification, Port, PostError, RemoteAddress, Space,
+};
+use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::sync::{AtomicU64, Ordering};
+use hikyaku_shm::{ShmPort, View};
+
+use crate::error::Error;
+
+/// Bytes before the words in a rank's block: a line for the bell, a line for who has parted.
+const BELL: u64 = 0;
+const PARTED: u64 = 64;
+const WORDS: u64 = 128;
+
+/// Where the copy begins in a node's block is a multiple of this.
+const ALIGNMENT: u64 = 4096;
+
+/// What a rank gives to a variable.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) home: RegionBuffer,
+    /// Of the node's first rank.
+    pub(super) node: Option<RegionBuffer>,
+}
+
+/// How large things are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) geometry: Geometry,
+    pub(super) parts: u64,
+    /// The home rank of part 0; the others follow.
+    pub(super) first_home: u32,
+    /// Bytes of the contents.
+    pub(super) bytes: u64,
+}
+
+impl Sizes {
+    /// The home of a part, and which of its parts there it is.
+    pub(super) fn home_of(&self, part: u64) -> (u32, u64) {
+        let ranks = u64::from(self.geometry.ranks);
+        (((u64::from(self.first_home) + part) % ranks) as u32, part / ranks)
+    }
+
+    fn home_bytes(&self) -> u64 {
+        let slots = self.parts.div_ceil(u64::from(self.geometry.ranks));
+        WORDS + slots * self.geometry.home_words() * 8
+    }
+
+    /// Where the words of a part begin in its home's block.
+    pub(super) fn words_at(&self, slot: u64) -> u64 {
+        WORDS + slot * self.geometry.home_words() * 8
+    }
+
+    fn copy_at(&self) -> u64 {
+        (self.parts * CONTROL_BYTES).next_multiple_of(ALIGNMENT)
+    }
+
+    fn node_bytes(&self) -> u64 {
+        self.copy_at() + self.bytes
+    }
+}
+
+impl Own {
+    /// Allocates and fills what this rank gives.
+    pub(super) fn allocate(port: &mut ShmPort, sizes: &Sizes) -> Result<Own, Error> {
+        let length = |bytes: u64| {
+            let (elements, element) = (usize::try_from(bytes).unwrap_or(usize::MAX), 1);
+            let fits = isize::try_from(bytes).is_ok();
+            if fits { Ok(elements) } else { Err(Error::TooLarge { elements, element }) }
+        };
+        let mut home = port.allocate(length(sizes.home_bytes())?)?;
+        home.fill(0);
+        let initial = sizes.geometry.initial_home();
+        for words in home[WORDS as usize..].chunks_exact_mut(initial.len() * 8) {
+            cast_slice_mut(words).copy_from_slice(&initial);
+        }
+        let geometry = &sizes.geometry;
+        let mut own = Own { home, node: None };
+        if geometry.ranks_of(geometry.node()).start == geometry.rank {
+            let mut node = port.allocate(length(sizes.node_bytes())?)?;
+            node.fill(0);
+            let control = &mut node[..(sizes.parts * CONTROL_BYTES) as usize];
+            for words in control.chunks_exact_mut(CONTROL_BYTES as usize) {
+                cast_slice_mut(words).copy_from_slice(&initial_node());
+            }
+            own.node = Some(node);
+        }
+        Ok(own)
+    }
+}
+
+/// A block of some rank's region.
+#[derive(Debug)]
+struct Block {
+    rank: u32,
+    offset: u64,
+    view: View,
+    /// On this rank's node.
+    near: bool,
+}
+
+/// All of a variable's memory, as one rank reaches it.
+#[derive(Debug)]
+pub(super) struct Memory {
+    sizes: Sizes,
+    /// By rank.
+    homes: Vec<Block>,
+    /// By node.
+    nodes: Vec<Block>,
+}
+
+impl Memory {
+    /// The memory of which `offsets` says for each rank where its block is and, for the first of a
+    /// node, the node's. `None`: that cannot be.
+    pub(super) fn new(port: &ShmPort, sizes: Sizes, offsets: &[(u64, u64)]) -> Option<Memory> {
+        let geometry = &sizes.geometry;
+        let block = |rank: u32, offset: u64, bytes: u64| {
+            let view = port.host().view(rank, offset, usize::try_from(bytes).ok()?)?;
+            let near = geometry.node_of(rank) == geometry.node();
+            Some(Block { rank, offset, view, near })
+        };
+        let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
+        let nodes = (0..geometry.nodes()).map(|node| {
+            let keeper = geometry.ranks_of(node).start;
+            block(keeper, offsets[keeper as usize].1, sizes.node_bytes())
+        });
+        let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
+        Some(Memory { sizes, homes, nodes })
+    }
+
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// Does an operation on a word of a part, whose words begin at `at` of `home`'s block.
+    #[inline]
+    pub(super) fn access<'p>(
+        &self,
+        port: impl FnOnce() -> RefPort<'p>,
+        departed: &Departed,
+        (part, home, at): (u64, u32, u64),
+        (word, op): (Word, Op),
+    ) -> Result<u64, PostError> {
+        let (block, at) = match self.sizes.geometry.place(word) {
+            Place::Home(index) => (&self.homes[home as usize], at + 8 * index),
+            Place::Node(node, index) => {
+                (&self.nodes[node as usize], part * CONTROL_BYTES + 8 * index)
+            }
+        };
+        if block.near || departed.has_died(block.rank) {
+            return Ok(apply(block.word(at), op));
+        }
+        let target = block.address(at);
+        let (operation, operand) = operation(op);
+        let integer = Integer::U64;
+        let atomic = Atomic { target, integer, operation, operand, result: None };
+        match port().0.fetch(&atomic) {
+            // It has died a moment ago.
+            Err(PostError::PeerFailed(_)) => Ok(apply(block.word(at), op)),
+            answer => answer,
+        }
+    }
+
+    /// Fetches bytes of the contents from the copy of a node into that of the own; `false` if that
+    /// node is gone.
+    pub(super) fn fetch(
+        &self,
+        port: &mut ShmPort,
+        departed: &Departed,
+        from: u32,
+        (start, length): (u64, usize),
+        into: &mut [u8],
+    ) -> Result<bool, PostError> {
+        debug_assert_eq!(into.len(), length);
+        let block = &self.nodes[from as usize];
+        let at = self.sizes.copy_at() + start;
+        match port.get(block.address(at), into) {
+            Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
+                Ok(false)
+            }
+            // The keeper has died and others of its node live: their memory is the node's.
+            Err(PostError::PeerFailed(_)) => {
+                super::contents::read(&block.view, at as usize, into);
+                Ok(true)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Where the own node's copy is in this process, as long as this is.
+    #[inline]
+    pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
+        let block = &self.nodes[self.sizes.geometry.node() as usize];
+        super::contents::tail(&block.view, self.sizes.copy_at() as usize)
+    }
+
+    /// Wakes a rank, if it sleeps, by storing to its bell. One that is gone needs none.
+    pub(super) fn ring(&self, port: &mut ShmPort, rank: u32) {
+        let address = self.homes[rank as usize].address(BELL);
+        let notification = Notification::Word { address, value: 1 };
+        let put = Command::put(address, &[]);
+        let _ = port.post(&Command { notification, ..put });
+    }
+
+    /// Says everywhere that this rank has no use for the memory any more.
+    pub(super) fn part(&self) {
+        for block in &self.homes {
+            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many ranks have said so to this one.
+    pub(super) fn parted(home: &View) -> u64 {
+        home.word(PARTED).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// This rank's block.
+    pub(super) fn own_home(&self, port: &ShmPort) -> Option<View> {
+        let block = &self.homes[self.sizes.geometry.rank as usize];
+        port.host().view(block.rank, block.offset, block.view.len())
+    }
+}
+
+/// A port that is borrowed only if it is needed.
+pub(super) struct RefPort<'p>(pub(super) std::cell::RefMut<'p, ShmPort>);
+
+impl Block {
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        self.view.word(at).expect("words of a variable are within its blocks and aligned")
+    }
+
+    fn address(&self, at: u64) -> RemoteAddress {
+        RemoteAddress { rank: self.rank, space: Space::Region, offset: self.offset + at }
+    }
+}
+
+fn operation(op: Op) -> (AtomicOp, u64) {
+    match op {
+        Op::Load => (AtomicOp::Load, 0),
+        Op::Swap(new) => (AtomicOp::Swap, new),
+        Op::CompareSwap { expected, new } => (AtomicOp::CompareSwap { expected }, new),
+        Op::Or(bits) => (AtomicOp::Or, bits),
+        Op::And(bits) => (AtomicOp::And, bits),
+        Op::Max(other) => (AtomicOp::Max, other),
+    }
+}
+
+/// The operations as a port does them. What is released is the contents, what is acquired the same.
+#[inline]
+fn apply(word: &AtomicU64, op: Op) -> u64 {
+    match op {
+        Op::Load => word.load(Ordering::Acquire),
+        Op::Swap(new) => word.swap(new, Ordering::AcqRel),
+        Op::CompareSwap { expected, new } => {
+            let done = word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
+            done.unwrap_or_else(|old| old)
+        }
+        Op::Or(bits) => word.fetch_or(bits, Ordering::AcqRel),
+        Op::And(bits) => word.fetch_and(bits, Ordering::AcqRel),
+        Op::Max(other) => word.fetch_max(other, Ordering::AcqRel),
+    }
+}

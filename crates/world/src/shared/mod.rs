@@ -1,0 +1,322 @@
+//! Shared variables that travel with their locks: entry consistency, as in Midway and paper 001's
+//! Fagus.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let world = hikyaku::World::init()?;
+//! let field = world.shared::<f64>("field", &[1000])?;
+//! field.write()?[world.rank() as usize] = 1.0;
+//! world.barrier()?;
+//! let sum: f64 = field.read()?.iter().sum();
+//! # let _ = sum;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A variable is an array bound to a lock. A guard is a slice of its elements, the newest when it is
+//! given; many readers or one writer have one. Ranks of a node share one copy: acquiring what is
+//! free is an atomic operation. Between nodes copies travel, if the own one is old.
+//!
+//! An array may be divided into [`Parts`], each a variable of its own: `field.part(3)?.write()`.
+//! What a rank knows of a part without asking anybody, owner and state, is [`Part::owner`] and
+//! [`Part::state`].
+
+mod contents;
+mod create;
+mod error;
+mod guard;
+mod memory;
+mod options;
+#[cfg(test)]
+mod tests;
+mod variable;
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hikyaku_dsm::{Entry, Kind, Patience, Refusal};
+
+pub(crate) use create::Registry;
+pub use error::SharedError;
+pub use guard::{ReadGuard, WriteGuard};
+pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
+pub use options::{Element, SharedOptions};
+
+use crate::error::Error;
+use crate::scalar::Scalar;
+use variable::{Asking, Variable};
+
+/// A shared variable; see [`crate::World::shared`]. Another handle to it is a clone.
+#[derive(Debug)]
+pub struct Shared<T: Scalar> {
+    variable: Rc<Variable>,
+    element: PhantomData<T>,
+}
+
+impl<T: Scalar> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared::new(Rc::clone(&self.variable))
+    }
+}
+
+/// A part of a shared variable, which is acquired alone.
+#[derive(Debug)]
+pub struct Part<T: Scalar> {
+    variable: Rc<Variable>,
+    part: u64,
+    element: PhantomData<T>,
+}
+
+impl<T: Scalar> Clone for Part<T> {
+    fn clone(&self) -> Part<T> {
+        Part { variable: Rc::clone(&self.variable), part: self.part, element: PhantomData }
+    }
+}
+
+impl<T: Scalar> Shared<T> {
+    fn new(variable: Rc<Variable>) -> Shared<T> {
+        Shared { variable, element: PhantomData }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.variable.name
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &[u64] {
+        self.variable.division.shape()
+    }
+
+    /// The type of its elements.
+    pub fn element(&self) -> &Element {
+        &self.variable.element
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> SharedOptions {
+        self.variable.options
+    }
+
+    /// How many parts it has.
+    pub fn parts(&self) -> u64 {
+        self.variable.division.count()
+    }
+
+    /// One of its parts.
+    ///
+    /// # Errors
+    /// [`SharedError::NoSuchPart`].
+    pub fn part(&self, part: u64) -> Result<Part<T>, Error> {
+        let parts = self.parts();
+        if part >= parts {
+            let name = self.name().to_owned();
+            return Err(SharedError::NoSuchPart { name, part, parts }.into());
+        }
+        Ok(Part { variable: Rc::clone(&self.variable), part, element: PhantomData })
+    }
+
+    /// Bytes of contents that this rank has fetched from other nodes, and how often.
+    pub fn moved(&self) -> (u64, u64) {
+        self.variable.moved()
+    }
+}
+
+/// The calls that acquire, for a variable (its first part, of mostly one) and for a part.
+macro_rules! acquire {
+    ($what:ident, $part:expr) => {
+        impl<T: Scalar> $what<T> {
+            /// Acquires it for reading and writing; waits for its turn.
+            ///
+            /// # Errors
+            /// This rank has it; or it was lost with a rank that died.
+            #[inline]
+            pub fn write(&self) -> Result<WriteGuard<T>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait(variable, part, Kind::Write)?;
+                Ok(WriteGuard::new(variable, part, entry))
+            }
+
+            /// Acquires it for reading; waits for its turn.
+            ///
+            /// # Errors
+            /// As for writing.
+            #[inline]
+            pub fn read(&self) -> Result<ReadGuard<T>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait(variable, part, Kind::Read)?;
+                Ok(ReadGuard::new(variable, part, entry))
+            }
+
+            /// Acquires it for reading and writing if nobody else has it or waits for it.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub fn try_write(&self) -> Result<Option<WriteGuard<T>>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = try_now(variable, part, Kind::Write)?;
+                Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
+            }
+
+            /// Acquires it for reading if nobody writes it or waits for it.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub fn try_read(&self) -> Result<Option<ReadGuard<T>>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = try_now(variable, part, Kind::Read)?;
+                Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
+            }
+
+            /// Acquires it for reading and writing if its turn comes within `limit`.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub fn write_within(&self, limit: Duration) -> Result<Option<WriteGuard<T>>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait_within(variable, part, Kind::Write, limit)?;
+                Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
+            }
+
+            /// Acquires it for reading if its turn comes within `limit`.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub fn read_within(&self, limit: Duration) -> Result<Option<ReadGuard<T>>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait_within(variable, part, Kind::Read, limit)?;
+                Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
+            }
+
+            /// Acquires it for reading and writing, as a future; run it with
+            /// [`crate::World::block_on`]. Dropping it gives the request up.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub async fn write_async(&self) -> Result<WriteGuard<T>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait_async(variable, part, Kind::Write).await?;
+                Ok(WriteGuard::new(variable, part, entry))
+            }
+
+            /// Acquires it for reading, as a future.
+            ///
+            /// # Errors
+            /// As for waiting.
+            pub async fn read_async(&self) -> Result<ReadGuard<T>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = wait_async(variable, part, Kind::Read).await?;
+                Ok(ReadGuard::new(variable, part, entry))
+            }
+
+            /// The node that owns it, as far as this one was told: the last to acquire it for
+            /// writing. Asks nobody (FG-07).
+            ///
+            /// # Errors
+            /// None is expected.
+            pub fn owner(&self) -> Result<u32, Error> {
+                Ok(self.variable.control($part(self))?.0.node)
+            }
+
+            /// What this node may do with its copy. Asks nobody.
+            ///
+            /// # Errors
+            /// None is expected.
+            pub fn state(&self) -> Result<State, Error> {
+                Ok(self.variable.control($part(self))?.2)
+            }
+        }
+    };
+}
+
+acquire!(Shared, |_: &Self| 0);
+acquire!(Part, |part: &Self| part.part);
+
+impl<T: Scalar> Part<T> {
+    /// Which part it is.
+    pub fn index(&self) -> u64 {
+        self.part
+    }
+
+    /// Its index along each dimension where it begins in the array.
+    pub fn origin(&self) -> Vec<u64> {
+        self.variable.division.part(self.part).map_or_else(Vec::new, |part| part.origin)
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> Vec<u64> {
+        self.variable.division.part(self.part).map_or_else(Vec::new, |part| part.shape)
+    }
+}
+
+fn lost(variable: &Variable, part: u64, refusal: Refusal) -> Result<Option<Entry>, Error> {
+    match refusal {
+        Refusal::Busy => Ok(None),
+        Refusal::Lost(mark) => Err(SharedError::lost(variable.label(part), mark).into()),
+    }
+}
+
+#[inline]
+fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
+    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
+    let mut turn = 0;
+    loop {
+        match asking.poll()? {
+            Some(Ok(entry)) => return Ok(entry),
+            Some(Err(refusal)) => {
+                let none = lost(variable, part, refusal)?;
+                debug_assert!(none.is_none(), "whoever waits is not told that it is busy");
+            }
+            None => variable.rest(turn, None),
+        }
+        turn = turn.wrapping_add(1);
+    }
+}
+
+fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
+    variable.look_around();
+    let mut asking = Asking::new(variable, part, kind, Patience::Try)?;
+    match asking.poll()? {
+        Some(Ok(entry)) => Ok(Some(entry)),
+        Some(Err(refusal)) => lost(variable, part, refusal),
+        None => Ok(None),
+    }
+}
+
+fn wait_within(
+    variable: &Rc<Variable>,
+    part: u64,
+    kind: Kind,
+    limit: Duration,
+) -> Result<Option<Entry>, Error> {
+    let now = || variable.world().now();
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let until = now() + hikyaku_nic::time::Time::from_nanoseconds(limit);
+    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
+    let mut turn = 0;
+    loop {
+        match asking.poll()? {
+            Some(Ok(entry)) => return Ok(Some(entry)),
+            Some(Err(refusal)) => return lost(variable, part, refusal),
+            None if now() >= until => return Ok(None),
+            None => variable.rest(turn, Some(until)),
+        }
+        turn = turn.wrapping_add(1);
+    }
+}
+
+async fn wait_async(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
+    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
+    let answer = poll_fn(|_| asking.poll().transpose().map_or(Poll::Pending, Poll::Ready)).await?;
+    match answer {
+        Ok(entry) => Ok(entry),
+        Err(refusal) => {
+            lost(variable, part, refusal)?;
+            // Whoever waits is not told that it is busy.
+            Err(SharedError::Recursive { variable: variable.label(part) }.into())
+        }
+    }
+}

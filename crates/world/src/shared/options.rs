@@ -1,0 +1,33 @@
+//! What a shared variable is made of, and what happens to it when a rank dies.
+
+use hikyaku_dsm::Parts;
+
+use crate::scalar::Scalar;
+
+/// The type of a shared variable's elements, as ranks compare it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// Its name: a type of Rust, or a code of the caller's such as numpy's `<f8`.
+    pub name: String,
+    /// Its size, bytes.
+    pub bytes: u32,
+}
+
+impl Element {
+    /// The element that is a `T`.
+    pub fn of<T: Scalar>() -> Element {
+        let name = std::any::type_name::<T>().to_owned();
+        Element { name, bytes: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) }
+    }
+}
+
+/// How a shared variable is made, beyond name, shape and type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SharedOptions {
+    /// How the array is divided among sync variables.
+    pub parts: Parts,
+    /// Whether it can be acquired again after a rank died with it: the guard then says that its
+    /// contents may be in the middle of an update ([`super::WriteGuard::mark`]). Otherwise it is
+    /// lost, and acquiring it is an error from then on.
+    pub recoverable: bool,
+}

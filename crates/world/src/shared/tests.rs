@@ -1,0 +1,119 @@
+//! Shared variables of a world of one; those of more are in `tests/jobs`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use super::*;
+use crate::World;
+
+#[test]
+fn what_was_written_is_read_and_guards_let_go() {
+    let world = World::init().unwrap();
+    let shared = world.shared::<f64>("field", &[3, 4]).unwrap();
+    assert_eq!(*shared.read().unwrap(), [0.0; 12]);
+    for round in 1..100 {
+        let mut guard = shared.write().unwrap();
+        assert_eq!((guard.mark(), guard.moved()), (None, false));
+        guard[round % 12] += 1.0;
+        drop(guard);
+        let sum: f64 = shared.read().unwrap().iter().sum();
+        assert_eq!(sum, round as f64);
+    }
+    assert_eq!((shared.name(), shared.shape()), ("field", &[3, 4][..]));
+    assert_eq!((shared.parts(), shared.moved()), (1, (0, 0)));
+    assert_eq!(world.block_on(shared.write_async()).unwrap().len(), 12);
+    assert_eq!(world.block_on(shared.read_async()).unwrap().len(), 12);
+    assert!(shared.write_within(Duration::from_millis(1)).unwrap().is_some());
+    assert!(shared.read_within(Duration::ZERO).unwrap().is_some());
+}
+
+#[test]
+fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
+    let world = World::init().unwrap();
+    let shared = world.shared::<u8>("held", &[2]).unwrap();
+    let other = shared.clone();
+    let guard = shared.write().unwrap();
+    assert_eq!(shared.state().unwrap(), State::Wlock);
+    for error in [other.write().unwrap_err(), other.read().unwrap_err()] {
+        let Error::Shared(SharedError::Recursive { variable }) = &error else { panic!("{error}") };
+        assert_eq!(variable, "the shared variable `held`");
+    }
+    assert!(other.try_write().is_err());
+    drop(guard);
+    let guard = shared.try_read().unwrap().unwrap();
+    assert_eq!(shared.state().unwrap(), State::Rlock);
+    assert!(other.read().is_err());
+    drop(guard);
+    assert_eq!(shared.state().unwrap(), State::Clean);
+    assert!(other.try_write().unwrap().is_some());
+}
+
+#[test]
+fn parts_are_acquired_alone() {
+    let world = World::init().unwrap();
+    let options = SharedOptions { parts: Parts::Tiles(2, 3), recoverable: true };
+    let tiles = world.shared_with::<u32>("tiles", &[3, 4], options).unwrap();
+    let guards: Vec<_> = (0..tiles.parts())
+        .map(|part| {
+            let mut guard = tiles.part(part).unwrap().write().unwrap();
+            guard.fill(part as u32);
+            guard
+        })
+        .collect();
+    let lengths: Vec<usize> = guards.iter().map(|guard| guard.len()).collect();
+    assert_eq!(lengths, [6, 2, 3, 1]);
+    drop(guards);
+    let last = tiles.part(2).unwrap();
+    assert_eq!((last.shape(), last.origin()), (vec![1, 3], vec![2, 0]));
+    assert_eq!(*last.read().unwrap(), [2; 3]);
+    assert!(matches!(
+        tiles.part(4).unwrap_err(),
+        Error::Shared(SharedError::NoSuchPart { part: 4, parts: 4, .. })
+    ));
+}
+
+#[test]
+fn variables_are_found_by_name() {
+    let world = World::init().unwrap();
+    let unknown = world.shared_named::<u8>("a").unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no shared variable `a`: there is none");
+    let first = world.shared::<i32>("a", &[1]).unwrap();
+    first.write().unwrap()[0] = 7;
+    assert_eq!(*world.shared_named::<i32>("a").unwrap().read().unwrap(), [7]);
+    assert_eq!(world.shared_named_bytes("a").unwrap().read().unwrap().len(), 4);
+    let wrong = world.shared_named::<f64>("a").unwrap_err();
+    assert!(matches!(wrong, Error::Shared(SharedError::WrongElement { .. })), "{wrong}");
+    let taken = world.shared::<i32>("a", &[1]).unwrap_err();
+    assert!(matches!(taken, Error::Shared(SharedError::Exists { .. })), "{taken}");
+    drop(first);
+    assert!(world.shared_named::<i32>("a").is_err());
+    assert_eq!(*world.shared::<i32>("a", &[1]).unwrap().read().unwrap(), [0], "zeros again");
+}
+
+#[test]
+fn fg_05_there_are_as_many_variables_as_the_control_region_holds() {
+    let world = World::init().unwrap();
+    let rows = SharedOptions { parts: Parts::Rows(1), recoverable: false };
+    let many = world.shared_with::<u8>("many", &[8000, 2], rows).unwrap();
+    let error = world.shared_with::<u8>("more", &[193], rows).unwrap_err();
+    assert_eq!(
+        error,
+        SharedError::TooMany { name: "more".into(), wanted: 193, free: 192, most: 8192 }.into()
+    );
+    assert_eq!(world.shared_with::<u8>("fit", &[192], rows).unwrap().parts(), 192);
+    drop(many);
+    assert!(world.shared_with::<u8>("more", &[8192], rows).is_ok());
+    let error = world.shared::<u8>("none", &[0]).unwrap_err();
+    assert!(matches!(error, Error::Shared(SharedError::Parts { .. })), "{error}");
+    assert!(world.shared::<u64>("huge", &[1 << 60]).is_err());
+}
+
+#[test]
+fn memory_comes_back() {
+    let world = World::init().unwrap();
+    for _ in 0..20 {
+        let large = world.shared::<u8>("large", &[16 << 20]).unwrap();
+        large.write().unwrap()[1 << 20] = 1;
+    }
+}
