@@ -167,7 +167,7 @@ impl<'py> Calling<'py> {
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
             let (rank, world) = (&*self.rank, &*self.world);
-            let wait = Wait { rank, world, bytes: wait::LARGE, alone: None };
+            let wait = Wait { rank, world, bytes: wait::LARGE, memory: false, alone: None };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope gives up what is in it.

@@ -11,12 +11,12 @@
 //! Three things are different from a Rust program, and each has its room:
 //!
 //! - **Threads.** A rank is one thread, and Python objects may be used and collected on any. So no
-//!   Python object holds anything of the rank: it holds a number, and [`rank`] keeps the things
+//!   Python object holds anything of the rank: it holds a number, and `rank.rs` keeps the things
 //!   themselves in a table of the rank's thread.
 //! - **Waiting.** A call that waits lets other Python threads run and lets signals through, so that
-//!   Ctrl-C ends it: [`wait`].
-//! - **Memory.** An array that is sent or received into belongs to Python: [`array`]. Memory of a
-//!   job that is shown as an array belongs to the job: [`memory`].
+//!   Ctrl-C ends it: `wait.rs`.
+//! - **Memory.** An array that is sent or received into belongs to Python: `array.rs`. Memory of a
+//!   job that is shown as an array belongs to the job: `memory.rs`.
 
 mod array;
 mod collective;
@@ -39,6 +39,8 @@ mod _native {
     use crate::error::{Error, PeerError};
     #[pymodule_export]
     use crate::launch::{die_with_parent, launch};
+    #[pymodule_export]
+    use crate::memory::Memory;
     #[pymodule_export]
     use crate::rank::{forked, leave};
     #[pymodule_export]

@@ -1,12 +1,13 @@
-//! Shared memory of a job that numpy shows as an array, without a copy.
+//! Memory of a job that numpy shows as an array, without a copy.
 //!
 //! ```text
-//!   numpy array ──► memoryview ──► Memory ──► region of the rank
+//!   numpy array ──► memoryview ──► Memory ──► a buffer of World.alloc, or the name of a variable
 //! ```
 //!
-//! Each arrow keeps what it points to. So the memory is given back when the last array that shows
-//! it has gone, and is there even after the rank has left its job.
+//! Each arrow keeps what it points to. So a buffer is given back when the last array that shows it
+//! has gone, and is there even after the rank has left its job; a shared variable likewise.
 
+use std::any::Any;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
@@ -15,16 +16,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Memory that the other ranks of the node reach by one copy; what numpy makes an array of.
+/// Bytes that something keeps in their place; what numpy makes an array of.
 #[pyclass(module = "hikyaku._native", frozen)]
 pub(crate) struct Memory {
-    /// Never looked into from here: Python writes it.
-    _buffer: SharedBuffer<u8>,
+    _keeper: Box<dyn Any + Send + Sync>,
     start: NonNull<u8>,
     length: isize,
+    is_writable: bool,
 }
 
-// SAFETY: the buffer is Send and Sync, and `start` is only handed to Python, whose buffers may be
+// SAFETY: the keeper is Send and Sync, and `start` is only handed to Python, whose buffers may be
 // used on any thread.
 unsafe impl Send for Memory {}
 
@@ -32,20 +33,32 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
+    /// `length` bytes that are mapped from `start` on as long as `keeper` lives, and that no Rust
+    /// reference is made to meanwhile.
+    ///
     /// # Errors
-    /// It is longer than Python can count.
-    pub(crate) fn new(mut buffer: SharedBuffer<u8>) -> PyResult<Memory> {
-        let length = isize::try_from(buffer.len()).map_err(|_| {
-            PyValueError::new_err("the array is longer than this machine can count")
-        })?;
-        let start = NonNull::from(&mut *buffer).cast();
-        Ok(Memory { _buffer: buffer, start, length })
+    /// They are more than Python can count.
+    pub(crate) fn new(
+        keeper: Box<dyn Any + Send + Sync>,
+        start: NonNull<u8>,
+        length: usize,
+        is_writable: bool,
+    ) -> PyResult<Memory> {
+        let length = isize::try_from(length)
+            .map_err(|_| PyValueError::new_err("the array is longer than can be counted"))?;
+        Ok(Memory { _keeper: keeper, start, length, is_writable })
+    }
+
+    /// A buffer that the other ranks of the node reach by one copy.
+    pub(crate) fn of_buffer(mut buffer: SharedBuffer<u8>) -> PyResult<Memory> {
+        let (start, length) = (NonNull::from(&mut *buffer).cast(), buffer.len());
+        Memory::new(Box::new(buffer), start, length, true)
     }
 }
 
 #[pymethods]
 impl Memory {
-    /// Gives the memory as bytes that may be written.
+    /// Gives the memory as bytes.
     ///
     /// # Safety
     /// `view` is a buffer to be filled in, as Python passes.
@@ -54,12 +67,12 @@ impl Memory {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let (start, length) = (slf.get().start, slf.get().length);
-        // SAFETY: Python passes a view to be filled in. It gets a reference to this object, which
-        // keeps the bytes where they are; nobody here has a reference to them.
-        let answer = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.as_ptr().cast(), length, 0, flags)
-        };
+        let Memory { start, length, is_writable, .. } = *slf.get();
+        let (start, read_only) = (start.as_ptr().cast(), c_int::from(!is_writable));
+        // SAFETY: Python passes a view to be filled in. It gets a reference to this object, whose
+        // keeper keeps the bytes where they are; nobody here has a reference to them.
+        let answer =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, read_only, flags) };
         match answer {
             0 => Ok(()),
             _ => Err(PyErr::fetch(slf.py())),

@@ -305,7 +305,7 @@ impl Rank {
     }
 }
 
-/// A Python object that named a request or a window is no more, on whatever thread.
+/// A Python object that named something here is no more, on whatever thread.
 pub(crate) fn forget(id: u64) {
     let rank = HERE.try_with(|here| match &*here.borrow() {
         Here::Rank(rank) => Some(Rc::clone(rank)),

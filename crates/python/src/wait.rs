@@ -45,19 +45,21 @@ pub(crate) fn complete<T>(
     run(py, wait, operation)?.map_err(raise)
 }
 
-/// What is waited for, beside the operation itself.
+/// What is known of a wait, beside the operation itself.
 pub(crate) struct Wait<'r> {
     pub(crate) rank: &'r Rank,
     pub(crate) world: &'r World,
     /// How many bytes are copied at once.
     pub(crate) bytes: usize,
+    /// Whether it is for memory that others change, and not for messages.
+    pub(crate) memory: bool,
     /// Whether nobody but this rank can end the wait, unless more requests than these are open.
     pub(crate) alone: Option<usize>,
 }
 
 /// As [`complete`]; the operation's own outcome is the inner one.
 pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
-    let Wait { rank, world, bytes, alone } = *wait;
+    let Wait { rank, world, bytes, memory, alone } = *wait;
     let mut operation = pin!(operation);
     if bytes < LARGE {
         let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -77,7 +79,10 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
         }
         signals.ask().map_or(Poll::Pending, |raised| Poll::Ready(Err(raised)))
     });
-    let blocked = Detached(|| world.block_on(waiting));
+    let blocked = Detached(|| match memory {
+        true => world.block_on_memory(waiting),
+        false => world.block_on(waiting),
+    });
     py.detach(move || blocked.call()).0
 }
 

@@ -124,7 +124,13 @@ impl World {
         let (rank, world) = self.open()?;
         let data = Array::to_read(data, "data")?;
         let to = existing(&world, to)?;
-        let wait = Wait { rank: &rank, world: &world, bytes: data.len(), alone: own(&world, to) };
+        let wait = Wait {
+            rank: &rank,
+            world: &world,
+            bytes: data.len(),
+            memory: false,
+            alone: own(&world, to),
+        };
         wait::complete(py, &wait, world.send_async(data.bytes(), to, tag))
     }
 
@@ -147,7 +153,8 @@ impl World {
             let received = world.recv_async(into.bytes_mut(), source, tag).await?;
             whole(received, element)
         };
-        let wait = Wait { rank: &rank, world: &world, bytes, alone: alone.then_some(0) };
+        let wait =
+            Wait { rank: &rank, world: &world, bytes, memory: false, alone: alone.then_some(0) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -177,7 +184,7 @@ impl World {
             sent?;
             whole(received?, element)
         };
-        let wait = Wait { rank: &rank, world: &world, bytes, alone: None };
+        let wait = Wait { rank: &rank, world: &world, bytes, memory: false, alone: None };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -223,7 +230,8 @@ impl World {
             Some(found) => std::task::Poll::Ready(found),
             None => std::task::Poll::Pending,
         });
-        let wait = Wait { rank: &rank, world: &world, bytes: 0, alone: alone.then_some(0) };
+        let wait =
+            Wait { rank: &rank, world: &world, bytes: 0, memory: false, alone: alone.then_some(0) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -323,7 +331,7 @@ impl World {
 
     /// Memory that the other ranks of the node reach by one copy, filled with zeros.
     fn _alloc(&self, bytes: usize) -> PyResult<Memory> {
-        Memory::new(self.open()?.1.alloc(bytes).map_err(raise)?)
+        Memory::of_buffer(self.open()?.1.alloc(bytes).map_err(raise)?)
     }
 
     /// A window of elements like those of an array, with so many at this rank.

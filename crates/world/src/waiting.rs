@@ -6,10 +6,11 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use hikyaku_msg::{Engine, MsgError, RequestId, Selector, block_on};
 use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::time::Time;
 
 use crate::error::Error;
 use crate::tasks::{Task, TaskId, Tasks};
@@ -36,7 +37,36 @@ pub(crate) fn drive<P: Port, F: Future>(
     block_on(engine, activity, all)
 }
 
+/// Longest sleep of a wait for memory to change.
+const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
+
+/// Looks of such a wait before it makes progress on messages and gives way.
+const LOOKS: u32 = 8;
+
 impl World {
+    /// [`World::block_on`] for a future that waits for memory that others change, of windows and
+    /// shared variables: such a change wakes nobody for sure, so no sleep is longer than a
+    /// millisecond, and most looks are at that memory alone.
+    pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            for _ in 0..LOOKS {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return output;
+                }
+                std::hint::spin_loop();
+            }
+            self.attend();
+            let mut engine = self.engine().borrow_mut();
+            if !engine.progress() {
+                let port = engine.port_mut();
+                let soon = port.now() + LOOK_AGAIN;
+                port.park(Some(soon));
+            }
+        }
+    }
+
     /// Runs a future to its end, and what is in flight meanwhile.
     pub(crate) fn drive<F: Future>(&self, activity: Activity, future: F) -> F::Output {
         drive(self.engine(), self.tasks(), activity, future)
@@ -120,5 +150,27 @@ impl World {
         );
         // With nothing else in flight the engine can tell whether anybody can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_memory_polls_until_it_is_ready_and_lets_messages_through() {
+        let world = World::init().unwrap();
+        let (mut polls, mut heard) = (0, [0]);
+        let mut receive = Box::pin(world.recv_async(&mut heard, 0, 1));
+        let both = poll_fn(|context| {
+            polls += 1;
+            if polls == 3 * LOOKS {
+                world.send(&[7], 0, 1).unwrap();
+            }
+            receive.as_mut().poll(context)
+        });
+        assert_eq!(world.block_on_memory(both).unwrap().bytes, 4);
+        drop(receive);
+        assert!(polls >= 3 * LOOKS && heard == [7]);
     }
 }

@@ -40,7 +40,7 @@ def _rank(job_file: int) -> int:
     try:
         world = hikyaku.world()
         function, args = pickle.loads(content(job["call"]))
-        answer = {"result": _pickled_result(function(world, *args))}
+        answer: dict[str, object] = {"result": _pickled_result(function(world, *args))}
         code = 0
     except BaseException as error:
         at = time.monotonic_ns()
@@ -63,10 +63,10 @@ def _rank(job_file: int) -> int:
 def _pickled_result(result: object) -> bytes:
     try:
         import cloudpickle
-
-        return cloudpickle.dumps(result)
     except ImportError:
         return pickle.dumps(result)
+    pickled: bytes = cloudpickle.dumps(result)
+    return pickled
 
 
 def _traceback(error: BaseException) -> str:

@@ -85,7 +85,8 @@ def _pickled_call(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     name = getattr(function, "__qualname__", repr(function))
     try:
         if cloudpickle is not None:
-            return cloudpickle.dumps((function, args))
+            pickled: bytes = cloudpickle.dumps((function, args))
+            return pickled
         if getattr(function, "__module__", None) == "__main__":
             raise pickle.PicklingError("ranks cannot import what __main__ defines")
         return pickle.dumps((function, args))
@@ -127,7 +128,7 @@ def _run(job_file: int, files: list[int]) -> None:
         stderr=subprocess.PIPE,
         pass_fds=files,
         env=_environment(),
-        start_new_session=True,
+        process_group=0,
     )
     pumps = [
         threading.Thread(target=_pump, args=streams, daemon=True)
@@ -144,8 +145,9 @@ def _run(job_file: int, files: list[int]) -> None:
     finally:
         for pump in pumps:
             pump.join()
-        launcher.stdout.close()
-        launcher.stderr.close()
+        for stream in [launcher.stdout, launcher.stderr]:
+            if stream is not None:
+                stream.close()
 
 
 def _environment() -> dict[str, str]:
@@ -182,6 +184,6 @@ def _results(n: int, answers: list[int]) -> list[Any]:
     missing = [rank for rank in range(n) if rank not in answered]
     if missing or reason:
         named = re.match(r"rank (\d+) ", reason)
-        rank = int(named[1]) if named else missing[0] if missing and not reason else None
-        raise SpawnError(reason or f"rank {rank} ended without a result", rank)
+        culprit = int(named[1]) if named else missing[0] if missing and not reason else None
+        raise SpawnError(reason or f"rank {culprit} ended without a result", culprit)
     return [pickle.loads(answered[rank]["result"]) for rank in range(n)]

@@ -100,15 +100,15 @@ class Window:
 
     def fetch_and(self, rank: int, index: Index, value: int) -> int:
         """Take the bitwise and of an integer; what was there before."""
-        return self._native._fetch("and", rank, self._flat(index), value)
+        return int(self._native._fetch("and", rank, self._flat(index), value))
 
     def fetch_or(self, rank: int, index: Index, value: int) -> int:
         """Take the bitwise or of an integer; what was there before."""
-        return self._native._fetch("or", rank, self._flat(index), value)
+        return int(self._native._fetch("or", rank, self._flat(index), value))
 
     def fetch_xor(self, rank: int, index: Index, value: int) -> int:
         """Take the bitwise exclusive or of an integer; what was there before."""
-        return self._native._fetch("xor", rank, self._flat(index), value)
+        return int(self._native._fetch("xor", rank, self._flat(index), value))
 
     def _flat(self, index: Index) -> int:
         if isinstance(index, tuple):

@@ -23,7 +23,9 @@ from hikyaku._window import Window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import DTypeLike, NDArray
+
+    from hikyaku._native import Data
 
     Array = NDArray[Any]
     ShapeLike = int | Sequence[int]
@@ -51,7 +53,7 @@ class World(_native.World):
     # Collectives whose result is an array of its own.
 
     def gather(
-        self, mine: ArrayLike, root: int = 0, into: Array | None = None
+        self, mine: Data, root: int = 0, into: Array | None = None
     ) -> Array | None:
         """Bring equal arrays of all ranks to root, in rank order: an array with one more dimension
         there, None elsewhere."""
@@ -60,7 +62,7 @@ class World(_native.World):
         self._gather(mine, into, root)
         return into if self.rank == root else None
 
-    def allgather(self, mine: ArrayLike, into: Array | None = None) -> Array:
+    def allgather(self, mine: Data, into: Array | None = None) -> Array:
         """Bring equal arrays of all ranks to all, in rank order: an array with one more
         dimension."""
         if into is None:
@@ -68,13 +70,13 @@ class World(_native.World):
         self._allgather(mine, into)
         return into
 
-    def scatter(self, data: ArrayLike | None, into: Array, root: int = 0) -> Array:
+    def scatter(self, data: Data | None, into: Array, root: int = 0) -> Array:
         """Give each rank its part of the data of root, in rank order, into an array of the part's
         size. Elsewhere than at root data is not looked at."""
         self._scatter(data, into, root)
         return into
 
-    def alltoall(self, data: ArrayLike, into: Array | None = None) -> Array:
+    def alltoall(self, data: Data, into: Array | None = None) -> Array:
         """Give part r of the data to rank r, and get one part of each rank, in rank order. The
         parts are equal: data[0], data[1], ... if its first dimension is the number of ranks."""
         if into is None:
@@ -83,7 +85,7 @@ class World(_native.World):
         return into
 
     def reduce_scatter(
-        self, data: ArrayLike, op: str = "sum", into: Array | None = None
+        self, data: Data, op: str = "sum", into: Array | None = None
     ) -> Array:
         """Combine the ranks' data element by element, and give part r of that to rank r."""
         if into is None:
@@ -97,7 +99,7 @@ class World(_native.World):
         self._reduce_scatter(data, into, op)
         return into
 
-    def _one_a_rank(self, mine: ArrayLike) -> Array:
+    def _one_a_rank(self, mine: Data) -> Array:
         mine = numpy.asarray(mine)
         return numpy.empty((self.size, *mine.shape), mine.dtype)
 
@@ -108,7 +110,7 @@ class World(_native.World):
         from and into it are faster. It is an array like any other, and may outlive the world."""
         dtype, shape = _plain(dtype), _shape(shape)
         memory = self._alloc(_count(shape) * dtype.itemsize)
-        return numpy.ndarray(shape, dtype, buffer=memory)
+        return numpy.ndarray(shape, dtype, buffer=memoryview(memory))
 
     def window(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Window:
         """Memory of zeros at every rank that all ranks put into, get from and change atomically,
@@ -134,12 +136,13 @@ class World(_native.World):
         found = objects.probe(source, tag)
         pickled = numpy.empty(found.nbytes, "u1")
         objects.recv(pickled, found.source, found.tag)
-        return pickle.loads(pickled)
+        return pickle.loads(pickled.data)
 
     def bcast_object(self, value: Any = None, root: int = 0) -> Any:
         """Give every rank the object of root. Elsewhere the value is not looked at."""
         objects = self._objects()
-        pickled, failure = b"", None
+        pickled: bytes | bytearray = b""
+        failure: Exception | None = None
         if self.rank == root:
             try:
                 pickled = _pickled(value)
@@ -152,7 +155,7 @@ class World(_native.World):
         if length[0] < 0:
             raise PeerError(f"rank {root} has no object to give: its own error says why")
         if self.rank != root:
-            pickled = numpy.empty(length[0], "u1")
+            pickled = bytearray(int(length[0]))
         objects.bcast(pickled, root)
         return value if self.rank == root else pickle.loads(pickled)
 
@@ -166,7 +169,8 @@ class World(_native.World):
 
     def allgather_object(self, value: Any) -> list[Any]:
         """Bring one object of each rank to all: a list in rank order."""
-        return self.bcast_object(self.gather_object(value))
+        everyone: list[Any] = self.bcast_object(self.gather_object(value))
+        return everyone
 
 
 def world() -> World:
