@@ -372,7 +372,7 @@ impl ShmHost {
     /// be taken back, one after the other, when the sender writes its buffer anew, as programs do.
     /// A ring's lines are stored past the caches and cost nobody anything. Of buffers written anew
     /// for each message, one way, read and through the ring: near cores 64 KiB 7.9 and 5.7 us,
-    /// 1 MiB 74 and 66 us, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250 us.
+    /// 1 MiB 74 and 66, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250.
     pub(crate) fn shares_processors(&self) -> bool {
         self.company.is_crowded()
     }

@@ -10,9 +10,9 @@ use crate::scalar::Scalar;
 
 /// A slice in memory that the other ranks of the node can copy from and to directly.
 ///
-/// Made by [`crate::World::alloc`]; use it like any slice. Windows and exchanges with neighbours copy
-/// from and to it once; so do messages from it where ranks share processors (elsewhere two copies are
-/// faster than one from memory that is then written anew). Filled with zeros at first.
+/// Made by [`crate::World::alloc`]; use it like any slice. Windows and exchanges with neighbours
+/// copy from and to it once; so do messages from it where ranks share processors (elsewhere two
+/// copies are faster than one from memory that is then written anew). Filled with zeros at first.
 pub struct SharedBuffer<T: Scalar> {
     bytes: RegionBuffer,
     length: usize,
