@@ -72,7 +72,6 @@ impl fmt::Debug for View {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::job::open_all;
     use crate::plan::JobConfig;
     use hikyaku_nic::fabric::Port;
