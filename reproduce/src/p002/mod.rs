@@ -1,7 +1,7 @@
 //! Paper 002: MPI persistent neighborhood collectives with Tofu2 protocol offload.
 
 mod exchange;
-mod program;
+pub(crate) mod program;
 mod ring;
 
 pub mod figure10;

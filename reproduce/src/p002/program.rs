@@ -15,23 +15,23 @@ use hikyaku_sim::model::tofu2::{Command, QueueAddress};
 
 /// Numbers of a mapping that a test may falsify (TF-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     /// Scheduling pointer ahead of the read pointer at the beginning.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
     /// SPS of the RTR to a neighbour.
-    pub(super) ready: u32,
+    pub(crate) ready: u32,
     /// SPS of the RTR to the own queue (MRC).
-    pub(super) own: u32,
+    pub(crate) own: u32,
     /// NOPs (MRC).
-    pub(super) nops: u32,
+    pub(crate) nops: u32,
 }
 
 impl Mapping {
     /// FAST with SD and EOD in one put.
-    pub(super) const FAST: Mapping = Mapping { offset: 1, ready: 2, own: 0, nops: 0 };
+    pub(crate) const FAST: Mapping = Mapping { offset: 1, ready: 2, own: 0, nops: 0 };
 
     /// MRC for `n` neighbours, with SD and EOD in one put.
-    pub(super) const fn mrc(n: u32) -> Mapping {
+    pub(crate) const fn mrc(n: u32) -> Mapping {
         Mapping { offset: n, ready: 1, own: 2 * n, nops: n - 1 }
     }
 }
@@ -45,12 +45,12 @@ fn data(to: QueueAddress, bytes: u64) -> Command {
 }
 
 /// One iteration of FAST on the queue for `neighbour`.
-pub(super) fn fast(mapping: Mapping, neighbour: QueueAddress, bytes: u64) -> Vec<Command> {
+pub(crate) fn fast(mapping: Mapping, neighbour: QueueAddress, bytes: u64) -> Vec<Command> {
     vec![ready(neighbour, mapping.ready), data(neighbour, bytes)]
 }
 
 /// One iteration of MRC on the queue `own`.
-pub(super) fn mrc(
+pub(crate) fn mrc(
     mapping: Mapping,
     own: QueueAddress,
     neighbours: &[QueueAddress],
@@ -72,7 +72,7 @@ mod tests {
 
     fn released(program: &[Command]) -> Vec<Option<u32>> {
         let release = |command: &Command| match command {
-            Command::Nop => None,
+            Command::Nop | Command::Message { .. } => None,
             Command::Put { release, .. } => Some(*release),
         };
         program.iter().map(release).collect()

@@ -300,23 +300,17 @@ impl Inner {
     }
 
     pub(super) fn compute(&self, rank: u32, span: Time) {
-        let start = self.spend(rank, span);
-        self.account(rank, |usage| usage.computing = usage.computing + span);
+        let start = self.spend(rank, span, |usage| usage.computing = usage.computing + span);
         self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
     }
 
     /// The rank's processor is busy with a message from or to `peer` for a span; gives its start.
     fn overhead(&self, rank: u32, peer: u32, span: Time) -> Time {
-        let start = self.spend(rank, span);
+        let start = self.spend(rank, span, |usage| usage.calling = usage.calling + span);
         if span > Time::ZERO {
-            self.account(rank, |usage| usage.calling = usage.calling + span);
             self.record(start, RecordKind::Overhead, rank, peer, span.picoseconds());
         }
         start
-    }
-
-    fn account(&self, rank: u32, change: impl FnOnce(&mut Usage)) {
-        change(&mut self.ranks.borrow_mut()[rank as usize].usage);
     }
 
     /// What a message costs the processors at its ends.
@@ -331,11 +325,12 @@ impl Inner {
         one / per_node == other / per_node
     }
 
-    /// Moves a rank's own time on; tells when the span started.
-    fn spend(&self, rank: u32, span: Time) -> Time {
+    /// Moves a rank's own time on and accounts for it; tells when the span started.
+    fn spend(&self, rank: u32, span: Time, account: impl FnOnce(&mut Usage)) -> Time {
         let state = &mut self.ranks.borrow_mut()[rank as usize];
         let start = state.local.max(self.sim.now());
         state.local = start + span;
+        account(&mut state.usage);
         start
     }
 
@@ -517,7 +512,7 @@ impl Inner {
         let mut totals = self.totals.get();
         count(&mut totals);
         self.totals.set(totals);
-        self.account(rank, |usage| count(&mut usage.totals));
+        count(&mut self.ranks.borrow_mut()[rank as usize].usage.totals);
     }
 
     pub(super) fn withdraw(&self, rank: u32, key: u32) {

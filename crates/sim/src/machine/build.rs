@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use super::{Flow, Machine, Shape};
+use super::{Flow, Interface, Machine, Shape};
 use crate::engine::Sim;
-use crate::job::{Carrier, PacketFormat, PlainInterface};
+use crate::job::Carrier;
+use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
 use crate::network::{CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole};
 use crate::topology::{Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology};
 
@@ -15,8 +16,10 @@ use crate::topology::{Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, 
 pub struct Installed {
     /// The interfaces of all nodes.
     pub carrier: Rc<dyn Carrier>,
-    /// The network below them.
-    pub network: Rc<Network>,
+    /// The network below them; `None` where an interface model times the way between nodes itself.
+    pub network: Option<Rc<Network>>,
+    /// The shape of the network.
+    pub topology: Rc<dyn Topology>,
 }
 
 impl fmt::Debug for Installed {
@@ -28,10 +31,35 @@ impl fmt::Debug for Installed {
 impl Machine {
     /// Sets the machine up in a simulation: its network, and its interface at every node.
     pub fn install(&self, sim: &Sim) -> Installed {
-        let network = self.network(sim);
-        let format = PacketFormat::WHOLE;
-        let carrier = PlainInterface::new(sim, Rc::clone(&network), format);
-        Installed { carrier, network }
+        let over = |carrier: Rc<dyn Carrier>, network: Rc<Network>| Installed {
+            carrier,
+            network: Some(network),
+            topology: self.topology(),
+        };
+        let alone = |carrier: Rc<dyn Carrier>| Installed {
+            carrier,
+            network: None,
+            topology: self.topology(),
+        };
+        match &self.interface {
+            Interface::Dimmnet1(costs) => alone(dimmnet1::Boards::new(sim, costs, self.nodes)),
+            Interface::Dimmnet2(costs) => alone(dimmnet2::Boards::new(sim, costs, self.nodes)),
+            Interface::Tofu2(costs) => alone(tofu2::Engines::new(sim, costs, self.topology())),
+            Interface::Cenju4(costs) => {
+                let buffer = self.links.buffer;
+                let carrier = cenju4::Interfaces::new(sim, costs, self.topology(), buffer);
+                let network = carrier.network();
+                over(carrier, network)
+            }
+            Interface::CpPacs(costs) => {
+                let network = self.network(sim);
+                over(cppacs::Adaptors::new(sim, costs, Rc::clone(&network)), network)
+            }
+            Interface::Rdma(costs) => {
+                let network = self.network(sim);
+                over(rdma::Interfaces::new(sim, costs, Rc::clone(&network)), network)
+            }
+        }
     }
 
     /// The machine with at least so many nodes: its network grown in its own shape, everything else
@@ -42,6 +70,10 @@ impl Machine {
     pub fn with_nodes(&self, nodes: u32) -> Result<Machine, String> {
         if nodes <= self.nodes {
             return Ok(self.clone());
+        }
+        if matches!(self.interface, Interface::Dimmnet2(_)) && nodes > dimmnet2::MOST_NODES {
+            let most = dimmnet2::MOST_NODES;
+            return Err(format!("its boards' landing rings are simulated for up to {most} nodes"));
         }
         let shape = self.shape.grown(u64::from(nodes))?;
         // Shapes grow in steps of their own; all nodes of the last step are there.

@@ -24,10 +24,6 @@ pub struct Landing {
     packet_bytes: usize,
 }
 
-/// Records that a status ring holds at least: those of the largest message, packet by packet, while
-/// its receiver waits for the last of them.
-const RECORDS: u32 = 2048;
-
 /// Sizes of every node's rings.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
@@ -37,6 +33,8 @@ pub struct Sizes {
     pub ring_bytes: u32,
     /// Payload bytes of a packet.
     pub packet_bytes: u32,
+    /// Records that a status ring holds at least.
+    pub records: u32,
     /// Bytes of each node's registered region, the target of puts.
     pub region_bytes: usize,
     /// What a full ring does.
@@ -62,7 +60,7 @@ impl Landing {
     pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
         let usual = Layout::for_ranks(sizes.nodes);
         let layout = Layout {
-            status_slots: usual.status_slots.max(RECORDS),
+            status_slots: usual.status_slots.max(sizes.records),
             ring_bytes: sizes.ring_bytes,
             packet_bytes: sizes.packet_bytes,
             ring_policy: sizes.policy,
@@ -148,8 +146,14 @@ mod tests {
     use super::*;
 
     fn landing(policy: FullPolicy) -> Landing {
-        let sizes =
-            Sizes { nodes: 3, ring_bytes: 1024, packet_bytes: 512, region_bytes: 4096, policy };
+        let sizes = Sizes {
+            nodes: 3,
+            ring_bytes: 1024,
+            packet_bytes: 512,
+            records: 64,
+            region_bytes: 4096,
+            policy,
+        };
         Landing::new(sizes).unwrap()
     }
 
@@ -201,6 +205,7 @@ mod tests {
             nodes: 2,
             ring_bytes: 1000,
             packet_bytes: 512,
+            records: 64,
             region_bytes: 0,
             policy: FullPolicy::Stall,
         };

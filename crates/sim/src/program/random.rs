@@ -8,6 +8,9 @@ use super::{ProgramError, check, start};
 use crate::engine;
 use crate::job::Rank;
 
+/// Tag of these messages: no other program's, so that one may follow another.
+const TAG: i32 = 100;
+
 /// Messages to destinations drawn uniformly, after gaps drawn from an exponential distribution.
 #[derive(Debug, Clone)]
 pub struct Random {
@@ -46,10 +49,10 @@ impl Random {
         for _ in 0..self.messages {
             let (gap, to) = draw(&mut draws, rank.size());
             rank.sleep(Time::from_picoseconds((gap * self.gap) as u64)).await;
-            drop(start(&rank, to, 0, (self.bytes, 0))?);
+            drop(start(&rank, to, TAG, (self.bytes, 0))?);
         }
         for _ in 0..self.expected[rank.rank() as usize] {
-            check(&rank, &rank.recv(None, None).await, self.bytes, 0)?;
+            check(&rank, &rank.recv(None, Some(TAG)).await, self.bytes, 0)?;
         }
         Ok(())
     }

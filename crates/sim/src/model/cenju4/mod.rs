@@ -6,12 +6,14 @@
 //! ([`packet`]), and latency from the number of accesses on the way ([`System`]).
 
 mod barrier;
+mod carrier;
 mod costs;
 mod node;
 pub mod packet;
 mod tlb;
 
 pub use barrier::Synchronisation;
+pub use carrier::Interfaces;
 pub use costs::{Costs, Host, Interface, Memory, Network};
 pub use node::{Parcel, Protocol, System, To};
 pub use packet::Span;

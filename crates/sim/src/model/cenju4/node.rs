@@ -14,6 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
@@ -22,6 +23,7 @@ use super::costs::Costs;
 use super::packet::{Span, packets};
 use super::tlb::Tlb;
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
+use crate::job::Consignee;
 use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, Timing};
 use crate::slab::Slab;
 use crate::topology::{LinkClass, Node, Topology};
@@ -71,7 +73,6 @@ const FIFO_PACKETS: usize = 2;
 #[derive(Debug, Clone)]
 pub struct System(Rc<State>);
 
-#[derive(Debug)]
 struct State {
     sim: Sim,
     costs: Costs,
@@ -79,6 +80,14 @@ struct State {
     stages: u64,
     nodes: Vec<Interface>,
     flights: RefCell<Slab<Flight>>,
+    /// The job whose messages these are; areas are its numbers for them.
+    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -133,6 +142,7 @@ impl System {
             stages,
             nodes: (0..nodes).map(interface).collect(),
             flights: RefCell::default(),
+            consignee: RefCell::new(None),
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
@@ -154,6 +164,21 @@ impl System {
     pub async fn post(&self, node: Node, parcel: Parcel) {
         self.0.sim.delay(self.0.costs.host.register).await;
         self.0.nodes[node as usize].queue.send(parcel).await;
+    }
+
+    /// Writes a header without the host's time, however many wait in the queue.
+    pub(super) fn enqueue(&self, node: Node, parcel: Parcel) {
+        self.0.nodes[node as usize].queue.admit(parcel);
+    }
+
+    /// From here on areas are a job's messages, and the job is told of each parcel.
+    pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
+        *self.0.consignee.borrow_mut() = Some(consignee);
+    }
+
+    /// The network below.
+    pub fn network(&self) -> Rc<Network> {
+        Rc::clone(&self.0.network)
     }
 
     /// Host: polls until `count` parcels altogether have arrived in an area.
@@ -218,6 +243,9 @@ impl System {
         }
         self.0.nodes[node as usize].active.borrow_mut().remove(&parcel.to);
         self.0.nodes[node as usize].freed.raise();
+        if let Some(job) = self.0.consignee() {
+            job.departed(u64::from(parcel.area));
+        }
     }
 
     /// How long a packet's lines take to come. A line comes whole.
@@ -305,6 +333,10 @@ fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThr
 }
 
 impl State {
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+
     fn arrivals(&self, node: Node, area: u32) -> Signal {
         let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
         let new = || Signal::new(&self.sim, "a parcel in its area");
@@ -358,9 +390,15 @@ impl Listener for State {
         drop(flights);
         let span = self.accept_time(node, write, last);
         let start = self.nodes[node as usize].receiver.book(self.sim.now(), span);
-        if last {
-            let arrived = self.arrivals(node, area);
-            self.sim.at(start + span, move |_| arrived.raise());
+        match (last, self.consignee()) {
+            (false, _) => {}
+            (true, None) => {
+                let arrived = self.arrivals(node, area);
+                self.sim.at(start + span, move |_| arrived.raise());
+            }
+            (true, Some(job)) => {
+                self.sim.at(start + span, move |_| job.delivered(u64::from(area)));
+            }
         }
     }
 }

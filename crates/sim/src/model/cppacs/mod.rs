@@ -4,9 +4,11 @@
 //! Lengths only: what the paper measures is time under traffic, and data goes straight from area
 //! to area without a decision at the receiver, so there is nothing for `nic` to decide.
 
+mod carrier;
 mod costs;
 mod nia;
 
+pub use carrier::Adaptors;
 pub use costs::Costs;
 pub use nia::{System, Tcw};
 

@@ -11,10 +11,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::{Rc, Weak};
 
 use super::costs::Costs;
 use crate::engine::{Mailbox, Signal, Sim, TaskName};
+use crate::job::Consignee;
 use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
@@ -37,7 +39,6 @@ const CHAINS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct System(Rc<State>);
 
-#[derive(Debug)]
 struct State {
     sim: Sim,
     costs: Costs,
@@ -45,6 +46,14 @@ struct State {
     nodes: Vec<Nia>,
     /// Messages under way.
     messages: RefCell<Slab<Message>>,
+    /// The job whose messages these are; areas are its numbers for them.
+    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -82,6 +91,7 @@ impl System {
             network: Rc::clone(&network),
             nodes,
             messages: RefCell::default(),
+            consignee: RefCell::new(None),
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
@@ -98,6 +108,16 @@ impl System {
     pub async fn start(&self, node: Node, chain: Vec<Tcw>) {
         self.0.sim.delay(self.0.costs.start).await;
         self.0.nodes[node as usize].chains.send(chain).await;
+    }
+
+    /// Hands the adaptor a chain of one, without the host's time, however many wait.
+    pub(super) fn enqueue(&self, node: Node, tcw: Tcw) {
+        self.0.nodes[node as usize].chains.admit(vec![tcw]);
+    }
+
+    /// From here on areas are a job's messages, and the job is told of each.
+    pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
+        *self.0.consignee.borrow_mut() = Some(consignee);
     }
 
     /// Host: as [`System::start`], and waits until the chain has left.
@@ -139,7 +159,7 @@ impl System {
     }
 
     async fn send_message(&self, node: Node, Tcw { to, bytes, area }: Tcw) {
-        let State { sim, costs, network, nodes, messages } = &*self.0;
+        let State { sim, costs, network, nodes, messages, .. } = &*self.0;
         let packets = bytes.div_ceil(costs.packet_bytes).max(1);
         let token = u64::from(messages.borrow_mut().insert(Message { to, area, packets }));
         let departed = &nodes[node as usize].departed;
@@ -157,10 +177,17 @@ impl System {
                 sim.delay(costs.packet).await;
             }
         }
+        if let Some(job) = self.0.consignee() {
+            job.departed(u64::from(area));
+        }
     }
 }
 
 impl State {
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+
     /// The count of messages arrived in an area of a node.
     fn arrivals(&self, node: Node, area: u32) -> Signal {
         let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
@@ -185,6 +212,9 @@ impl Listener for State {
         let Message { to, area, .. } = *message;
         messages.remove(key);
         drop(messages);
-        self.arrivals(to, area).raise();
+        match self.consignee() {
+            Some(job) => job.delivered(u64::from(area)),
+            None => self.arrivals(to, area).raise(),
+        }
     }
 }

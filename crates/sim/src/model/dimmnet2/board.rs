@@ -9,14 +9,16 @@
 //! Each unit serves one packet at a time in order of arrival, so packets of a message overlap:
 //! the Receive Controller takes the headers of the next while the Write Unit stores this one.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{OnceCell, RefCell};
+use std::rc::{Rc, Weak};
 
 use hikyaku_nic::fabric::{PostError, Rank, RemoteAddress};
 use hikyaku_nic::time::Time;
 
+use super::carrier::Expected;
 use super::costs::{Costs, Effect, Step, Unit};
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
+use crate::job::Consignee;
 use crate::model::landing::Landing;
 
 /// Packets that may be on their way to a board: flow control of the link is not modelled, the
@@ -35,6 +37,7 @@ pub enum Primitive {
 /// A packet on the wire.
 #[derive(Debug)]
 pub(super) struct Packet {
+    pub(super) source: Rank,
     pub(super) primitive: Primitive,
     pub(super) payload: Vec<u8>,
     pub(super) offset: u64,
@@ -67,7 +70,10 @@ struct State {
     status: Signal,
     /// The host read something out: a full ring may have room.
     room: Signal,
+    /// The steps taken, for breakdowns; a job's board notes none.
     log: RefCell<Steps>,
+    /// The messages of a job, where one is served.
+    job: OnceCell<Expected>,
 }
 
 impl Board {
@@ -85,6 +91,7 @@ impl Board {
             status: Signal::new(sim, "a packet receive status"),
             room: Signal::new(sim, "room in a landing ring"),
             log: RefCell::default(),
+            job: OnceCell::new(),
         }));
         let unit = board.clone();
         let name = TaskName { kind: "receive controller", index: node };
@@ -94,12 +101,33 @@ impl Board {
         board
     }
 
-    /// Takes a request: packets of the message leave one after the other.
-    pub(super) fn request(&self, to: &Board, primitive: Primitive, message: &[u8]) {
+    /// From here on this board serves a job: packets are taken out as they come, and steps are not
+    /// noted.
+    pub(super) fn serve_job(&self) {
+        let _ = self.0.job.set(Expected::default());
+    }
+
+    /// Sets the job that learns of messages.
+    pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
+        if let Some(job) = self.0.job.get() {
+            job.connect(consignee);
+        }
+    }
+
+    /// A message of the job will come.
+    pub(super) fn expect(&self, source: Rank, token: u64, bytes: u64) {
+        if let Some(job) = self.0.job.get() {
+            job.add(source, token, bytes);
+        }
+    }
+
+    /// Takes a request: packets of the message leave one after the other. Gives when the last has.
+    pub(super) fn request(&self, to: &Board, primitive: Primitive, message: &[u8]) -> Time {
         let state = &self.0;
         let interface = &state.costs.interface;
         let total = message.len() as u64;
         let whole = message.len().max(1);
+        let mut left = state.sim.now();
         for start in (0..whole).step_by(interface.packet_bytes as usize) {
             let end = message.len().min(start + interface.packet_bytes as usize);
             let payload = message[start.min(end)..end].to_vec();
@@ -110,12 +138,15 @@ impl Board {
                 }
                 Primitive::IndirectPush => Primitive::IndirectPush,
             };
-            self.transmit(to, Packet { primitive, payload, offset, total });
+            let source = state.node;
+            left = self.transmit(to, Packet { source, primitive, payload, offset, total });
         }
+        left
     }
 
-    /// One packet from SO-DIMM to the other board's SWIF (table 7, rows B and C).
-    fn transmit(&self, to: &Board, packet: Packet) {
+    /// One packet from SO-DIMM to the other board's SWIF (table 7, rows B and C); gives when its
+    /// tail is on the cable.
+    fn transmit(&self, to: &Board, packet: Packet) -> Time {
         let state = &self.0;
         let (interface, now) = (&state.costs.interface, state.sim.now());
         let bytes = packet.payload.len() as u64;
@@ -130,10 +161,14 @@ impl Board {
             self.mark("B packet send processing", leaves);
             to.mark("C network", at);
         }
-        state.sim.at(at + interface.arrive, move |_| {
-            let taken = to.0.arrived.post(packet);
-            debug_assert!(taken.is_ok(), "a message of the experiments fits the wire");
+        state.sim.at(at + interface.arrive, move |_| match to.0.job.get() {
+            Some(_) => to.0.arrived.admit(packet),
+            None => {
+                let taken = to.0.arrived.post(packet);
+                debug_assert!(taken.is_ok(), "a message of the experiments fits the wire");
+            }
         });
+        tail
     }
 
     /// The Receive Controller's loop: headers of one packet after the other, each handed to the
@@ -186,16 +221,27 @@ impl Board {
                     board.mark(what, done);
                     board.mark("E status write", done);
                     board.0.status.raise();
+                    board.take_for_job();
                 });
             }
         }
+    }
+
+    /// The library's part where a job is served: what has landed goes to main memory, and the job
+    /// is told; the rank pays for it when it receives.
+    fn take_for_job(&self) {
+        let Some(job) = self.0.job.get() else { return };
+        while let Some(arrival) = self.0.memory.next(self.0.node) {
+            job.take(&arrival);
+        }
+        self.read_something_out();
     }
 
     /// The landing itself, by nic. A full ring keeps this waiting until the host has read
     /// something out.
     async fn land(&self, packet: &Packet) {
         let state = &self.0;
-        let source = 1 - state.node;
+        let source = packet.source;
         loop {
             let seen = state.room.count();
             let landed = match packet.primitive {
@@ -242,7 +288,9 @@ impl Board {
 
     /// Notes that a step ended, for breakdowns.
     pub(super) fn mark(&self, what: &'static str, at: Time) {
-        self.0.log.borrow_mut().push((what, at));
+        if self.0.job.get().is_none() {
+            self.0.log.borrow_mut().push((what, at));
+        }
     }
 
     /// The steps noted since the last call.

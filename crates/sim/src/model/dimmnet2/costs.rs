@@ -1,6 +1,7 @@
 //! What the steps of a DIMMnet-2 and of its host cost; where each number comes from stands in
 //! the machine file.
 
+use super::host::Window;
 use crate::machine::{MachineError, Section};
 use crate::network::Rate;
 use hikyaku_nic::time::Time;
@@ -163,6 +164,24 @@ impl Costs {
     }
 }
 
+impl Costs {
+    /// What a program pays to receive a message by IPUSH, polling counted with its mean of one
+    /// access: rows F and G, then H to L for each part that fits the window.
+    pub fn receive(&self, bytes: u64) -> Time {
+        let (interface, host) = (&self.interface, &self.host);
+        let mut time = host.access + host.read_status + host.unexplained;
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(interface.window_bytes);
+            let moved = interface.read_out + interface.further_words(part) + interface.head_update;
+            let copied = host.copy_time(part, Window::WriteBack);
+            time = time + host.issue_read_out + moved + host.access + copied;
+            left -= part;
+        }
+        time
+    }
+}
+
 impl Interface {
     fn read(section: &Section<'_>) -> Result<Interface, MachineError> {
         let receive = section.section("receive")?;
@@ -199,6 +218,24 @@ impl Interface {
 }
 
 impl Host {
+    /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped, so of a
+    /// larger window the lines that came first are gone when they are read; a load that misses
+    /// goes to the board like an uncached one.
+    pub(super) fn copy_time(&self, bytes: u64, window: Window) -> Time {
+        let host = self;
+        let lines = bytes.div_ceil(host.line_bytes);
+        let loads = bytes.div_ceil(host.load_bytes);
+        let (lost, kept) = match window {
+            Window::Uncached => return times(host.access, loads),
+            Window::WriteBack => {
+                let room = host.prefetch_bytes / host.line_bytes;
+                (lines.saturating_sub(room), lines.min(room))
+            }
+        };
+        let missed = times(host.access, lost * (host.line_bytes / host.load_bytes));
+        host.copy_first + times(host.copy_line, kept.saturating_sub(1)) + missed
+    }
+
     fn read(section: &Section<'_>) -> Result<Host, MachineError> {
         Ok(Host {
             issue_send: section.time("issue_send")?,
@@ -213,4 +250,8 @@ impl Host {
             unexplained: section.time("unexplained")?,
         })
     }
+}
+
+fn times(span: Time, count: u64) -> Time {
+    Time::from_picoseconds(span.picoseconds() * count)
 }

@@ -113,29 +113,11 @@ impl Host {
             })
             .await;
             self.board.mark("J detect read-out completion", self.sim.now());
-            self.sim.delay(self.copy_time(part, window)).await;
+            self.sim.delay(self.costs.host.copy_time(part, window)).await;
             self.board.mark("K, L copy to main memory", self.sim.now());
             left -= part;
         }
         self.sim.delay(host.unexplained).await;
-    }
-
-    /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped, so of a
-    /// larger window the lines that came first are gone when they are read; a load that misses
-    /// goes to the board like an uncached one.
-    fn copy_time(&self, bytes: u64, window: Window) -> Time {
-        let host = &self.costs.host;
-        let lines = bytes.div_ceil(host.line_bytes);
-        let loads = bytes.div_ceil(host.load_bytes);
-        let (lost, kept) = match window {
-            Window::Uncached => return times(host.access, loads),
-            Window::WriteBack => {
-                let room = host.prefetch_bytes / host.line_bytes;
-                (lines.saturating_sub(room), lines.min(room))
-            }
-        };
-        let missed = times(host.access, lost * (host.line_bytes / host.load_bytes));
-        host.copy_first + times(host.copy_line, kept.saturating_sub(1)) + missed
     }
 
     /// Waits for `change` the way a polling loop notices it.
@@ -149,8 +131,4 @@ impl Host {
         let seen = first + looked * access + access.div_ceil(2);
         self.sim.delay_until(Time::from_picoseconds(seen)).await;
     }
-}
-
-fn times(span: Time, count: u64) -> Time {
-    Time::from_picoseconds(span.picoseconds() * count)
 }

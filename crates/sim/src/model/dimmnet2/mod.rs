@@ -13,10 +13,12 @@
 //! `nic`'s: the ring of the source, its head and tail, the record.
 
 mod board;
+mod carrier;
 mod costs;
 mod host;
 
 pub use board::{Board, Primitive, Steps};
+pub use carrier::{Boards, MOST_NODES};
 pub use costs::{Costs, Effect, Host as HostCosts, Interface, Step, Unit};
 pub use host::{Host, Window};
 
@@ -28,6 +30,10 @@ use hikyaku_nic::segment::LayoutError;
 use crate::engine::Sim;
 use crate::model::landing::{Landing, Sizes};
 
+/// Records that a status ring holds at least: those of the largest message, packet by packet, while
+/// its receiver waits for the last of them.
+const RECORDS: u32 = 2048;
+
 /// Two nodes on one switch: what the paper measures.
 ///
 /// # Errors
@@ -38,6 +44,7 @@ pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], Layo
         nodes: 2,
         ring_bytes,
         packet_bytes: costs.interface.packet_bytes as u32,
+        records: RECORDS,
         region_bytes: ring_bytes as usize,
         policy: FullPolicy::Stall,
     })?;

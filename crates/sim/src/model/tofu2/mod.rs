@@ -5,10 +5,12 @@
 //! does here is what it does over shared memory. The model adds the four engines of a node, the
 //! twelve queues of each, and what their steps cost.
 
+mod carrier;
 mod costs;
 mod node;
 mod queue;
 
+pub use carrier::Engines;
 pub use costs::Costs;
 pub use node::{NoQueue, System};
 pub use queue::{Command, QueueAddress};

@@ -13,14 +13,16 @@
 //! are separate and overlap. Between nodes a put takes its hops; links are not shared here, since
 //! the measured neighbours are adjacent and each direction has its own link.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
 
 use thiserror::Error;
 
 use super::costs::Costs;
 use super::queue::{Command, Queue, QueueAddress};
 use crate::engine::{Server, Signal, Sim, TaskName};
+use crate::job::Consignee;
 use crate::topology::{Node, Topology};
 
 /// Why there is no queue.
@@ -39,13 +41,22 @@ pub struct NoQueue {
 #[derive(Debug, Clone)]
 pub struct System(Rc<State>);
 
-#[derive(Debug)]
 struct State {
     sim: Sim,
     costs: Costs,
     topology: Rc<dyn Topology>,
     /// By node and engine.
     engines: Vec<Engine>,
+    /// The job whose messages these are.
+    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    /// Called when a message of a job has left a queue.
+    completed: OnceCell<Box<dyn Fn(QueueAddress)>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+    }
 }
 
 /// One TNI.
@@ -70,7 +81,14 @@ impl System {
         };
         let count = topology.nodes() * costs.engines as u32;
         let engines = (0..count).map(engine).collect();
-        let state = State { sim: sim.clone(), costs: costs.clone(), topology, engines };
+        let state = State {
+            sim: sim.clone(),
+            costs: costs.clone(),
+            topology,
+            engines,
+            consignee: RefCell::new(None),
+            completed: OnceCell::new(),
+        };
         let system = System(Rc::new(state));
         for index in 0..count {
             let unit = system.clone();
@@ -130,6 +148,35 @@ impl System {
         self.0.sim.delay(self.0.costs.software).await;
     }
 
+    /// From here on messages are a job's, and the job is told of each.
+    pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
+        *self.0.consignee.borrow_mut() = Some(consignee);
+    }
+
+    /// Sets what is called when a message of a job has left a queue; once.
+    pub(super) fn on_completion(&self, call: impl Fn(QueueAddress) + 'static) {
+        let _ = self.0.completed.set(Box::new(call));
+    }
+
+    /// The first queue of an engine.
+    pub(super) fn first_queue(&self, node: Node, engine: u32) -> QueueAddress {
+        QueueAddress { node, queue: engine * self.0.costs.queues as u32 }
+    }
+
+    /// Which engine of its node runs a queue.
+    pub(super) fn engine_number(&self, at: QueueAddress) -> u32 {
+        at.queue / self.0.costs.queues as u32
+    }
+
+    /// Writes a command without the host's time and rings; `false` if the queue has no room.
+    pub(super) fn write(&self, at: QueueAddress, command: Command) -> bool {
+        let written = self.queue(at).write(&[command]).is_ok();
+        if written {
+            self.engine_of(at).bell.raise();
+        }
+        written
+    }
+
     /// The send DMA of one engine.
     async fn run_engine(&self, index: u32) {
         let engine = &self.0.engines[index as usize];
@@ -141,6 +188,9 @@ impl System {
                 Some((queue, command)) => {
                     self.execute(node, command).await;
                     queue.complete();
+                    if let Command::Message { token, .. } = command {
+                        self.departed(index, token);
+                    }
                 }
             }
         }
@@ -153,16 +203,52 @@ impl System {
         match command {
             Command::Nop => sim.delay(costs.nop).await,
             Command::Put { to, bytes, release, notify } => {
-                let span = costs.rate.time(bytes);
-                let head = sim.now() + costs.inject + self.way(node, to.node);
-                let system = self.clone();
-                sim.at(head, move |sim| {
-                    let start = system.engine_of(to).receive.book(sim.now(), span);
-                    let landed = start + span + system.0.costs.land;
-                    sim.at(landed, move |_| system.land(to, release, notify));
-                });
-                sim.delay(span).await;
+                let land = move |system: &System| system.land(to, release, notify);
+                self.put((node, to), bytes, land).await;
             }
+            Command::Message { to, bytes, token } => {
+                let land = move |system: &System| {
+                    if let Some(job) = system.consignee() {
+                        job.delivered(token);
+                    }
+                };
+                self.put((node, to), bytes, land).await;
+            }
+        }
+    }
+
+    /// Bytes on their way, until the engine has sent the last; `land` is called when that is in
+    /// memory.
+    async fn put(
+        &self,
+        (node, to): (Node, QueueAddress),
+        bytes: u64,
+        land: impl FnOnce(&System) + 'static,
+    ) {
+        let State { sim, costs, .. } = &*self.0;
+        let span = costs.rate.time(bytes);
+        let head = sim.now() + costs.inject + self.way(node, to.node);
+        let system = self.clone();
+        sim.at(head, move |sim| {
+            let start = system.engine_of(to).receive.book(sim.now(), span);
+            let landed = start + span + system.0.costs.land;
+            sim.at(landed, move |_| land(&system));
+        });
+        sim.delay(span).await;
+    }
+
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.0.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+
+    /// The last byte of a job's message has left an engine.
+    fn departed(&self, engine: u32, token: u64) {
+        let engines = self.0.costs.engines as u32;
+        if let Some(completed) = self.0.completed.get() {
+            completed(self.first_queue(engine / engines, engine % engines));
+        }
+        if let Some(job) = self.consignee() {
+            job.departed(token);
         }
     }
 

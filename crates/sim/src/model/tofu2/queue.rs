@@ -33,32 +33,52 @@ pub enum Command {
         /// Whether it leaves an event in the addressed queue's MRQ.
         notify: bool,
     },
+    /// Write `bytes`, a message of a job, and tell the job (RDMA Put with its number as the event).
+    Message {
+        /// The queue whose engine receives it.
+        to: QueueAddress,
+        /// Payload.
+        bytes: u64,
+        /// The job's number for it.
+        token: u64,
+    },
 }
 
 const PUT: u64 = 1;
+const MESSAGE: u64 = 2;
+const KIND: u64 = 0xFF;
 const NOTIFY: u64 = 1 << 8;
 
 impl Command {
     /// The words of a descriptor: kind and flags with the node above, queue, bytes, release.
     fn encode(self) -> Descriptor {
         let mut words = Descriptor::default();
-        if let Command::Put { to, bytes, release, notify } = self {
-            let notify = if notify { NOTIFY } else { 0 };
-            words.0[0] = u64::from(to.node) << 32 | notify | PUT;
-            words.0[1] = u64::from(to.queue);
-            words.0[2] = bytes;
-            words.0[3] = u64::from(release);
-        }
+        let (kind, to, bytes, last) = match self {
+            Command::Nop => return words,
+            Command::Put { to, bytes, release, notify } => {
+                let notify = if notify { NOTIFY } else { 0 };
+                (notify | PUT, to, bytes, u64::from(release))
+            }
+            Command::Message { to, bytes, token } => (MESSAGE, to, bytes, token),
+        };
+        words.0[0] = u64::from(to.node) << 32 | kind;
+        words.0[1] = u64::from(to.queue);
+        words.0[2] = bytes;
+        words.0[3] = last;
         words
     }
 
     fn decode(Descriptor(words): Descriptor) -> Command {
-        if words[0] & PUT == 0 {
-            return Command::Nop;
-        }
         let to = QueueAddress { node: (words[0] >> 32) as Node, queue: words[1] as u32 };
-        let (release, notify) = (words[3] as u32, words[0] & NOTIFY != 0);
-        Command::Put { to, bytes: words[2], release, notify }
+        let bytes = words[2];
+        match words[0] & KIND {
+            PUT => {
+                let (release, notify) = (words[3] as u32, words[0] & NOTIFY != 0);
+                Command::Put { to, bytes, release, notify }
+            }
+            MESSAGE => Command::Message { to, bytes, token: words[3] },
+            _ => Command::Nop,
+        }
     }
 }
 
@@ -124,7 +144,8 @@ mod tests {
     fn a_descriptor_gives_back_its_command() {
         let to = QueueAddress { node: 35, queue: 47 };
         let put = |bytes, release, notify| Command::Put { to, bytes, release, notify };
-        for command in [Command::Nop, put(0, 0, false), put(u64::MAX, u32::MAX, true)] {
+        let message = Command::Message { to, bytes: 8, token: 1 << 40 };
+        for command in [Command::Nop, put(0, 0, false), put(u64::MAX, u32::MAX, true), message] {
             assert_eq!(Command::decode(command.encode()), command);
         }
     }

@@ -1,0 +1,48 @@
+//! A job's messages over the adaptors: each message is a chain of one TCW.
+
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+use super::nia::{System, Tcw};
+use crate::engine::Sim;
+use crate::job::{Carrier, Consignee, HostCosts, Parcel};
+use crate::network::Network;
+
+/// Carries a job's messages. A rank pays the light system call for each message that it sends, and
+/// a poll of cached memory for each that it receives; the adaptor's steps follow from there.
+///
+/// Messages wait at the adaptor beyond the length of its queue of chains: a job bounds them.
+#[derive(Debug)]
+pub struct Adaptors {
+    system: System,
+    host: HostCosts,
+}
+
+impl Adaptors {
+    /// Adaptors for all nodes of a network.
+    pub fn new(sim: &Sim, costs: &super::Costs, network: Rc<Network>) -> Rc<Adaptors> {
+        let host = HostCosts { send: costs.start, receive: costs.detect };
+        Rc::new(Adaptors { system: System::new(sim, costs, network), host })
+    }
+}
+
+impl Carrier for Adaptors {
+    fn nodes(&self) -> u32 {
+        self.system.network().nodes()
+    }
+
+    fn host(&self, _bytes: u64) -> HostCosts {
+        self.host
+    }
+
+    fn carry(&self, parcel: Parcel, _at: Time) -> Option<Time> {
+        let Parcel { source, destination, bytes, token } = parcel;
+        self.system.enqueue(source, Tcw { to: destination, bytes, area: token as u32 });
+        None
+    }
+
+    fn connect(&self, consignee: Weak<dyn Consignee>) {
+        self.system.connect(consignee);
+    }
+}

@@ -1,0 +1,127 @@
+//! A job's messages over a present-day RDMA interface.
+//!
+//! ```text
+//!   rank: post ──► gap after the last message, inject ──► packets ──► network ──► land ──► rank: poll
+//! ```
+
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+use super::costs::Costs;
+use crate::engine::{Component, ComponentId, Server, Sim};
+use crate::job::{Carrier, Consignee, HostCosts, PacketFormat, Parcel, PlainInterface};
+use crate::network::Network;
+use crate::slab::Slab;
+
+/// The interfaces of all nodes. Each starts one message every `gap`; after `inject` its packets
+/// leave one behind the other, and `land` after the last one's arrival it is complete in memory.
+pub struct Interfaces {
+    sim: Sim,
+    costs: Costs,
+    packets: Rc<PlainInterface>,
+    engines: Vec<Server>,
+    /// Messages between their start and their first byte.
+    injected: RefCell<Slab<Parcel>>,
+    component: OnceCell<ComponentId>,
+    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+}
+
+/// What the events of an interface are about: the low bits of the word, a number above them.
+const INJECT: u32 = 0;
+const DEPARTED: u32 = 1;
+const LANDED: u32 = 2;
+
+impl fmt::Debug for Interfaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interfaces").field("costs", &self.costs).finish_non_exhaustive()
+    }
+}
+
+impl Interfaces {
+    /// An interface at every node of a network.
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> Rc<Interfaces> {
+        let format = PacketFormat { payload: costs.packet_bytes.max(1), header: 0 };
+        let engines = (0..network.nodes()).map(|_| Server::new(sim)).collect();
+        let interfaces = Rc::new(Interfaces {
+            sim: sim.clone(),
+            costs: costs.clone(),
+            packets: PlainInterface::new(sim, network, format),
+            engines,
+            injected: RefCell::default(),
+            component: OnceCell::new(),
+            consignee: RefCell::new(None),
+        });
+        let component = sim.register(Rc::clone(&interfaces) as Rc<dyn Component>);
+        let _ = interfaces.component.set(component);
+        let own: Weak<dyn Consignee> =
+            Rc::downgrade(&(Rc::clone(&interfaces) as Rc<dyn Consignee>));
+        interfaces.packets.connect(own);
+        interfaces
+    }
+
+    fn schedule(&self, time: Time, word: u32) {
+        let component = self.component.get().expect("set when the interfaces are made");
+        self.sim.schedule(time, *component, word);
+    }
+
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+}
+
+impl Carrier for Interfaces {
+    fn nodes(&self) -> u32 {
+        self.packets.nodes()
+    }
+
+    fn host(&self, _bytes: u64) -> HostCosts {
+        HostCosts { send: self.costs.post, receive: self.costs.poll }
+    }
+
+    fn carry(&self, parcel: Parcel, at: Time) -> Option<Time> {
+        let start = self.engines[parcel.source as usize].book(at, self.costs.gap);
+        let key = self.injected.borrow_mut().insert(parcel);
+        self.schedule(start + self.costs.inject, key << 2 | INJECT);
+        None
+    }
+
+    fn connect(&self, consignee: Weak<dyn Consignee>) {
+        *self.consignee.borrow_mut() = Some(consignee);
+    }
+}
+
+impl Component for Interfaces {
+    fn handle(&self, sim: &Sim, word: u32) {
+        let number = word >> 2;
+        match word & 3 {
+            INJECT => {
+                let parcel = self.injected.borrow_mut().remove(number);
+                let Some(parcel) = parcel else { return };
+                if let Some(time) = self.packets.carry(parcel, sim.now()) {
+                    self.schedule(time, (parcel.token as u32) << 2 | DEPARTED);
+                }
+            }
+            DEPARTED => self.departed(u64::from(number)),
+            _ => {
+                if let Some(consignee) = self.consignee() {
+                    consignee.delivered(u64::from(number));
+                }
+            }
+        }
+    }
+}
+
+impl Consignee for Interfaces {
+    fn departed(&self, token: u64) {
+        if let Some(consignee) = self.consignee() {
+            consignee.departed(token);
+        }
+    }
+
+    fn delivered(&self, token: u64) {
+        self.schedule(self.sim.now() + self.costs.land, (token as u32) << 2 | LANDED);
+    }
+}

@@ -1,0 +1,96 @@
+//! A job's messages over Tofu2: puts with notification, one queue on each engine.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::time::Time;
+
+use super::costs::Costs;
+use super::node::System;
+use super::queue::{Command, QueueAddress};
+use crate::engine::Sim;
+use crate::job::{Carrier, Consignee, HostCosts, Parcel};
+use crate::topology::{Node, Topology};
+
+/// Descriptors that a queue of a job holds; messages beyond wait for the engine.
+const SLOTS: u32 = 256;
+
+/// Carries a job's messages.
+///
+/// A rank pays the library's time, a descriptor and a doorbell for each message that it sends, and
+/// a look at the event queue for each that it receives. Messages between two nodes all take the
+/// same engine, so that they stay in order; those to different nodes are spread over the engines.
+#[derive(Debug)]
+pub struct Engines {
+    system: System,
+    nodes: u32,
+    engines: u32,
+    host: HostCosts,
+    /// By queue: messages whose descriptors found no room yet.
+    waiting: Vec<RefCell<VecDeque<Command>>>,
+}
+
+impl Engines {
+    /// The interfaces of a machine of this shape.
+    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>) -> Rc<Engines> {
+        let (nodes, engines) = (topology.nodes(), costs.engines as u32);
+        let system = System::new(sim, costs, topology);
+        for queue in 0..nodes * engines {
+            let opened = system.open(queue / engines, queue % engines, SLOTS, None);
+            opened.expect("an engine has at least one queue");
+        }
+        let send = costs.software + costs.describe + costs.doorbell;
+        let host = HostCosts { send, receive: costs.poll };
+        let waiting = (0..nodes * engines).map(|_| RefCell::default()).collect();
+        let carrier = Rc::new(Engines { system, nodes, engines, host, waiting });
+        let feeder = Rc::downgrade(&carrier);
+        carrier.system.on_completion(move |at| {
+            if let Some(carrier) = feeder.upgrade() {
+                carrier.feed(at);
+            }
+        });
+        carrier
+    }
+
+    /// The queue of a node that serves another.
+    fn queue(&self, node: Node, other: Node) -> QueueAddress {
+        self.system.first_queue(node, other % self.engines)
+    }
+
+    /// Moves what waits into the queue, as far as there is room.
+    fn feed(&self, at: QueueAddress) {
+        let engine = self.system.engine_number(at);
+        let mut waiting = self.waiting[(at.node * self.engines + engine) as usize].borrow_mut();
+        while let Some(command) = waiting.front() {
+            if !self.system.write(at, *command) {
+                return;
+            }
+            waiting.pop_front();
+        }
+    }
+}
+
+impl Carrier for Engines {
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    fn host(&self, _bytes: u64) -> HostCosts {
+        self.host
+    }
+
+    fn carry(&self, parcel: Parcel, _at: Time) -> Option<Time> {
+        let Parcel { source, destination, bytes, token } = parcel;
+        let (from, to) = (self.queue(source, destination), self.queue(destination, source));
+        let engine = self.system.engine_number(from);
+        let command = Command::Message { to, bytes, token };
+        self.waiting[(source * self.engines + engine) as usize].borrow_mut().push_back(command);
+        self.feed(from);
+        None
+    }
+
+    fn connect(&self, consignee: Weak<dyn Consignee>) {
+        self.system.connect(consignee);
+    }
+}
