@@ -6,7 +6,7 @@
 //!                    report.html + results/*.csv ◄── page ◄── Outcome: checks, tables, charts
 //! ```
 //!
-//! One module per paper, one file per experiment. Results are snapshots in the tree
+//! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are snapshots in the tree
 //! (`reproduce/results/`), so that a change of a model shows as a diff.
 //!
 //! No result is an input: a constant comes from its machine file with its source, and where it was
@@ -26,6 +26,7 @@ pub mod p001;
 pub mod p002;
 pub mod p003;
 pub mod p004;
+pub mod what_if;
 
 pub use item::{Item, items, select};
 pub use machines::{FILES, machine};

@@ -36,10 +36,12 @@ fn refusal(line: &str) -> String {
 #[test]
 fn every_built_in_program_ends_with_the_right_answer() {
     let programs = [
-        "pingpong",
+        "pingpong --rounds 3",
         "ring",
         "halo --dims 2 --steps 2",
         "random --messages 5",
+        "heat --side 8 --steps 12",
+        "cg --side 4 --iterations 200",
         "barrier",
         "broadcast --algorithm pipelined --size 4K",
         "reduce",
@@ -160,4 +162,51 @@ fn catches_interrupts(process: u32) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
     caught & 1 << (Signal::INT.as_raw() - 1) != 0
+}
+
+#[test]
+fn what_happened_is_written_as_page_picture_and_trace() {
+    let folder = std::env::temp_dir().join(format!("hikyaku-timeline-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (page, picture, trace) = (file("a.html"), file("a.svg"), file("a.json"));
+    for (machine, links) in [("cp-pacs", true), ("cenju4", true), ("fx100-tofu2", false)] {
+        let run = format!("-m {machine} -n 8 --trace {trace}");
+        stdout(&format!("{run} --timeline {page} halo --steps 2"));
+        stdout(&format!("{run} --timeline {picture} halo --steps 2"));
+        let read = |file: &str| std::fs::read_to_string(file).unwrap();
+        let html = read(&page);
+        assert!(html.contains("rank 7") && html.contains("class=\"way\""), "{machine}");
+        assert_eq!(html.contains("busiest link shown"), links, "{machine}");
+        assert!(read(&picture).ends_with("</svg>"));
+        // 8 ranks, 3 dimensions of 2: 6 messages of each in a step.
+        assert_eq!(read(&trace).matches("\"ph\":\"s\"").count(), 8 * 6 * 2, "{machine}");
+        assert_eq!(read(&trace).matches("\"ph\":\"f\"").count(), 8 * 6 * 2, "{machine}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(refusal("-m cp-pacs -n 2 --timeline a.txt pingpong").contains("(.html)"));
+    let nowhere = simulate("-m cp-pacs -n 2 --trace /no/such/folder/a.json pingpong");
+    assert_eq!(nowhere.status.code(), Some(1));
+    let message = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(message.contains("cannot write /no/such/folder/a.json"), "{message}");
+}
+
+#[test]
+fn a_sweep_and_a_question_write_their_pages() {
+    let folder = std::env::temp_dir().join(format!("hikyaku-sweep-{}", std::process::id()));
+    let output = folder.display().to_string();
+    let words = format!("--sweep -m cp-pacs -n 16 --sizes 8,1K --output {output}");
+    let swept = simulate(&words);
+    assert_eq!(swept.status.code(), Some(0));
+    let text = String::from_utf8(swept.stdout).unwrap();
+    assert!(text.contains("21 points; of 21 with a choice to judge"), "{text}");
+    let csv = std::fs::read_to_string(folder.join("sweep.csv")).unwrap();
+    assert!(csv.lines().count() > 40 && csv.contains("chosen, fastest"), "{csv}");
+    assert!(std::fs::read_to_string(folder.join("sweep.html")).unwrap().contains("<svg"));
+    let text = stdout(&format!("--what-if rings --output {output}"));
+    assert!(text.contains("half a round trip") || text.contains("Half a round trip"), "{text}");
+    assert!(folder.join("what-if-rings.html").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(refusal("--what-if rain").contains("there are halo, rings, broadcast"));
+    assert!(refusal("--sweep -n 0").contains("0 ranks"));
 }

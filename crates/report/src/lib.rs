@@ -35,6 +35,7 @@
 mod chart;
 mod page;
 mod table;
+mod timeline;
 mod unit;
 
 mod base64;
@@ -46,4 +47,5 @@ pub use chart::{Axis, BarChart, Chart, Diagram, LineChart, Place, Series, Stacke
 pub use page::{Page, Picture};
 pub use scale::Scale;
 pub use table::{Cell, Table};
+pub use timeline::{Activity, Flow, Lane, Link, Slice, Timeline};
 pub use unit::Unit;

@@ -8,6 +8,7 @@ use crate::base64;
 use crate::chart::{Chart, FULL_WIDTH, HALF_WIDTH, STYLE};
 use crate::table::Table;
 use crate::text::escape;
+use crate::timeline::{TIMELINE_PAGE_STYLE, Timeline};
 
 const PAGE_STYLE: &str = include_str!("page.css");
 
@@ -40,6 +41,8 @@ pub struct Page {
     body: String,
     figures: usize,
     tables: usize,
+    /// Style of parts that few pages have.
+    more_style: &'static str,
 }
 
 impl Page {
@@ -53,6 +56,7 @@ impl Page {
             body: String::new(),
             figures: 0,
             tables: 0,
+            more_style: "",
         }
     }
 
@@ -131,6 +135,14 @@ impl Page {
         self
     }
 
+    /// Adds a timeline, numbered, as wide as the window, with what it leaves out below.
+    pub fn timeline(&mut self, timeline: &Timeline) -> &mut Self {
+        self.more_style = TIMELINE_PAGE_STYLE;
+        let caption = self.next_figure(&timeline.title);
+        self.body += &format!("<figure>{caption}{}</figure>\n", timeline.to_figure());
+        self.note(&timeline.left_out.join("\n\n"))
+    }
+
     /// Adds a picture from the bytes of a PNG file, numbered.
     pub fn image(&mut self, png: &[u8], alt: &str, caption: &str) -> &mut Self {
         self.picture(Picture { png, alt, caption });
@@ -161,8 +173,9 @@ impl Page {
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
              img-src data:; style-src 'unsafe-inline'\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n\
+             <title>{title}</title>\n<style>\n{STYLE}{PAGE_STYLE}{}</style>\n</head>\n<body>\n\
              <main>\n<header>\n<h1>{title}</h1>\n{lead}</header>\n{}{}</main>\n</body>\n</html>\n",
+            self.more_style,
             self.contents(),
             self.body
         )

@@ -32,6 +32,7 @@
 //! ```
 
 mod collective;
+mod stencil;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -47,6 +48,7 @@ use hikyaku_sim::job::{Content, Message, Rank, RecvRequest, SendRequest};
 use hikyaku_sim::network::SyncNetwork;
 
 pub use collective::{CollectiveError, collective};
+pub use stencil::{Plane, PlaneError, conjugate_gradients, heat};
 
 /// What the buffers of a simulated rank consist of.
 pub trait Unit: Copy + Default + 'static {

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use hikyaku::simulated::{SimulatedRank, collective};
+use hikyaku::simulated::{Plane, SimulatedRank, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation};
 use hikyaku_coll::{
     CollError, Reduction, allgather, allreduce, alltoall, barrier, broadcast, exscan, gather,
@@ -342,4 +342,39 @@ fn every_collective_by_name_gives_its_answer_on_bytes_and_takes_as_long_on_lengt
             assert_eq!(carried.end, lengths.end, "{operation:?} {name}");
         }
     }
+}
+
+#[test]
+fn solvers_find_the_known_answers_on_any_number_of_ranks() {
+    let plane = Plane { side: 6, steps: 30, check_every: 7, per_cell: ns(2) };
+    let many = Plane { steps: 400, ..plane };
+    for ranks in [1, 2, 6, 20] {
+        for (model, config) in machines(ranks) {
+            let config = JobConfig { ranks, ..config };
+            let report = run(model, config, move |rank| heat(rank, plane)).unwrap();
+            assert_eq!(report.results, vec![Ok(()); ranks as usize]);
+            assert!(report.end >= ns(30 * 36 * 2));
+        }
+        for (model, config) in machines(ranks) {
+            let report = run(model, config, move |rank| conjugate_gradients(rank, many)).unwrap();
+            assert_eq!(report.results, vec![Ok(()); ranks as usize]);
+        }
+    }
+}
+
+#[test]
+fn a_thousand_ranks_solve_with_bytes_and_with_lengths_in_the_same_time() {
+    let plane = Plane { side: 4, steps: 12, check_every: 4, per_cell: ns(2) };
+    let model = || -> Box<dyn NetworkModel> {
+        let rate = Rate::megabytes_per_second(300.0);
+        Box::new(LogGp::new(1000, LogGpParameters { latency: ns(500), gap: ns(10), rate }))
+    };
+    let ends = [Payload::Carried, Payload::LengthsOnly].map(|payload| {
+        let config = JobConfig { payload, ..JobConfig::new(1000) };
+        let hot = run(model(), config, move |rank| heat(rank, plane)).unwrap();
+        let cg = run(model(), config, move |rank| conjugate_gradients(rank, plane)).unwrap();
+        assert!(hot.results.iter().chain(&cg.results).all(Result::is_ok));
+        [hot.end, cg.end]
+    });
+    assert_eq!(ends[0], ends[1]);
 }

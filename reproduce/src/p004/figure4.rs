@@ -1,21 +1,38 @@
 //! Figure 4: latency of a one-to-all broadcast by three algorithms.
 
+use std::rc::Rc;
+
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::{System, Tcw};
-use hikyaku_sim::topology::{HyperCrossbar, Node};
+use hikyaku_sim::topology::{HyperCrossbar, Node, Topology};
 
 use super::partition::{Run, lengths};
 use crate::{Check, Outcome};
 
 /// The algorithms of §3.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
+pub(crate) enum Algorithm {
     /// ONE2ALL-SYS: along X, then Y, then Z; the operating system passes it on.
     System,
     /// ONE2ALL-PP: the root sends to each of the others.
     PointToPoint,
     /// ONE2ALL-BT: a binary tree, the sends of a node in one chain.
     Tree,
+}
+
+impl Algorithm {
+    /// In the order of the figure's legend.
+    pub(crate) const ALL: [Algorithm; 3] =
+        [Algorithm::PointToPoint, Algorithm::System, Algorithm::Tree];
+
+    /// The paper's name for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Algorithm::System => "ONE2ALL-SYS",
+            Algorithm::PointToPoint => "ONE2ALL-PP",
+            Algorithm::Tree => "ONE2ALL-BT",
+        }
+    }
 }
 
 /// The number of nodes is no power of two, which a binary tree needs.
@@ -27,7 +44,12 @@ const NODES: u32 = 256;
 
 /// Time until every node has the message and its program knows, seconds.
 fn broadcast(algorithm: Algorithm, bytes: u64) -> f64 {
-    let run = Run::new();
+    broadcast_on(Rc::new(HyperCrossbar::new(&EXTENT)), algorithm, bytes)
+}
+
+/// The same with the machine's links and switches in another shape of 256 nodes.
+pub(crate) fn broadcast_on(topology: Rc<dyn Topology>, algorithm: Algorithm, bytes: u64) -> f64 {
+    let run = Run::on(topology);
     for node in 0..NODES {
         let system = run.system();
         match algorithm {
@@ -96,9 +118,8 @@ fn children(node: Node, nodes: u32) -> Result<Vec<Node>, NoPowerOfTwo> {
 
 /// Sweeps the lengths with each algorithm.
 pub fn run_item() -> Outcome {
-    let algorithms = [Algorithm::PointToPoint, Algorithm::System, Algorithm::Tree];
     let sizes = lengths(6, 16);
-    let curves = algorithms.map(|algorithm| -> Vec<f64> {
+    let curves = Algorithm::ALL.map(|algorithm| -> Vec<f64> {
         sizes.iter().map(|&bytes| broadcast(algorithm, bytes)).collect()
     });
     let mut chart = LineChart::new(
@@ -106,9 +127,9 @@ pub fn run_item() -> Outcome {
         Axis::log2("message length", Unit::Bytes),
         Axis::log10("time", Unit::Seconds),
     );
-    for (name, curve) in ["ONE2ALL-PP", "ONE2ALL-SYS", "ONE2ALL-BT"].iter().zip(&curves) {
+    for (algorithm, curve) in Algorithm::ALL.iter().zip(&curves) {
         let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
-        chart = chart.with(Series::line(*name, points.collect()));
+        chart = chart.with(Series::line(algorithm.name(), points.collect()));
     }
     let [pp, sys, bt] = &curves;
     let least = |above: &[f64], below: &[f64]| {

@@ -1,6 +1,6 @@
 //! Paper 004: network performance evaluation of the massively parallel computer CP-PACS.
 
-mod partition;
+pub(crate) mod partition;
 
 pub mod figure10;
 pub mod figure3;

@@ -20,20 +20,20 @@ pub(super) fn costs() -> (Machine, Costs) {
 }
 
 /// One run: a program on some nodes, and how long it takes.
-pub(super) struct Run {
+pub(crate) struct Run {
     simulation: Simulation,
     system: System,
 }
 
 impl Run {
     /// On the machine's own network.
-    pub(super) fn new() -> Run {
+    pub(crate) fn new() -> Run {
         let (machine, _) = costs();
         Run::on(machine.topology())
     }
 
     /// With the same links and switches in another shape.
-    pub(super) fn on(topology: Rc<dyn Topology>) -> Run {
+    pub(crate) fn on(topology: Rc<dyn Topology>) -> Run {
         let (machine, costs) = costs();
         let simulation = Simulation::new(0xc99ac5);
         let network = machine.network_on(&simulation, topology);
@@ -42,22 +42,22 @@ impl Run {
     }
 
     /// A handle for programs.
-    pub(super) fn system(&self) -> System {
+    pub(crate) fn system(&self) -> System {
         self.system.clone()
     }
 
     /// A handle on the clock.
-    pub(super) fn sim(&self) -> Sim {
+    pub(crate) fn sim(&self) -> Sim {
         self.simulation.clone()
     }
 
     /// Starts a program on a node.
-    pub(super) fn node(&self, node: Node, program: impl Future<Output = ()> + 'static) {
+    pub(crate) fn node(&self, node: Node, program: impl Future<Output = ()> + 'static) {
         self.simulation.spawn(TaskName { kind: "node", index: node }, program);
     }
 
     /// Seconds until all programs have ended.
-    pub(super) fn time(&self) -> f64 {
+    pub(crate) fn time(&self) -> f64 {
         self.simulation.run().expect("the programs of the experiments end");
         self.simulation.now().seconds()
     }

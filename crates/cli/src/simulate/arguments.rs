@@ -40,6 +40,35 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Write what happened as a trace that Perfetto (ui.perfetto.dev) and Chrome open
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Write what happened as a page (.html) or a picture (.svg)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
+
+    /// Run every collective by every algorithm on every machine, or on the one given, and say where
+    /// hikyaku's choice of algorithm is wrong
+    #[arg(long, conflicts_with = "what_if")]
+    pub(crate) sweep: bool,
+
+    /// Sizes of parts for --sweep, such as 8,1K,1M
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Messages after which a run of --sweep is given up
+    #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
+    pub(crate) most_messages: u64,
+
+    /// Answer a question that no paper measured: halo, rings, broadcast
+    #[arg(long, value_name = "QUESTION")]
+    pub(crate) what_if: Option<String>,
+
+    /// Where --sweep and --what-if write pages and CSV files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+
     /// The program, and its own options: 'hikyaku simulate PROGRAM --help'
     #[command(subcommand)]
     pub(crate) program: Option<Program>,
@@ -60,6 +89,15 @@ Exit code:
 Examples:
   Latency between two neighbours on CP-PACS:
       hikyaku simulate --machine cp-pacs -n 2 pingpong --size 8
+
+  What happens in a halo exchange, as a page:
+      hikyaku simulate --machine cp-pacs -n 64 --timeline halo.html halo --steps 3
+
+  Where the choice of an algorithm is wrong on a fat tree:
+      hikyaku simulate --sweep --machine fat-tree-200g --output sweep
+
+  Persistent halo exchanges on CP-PACS's network:
+      hikyaku simulate --what-if halo
 
   An allreduce of a mebibyte on 512 nodes of a fat tree, by the ring:
       hikyaku simulate --machine fat-tree-200g -n 512 allreduce --size 1M --algorithm ring
@@ -113,6 +151,33 @@ pub(crate) enum Program {
         /// Mean gap between two messages of a rank
         #[arg(long, default_value = "10us", value_parser = parse_time)]
         gap: Time,
+    },
+    /// The heat equation on a plane of square blocks: edges in every step, a number now and then
+    Heat {
+        /// Cells along a block's side
+        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=8192))]
+        side: u32,
+        /// Steps
+        #[arg(long, default_value_t = 100)]
+        steps: u32,
+        /// Steps from one look at the largest change to the next
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        check_every: u32,
+        /// What a cell of a step costs the processor
+        #[arg(long, default_value = "1ns", value_parser = parse_time)]
+        per_cell: Time,
+    },
+    /// Conjugate gradients on the same plane: edges and two sums in every iteration
+    Cg {
+        /// Cells along a block's side
+        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=8192))]
+        side: u32,
+        /// The most iterations
+        #[arg(long, default_value_t = 100)]
+        iterations: u32,
+        /// What a cell of an iteration costs the processor
+        #[arg(long, default_value = "1ns", value_parser = parse_time)]
+        per_cell: Time,
     },
     /// Wait for all
     Barrier(Collective),
@@ -170,6 +235,7 @@ impl Program {
             Program::Exscan(_) => Operation::Exscan,
             Program::Pingpong { .. } | Program::Ring { .. } => return None,
             Program::Halo { .. } | Program::Random { .. } => return None,
+            Program::Heat { .. } | Program::Cg { .. } => return None,
         };
         match self {
             Program::Barrier(how)
@@ -194,6 +260,8 @@ impl Program {
             Program::Ring { .. } => "ring",
             Program::Halo { .. } => "halo",
             Program::Random { .. } => "random",
+            Program::Heat { .. } => "heat",
+            Program::Cg { .. } => "cg",
             other => other.collective().map_or("", |(operation, _)| operation.name()),
         }
     }

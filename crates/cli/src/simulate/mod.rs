@@ -4,18 +4,26 @@
 //!   Arguments ──► Setting: machine, ranks, payload, seed        one line on what makes no sense
 //!                    │
 //!                    ├── built-in program ──► programs.rs ──► Job ──► watch.rs ──► Outcome
+//!                    │                            │ trace
+//!                    │                            └──► story.rs ──► exhibit.rs: page, picture, JSON
 //!                    └── -- ./program     ──► processes.rs
+//!   --sweep    every collective on every machine ──► sweep/
+//!   --what-if  a question of reproduce::what_if  ──► question.rs
 //! ```
 
 mod arguments;
+mod exhibit;
 mod outcome;
 mod processes;
 mod programs;
+mod question;
+mod story;
+mod sweep;
 mod watch;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hikyaku::{Time, UnknownChoice};
@@ -28,6 +36,7 @@ use thiserror::Error;
 
 pub(crate) use arguments::Arguments;
 use arguments::Program;
+use exhibit::Exhibit;
 use outcome::Outcome;
 use watch::{STEPS, Watch};
 
@@ -93,6 +102,9 @@ pub(crate) enum SettingError {
     /// The algorithm.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
+    /// A form of timeline that there is not.
+    #[error("{0}: a timeline is a page (.html) or a picture (.svg)")]
+    Form(PathBuf),
 }
 
 /// What to simulate a job on, checked.
@@ -104,6 +116,8 @@ pub(crate) struct Setting {
     pub(crate) job: JobConfig,
     /// What random numbers follow from.
     pub(crate) seed: u64,
+    /// What to write of what happened.
+    pub(crate) exhibit: Exhibit,
 }
 
 impl Setting {
@@ -132,12 +146,20 @@ impl Setting {
         let memory =
             MemoryPath { latency: MEMORY_LATENCY, rate: Rate::bytes_per_second(MEMORY_RATE) };
         let job = JobConfig { ranks_per_node: per_node, payload, memory, ..JobConfig::new(ranks) };
-        Ok(Setting { machine, job, seed: arguments.seed })
+        let exhibit = Exhibit::new(arguments.trace.clone(), arguments.timeline.clone());
+        let exhibit = exhibit.map_err(SettingError::Form)?;
+        Ok(Setting { machine, job, seed: arguments.seed, exhibit })
     }
 }
 
 /// Simulates what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Some(name) = &arguments.what_if {
+        return question::run(name, &arguments.output);
+    }
+    if arguments.sweep {
+        return sweep::run(arguments);
+    }
     let setting = match Setting::new(arguments) {
         Ok(setting) => setting,
         Err(error) => return refuse(&error),
@@ -164,6 +186,10 @@ fn run_built_in(setting: &Setting, program: &Program) -> ExitCode {
         say(format_args!("cannot print: {error}"));
         return ExitCode::FAILURE;
     }
+    if let Err(error) = &outcome.shown {
+        say(error);
+        return ExitCode::FAILURE;
+    }
     match ended {
         Ended::Right => ExitCode::SUCCESS,
         Ended::Interrupted => {
@@ -187,11 +213,12 @@ enum Ended {
 
 /// Runs a program to its end, or as far as it gets.
 fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), SettingError> {
-    let Setting { machine, job: config, seed } = setting;
+    let Setting { machine, job: config, seed, exhibit } = setting;
     let parts = programs::Job { ranks: config.ranks, seed: *seed, payload: config.payload };
     let maker = programs::maker(program, parts)?;
     let before = resident();
     let simulation = Simulation::new(*seed);
+    exhibit.prepare(&simulation);
     let installed = machine.install(&simulation);
     let job = job::Job::new(&simulation, *config, installed.carrier);
     let job = job.expect("that the ranks fit the machine was checked");
@@ -200,7 +227,7 @@ fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), Se
     let ran = simulation.run_observed(STEPS, |progress| watch.observe(progress, job.in_flight()));
     watch.finish();
     let report = job.progress(&results);
-    let outcome = Outcome {
+    let mut outcome = Outcome {
         title: title(setting, program),
         end: report.iter().map(|(end, _, _)| *end).max().unwrap_or_default(),
         ranks: report.iter().map(|(end, usage, _)| (*end, *usage)).collect(),
@@ -210,7 +237,10 @@ fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), Se
         grown: resident().saturating_sub(before),
         checked: config.payload == Payload::Carried,
         notes: notes(setting),
+        shown: Ok(()),
     };
+    let links = installed.network.map(|_| installed.topology);
+    outcome.shown = exhibit.show(&simulation, &outcome, links.as_deref());
     let wrong = report.into_iter().find_map(|(_, _, answer)| answer?.err());
     let ended = match (ran.map_err(|error| job.explain(error)), wrong) {
         (Err(SimError::Stopped { .. }), _) if watch.interrupted() => Ended::Interrupted,
@@ -222,7 +252,7 @@ fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), Se
 }
 
 fn title(setting: &Setting, program: &Program) -> String {
-    let Setting { machine, job, seed } = setting;
+    let Setting { machine, job, seed, .. } = setting;
     let (name, ranks, topology) = (program.name(), job.ranks, machine.topology().name());
     format!("{name}, {ranks} ranks on {} ({topology}), seed {seed}", machine.name)
 }

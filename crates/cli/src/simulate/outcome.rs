@@ -3,11 +3,13 @@
 use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::job::{Totals, Usage};
 
+use super::exhibit::ExhibitError;
+
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
 
 /// What became of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     /// What ran on what, in one line.
     pub(crate) title: String,
@@ -27,21 +29,55 @@ pub(crate) struct Outcome {
     pub(crate) checked: bool,
     /// Assumptions and shortcomings that a reader should know of.
     pub(crate) notes: Vec<String>,
+    /// Whether trace and timeline could be written.
+    pub(crate) shown: Result<(), ExhibitError>,
+}
+
+impl Default for Outcome {
+    /// A run in which nothing happened.
+    fn default() -> Outcome {
+        Outcome {
+            title: String::new(),
+            end: hikyaku::Time::ZERO,
+            ranks: Vec::new(),
+            totals: Totals::default(),
+            events: 0,
+            seconds: 0.0,
+            grown: 0,
+            checked: false,
+            notes: Vec::new(),
+            shown: Ok(()),
+        }
+    }
 }
 
 impl Outcome {
     /// The report on a terminal.
     pub(crate) fn to_text(&self) -> String {
-        let mut text =
-            format!("{}\n\n{}\n{}", self.title, self.summary().to_text(), self.by_rank().to_text());
+        let (summary, by_rank) = (self.summary("").to_text(), self.by_rank("").to_text());
+        let mut text = format!("{}\n\n{summary}\n{by_rank}", self.title);
         for note in &self.notes {
             text += &format!("\n{note}");
         }
         text
     }
 
-    fn summary(&self) -> Table {
-        let mut table = Table::new("", ["", "in virtual time", "of wall time"]);
+    /// Parts of all ranks' time: computing, in calls, waiting.
+    pub(super) fn shares(&self) -> [f64; 3] {
+        let sum = |of: &dyn Fn(&(hikyaku::Time, Usage)) -> hikyaku::Time| -> f64 {
+            self.ranks.iter().map(|rank| of(rank).seconds()).sum()
+        };
+        let whole = sum(&|(end, _)| *end);
+        let [computing, calling] =
+            [sum(&|(_, usage)| usage.computing), sum(&|(_, usage)| usage.calling)]
+                .map(|part| if whole > 0.0 { part / whole } else { 0.0 });
+        let waiting = if whole > 0.0 { 1.0 - computing - calling } else { 0.0 };
+        [computing, calling, waiting]
+    }
+
+    /// The whole job in virtual time and of wall time.
+    pub(super) fn summary(&self, caption: &str) -> Table {
+        let mut table = Table::new(caption, ["", "in virtual time", "of wall time"]);
         let (end, seconds) = (self.end.seconds(), self.seconds);
         let rate = |count: f64, time: f64| match time > 0.0 {
             true => Cell::number(count / time, Unit::PerSecond),
@@ -79,10 +115,11 @@ impl Outcome {
         table
     }
 
-    fn by_rank(&self) -> Table {
+    /// Its ranks, or the extremes and the middle of many.
+    pub(super) fn by_rank(&self, caption: &str) -> Table {
         let head =
             ["rank", "ended", "computing", "in calls", "waiting", "sent", "bytes", "received"];
-        let mut table = Table::new("", head);
+        let mut table = Table::new(caption, head);
         if self.ranks.len() <= LISTED {
             for (rank, (end, usage)) in self.ranks.iter().enumerate() {
                 table.push(row(rank.to_string(), columns(*end, usage)));

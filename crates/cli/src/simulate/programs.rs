@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use hikyaku::simulated::{SimulatedRank, Unit, collective};
+use hikyaku::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
@@ -44,6 +44,14 @@ pub(crate) fn maker(program: &Program, job: Job) -> Result<Maker, UnknownChoice>
         Program::Random { size, messages, gap } => {
             let random = Random::new(job.seed, job.ranks, size, messages, gap);
             each(move |rank| random.clone().run(rank))
+        }
+        Program::Heat { side, steps, check_every, per_cell } => {
+            let plane = Plane { side, steps, check_every, per_cell };
+            each(move |rank| heat(rank, plane))
+        }
+        Program::Cg { side, iterations, per_cell } => {
+            let plane = Plane { side, steps: iterations, check_every: 1, per_cell };
+            each(move |rank| conjugate_gradients(rank, plane))
         }
         _ => match program.collective() {
             Some((operation, how)) => collectives(operation, how, job.payload)?,

@@ -23,7 +23,7 @@ pub enum RecordKind {
     /// A rank's processor is busy with a message: `who` rank, `whom` the other end, `what`
     /// picoseconds.
     Overhead = 8,
-    /// A link carries bytes: `who` link, `whom` the packet's destination, `what` picoseconds.
+    /// A link carries bytes: `who` link, `what` picoseconds.
     Link = 9,
     /// A rank begins something that has a name: `what` its number ([`Trace::number`]).
     Enter = 10,

@@ -43,8 +43,8 @@ pub use sync::{SyncError, SyncNetwork, SyncParameters};
 pub use timing::{LinkTiming, Timing};
 pub use wormhole::Wormhole;
 
-use crate::engine::{Component, ComponentId, Sim};
-use crate::topology::Node;
+use crate::engine::{Component, ComponentId, Record, RecordKind, Sim};
+use crate::topology::{Link, Node};
 
 /// What travels: a packet, or a whole message where the network takes messages whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,7 @@ pub struct Agenda<'a> {
     sim: &'a Sim,
     component: ComponentId,
     outcomes: &'a mut Vec<Outcome>,
+    traced: bool,
 }
 
 impl fmt::Debug for Agenda<'_> {
@@ -90,6 +91,15 @@ impl Agenda<'_> {
     /// Has the model handle `event` at `time`.
     pub fn schedule(&mut self, time: Time, event: u32) {
         self.sim.schedule(time, self.component, event);
+    }
+
+    /// Notes in the trace that a link carries bytes for a span from `start` on.
+    pub fn carries(&self, link: Link, start: Time, span: Time) {
+        if self.traced {
+            let (who, what) = (link, span.picoseconds());
+            let record = Record { time: start, kind: RecordKind::Link, who, whom: link, what };
+            self.sim.trace().add(record);
+        }
     }
 
     /// Reports an outcome, as of now.
@@ -171,6 +181,7 @@ pub struct Network {
     /// Outcomes of the call that is being made.
     outcomes: RefCell<Vec<Outcome>>,
     counts: Cell<Counts>,
+    traced: bool,
 }
 
 /// What has passed a network so far.
@@ -191,7 +202,8 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// Hosts a model in a simulation.
+    /// Hosts a model in a simulation. Whether links are traced is decided here: switch the
+    /// simulation's trace on before.
     pub fn new(sim: &Sim, model: Box<dyn NetworkModel>) -> Rc<Network> {
         let network = Rc::new(Network {
             sim: sim.clone(),
@@ -200,6 +212,7 @@ impl Network {
             listener: RefCell::new(None),
             outcomes: RefCell::default(),
             counts: Cell::default(),
+            traced: sim.trace().is_on(),
         });
         network.component.set(Some(sim.register(Rc::clone(&network) as Rc<dyn Component>)));
         network
@@ -286,7 +299,8 @@ impl Network {
     fn call<R>(&self, body: impl FnOnce(&mut dyn NetworkModel, &mut Agenda<'_>) -> R) -> R {
         let component = self.component.get().expect("set when the network is made");
         let mut outcomes = self.outcomes.take();
-        let mut agenda = Agenda { sim: &self.sim, component, outcomes: &mut outcomes };
+        let mut agenda =
+            Agenda { sim: &self.sim, component, outcomes: &mut outcomes, traced: self.traced };
         let result = body(self.model.borrow_mut().as_mut(), &mut agenda);
         // The model is free again: a listener may well send in answer.
         for outcome in outcomes.drain(..) {

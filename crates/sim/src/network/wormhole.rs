@@ -187,6 +187,7 @@ impl Wormhole {
         hop.taken_at = agenda.now().max(self.given_until[link]);
         self.given_until[link] = hop.taken_at + worm.length;
         self.busy[link] = self.busy[link] + worm.length;
+        agenda.carries(link as u32, hop.taken_at, worm.length);
         self.channels[hop.channel as usize].held = true;
         let arrives = hop.taken_at + self.wiring.links[link].latency;
         let last = worm.taken == worm.path.len();

@@ -208,6 +208,7 @@ impl CutThrough {
         let entered = way.entered(crossing).len() as u32;
         self.links[link as usize].crossing = from;
         self.busy[link as usize] = self.busy[link as usize] + length;
+        agenda.carries(link, agenda.now(), length);
         // Before the deliveries, which may be at the same time: departures are told first.
         agenda.schedule(tail_leaves, link << 2 | TAIL);
         for number in 0..entered {

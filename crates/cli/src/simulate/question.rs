@@ -1,0 +1,49 @@
+//! `hikyaku simulate --what-if`: a question, its answer in text, and a page with the plot.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use hikyaku_report::Page;
+use hikyaku_reproduce::what_if::{Answer, WHAT_IFS, WhatIf, what_if};
+
+use crate::exit::{USAGE, say};
+
+/// Answers the question of a name and writes `what-if-NAME.html` and its tables as CSV.
+pub(super) fn run(name: &str, output: &Path) -> ExitCode {
+    let Some(question) = what_if(name) else {
+        let names: Vec<&str> = WHAT_IFS.iter().map(|question| question.name).collect();
+        say(format_args!("there is no question `{name}`; there are {}", names.join(", ")));
+        return ExitCode::from(USAGE);
+    };
+    let answer = (question.run)();
+    if let Err(error) = write(question, &answer, output) {
+        say(format_args!("cannot write to {}: {error}", output.display()));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn write(question: &WhatIf, answer: &Answer, output: &Path) -> io::Result<()> {
+    fs::create_dir_all(output)?;
+    let mut page = Page::new(question.title);
+    page.lead(&answer.findings.join(" ")).note(&answer.setup);
+    for chart in &answer.charts {
+        page.chart(chart.clone());
+    }
+    let mut out = io::stdout();
+    writeln!(out, "{}\n\n{}\n", question.title, answer.setup)?;
+    for (number, table) in (1..).zip(&answer.tables) {
+        page.table(table);
+        let name = format!("what-if-{}-{number}.csv", question.name);
+        fs::write(output.join(name), table.to_csv())?;
+        writeln!(out, "{}", table.to_text())?;
+    }
+    for finding in &answer.findings {
+        writeln!(out, "{finding}")?;
+    }
+    let file = output.join(format!("what-if-{}.html", question.name));
+    fs::write(&file, page.to_html())?;
+    writeln!(out, "page: {}", file.display())
+}

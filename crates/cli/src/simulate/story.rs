@@ -1,0 +1,373 @@
+//! From the records of a simulation to a timeline: who did what, which message went where.
+//!
+//! The reader knows the records only, not what made them, so runs of processes tell their story by
+//! it as runs of tasks do. Records come in the order of what caused them; within one rank, and
+//! between one pair of ranks in one direction, that is the order of time. So a message's arrival is
+//! the oldest one from that sender that has not arrived.
+//!
+//! Large runs are reduced to what can be shown: the first ranks, of a first span of time, the
+//! busiest links. What is left out is said.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hikyaku_report::{Activity, Flow, Lane, Link, Slice, Timeline};
+use hikyaku_sim::engine::{Record, RecordKind, Trace};
+use hikyaku_sim::topology::{Topology, Vertex};
+
+/// What fits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Ranks, from the first on.
+    pub(super) ranks: usize,
+    /// Messages among them; the window of time ends where there would be more.
+    pub(super) messages: usize,
+    /// Links, the busiest.
+    pub(super) links: usize,
+    /// Parts of the window that a link's utilisation is given for.
+    pub(super) parts: usize,
+}
+
+impl Limits {
+    /// A page that a browser opens without a wait.
+    pub(super) const PAGE: Limits = Limits { ranks: 64, messages: 2_000, links: 16, parts: 400 };
+
+    /// A file for a viewer that is made for large ones.
+    pub(super) const FILE: Limits =
+        Limits { ranks: 4_096, messages: 400_000, links: 64, parts: 1_000 };
+}
+
+/// Tells what the records of a run say. `links` names the links that they number.
+pub(super) fn tell(
+    trace: &Trace,
+    title: &str,
+    links: Option<&dyn Topology>,
+    limits: &Limits,
+) -> Timeline {
+    let mut reader = Reader::default();
+    trace.records().iter().for_each(|record| reader.read(record));
+    let mut timeline = reader.timeline(trace, limits);
+    timeline.title = title.to_owned();
+    if let Some(topology) = links {
+        reader.add_links(&mut timeline, topology, limits);
+    }
+    if trace.dropped() > 0 {
+        timeline.left_out.push(format!(
+            "The run was longer: its first {} records are told, {} later ones were not kept.",
+            trace.records().len(),
+            trace.dropped()
+        ));
+    }
+    timeline
+}
+
+/// Seconds of so many picoseconds.
+fn seconds(picoseconds: u64) -> f64 {
+    picoseconds as f64 * 1e-12
+}
+
+/// What one rank did; times in picoseconds.
+#[derive(Debug, Default)]
+struct Diary {
+    /// Begin, end, and with whom if it was a call.
+    busy: Vec<(u64, u64, Option<u32>)>,
+    /// End and source of every receive.
+    received: Vec<(u64, u32)>,
+    /// Named parts: begin, end, number of the name.
+    phases: Vec<(u64, u64, u64)>,
+    /// Named parts that have not ended.
+    open: Vec<(u64, u64)>,
+    end: u64,
+}
+
+/// A message; times in picoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Travel {
+    from: u32,
+    to: u32,
+    sent: u64,
+    arrived: u64,
+    bytes: u64,
+}
+
+/// All records, by what they are about.
+#[derive(Debug, Default)]
+struct Reader {
+    ranks: BTreeMap<u32, Diary>,
+    travelling: BTreeMap<(u32, u32), VecDeque<(u64, u64)>>,
+    travels: Vec<Travel>,
+    /// By link: begin and end of what it carried.
+    links: BTreeMap<u32, Vec<(u64, u64)>>,
+    end: u64,
+}
+
+impl Reader {
+    fn read(&mut self, record: &Record) {
+        let Record { kind, who, whom, what, .. } = *record;
+        let time = record.time.picoseconds();
+        match kind {
+            RecordKind::Link => {
+                let carried = self.links.entry(who).or_default();
+                return carried.push((time, time.saturating_add(what)));
+            }
+            RecordKind::Model | RecordKind::Depart => return,
+            RecordKind::Arrive => return self.arrive(who, whom, time),
+            RecordKind::Send => {
+                self.travelling.entry((who, whom)).or_default().push_back((time, what));
+            }
+            _ => {}
+        }
+        let diary = self.ranks.entry(who).or_default();
+        let mut end = time;
+        match kind {
+            RecordKind::Compute | RecordKind::Overhead => {
+                end = time.saturating_add(what);
+                let peer = (kind == RecordKind::Overhead).then_some(whom);
+                if end > time {
+                    diary.busy.push((time, end, peer));
+                }
+            }
+            RecordKind::Receive => diary.received.push((time, whom)),
+            RecordKind::Enter => diary.open.push((time, what)),
+            RecordKind::Leave => {
+                if let Some((begin, name)) = diary.open.pop() {
+                    diary.phases.push((begin, time, name));
+                }
+            }
+            _ => {}
+        }
+        diary.end = diary.end.max(end);
+        self.end = self.end.max(end);
+    }
+
+    fn arrive(&mut self, to: u32, from: u32, arrived: u64) {
+        let waiting = self.travelling.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+        if let Some((sent, bytes)) = waiting {
+            self.travels.push(Travel { from, to, sent, arrived, bytes });
+            self.end = self.end.max(arrived);
+        }
+    }
+
+    /// Ranks and messages as far as the limits allow.
+    fn timeline(&mut self, trace: &Trace, limits: &Limits) -> Timeline {
+        let shown: Vec<u32> = self.ranks.keys().copied().take(limits.ranks).collect();
+        let lane_of = |rank: u32| shown.binary_search(&rank).ok();
+        let mut left_out = Vec::new();
+        if shown.len() < self.ranks.len() {
+            let (first, all) = (shown.len(), self.ranks.len());
+            left_out.push(format!("Shown are the first {first} of {all} ranks."));
+        }
+        let mut travels: Vec<Travel> = self.travels.clone();
+        travels.retain(|travel| lane_of(travel.from).is_some() && lane_of(travel.to).is_some());
+        let outside = self.travels.len() - travels.len();
+        if outside > 0 {
+            left_out.push(format!("{outside} messages from or to other ranks are not shown."));
+        }
+        travels.sort_by_key(|travel| (travel.sent, travel.from, travel.to));
+        let mut end = self.end;
+        if let Some(first_left_out) = travels.get(limits.messages) {
+            end = first_left_out.sent;
+            left_out.push(format!(
+                "Shown is the beginning, {:.3} µs of {:.3} µs, with {} of {} messages.",
+                seconds(end) * 1e6,
+                seconds(self.end) * 1e6,
+                limits.messages,
+                travels.len()
+            ));
+            travels.truncate(limits.messages);
+        }
+        let under_way: usize = self.travelling.values().map(VecDeque::len).sum();
+        if under_way > 0 {
+            left_out.push(format!("{under_way} messages had not arrived at the end."));
+        }
+        let lanes = shown.iter().map(|rank| self.ranks[rank].lane(*rank, end, trace)).collect();
+        let flow = |travel: Travel| {
+            let Travel { sent, arrived, bytes, .. } = travel;
+            let (from, to) = (lane_of(travel.from)?, lane_of(travel.to)?);
+            let (sent, arrived) = (seconds(sent), seconds(arrived.min(end)));
+            Some(Flow { from, to, sent, arrived, bytes })
+        };
+        let messages = travels.into_iter().filter_map(flow).collect();
+        let window = (0.0, seconds(end));
+        Timeline { title: String::new(), window, lanes, messages, links: Vec::new(), left_out }
+    }
+
+    /// The busiest links within the window.
+    fn add_links(&self, timeline: &mut Timeline, topology: &dyn Topology, limits: &Limits) {
+        let end = (timeline.window.1 * 1e12).round() as u64;
+        let link = |(&number, carried): (&u32, &Vec<(u64, u64)>)| {
+            let name = name_of(topology, number);
+            Link { name, busy: utilisation(carried, end, limits.parts) }
+        };
+        let mut links: Vec<Link> = self.links.iter().map(link).collect();
+        links.sort_by(|one, other| other.mean().total_cmp(&one.mean()));
+        let all = links.len();
+        links.truncate(limits.links);
+        if all > links.len() {
+            let shown = links.len();
+            timeline.left_out.push(format!("Shown are the {shown} busiest of {all} links."));
+        }
+        timeline.links = links;
+    }
+}
+
+impl Diary {
+    /// What the rank did until `end`, with the waits between.
+    fn lane(&self, rank: u32, end: u64, trace: &Trace) -> Lane {
+        let mut slices = Vec::new();
+        let mut push = |activity, (start, stop): (u64, u64), label: String| {
+            if start < stop.min(end) {
+                let (start, end) = (seconds(start), seconds(stop.min(end)));
+                slices.push(Slice { activity, start, end, label });
+            }
+        };
+        for &(start, stop, name) in &self.phases {
+            push(Activity::Phase, (start, stop), trace.name(name).to_owned());
+        }
+        for &(start, name) in &self.open {
+            push(Activity::Phase, (start, self.end), trace.name(name).to_owned());
+        }
+        let mut free = 0;
+        for &(start, stop, peer) in &self.busy {
+            push(Activity::Waiting, (free, start), self.awaited(start));
+            match peer {
+                None => push(Activity::Computing, (start, stop), String::new()),
+                Some(peer) if peer == rank => {
+                    push(Activity::Calling, (start, stop), "copying".into());
+                }
+                Some(peer) => {
+                    push(Activity::Calling, (start, stop), format!("message, rank {peer}"));
+                }
+            }
+            free = free.max(stop);
+        }
+        push(Activity::Waiting, (free, self.end), self.awaited(self.end));
+        Lane { name: format!("rank {rank}"), slices }
+    }
+
+    /// What a wait that ended at a time was for: the receive that came next.
+    fn awaited(&self, until: u64) -> String {
+        let next = self.received.partition_point(|(time, _)| *time < until);
+        match self.received.get(next) {
+            Some((_, source)) => format!("waiting for rank {source}"),
+            None => "waiting".into(),
+        }
+    }
+}
+
+/// Part of each of so many equal parts of `0..end` that lies within the spans.
+fn utilisation(carried: &[(u64, u64)], end: u64, parts: usize) -> Vec<f64> {
+    let mut busy = vec![0.0; parts];
+    let part = end as f64 / parts.max(1) as f64;
+    for &(start, stop) in carried.iter().filter(|(start, _)| *start < end) {
+        let (start, stop) = (start as f64 / part, stop.min(end) as f64 / part);
+        let last = (stop.ceil() as usize).min(parts);
+        for (place, busy) in busy.iter_mut().enumerate().take(last).skip(start as usize) {
+            let (from, to) = (place as f64, place as f64 + 1.0);
+            *busy += (stop.min(to) - start.max(from)).max(0.0);
+        }
+    }
+    // Sums of parts that fill a whole may end a rounding above it.
+    busy.iter_mut().for_each(|busy| *busy = busy.min(1.0));
+    busy
+}
+
+fn name_of(topology: &dyn Topology, link: u32) -> String {
+    let name = |vertex| match vertex {
+        Vertex::Node(node) => format!("node {node}"),
+        Vertex::Switch(switch) => format!("switch {switch}"),
+    };
+    let ends = topology.link(link);
+    format!("{} → {}", name(ends.from), name(ends.to))
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku::Time;
+    use hikyaku_sim::topology::Switch;
+
+    use super::*;
+
+    /// Rank 0 computes 10, sends (2) and ends; rank 1 computes 4, waits, receives (3).
+    fn trace() -> Trace {
+        let mut trace = Trace::default();
+        trace.records_on(100);
+        let name = trace.number("step");
+        let mut add = |time, kind, who, whom, what| {
+            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+        };
+        add(0, RecordKind::Enter, 0, 0, name);
+        add(0, RecordKind::Compute, 0, 0, 10);
+        add(10, RecordKind::Overhead, 0, 1, 2);
+        add(10, RecordKind::Send, 0, 1, 64);
+        add(12, RecordKind::Leave, 0, 0, 0);
+        add(12, RecordKind::End, 0, 0, 0);
+        add(0, RecordKind::Compute, 1, 1, 4);
+        add(12, RecordKind::Link, 0, 0, 5);
+        add(20, RecordKind::Arrive, 1, 0, 64);
+        add(20, RecordKind::Overhead, 1, 0, 3);
+        add(23, RecordKind::Receive, 1, 0, 64);
+        add(23, RecordKind::End, 1, 1, 0);
+        trace
+    }
+
+    fn told(limits: &Limits) -> Timeline {
+        tell(&trace(), "two", Some(&Switch::new(2)), limits)
+    }
+
+    #[test]
+    fn waits_are_what_lies_between_and_say_for_whom() {
+        let timeline = told(&Limits::PAGE);
+        let words = |lane: usize| -> Vec<(Activity, u64, u64, String)> {
+            let ps = |time: f64| (time * 1e12).round() as u64;
+            let slices = timeline.lanes[lane].slices.iter();
+            slices.map(|s| (s.activity, ps(s.start), ps(s.end), s.label.clone())).collect()
+        };
+        let [phase, compute, send] = &words(0)[..] else { panic!("{:?}", words(0)) };
+        assert_eq!(*phase, (Activity::Phase, 0, 12, "step".into()));
+        assert_eq!(*compute, (Activity::Computing, 0, 10, String::new()));
+        assert_eq!(*send, (Activity::Calling, 10, 12, "message, rank 1".into()));
+        let [_, wait, receive] = &words(1)[..] else { panic!("{:?}", words(1)) };
+        assert_eq!(*wait, (Activity::Waiting, 4, 20, "waiting for rank 0".into()));
+        assert_eq!(*receive, (Activity::Calling, 20, 23, "message, rank 0".into()));
+        assert!(timeline.left_out.is_empty(), "{:?}", timeline.left_out);
+    }
+
+    #[test]
+    fn messages_go_from_their_sending_to_their_arrival_and_links_fill_their_parts() {
+        let timeline = told(&Limits { parts: 23, ..Limits::PAGE });
+        let [message] = timeline.messages[..] else { panic!("{:?}", timeline.messages) };
+        assert_eq!((message.from, message.to, message.bytes), (0, 1, 64));
+        assert!((message.arrived - 20e-12).abs() < 1e-15);
+        let [link] = &timeline.links[..] else { panic!("{:?}", timeline.links) };
+        assert_eq!(link.name, "node 0 → switch 0");
+        let full: Vec<usize> = (0..23).filter(|&part| link.busy[part] > 0.99).collect();
+        assert_eq!(full, [12, 13, 14, 15, 16]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        let one = told(&Limits { ranks: 1, ..Limits::PAGE });
+        assert_eq!((one.lanes.len(), one.messages.len()), (1, 0));
+        let said = one.left_out.join(" ");
+        assert!(said.contains("first 1 of 2 ranks") && said.contains("1 messages from or to"));
+        let none = told(&Limits { messages: 0, links: 0, ..Limits::PAGE });
+        assert_eq!(none.window.1, 10e-12);
+        let said = none.left_out.join(" ");
+        assert!(said.contains("0 of 1 messages") && said.contains("0 busiest of 1"), "{said}");
+        let mut short = Trace::default();
+        short.records_on(4);
+        trace().records().iter().for_each(|record| short.add(*record));
+        let said = tell(&short, "", None, &Limits::PAGE).left_out.join(" ");
+        assert!(said.contains("1 messages had not arrived") && said.contains("8 later ones"));
+    }
+
+    #[test]
+    fn a_message_that_is_still_under_way_and_an_open_phase_end_with_the_run() {
+        let mut open = Trace::default();
+        open.records_on(4);
+        trace().records().iter().take(3).for_each(|record| open.add(*record));
+        let timeline = tell(&open, "", None, &Limits::PAGE);
+        let phase = &timeline.lanes[0].slices[0];
+        assert_eq!((phase.activity, phase.end), (Activity::Phase, 12e-12));
+    }
+}

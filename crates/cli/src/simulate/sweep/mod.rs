@@ -1,0 +1,139 @@
+//! `hikyaku simulate --sweep`: every collective by every algorithm on every machine, and where the
+//! table that chooses is wrong.
+//!
+//! ```text
+//!   machine x operation x ranks x bytes ──► one run for each algorithm ──► Point: times, choice
+//!                                                │ too many messages: left out, and all larger too
+//!                                                ▼
+//!                         terminal: where the choice costs most   CSV: every run   page: plots
+//! ```
+//!
+//! Runs carry lengths only, one rank to a node, each on a machine of its own, so that every run
+//! begins at rest. Algorithms that need what a machine's model has not got (multicast, remote
+//! addition, barriers in switches) or that do not suit a number of ranks are passed over.
+
+mod present;
+mod run;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use hikyaku::Operation;
+use hikyaku_reproduce::FILES;
+use hikyaku_sim::machine::Machine;
+
+use super::arguments::Arguments;
+use super::watch::Watch;
+use super::{INTERRUPTED, MOST_RANKS, SettingError};
+use crate::exit::{USAGE, say};
+use crate::machine::load;
+
+/// Numbers of ranks and sizes of parts when none are given.
+const RANKS: [u32; 4] = [8, 64, 512, 4096];
+const SIZES: [u64; 4] = [8, 1 << 10, 32 << 10, 1 << 20];
+
+/// What to run.
+#[derive(Debug)]
+struct Plan {
+    machines: Vec<Machine>,
+    ranks: Vec<u32>,
+    sizes: Vec<u64>,
+    seed: u64,
+    /// Messages after which a run is given up.
+    most_messages: u64,
+}
+
+/// One operation on one machine with so many ranks and bytes.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    machine: String,
+    operation: Operation,
+    ranks: u32,
+    bytes: u64,
+    /// What each algorithm took that ran to its end.
+    times: Vec<Timed>,
+    /// The algorithm that the table chooses, if it ran to its end.
+    chosen: Option<&'static str>,
+    /// Algorithms that sent too many messages.
+    given_up: Vec<&'static str>,
+}
+
+/// What an algorithm took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Timed {
+    algorithm: &'static str,
+    /// Virtual time.
+    seconds: f64,
+    messages: u64,
+}
+
+impl Point {
+    /// The fastest algorithm; the first of the operation's list among equals.
+    fn best(&self) -> Option<&Timed> {
+        self.times.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds))
+    }
+
+    /// How many times as long the table's choice takes as the fastest.
+    fn loss(&self) -> Option<f64> {
+        let chosen = self.times.iter().find(|timed| Some(timed.algorithm) == self.chosen)?;
+        let best = self.best()?;
+        (best.seconds > 0.0).then(|| chosen.seconds / best.seconds)
+    }
+}
+
+/// Runs the sweep and writes what came out.
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
+        Err(error) => {
+            say(error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let watch = Watch::start();
+    let points = run::points(&plan, &watch, &mut |line| {
+        // Nobody reads it: no reason to stop.
+        let _ = writeln!(io::stderr(), "{line}");
+    });
+    if let Err(error) = write(&points, &arguments.output) {
+        say(format_args!("cannot write to {}: {error}", arguments.output.display()));
+        return ExitCode::FAILURE;
+    }
+    match watch.interrupted() {
+        false => ExitCode::SUCCESS,
+        true => {
+            say("interrupted: the results cover what had run");
+            ExitCode::from(INTERRUPTED)
+        }
+    }
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, SettingError> {
+    let machines: Result<Vec<Machine>, _> = match &arguments.machine {
+        Some(file) => load(file).map(|machine| vec![machine]),
+        None => FILES.iter().map(|(name, _)| load(Path::new(name))).collect(),
+    };
+    let ranks = arguments.ranks.map_or(RANKS.to_vec(), |ranks| vec![ranks]);
+    if let Some(&wrong) = ranks.iter().find(|ranks| !(1..=MOST_RANKS).contains(*ranks)) {
+        return Err(SettingError::Ranks(wrong));
+    }
+    let sizes = match &arguments.sizes[..] {
+        [] => SIZES.to_vec(),
+        sizes => sizes.to_vec(),
+    };
+    let (seed, most_messages) = (arguments.seed, arguments.most_messages);
+    Ok(Plan { machines: machines?, ranks, sizes, seed, most_messages })
+}
+
+/// Prints where the choice is wrong, and writes the page and the CSV.
+fn write(points: &[Point], output: &Path) -> io::Result<()> {
+    fs::create_dir_all(output)?;
+    fs::write(output.join("sweep.csv"), present::runs(points).to_csv())?;
+    fs::write(output.join("sweep.html"), present::page(points))?;
+    let mut out = io::stdout();
+    writeln!(out, "{}", present::losses(points, present::MOST_LISTED).to_text().trim_end())?;
+    writeln!(out, "\n{}", present::summary(points))?;
+    writeln!(out, "page: {}", output.join("sweep.html").display())
+}

@@ -1,0 +1,95 @@
+//! What if: mechanisms of one machine put on another, which no paper measured.
+//!
+//! There is nothing to compare with, so these are no experiments with criteria: each gives a plot,
+//! a table, and what one reads in them. Every constant is one that a machine file states; what is
+//! combined is said in the setup.
+
+mod broadcast;
+mod halo;
+mod rings;
+
+use hikyaku_report::{Chart, Table};
+
+/// A question with its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct WhatIf {
+    /// The word that asks it.
+    pub name: &'static str,
+    /// The question.
+    pub title: &'static str,
+    /// Runs the simulations.
+    pub run: fn() -> Answer,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Answer {
+    /// What was combined, and what runs.
+    pub setup: String,
+    /// What one reads in the figures, a sentence each.
+    pub findings: Vec<String>,
+    /// The plots.
+    pub charts: Vec<Chart>,
+    /// The numbers behind them.
+    pub tables: Vec<Table>,
+}
+
+/// All questions.
+pub const WHAT_IFS: [WhatIf; 3] = [
+    WhatIf {
+        name: "halo",
+        title: "What if CP-PACS had command queues that run by themselves?",
+        run: halo::run,
+    },
+    WhatIf {
+        name: "rings",
+        title: "What if Cenju-4's receiver chose where messages land?",
+        run: rings::run,
+    },
+    WhatIf {
+        name: "broadcast",
+        title: "What if CP-PACS's broadcasts ran on other networks?",
+        run: broadcast::run,
+    },
+];
+
+/// The question of a name.
+pub fn what_if(name: &str) -> Option<&'static WhatIf> {
+    WHAT_IFS.iter().find(|known| known.name == name)
+}
+
+/// Message lengths: powers of two whose logarithms are `step` apart, bytes.
+fn lengths(from: u32, to: u32, step: usize) -> Vec<u64> {
+    (from..=to).step_by(step).map(|log| 1 << log).collect()
+}
+
+/// Where `other` first takes less time than `one`, if it does: the length there.
+fn crossing(sizes: &[u64], one: &[f64], other: &[f64]) -> Option<u64> {
+    let mut points = sizes.iter().zip(one.iter().zip(other));
+    points.find(|(_, (one, other))| other < one).map(|(bytes, _)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_has_a_name_of_its_own_and_an_answer() {
+        for question in WHAT_IFS {
+            assert_eq!(what_if(question.name).map(|found| found.title), Some(question.title));
+            let answer = (question.run)();
+            assert!(!answer.setup.is_empty() && !answer.findings.is_empty(), "{}", question.name);
+            let rows = answer.tables.iter().map(Table::len).sum::<usize>();
+            assert!(rows > 4 && !answer.charts.is_empty(), "{}", question.name);
+        }
+        // Deterministic, like everything that is simulated.
+        assert_eq!(rings::run(), rings::run());
+        assert!(what_if("rain").is_none());
+    }
+
+    #[test]
+    fn a_crossing_is_where_the_other_becomes_faster() {
+        assert_eq!(crossing(&[1, 2, 4], &[1.0, 2.0, 3.0], &[2.0, 1.9, 1.0]), Some(2));
+        assert_eq!(crossing(&[1, 2], &[1.0, 1.0], &[1.0, 1.0]), None);
+    }
+}
