@@ -1,0 +1,127 @@
+//! The solver's own blocks, edges and stencils on simulated ranks, by the thousand: the field is
+//! bitwise the serial program's, which is what real ranks are compared with in `ranks.rs`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::rc::Rc;
+
+use heat::block::Block;
+use heat::config::Boundary;
+use heat::decompose::Decomposition;
+use heat::field::Field;
+use heat::halo::Halo;
+use heat::serial;
+use heat::solver::Plan;
+use heat::stencil::Stencil;
+use hikyaku::simulated::SimulatedRank;
+use hikyaku_coll::{Reduction, allreduce};
+use hikyaku_nic::time::Time;
+use hikyaku_sim::engine::Simulation;
+use hikyaku_sim::job::{Content, Job, JobConfig, Rank};
+use hikyaku_sim::machine::Machine;
+
+/// What every rank knows: what to compute, who has which part, and the field at the start.
+struct Problem {
+    plan: Plan,
+    grid: Decomposition,
+    start: Field,
+}
+
+impl Problem {
+    fn new(ranks: u32, extent: [usize; 3], stencil: Stencil, boundary: Boundary) -> Problem {
+        let start = Field::from_fn(extent, |x, y, z| ((x * 31 + y * 17 + z * 7) % 101) as f64);
+        let (steps, tolerance, check_every) = (30, 0.0, 8);
+        let extent = extent.into();
+        let plan = Plan { extent, stencil, ratio: 0.15, boundary, steps, tolerance, check_every };
+        Problem { plan, grid: Decomposition::new(extent, ranks), start }
+    }
+}
+
+/// One rank's part: what `solver::solve` does, in virtual time. The change last looked at, and the
+/// block.
+async fn solve(rank: Rank, problem: Rc<Problem>) -> (f64, Field) {
+    let Problem { plan, grid, start } = &*problem;
+    let me = rank.rank();
+    let field = start.cut(&grid.tile(me));
+    let Plan { stencil, ratio, boundary, .. } = *plan;
+    let mut block = Block::new(&field, (grid, me), stencil, ratio, boundary);
+    let halo = Halo::new(&block, grid, me);
+    let (ranges, mut out) = (halo.ranges(), vec![0.0; halo.numbers()]);
+    let (mut into, group) = (out.clone(), SimulatedRank::<u8>::new(rank.clone()));
+    let mut change = 0.0;
+    for step in 1..=plan.steps {
+        halo.pack(&block.current, &mut out);
+        let edges = || halo.edges().iter().zip(&ranges);
+        let incoming: Vec<_> =
+            edges().map(|(edge, _)| rank.irecv(Some(edge.rank), Some(TAG))).collect();
+        for (edge, range) in edges() {
+            let bytes: Vec<u8> = out[range.clone()].iter().flat_map(|n| n.to_le_bytes()).collect();
+            drop(rank.isend(edge.rank, TAG, Content::Bytes(&bytes)).unwrap());
+        }
+        let Block { shape, ref current, ref mut next, .. } = block;
+        Block::interior(shape, stencil, ratio, current, next);
+        rank.compute(Time::from_nanoseconds(shape.extent.cells() as u64));
+        for (request, range) in incoming.into_iter().zip(&ranges) {
+            let data = request.await.data.unwrap();
+            let numbers = data.chunks_exact(8).map(|n| f64::from_le_bytes(n.try_into().unwrap()));
+            into[range.clone()].iter_mut().zip(numbers).for_each(|(place, n)| *place = n);
+        }
+        halo.unpack(&into, &mut block.current);
+        block.mirror();
+        block.rim();
+        if plan.checks_in(step) {
+            change = largest(&group, block.largest_change()).await;
+        }
+        block.advance();
+    }
+    (change, block.field())
+}
+
+/// Tag of an edge: between two ranks there is one a step.
+const TAG: i32 = 1;
+
+async fn largest(group: &SimulatedRank<u8>, here: f64) -> f64 {
+    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+    let greater = Reduction::commutative(8, |left: &[u8], right: &mut [u8]| {
+        right.copy_from_slice(&number(left).max(number(right)).to_le_bytes());
+    });
+    let mut bytes = here.to_le_bytes();
+    allreduce(group, None, &mut bytes, greater).await.unwrap();
+    number(&bytes)
+}
+
+/// Solves on so many simulated ranks of a machine and serially.
+fn compare(machine: &str, ranks: u32, problem: Problem) {
+    let machine = Machine::parse("machine", machine).unwrap().with_nodes(ranks).unwrap();
+    let (simulation, problem) = (Simulation::new(1), Rc::new(problem));
+    let carrier = machine.install(&simulation).carrier;
+    let job = Job::new(&simulation, JobConfig::new(ranks), carrier).unwrap();
+    let report = job.run(|rank| solve(rank, Rc::clone(&problem))).unwrap();
+    let Problem { plan, grid, start } = &*problem;
+    let mut field = Field::filled(plan.extent, f64::NAN);
+    for (tile, (change, block)) in grid.tiles().zip(&report.results) {
+        assert_eq!(*change, report.results[0].0, "all ranks agree on the change");
+        field.paste(&tile, block.cells());
+    }
+    let (expected, steps) = serial::solve(start, plan, |_| {});
+    assert_eq!(steps, plan.steps);
+    assert_eq!(expected.first_difference(&field), None, "{} ranks", ranks);
+    assert!(report.end > Time::ZERO);
+}
+
+const CP_PACS: &str = include_str!("../../../machines/cp-pacs.toml");
+const FAT_TREE: &str = include_str!("../../../machines/fat-tree-200g.toml");
+
+#[test]
+fn a_thousand_simulated_ranks_compute_the_serial_field() {
+    let plane = Problem::new(1_000, [90, 70, 1], Stencil::Five, Boundary::Insulated);
+    compare(FAT_TREE, 1_000, plane);
+}
+
+#[test]
+fn planes_with_corners_and_volumes_are_the_same_on_other_machines() {
+    compare(CP_PACS, 12, Problem::new(12, [23, 17, 1], Stencil::Nine, Boundary::Fixed(3.0)));
+    compare(CP_PACS, 18, Problem::new(18, [9, 8, 7], Stencil::Seven, Boundary::Insulated));
+    // More ranks than cells: some have none.
+    compare(CP_PACS, 30, Problem::new(30, [5, 4, 1], Stencil::Five, Boundary::Fixed(0.0)));
+}
