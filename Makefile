@@ -52,11 +52,12 @@ soak: ## run the soak test for DURATION seconds (default: an hour)
 	HIKYAKU_SOAK_SECONDS=$(DURATION) \
 		cargo test --locked --release -p hikyaku-jobs --test soak -- --nocapture
 
-bench: ## measure everything beside the bare hardware, write out/bench.html
+bench: ## measure everything beside the bare hardware, write out/bench.html; the simulator's speed
 	@scripts/setup.sh rust cc
 	cargo build --locked --release -p hikyaku-cli
 	@mkdir -p out
 	$(RELEASE)/hikyaku bench all --report out/bench.html
+	cargo bench --locked -p hikyaku-sim --bench speed
 
 lint: fmt tidy clippy doc deny ## check format, tidiness, lints, documentation, licences
 

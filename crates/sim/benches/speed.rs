@@ -3,7 +3,8 @@
 //! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
 //! median run is printed. Seconds are processor time, since machines are shared. Bytes a rank are
 //! the most that the process grew by in one of the runs; what an earlier pattern left free is used
-//! again and not counted, so name a pattern to see it alone. Where SimGrid is installed (Debian:
+//! again and not counted, so name a pattern to see it alone. The last column says how many times over
+//! the project's target for such a pattern is met. Where SimGrid is installed (Debian:
 //! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
 
 mod peer;
@@ -42,14 +43,48 @@ const PATTERNS: &[Pattern] = &[
     ("halo-wormhole-torus-1024", || halo(torus(), [8, 8, 16], 100)),
     ("halo-loggp-4096", || halo(log_gp(4096), [16, 16, 16], 100)),
     ("halo-loggp-100000", || halo(log_gp(100_000), [50, 50, 40], 10)),
+    ("allreduce-loggp-100000", || allreduce(log_gp(100_000), 100_000)),
 ];
+
+/// What the project promises of a pattern: at least so many messages a second, or at most so many
+/// seconds and bytes of memory.
+const TARGETS: &[(&str, Target)] = &[
+    ("ring-loggp", Target::Rate(3e6)),
+    ("ring-wormhole", Target::Rate(5e5)),
+    ("ring-cut-through", Target::Rate(5e5)),
+    ("halo-wormhole", Target::Rate(5e5)),
+    ("random-", Target::Rate(2e5)),
+    ("halo-loggp-4096", Target::Rate(3e6)),
+    ("halo-loggp-100000", Target::Whole(10.0, 1 << 30)),
+];
+
+/// A promise.
+#[derive(Clone, Copy)]
+enum Target {
+    /// Messages a second of processor time.
+    Rate(f64),
+    /// Seconds and bytes of the whole run.
+    Whole(f64, u64),
+}
+
+impl Target {
+    /// How far a run is on the good side of it: 1 meets it exactly.
+    fn met(self, sample: &Sample, bytes: u64) -> f64 {
+        match self {
+            Target::Rate(rate) => sample.messages as f64 / sample.seconds / rate,
+            Target::Whole(seconds, most) => {
+                (seconds / sample.seconds).min(most as f64 / bytes.max(1) as f64)
+            }
+        }
+    }
+}
 
 fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     println!(
-        "{:28} {:>12} {:>12} {:>9} {:>10}",
-        "pattern", "messages/s", "events/s", "seconds", "bytes/rank"
+        "{:28} {:>12} {:>12} {:>9} {:>10} {:>9}",
+        "pattern", "messages/s", "events/s", "seconds", "bytes/rank", "of target"
     );
     for (name, run) in PATTERNS {
         if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(word.as_str())) {
@@ -59,11 +94,14 @@ fn main() {
         samples.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let Sample { seconds, messages, events, ranks, bytes } = samples[1];
         let most = samples.iter().map(|sample| sample.bytes).max().unwrap_or(bytes);
+        let target = TARGETS.iter().find(|(start, _)| name.starts_with(start));
+        let met = target.map(|(_, target)| format!("{:8.2}x", target.met(&samples[1], most)));
         println!(
-            "{name:28} {:12.0} {:12.0} {seconds:9.2} {:10}",
+            "{name:28} {:12.0} {:12.0} {seconds:9.2} {:10} {:>9}",
             messages as f64 / seconds,
             events as f64 / seconds,
-            most / u64::from(ranks)
+            most / u64::from(ranks),
+            met.unwrap_or_default()
         );
         if *name == BESIDE_PEER {
             beside_peer(messages as f64 / seconds);
@@ -228,6 +266,32 @@ fn halo(model: Box<dyn NetworkModel>, sizes: [u32; 3], steps: u32) -> Sample {
                 }
                 rank.compute(Time::from_nanoseconds(10_000));
             }
+        }
+    })
+}
+
+/// An allreduce of 8 bytes by recursive doubling: ranks beyond the largest power of two give theirs
+/// to a partner first and are told last (`coll` does the same; this layer does not know it).
+fn allreduce(model: Box<dyn NetworkModel>, ranks: u32) -> Sample {
+    let power = 1 << ranks.ilog2();
+    measure(model, ranks, move |rank| async move {
+        let me = rank.rank();
+        let send = |to: u32| rank.isend(to, 0, 8).expect("a rank of the job");
+        if me >= power {
+            drop(send(me - power));
+            rank.recv(Some(me - power), Some(0)).await;
+            return;
+        }
+        if me + power < ranks {
+            rank.recv(Some(me + power), Some(0)).await;
+        }
+        for round in 0..power.ilog2() {
+            let peer = me ^ 1 << round;
+            drop(send(peer));
+            rank.recv(Some(peer), Some(0)).await;
+        }
+        if me + power < ranks {
+            drop(send(me + power));
         }
     })
 }
