@@ -6,7 +6,7 @@
 //! protocol is a value and does nothing itself.
 //!
 //! ```text
-//!   protocol/   what to do next: direct                 word       the words, bit by bit
+//!   protocol/   what to do next: direct, fagus, udp     word       the words, bit by bit
 //!   geometry    where the words are                     departed   who is gone
 //!   parts       how an array is divided among variables  state      the paper's four states
 //! ```
@@ -25,5 +25,6 @@ pub use departed::Departed;
 pub use geometry::{Geometry, Place, Word};
 pub use parts::{Division, Part, Parts, PartsError};
 pub use protocol::{Action, Direct, Entry, Op, Patience, Protocol, Refusal};
+pub use protocol::{Effect, Mailbox, Message, Style};
 pub use state::State;
 pub use word::{Kind, Mark};

@@ -1,17 +1,24 @@
-//! The paper's program (figures 7 and 8) as the messages that its protocols exchange.
+//! The paper's program (figures 7 and 8), run by its two protocols on modelled hardware.
 //!
 //! Two nodes; in every round each acquires the rows of one parity for writing, the other parity in
 //! the next, and they pass a barrier in between: from the second round on every acquire moves
-//! ownership and data from the other node. What the protocols do with the variables is the
-//! business of the shared-memory crate; here they cost their messages and copies.
+//! ownership and data from the other node. What is sent is what `hikyaku_dsm`'s state machines say,
+//! the same that its tests check; here each message, store and copy costs its time.
 //!
 //! ```text
-//!   UDP       request ► data ► ownership, owner change told ► invalidation; each with an ACK, each
-//!             handled by a processor at both ends
-//!   DIMMnet   AOTF request ► BOTF data ► AOTF ownership, owner notice ► AOTF invalidation; only
-//!             the request needs the owner's processor
+//!   UDP       request ► contents ► ownership ► invalidation; each with an ACK, each handled by a
+//!             processor at both ends
+//!   DIMMnet   AOTF request ► BOTF contents ► AOTF ownership ► AOTF invalidation, a store that no
+//!             processor handles; only the request needs the owner's
 //! ```
+//!
+//! With two nodes nobody but the old and the new owner has to be told of the change.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Style};
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet1::{Costs, Pair, Side};
@@ -50,22 +57,37 @@ fn costs() -> Costs {
     *costs
 }
 
+/// What both nodes share of a run.
+struct Run {
+    pair: Pair,
+    version: Version,
+    bytes: Bytes,
+    /// Bytes of a variable.
+    size: u64,
+    /// Each variable's two sides.
+    variables: RefCell<Vec<[Mailbox; 2]>>,
+}
+
 /// Seconds of the program with so many variables of so many bytes.
 pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> f64 {
     let simulation = Simulation::new(0xfa605);
     let pair = Pair::new(&simulation, &costs());
     let arrived = Signal::new(&simulation, "the other node at the barrier");
+    let style = match version {
+        Version::Udp => Style::Datagrams,
+        Version::Dimmnet => Style::Stores,
+    };
+    // The state before the first round that moves data: each row at the node of the other parity.
+    let sides = |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2));
+    let variables = RefCell::new((0..variables).map(sides).collect());
+    let run = Rc::new(Run { pair, version, bytes, size, variables });
     for side in [0, 1] {
-        let (pair, arrived) = (pair.clone(), arrived.clone());
+        let (run, arrived) = (Rc::clone(&run), arrived.clone());
         let name = TaskName { kind: "node", index: side as u32 };
         simulation.spawn(name, async move {
+            run.first_round(side);
             for round in 1..=ROUNDS {
-                for _ in 0..variables / 2 {
-                    match version {
-                        Version::Udp => acquire_by_udp(&pair, side, size, bytes).await,
-                        Version::Dimmnet => acquire_by_stores(&pair, side, size, bytes).await,
-                    }
-                }
+                run.round(side, round).await;
                 arrived.raise();
                 arrived.reaches(2 * round).await;
             }
@@ -75,46 +97,132 @@ pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> 
     simulation.now().seconds()
 }
 
-/// A message and its ACK.
-async fn acknowledged(pair: &Pair, from: Side, bytes: u64, wire: bool) {
-    pair.datagram(from, bytes, wire).await;
-    pair.datagram(1 - from, SMALL, true).await;
-}
-
-async fn acquire_by_udp(pair: &Pair, me: Side, size: u64, bytes: Bytes) {
-    let (owner, bookkeeping) = (1 - me, pair.costs().host.bookkeeping);
-    acknowledged(pair, me, SMALL, true).await;
-    pair.work(owner, bookkeeping).await;
-    pair.copy(owner, size).await;
-    let mut left = size;
-    while left > 0 {
-        let part = left.min(DATAGRAM);
-        acknowledged(pair, owner, part, bytes == Bytes::Physical).await;
-        left -= part;
+impl Run {
+    /// Writes the own rows, of which the other node has no copy then: nothing is timed.
+    fn first_round(&self, side: Side) {
+        for [a, b] in self.variables.borrow_mut().iter_mut() {
+            let (own, other) = if side == 0 { (a, b) } else { (b, a) };
+            if !own.owns() {
+                continue;
+            }
+            let mut effects = Vec::new();
+            own.acquire(Kind::Write, &mut effects);
+            own.release(&mut effects);
+            for effect in effects {
+                match effect {
+                    Effect::Send(_, message) => {
+                        other.receive(side as u32, message, &mut Vec::new())
+                    }
+                    Effect::Store(_, version) => other.told(version),
+                    Effect::Entered { .. } => {}
+                }
+            }
+        }
     }
-    pair.copy(me, size).await;
-    // Ownership, and the change of owner told to all nodes: the two are one message here.
-    acknowledged(pair, owner, SMALL, true).await;
-    pair.work(me, bookkeeping).await;
-    acknowledged(pair, me, SMALL, true).await;
-    pair.work(owner, bookkeeping).await;
-}
 
-async fn acquire_by_stores(pair: &Pair, me: Side, size: u64, bytes: Bytes) {
-    let (owner, bookkeeping) = (1 - me, pair.costs().host.bookkeeping);
-    pair.store().await;
-    pair.respond(owner).await;
-    pair.copy(owner, size).await;
-    if bytes == Bytes::Physical {
-        pair.blocks(owner, size).await;
+    async fn round(&self, side: Side, round: u64) {
+        let count = self.variables.borrow().len();
+        for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
+            self.step(variable, side, |mailbox, effects| mailbox.acquire(Kind::Write, effects))
+                .await;
+            let inside = self.variables.borrow()[variable][side].inside();
+            assert_eq!(inside, Some(Kind::Write), "an acquire ends inside");
+            self.step(variable, side, Mailbox::release).await;
+        }
     }
-    pair.copy(me, size).await;
-    pair.work(owner, bookkeeping).await;
-    pair.store().await;
-    pair.respond(me).await;
-    // Owner notice and invalidation change words of the other node; its processor does nothing.
-    pair.work(me, bookkeeping).await;
-    pair.store().await;
+
+    /// One call of a node's protocol and all that follows from it, in order.
+    async fn step(
+        &self,
+        variable: usize,
+        side: Side,
+        call: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+    ) {
+        let mut effects = Vec::new();
+        call(&mut self.variables.borrow_mut()[variable][side], &mut effects);
+        let mut work: VecDeque<(Side, Effect)> =
+            effects.into_iter().map(|effect| (side, effect)).collect();
+        while let Some((from, effect)) = work.pop_front() {
+            let mut effects = Vec::new();
+            match effect {
+                Effect::Entered { .. } => {}
+                Effect::Store(to, version) => {
+                    self.pair.work(from, self.pair.costs().host.bookkeeping).await;
+                    self.pair.store().await;
+                    self.variables.borrow_mut()[variable][to as Side].told(version);
+                }
+                Effect::Send(to, message) => {
+                    match self.version {
+                        Version::Udp => self.datagram(from, message).await,
+                        Version::Dimmnet => self.stores(from, message).await,
+                    }
+                    let mailbox = &mut self.variables.borrow_mut()[variable][to as Side];
+                    mailbox.receive(from as u32, message, &mut effects);
+                }
+            }
+            let at = match effect {
+                Effect::Send(to, _) | Effect::Store(to, _) => to as Side,
+                Effect::Entered { .. } => from,
+            };
+            work.extend(effects.into_iter().map(|effect| (at, effect)));
+        }
+    }
+
+    /// A message and its ACK.
+    async fn acknowledged(&self, from: Side, bytes: u64, wire: bool) {
+        self.pair.datagram(from, bytes, wire).await;
+        self.pair.datagram(1 - from, SMALL, true).await;
+    }
+
+    /// What a message of the baseline costs, until it is handled.
+    async fn datagram(&self, from: Side, message: Message) {
+        let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
+        match message {
+            Message::Want(_) => {
+                self.acknowledged(from, SMALL, true).await;
+                pair.work(1 - from, bookkeeping).await;
+            }
+            Message::Contents(_) => {
+                pair.copy(from, self.size).await;
+                let mut left = self.size;
+                while left > 0 {
+                    let part = left.min(DATAGRAM);
+                    self.acknowledged(from, part, self.bytes == Bytes::Physical).await;
+                    left -= part;
+                }
+                pair.copy(1 - from, self.size).await;
+            }
+            Message::Grant { .. } | Message::Done => self.acknowledged(from, SMALL, true).await,
+            Message::Told(_) => {
+                pair.work(from, bookkeeping).await;
+                self.acknowledged(from, SMALL, true).await;
+                pair.work(1 - from, bookkeeping).await;
+            }
+        }
+    }
+
+    /// What a message costs that is stored into the other node's memory, until it is seen there.
+    async fn stores(&self, from: Side, message: Message) {
+        let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
+        match message {
+            Message::Want(_) => {
+                pair.store().await;
+                pair.respond(1 - from).await;
+            }
+            Message::Contents(_) => {
+                pair.copy(from, self.size).await;
+                if self.bytes == Bytes::Physical {
+                    pair.blocks(from, self.size).await;
+                }
+                pair.copy(1 - from, self.size).await;
+            }
+            Message::Grant { .. } | Message::Done | Message::Told(_) => {
+                pair.work(from, bookkeeping).await;
+                pair.store().await;
+                pair.respond(1 - from).await;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

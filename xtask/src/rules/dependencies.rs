@@ -30,8 +30,9 @@ const TABLE: &[Row] = &[
     Row { name: "world", level: 4, may_use: &["nic", "shm", "ofi", "sim", "msg", "coll", "dsm"] },
     Row { name: "mpi", level: 5, may_use: &["world"] },
     Row { name: "python", level: 5, may_use: &["world", "report"] },
-    // Experiments run models, not programs: no message layer between them and the simulator.
-    Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "report"] },
+    // Experiments run models, not programs: no message layer between them and the simulator. dsm
+    // for its protocols, which are values.
+    Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "dsm", "report"] },
     // nic for its types only: times and ranks in the tables that it prints. sim to show machines.
     Row { name: "cli", level: 5, may_use: &["world", "report", "nic", "sim", "reproduce"] },
     Row { name: "jobs", level: 6, may_use: &["world"] },

@@ -7,17 +7,22 @@
 //!   release ──► next ──► ... ──► Released
 //! ```
 //!
+//! [`Direct`] is driven so, and needs nobody's help. [`Mailbox`] is the paper's two protocols, in
+//! which owners answer messages: it says what to send.
+//!
 //! They know words, nodes and copies, and neither memory nor messages nor time. The same value is
 //! driven over shared memory, over a simulated machine, and through every interleaving by the
 //! explorer of `tests/`.
 
 pub mod direct;
+pub mod mailbox;
 
 use crate::departed::Departed;
 use crate::geometry::Word;
 use crate::word::{Kind, Mark};
 
 pub use direct::Direct;
+pub use mailbox::{Effect, Mailbox, Message, Style};
 
 /// What is done to one word, undivided. The answer is the value before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -84,26 +84,39 @@ fn requests_are_tried_and_given_up() {
     holds(Case { wants, cancels: 1, ..case(3) });
 }
 
-#[test]
-fn a_rank_may_die_at_any_moment() {
-    for recoverable in [true, false] {
-        for ranks_per_node in [1, 2, 3] {
-            let wants = vec![
-                vec![(Write, Patience::Wait)],
-                vec![(Write, Patience::Wait)],
-                vec![(Read, Patience::Wait)],
-            ];
-            holds(Case { wants, deaths: 1, recoverable, ..case(ranks_per_node) });
-        }
-    }
+/// Two writers and a reader, one of whom may die.
+fn with_a_death(ranks_per_node: u32, recoverable: bool) {
+    holds(Case { deaths: 1, recoverable, ..case(ranks_per_node) });
 }
 
 #[test]
-fn two_of_three_ranks_may_die() {
-    for ranks_per_node in [2, 3] {
-        let wants = vec![vec![(Write, Patience::Wait)]; 3];
+fn a_rank_may_die_on_one_node() {
+    with_a_death(3, true);
+}
+
+#[test]
+fn a_rank_may_die_on_a_node_of_its_own() {
+    with_a_death(1, true);
+}
+
+#[test]
+fn a_rank_may_die_beside_another() {
+    with_a_death(2, true);
+}
+
+#[test]
+fn a_variable_may_be_lost_for_good() {
+    with_a_death(2, false);
+}
+
+#[test]
+fn all_but_one_may_die() {
+    for ranks_per_node in [1, 3] {
+        let wants = vec![vec![(Write, Patience::Wait)], vec![(Write, Patience::Wait)], vec![]];
         holds(Case { wants, deaths: 2, ..case(ranks_per_node) });
     }
+    let wants = vec![vec![(Write, Patience::Wait)]; 3];
+    holds(Case { wants, deaths: 2, ..case(3) });
 }
 
 #[test]

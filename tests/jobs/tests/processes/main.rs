@@ -7,6 +7,7 @@ mod ends;
 mod flow;
 mod kill;
 mod restricted;
+mod survivors;
 
 use hikyaku_jobs::Job;
 

@@ -9,6 +9,7 @@ mod calls;
 mod ends;
 mod flood;
 mod large;
+mod survivors;
 mod traffic;
 mod victims;
 
@@ -31,6 +32,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
+        "survive" => survivors::run(world)?,
         "end" => return ends::run(world, word(1).unwrap()),
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
         other => panic!("there is no program {other}"),

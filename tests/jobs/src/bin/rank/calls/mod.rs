@@ -12,6 +12,7 @@ mod modes;
 mod neighbours;
 mod persistent;
 mod requests;
+mod shared;
 mod together;
 mod topologies;
 mod windows;
@@ -79,6 +80,14 @@ const CASES: &[(&str, Case)] = &[
     ("windows: signals", windows::signals),
     ("windows: dropped", windows::dropped),
     ("windows: many", windows::many),
+    ("shared: counts", shared::counts),
+    ("shared: rows change hands", shared::fg_16_rows_change_hands),
+    ("shared: a clean copy moves nothing", shared::fg_03_a_clean_copy_moves_nothing),
+    ("shared: a stopped owner delays nobody", shared::fg_06_a_stopped_owner_delays_nobody),
+    ("shared: readers and a writer", shared::fg_09_readers_and_a_writer),
+    ("shared: tried", shared::tried),
+    ("shared: dropped", shared::dropped),
+    ("shared: mistakes", shared::mistakes),
     ("errors: truncation", errors::truncation),
     ("errors: part of an element", errors::part_of_an_element),
     ("errors: no such rank or tag", errors::no_such_rank_or_tag),

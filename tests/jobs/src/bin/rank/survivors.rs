@@ -1,0 +1,97 @@
+//! Ranks that go on using shared variables when one of them has been killed.
+
+use hikyaku::shared::{SharedError, SharedOptions};
+use hikyaku::{Error, MsgError, Shared, World};
+
+/// Elements of a variable: enough that a rank is often killed in the middle.
+const LENGTH: usize = 2000;
+
+/// Acquisitions of each variable after the death is known.
+const AFTER: u32 = 20;
+
+/// What has come of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Whole,
+    Marked,
+    Lost,
+}
+
+/// All ranks write two variables in turns until one of them dies. The others then acquire both
+/// many times more, say what became of them and how soon they could be used, and end.
+pub(crate) fn run(world: &World) -> Result<(), Error> {
+    let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
+    let kept = world.shared_with::<u64>("kept", &[LENGTH as u64], options);
+    let fixed = world.shared::<u64>("fixed", &[LENGTH as u64]);
+    let (Ok(kept), Ok(fixed)) = (kept, fixed) else {
+        // Killed before there was a variable: making one is collective and is an error then.
+        println!("{} early", world.rank());
+        return Ok(());
+    };
+    let mut fates = [Fate::Whole; 2];
+    let mut turn = |both: bool| -> Result<(), Error> {
+        fates[0] = worse(fates[0], write(world, &kept)?);
+        // A variable that is lost stays lost, and says so at once.
+        fates[1] = worse(fates[1], if both { write(world, &fixed)? } else { read(&fixed)? });
+        Ok(())
+    };
+    let victim = loop {
+        turn(true)?;
+        turn(false)?;
+        if let Some(victim) = dead(world) {
+            break victim;
+        }
+    };
+    let known = world.now();
+    turn(true)?;
+    let usable = world.now() - known;
+    for _ in 0..AFTER {
+        turn(true)?;
+    }
+    println!("{} {victim} {:?} {:?} {}", world.rank(), fates[0], fates[1], usable.nanoseconds());
+    Ok(())
+}
+
+fn worse(before: Fate, now: Fate) -> Fate {
+    if now == Fate::Whole { before } else { now }
+}
+
+/// Somebody who died.
+fn dead(world: &World) -> Option<u32> {
+    let others = (0..world.size()).filter(|rank| *rank != world.rank());
+    others.into_iter().find(|rank| {
+        let looked = world.iprobe(*rank, 1);
+        matches!(looked, Err(Error::Message(MsgError::PeerFailed(_))))
+    })
+}
+
+fn write(world: &World, variable: &Shared<u64>) -> Result<Fate, Error> {
+    let mut guard = match variable.write() {
+        Err(Error::Shared(error)) => return Ok(lost(variable, &error)),
+        guard => guard?,
+    };
+    let fate = check(&guard, guard.mark().is_some());
+    let next = guard[0] + 1 + u64::from(world.rank());
+    guard.fill(next);
+    Ok(fate)
+}
+
+fn read(variable: &Shared<u64>) -> Result<Fate, Error> {
+    let guard = match variable.read() {
+        Err(Error::Shared(error)) => return Ok(lost(variable, &error)),
+        guard => guard?,
+    };
+    Ok(check(&guard, guard.mark().is_some()))
+}
+
+fn check(found: &[u64], marked: bool) -> Fate {
+    let whole = found.iter().all(|value| *value == found[0]);
+    assert!(whole || marked, "torn and not marked");
+    if marked { Fate::Marked } else { Fate::Whole }
+}
+
+fn lost(variable: &Shared<u64>, error: &SharedError) -> Fate {
+    assert!(!variable.options().recoverable, "{error}");
+    assert!(error.to_string().contains("`fixed` is lost: rank "), "{error}");
+    Fate::Lost
+}

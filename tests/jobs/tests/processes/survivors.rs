@@ -1,0 +1,70 @@
+//! A hundred jobs in which a rank is killed while all use shared variables: the others go on.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use hikyaku_jobs::Random;
+
+use super::job;
+
+const RUNS: u32 = 100;
+const AT_A_TIME: usize = 2;
+
+/// A job has to be over so long after a rank was killed; its launcher ends it before that.
+const IN_TIME: Duration = Duration::from_secs(10);
+
+#[test]
+fn shared_variables_survive_a_hundred_deaths() {
+    let (next, marked, lost) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= RUNS {
+                        return;
+                    }
+                    let text = kill_one(number);
+                    marked.fetch_add(u32::from(text.contains("Marked")), Ordering::Relaxed);
+                    lost.fetch_add(u32::from(text.contains("Lost")), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    // Ranks spend most of their time inside, so some are killed there.
+    assert!(marked.into_inner() > 0 && lost.into_inner() > 0, "nobody was killed inside");
+}
+
+/// Runs one job with one death in it; gives what the survivors said.
+fn kill_one(number: u32) -> String {
+    let mut random = Random::new(u64::from(number) + 77);
+    let ranks = 2 + random.below(3) as u32;
+    let ranks_per_node = random.below(3) as u32;
+    let victim = random.below(ranks as usize) as u32;
+    let delay = Duration::from_micros(20_000 + random.below(60_000) as u64);
+    let about =
+        format!("run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}");
+
+    let mut running = job(ranks, &["survive"]).ranks_per_node(ranks_per_node).start();
+    let (process, _) = running.rank(victim);
+    assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
+    process.kill();
+    assert!(running.has_ended_within(IN_TIME), "{about}: it does not end");
+    let end = running.end();
+    assert_eq!(end.code, Some(137), "{about}: {}", end.stderr);
+    let mut told: Vec<u32> = Vec::new();
+    for line in end.stdout.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        told.push(words[0].parse().unwrap());
+        if words[1] == "early" {
+            continue;
+        }
+        assert_eq!(words[1], victim.to_string(), "{about}: {line}");
+        println!("{about}: usable in {} us", words[4].parse::<u64>().unwrap() / 1000);
+    }
+    told.sort_unstable();
+    let expected: Vec<u32> = (0..ranks).filter(|rank| *rank != victim).collect();
+    assert_eq!(told, expected, "{about}: {} {}", end.stdout, end.stderr);
+    end.stdout
+}
