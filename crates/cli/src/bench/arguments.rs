@@ -85,6 +85,8 @@ pub(crate) enum Selection {
     Halo,
     /// What waiting costs in exchanges during which the ranks compute, or one of them is late
     Late,
+    /// Shared variables: acquiring a free one, handing one over
+    Shared,
     /// Starting and stopping a job, and the memory of its ranks
     Start,
     /// Processor time of ranks blocked in a receive
@@ -145,7 +147,8 @@ pub(crate) enum ArgumentError {
     RanksFixed(&'static str),
     /// Sizes for a kind without messages.
     #[error(
-        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo or late"
+        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo, late \
+         or shared"
     )]
     SizesUnused(&'static str),
     /// A report file whose kind its name does not tell.
@@ -234,6 +237,7 @@ impl Selection {
             Selection::Collectives => "collectives",
             Selection::Halo => "halo",
             Selection::Late => "late",
+            Selection::Shared => "shared",
             Selection::Start => "start",
             Selection::Idle => "idle",
             Selection::All => "all",

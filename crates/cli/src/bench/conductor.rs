@@ -18,7 +18,9 @@ use super::control::Answer;
 use super::hardware::{self, Cores};
 use super::job::{self, Job, JobError};
 use super::kinds::{Form, Kind, Point};
-use super::kinds::{bandwidth, barrier, collectives, halo, idle, late, latency, rate, start};
+use super::kinds::{
+    bandwidth, barrier, collectives, halo, idle, late, latency, rate, shared, start,
+};
 use super::peers::{self, Peer};
 use super::plan::{self, Block, Schedule};
 use super::results::{Blocks, ContestantInfo, Figure, OWN, summarise};
@@ -321,6 +323,7 @@ fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         (Selection::Collectives, collectives::points(settings, cores)),
         (Selection::Halo, halo::points(settings, cores)),
         (Selection::Late, late::points(settings)),
+        (Selection::Shared, shared::points(settings)),
     ];
     let selected = all.into_iter().filter(|(kind, _)| settings.selection.covers(*kind));
     let mut points: Vec<Point> = selected.flat_map(|(_, points)| points).collect();

@@ -51,6 +51,10 @@ pub(crate) enum Verb {
     Allgather,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, Calls),
+    /// Acquisitions of a shared variable that nobody else wants.
+    SharedFree,
+    /// Acquisitions of a shared variable by two ranks in turns.
+    SharedTurns,
     /// Tell the resident memory.
     Memory,
     /// Block in a receive until the other rank's `Release`.
@@ -86,7 +90,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 20] = [
+const WORDS: [(Verb, &str); 22] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -103,6 +107,8 @@ const WORDS: [(Verb, &str); 20] = [
     (Verb::Exchange(Clock::Calls, Calls::Persistent), "calls-persist"),
     (Verb::Exchange(Clock::Late, Calls::Isend), "late-isend"),
     (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
+    (Verb::SharedFree, "shared-free"),
+    (Verb::SharedTurns, "shared-turns"),
     (Verb::Memory, "memory"),
     (Verb::Block, "block"),
     (Verb::Release, "release"),

@@ -143,6 +143,8 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
         Verb::Broadcast => kinds::collectives::serve_broadcast(world, command),
         Verb::Allgather => kinds::collectives::serve_allgather(world, command),
         Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
+        Verb::SharedFree => kinds::shared::serve_free(world, command),
+        Verb::SharedTurns => kinds::shared::serve_turns(world, command),
         Verb::Memory => kinds::start::resident().map_err(RankError::Control),
         Verb::Block => kinds::idle::block(world),
         Verb::Release => kinds::idle::release(world),

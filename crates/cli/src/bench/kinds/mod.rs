@@ -18,6 +18,8 @@ pub(crate) mod exchange;
 pub(crate) mod halo;
 pub(crate) mod late;
 
+pub(crate) mod shared;
+
 pub(crate) mod idle;
 pub(crate) mod start;
 
@@ -55,6 +57,10 @@ pub(crate) enum Kind {
     Calls,
     /// How long after the start of a late neighbour an exchange with it ends.
     Late,
+    /// Acquiring a shared variable that is free, and letting it go.
+    Acquire,
+    /// Handing a shared variable over.
+    HandOver,
     /// A job from start to end.
     Start,
     /// Resident memory of one rank.
@@ -91,7 +97,7 @@ pub(crate) enum Unit {
 
 impl Kind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 14] = [
+    pub(crate) const ALL: [Kind; 16] = [
         Kind::Latency,
         Kind::Rate,
         Kind::Bandwidth,
@@ -103,6 +109,8 @@ impl Kind {
         Kind::Wait,
         Kind::Calls,
         Kind::Late,
+        Kind::Acquire,
+        Kind::HandOver,
         Kind::Start,
         Kind::Memory,
         Kind::Idle,
@@ -111,7 +119,7 @@ impl Kind {
     /// The unit of its figures.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Kind::Latency | Kind::Wait => Unit::Nanoseconds,
+            Kind::Latency | Kind::Wait | Kind::Acquire | Kind::HandOver => Unit::Nanoseconds,
             Kind::Rate => Unit::MillionsPerSecond,
             Kind::Bandwidth => Unit::GigabytesPerSecond,
             Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
@@ -143,6 +151,8 @@ impl Kind {
             Kind::Wait => "wait",
             Kind::Calls => "calls",
             Kind::Late => "late",
+            Kind::Acquire => "acquire",
+            Kind::HandOver => "handover",
             Kind::Start => "start",
             Kind::Memory => "memory",
             Kind::Idle => "idle",
@@ -163,6 +173,8 @@ impl Kind {
             Kind::Wait => "Wait of an exchange, both started 50 µs ago",
             Kind::Calls => "Start and wait of an exchange, without the 50 µs between",
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
+            Kind::Acquire => "Shared variable: acquired for writing and let go, free",
+            Kind::HandOver => "Shared variable: handed over to the other rank, every byte written",
             Kind::Start => "Start and stop of a job",
             Kind::Memory => "Resident memory of a rank",
             Kind::Idle => "Processor use of two ranks blocked in a receive",
@@ -263,7 +275,7 @@ impl Point {
     pub(crate) fn value(&self, nanoseconds: f64) -> f64 {
         let window = f64::from(self.window.max(1));
         match self.kind {
-            Kind::Latency => nanoseconds / 2.0,
+            Kind::Latency | Kind::HandOver => nanoseconds / 2.0,
             Kind::Rate => window * 1e3 / nanoseconds,
             Kind::Bandwidth => window * self.bytes as f64 / nanoseconds,
             kind => kind.of_nanoseconds(nanoseconds),
