@@ -108,8 +108,8 @@ pub struct Exchange<'w> {
     way: Way,
 }
 
-/// How entries get to the neighbours and back. What goes out and what comes in is in memory that the
-/// node's other ranks reach directly.
+/// How entries get to the neighbours and back. What goes out and what comes in is in memory that
+/// the node's other ranks reach directly.
 #[derive(Debug)]
 enum Way {
     /// Messages in every iteration.

@@ -61,5 +61,6 @@ pub use edges::{Neighbour, Neighbours};
 pub use error::PersistentError;
 pub use hikyaku_coll::persistent::{PlanError, Scheme};
 pub use hikyaku_nic::fabric::{QueueError, QueueFault};
+pub(crate) use setup::End;
 pub use shared::Exchange;
 pub use staged::StagedExchange;

@@ -23,11 +23,21 @@ use crate::world::World;
 
 /// This rank's end of an edge, before it is known who is at the other.
 #[derive(Debug, Clone)]
-pub(super) struct End {
-    pub(super) rank: u32,
-    /// Bytes of the program's buffer.
-    pub(super) span: Range<usize>,
+pub(crate) struct End {
+    pub(crate) rank: u32,
+    /// Bytes of the program's buffer, run after run. In shared memory it is one.
+    pub(crate) runs: Vec<Range<usize>>,
 }
+
+impl End {
+    /// Bytes of all runs.
+    pub(super) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.len() as u64).sum()
+    }
+}
+
+/// A rank's ends of edges, those that lead away first; or why it has none.
+pub(crate) type Checked = Result<(Vec<End>, Vec<End>), Error>;
 
 /// Where the data of an edge is, or goes, in this rank's region, by turns.
 pub(super) type Places = [u64; 2];
@@ -94,16 +104,18 @@ struct Taken {
 }
 
 /// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
-/// is told the ends that queues serve and says where their data is. Every rank of `world` calls.
+/// is told the ends that queues serve and says where their data is; `share` gives all ranks the
+/// words of each, by rank of `world`. Every rank that has a part in it calls.
 pub(super) fn set_up(
     world: &World,
     (scheme, buffers): (Option<Scheme>, Use),
-    checked: Result<(Vec<End>, Vec<End>), Error>,
+    checked: Checked,
+    share: impl Fn(&World, &[u32]) -> Result<Vec<Vec<u32>>, Error>,
     place: impl FnOnce(&[End], &[End]) -> Result<(Vec<Places>, Vec<Places>), Error>,
 ) -> Result<Wiring, Error> {
     let letters = letters_of(world, scheme, buffers);
     let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, letters));
-    let shared = world.share(&words);
+    let shared = share(world, &words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?)?;
     judge(&tables)?;
@@ -120,7 +132,7 @@ pub(super) fn set_up(
     let addresses = ours.as_ref().map_or(vec![0], |(out_places, in_places)| {
         tell((&outs, out_places), (&ins, in_places), &taken, buffers == Use::Staged)
     });
-    let shared = world.share(&addresses);
+    let shared = share(world, &addresses);
     let wired = ours.and_then(|(places, _)| {
         let told = Addresses::hear(&choice, &shared?)?;
         let (outs, ins) = told.wire(world.rank(), &outs, &places);
@@ -263,12 +275,13 @@ fn take_boxes(
 /// The parts of a letter to or from a rank, and its bytes.
 fn parts(ends: &[End], rank: u32) -> (Vec<Part>, u32) {
     let mut at = 0;
-    let part = |end: &End| {
-        let part = Part { at, span: end.span.clone() };
-        at += end.span.len() as u32;
+    let part = |run: &Range<usize>| {
+        let part = Part { at, span: run.clone() };
+        at += run.len() as u32;
         part
     };
-    let parts = ends.iter().filter(|end| end.rank == rank).map(part).collect();
+    let runs = ends.iter().filter(|end| end.rank == rank).flat_map(|end| &end.runs);
+    let parts = runs.map(part).collect();
     (parts, at)
 }
 
@@ -294,7 +307,7 @@ fn tell(
         let alone = double && program.serves_one_neighbour();
         let told = Told {
             peer: end.rank,
-            bytes: end.span.len() as u64,
+            bytes: end.bytes(),
             // A second place that nobody may use before the first is free is none.
             at: if double && !alone { [places[0]; 2] } else { *places },
             queue: *address,
@@ -352,7 +365,7 @@ impl Addresses {
             let theirs = other_end(own_outs, edge, &self.ins[told.peer as usize], rank);
             let ahead = told.alone && theirs.alone;
             let at = if theirs.alone && !ahead { [theirs.at[0]; 2] } else { theirs.at };
-            let bytes = outs[edge].span.len() as u64;
+            let bytes = outs[edge].bytes();
             Out { bytes, from: from[edge], at, event: theirs.queue, ahead }
         });
         let into = own_ins.iter().enumerate().map(|(edge, told)| {

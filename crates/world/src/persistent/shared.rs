@@ -122,7 +122,8 @@ impl<T: Scalar> Exchange<T> {
             false => (Use::Fixed, [out; 2], [into; 2]),
         };
         let place = |outs: &[End], ins: &[End]| Ok((places(outs, from), places(ins, to)));
-        let wiring = set_up(&world, (neighbours.scheme, buffers_use), prepare(), place)?;
+        let wiring =
+            set_up(&world, (neighbours.scheme, buffers_use), prepare(), World::share, place)?;
         Ok(Exchange { rounds: Rounds::new(world, wiring), buffers: Some(buffers) })
     }
 
@@ -236,12 +237,13 @@ pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<End> {
     let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
     let end = |Neighbour { rank, elements }: &Neighbour| End {
         rank: *rank,
-        span: bytes(elements.start)..bytes(elements.end),
+        runs: std::iter::once(bytes(elements.start)..bytes(elements.end)).collect(),
     };
     list.iter().map(end).collect()
 }
 
 /// Where they lie in the region, of buffers that start there.
 fn places(ends: &[End], buffers: Places) -> Vec<Places> {
-    ends.iter().map(|end| buffers.map(|buffer| buffer + end.span.start as u64)).collect()
+    let start = |end: &End| end.runs.first().map_or(0, |run| run.start as u64);
+    ends.iter().map(|end| buffers.map(|buffer| buffer + start(end))).collect()
 }

@@ -9,12 +9,13 @@
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
+use hikyaku_coll::persistent::Scheme;
 use hikyaku_nic::fabric::{Command, Port, RemoteAddress, Space};
 
 use super::edges::Neighbours;
 use super::error::PersistentError;
 use super::rounds::Rounds;
-use super::setup::{End, Out, Places, Use, set_up};
+use super::setup::{Checked, End, Out, Places, Use, set_up};
 use super::shared::ends;
 use crate::buffer::SharedBuffer;
 use crate::error::Error;
@@ -42,8 +43,8 @@ pub struct StagedExchange<T: Scalar> {
 /// One end of an edge that a queue serves.
 #[derive(Debug)]
 struct StagedEdge {
-    /// Bytes of the program's buffer.
-    bytes: Range<usize>,
+    /// Bytes of the program's buffer, run after run.
+    runs: Vec<Range<usize>>,
     /// Where its places start in the memory for places.
     places: [usize; 2],
 }
@@ -66,17 +67,28 @@ impl World {
         let checked = neighbours.check(world.size(), needed).map_err(Error::from);
         let checked =
             checked.map(|()| (ends::<T>(&neighbours.destinations), ends::<T>(&neighbours.sources)));
+        StagedExchange::new(world, neighbours.scheme, (checked, needed), World::share)
+    }
+}
+
+impl<T: Scalar> StagedExchange<T> {
+    /// An exchange of ends that have been checked, of buffers of so many elements. See [`set_up`].
+    pub(crate) fn new(
+        world: World,
+        scheme: Option<Scheme>,
+        (checked, needed): (Checked, (usize, usize)),
+        share: impl Fn(&World, &[u32]) -> Result<Vec<Vec<u32>>, Error>,
+    ) -> Result<StagedExchange<T>, Error> {
         let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
-        let wiring =
-            set_up(&world, (neighbours.scheme, Use::Staged), checked, |own_outs, own_ins| {
-                let mut end = 0;
-                outs = staged(own_outs, 1, &mut end);
-                ins = staged(own_ins, 2, &mut end);
-                let memory = world.alloc::<u8>(end)?;
-                let at = memory.offset();
-                places = Some(memory);
-                Ok((addresses(&outs, at), addresses(&ins, at)))
-            })?;
+        let wiring = set_up(&world, (scheme, Use::Staged), checked, share, |own_outs, own_ins| {
+            let mut end = 0;
+            outs = staged(own_outs, 1, &mut end);
+            ins = staged(own_ins, 2, &mut end);
+            let memory = world.alloc::<u8>(end)?;
+            let at = memory.offset();
+            places = Some(memory);
+            Ok((addresses(&outs, at), addresses(&ins, at)))
+        })?;
         let rounds = Rounds::new(world.with_context(world.context()), wiring);
         let element = std::marker::PhantomData;
         let mut made = StagedExchange { rounds, places, outs, ins, needed, world, element };
@@ -88,11 +100,10 @@ impl World {
 /// The edges of a list that queues serve, with `count` places each, from `end` on.
 fn staged(list: &[End], count: usize, end: &mut usize) -> Vec<StagedEdge> {
     let edge = |edge: &End| {
-        let bytes = edge.span.clone();
-        let room = bytes.len().max(1).next_multiple_of(PLACE);
+        let room = (edge.bytes() as usize).max(1).next_multiple_of(PLACE);
         let places = [*end, *end + room * (count - 1)];
         *end += room * count;
-        StagedEdge { bytes, places }
+        StagedEdge { runs: edge.runs.clone(), places }
     };
     list.iter().map(edge).collect()
 }
@@ -112,12 +123,16 @@ impl<T: Scalar> StagedExchange<T> {
         let (outs, world) = (&self.outs, &self.world);
         let places = self.places.as_mut().expect("there until it is dropped");
         let prepare = |edge: usize| {
-            let StagedEdge { bytes: range, places: [at, _] } = &outs[edge];
-            places[*at..*at + range.len()].copy_from_slice(&bytes[range.clone()]);
+            let StagedEdge { runs, places: [at, _] } = &outs[edge];
+            let mut rest = &mut places[*at..];
+            for run in runs {
+                let (place, after) = rest.split_at_mut(run.len());
+                place.copy_from_slice(&bytes[run.clone()]);
+                rest = after;
+            }
         };
-        let send = |edge: usize, out: &Out, turn: usize| {
-            push(world, out, turn, &bytes[outs[edge].bytes.clone()])
-        };
+        let send =
+            |edge: usize, out: &Out, turn: usize| push(world, (out, turn), &outs[edge].runs, bytes);
         self.rounds.start_with(bytes, prepare, send)
     }
 
@@ -149,9 +164,13 @@ impl<T: Scalar> StagedExchange<T> {
     fn take(&self, data: &mut [T]) -> Result<(), Error> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         let places = self.places.as_ref().expect("there until it is dropped");
-        for (edge, StagedEdge { bytes: range, places: at }) in self.ins.iter().enumerate() {
-            let at = at[self.rounds.place_of(edge)];
-            bytes[range.clone()].copy_from_slice(&places[at..at + range.len()]);
+        for (edge, StagedEdge { runs, places: at }) in self.ins.iter().enumerate() {
+            let mut rest = &places[at[self.rounds.place_of(edge)]..];
+            for run in runs {
+                let (place, after) = rest.split_at(run.len());
+                bytes[run.clone()].copy_from_slice(place);
+                rest = after;
+            }
         }
         self.rounds.take_mail(bytes)
     }
@@ -166,18 +185,23 @@ impl<T: Scalar> StagedExchange<T> {
 }
 
 /// Writes data straight into its receiver's place; says whether it did.
-fn push(world: &World, out: &Out, turn: usize, bytes: &[u8]) -> bool {
-    if bytes.is_empty() {
+fn push(world: &World, (out, turn): (&Out, usize), runs: &[Range<usize>], data: &[u8]) -> bool {
+    if out.bytes == 0 {
         return true;
     }
     let mut engine = world.engine().borrow_mut();
     let port = engine.port_mut();
     // A receiver that has freed its end has its memory back.
     let open = port.queue_state(out.event).is_ok_and(|state| state.fault.is_none());
-    let (rank, space, offset) = (out.event.rank, Space::Region, out.at[turn]);
-    let target = RemoteAddress { rank, space, offset };
+    let (rank, space, mut offset) = (out.event.rank, Space::Region, out.at[turn]);
+    let mut put = |run: &Range<usize>| {
+        let target = RemoteAddress { rank, space, offset };
+        offset += run.len() as u64;
+        // Nothing is written by a put of nothing.
+        run.is_empty() || port.post(&Command::put(target, &data[run.clone()])).is_ok()
+    };
     // Where puts do not reach, another node for example, the command in the queue does.
-    open && port.post(&Command::put(target, bytes)).is_ok()
+    open && runs.iter().all(&mut put)
 }
 
 fn check_length(given: usize, needed: usize) -> Result<(), Error> {

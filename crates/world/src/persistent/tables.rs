@@ -63,16 +63,19 @@ impl Told {
 /// What a rank tells of its edges: how many it has, and each.
 pub(super) fn tell_ends(outs: &[End], ins: &[End], letters: u32) -> Vec<u32> {
     let mut words = vec![1, letters, outs.len() as u32, ins.len() as u32];
-    for End { rank, span } in outs.iter().chain(ins) {
-        let [low, high] = halves(span.len() as u64);
-        words.extend([*rank, low, high]);
+    for end in outs.iter().chain(ins) {
+        let [low, high] = halves(end.bytes());
+        words.extend([end.rank, low, high]);
     }
     words
 }
 
-/// What the ranks have told of their edges.
+/// What the ranks have told of their edges. `[1]`: a rank that has no part in the exchange.
 pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentError> {
     let hear = |words: &Vec<u32>| {
+        if words[..] == [1] {
+            return Some(Ends::default());
+        }
         let [1, letters, outs, ins, ends @ ..] = &words[..] else { return None };
         if ends.len() != (*outs as usize + *ins as usize) * 3 {
             return None;
@@ -121,7 +124,7 @@ mod tests {
         let told = Told { peer: 9, bytes: 1 << 33, at, queue, ready: 2, alone: true };
         let heard = Told::hear(3, &told.to_words());
         assert_eq!(format!("{heard:?}"), format!("{told:?}"));
-        let ends = [End { rank: 1, span: 8..24 }, End { rank: 0, span: 0..0 }];
+        let ends = [End { rank: 1, runs: vec![8..16, 20..28] }, End { rank: 0, runs: vec![] }];
         let words = tell_ends(&ends[..1], &ends, 77);
         let heard = &hear_ends(&[words]).unwrap()[0];
         assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
-        let well = tell_ends(&[], &[End { rank: 0, span: 0..4 }], 0);
+        let well = tell_ends(&[], &[End { rank: 0, runs: vec![0..2, 2..4] }], 0);
         let short = well[..well.len() - 1].to_vec();
         for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0], short] {
             let error = hear_ends(&[well.clone(), wrong]).unwrap_err();

@@ -141,7 +141,7 @@ impl World {
 
     /// Gives every member the words of all, by place among the members. All have as many words,
     /// which pass through the first.
-    fn share_among(
+    pub(super) fn share_among(
         &self,
         members: &[u32],
         words: &[u32],

@@ -1,7 +1,8 @@
 //! Communicators with a topology: ranks that know their neighbours (MPI 5.0 §8).
 //!
 //! [`Neighbourhood`] is made from a [`World`] by one of the constructors in `create.rs` and carries
-//! what its ranks exchange: blocking in `blocking.rs`, within a scope in `pending.rs`. `parts.rs`
+//! what its ranks exchange: blocking in `blocking.rs`, within a scope in `pending.rs`, again and
+//! again in `persistent.rs`. `parts.rs`
 //! says which elements of the two buffers belong to which edge.
 //!
 //! A neighbourhood has a context of its own, so its messages match none of anybody else's, and
@@ -15,6 +16,7 @@ mod blocking;
 mod create;
 mod parts;
 mod pending;
+mod persistent;
 
 use std::cell::{Cell, RefCell};
 

@@ -69,6 +69,7 @@ const CASES: &[(&str, Case)] = &[
     ("neighbours: opposite blocks", neighbours::opposite_blocks),
     ("neighbours: random graphs", neighbours::random_graphs),
     ("neighbours: layouts", neighbours::layouts),
+    ("neighbours: persistent", neighbours::persistent),
     ("neighbours: in a scope", neighbours::in_a_scope),
     ("neighbours: many at once", neighbours::many_at_once),
     ("neighbours: unequal sizes", neighbours::unequal_sizes),

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hikyaku::persistent::PersistentError;
 use hikyaku::topology::{Cartesian, Link, Neighbourhood, Reorder, dims_create};
 use hikyaku::{Error, Layout, World};
 use hikyaku_jobs::Random;
@@ -192,6 +193,57 @@ pub(super) fn layouts(world: &World, _: u64) -> Result<(), Error> {
     assert_eq!(far.to_string(), "a layout reaches to element 2 of a buffer of 1 elements");
     let uneven = grid.neighbour_alltoall(&[0u8; 4], &mut [0u8; 5]).unwrap_err();
     assert_eq!(uneven, Error::UnevenBlocks { what: "sources", elements: 5, edges: 4 });
+    Ok(())
+}
+
+/// Set up once, with layouts and ranges, on grids, on random graphs and where ranks are left out.
+pub(super) fn persistent(world: &World, seed: u64) -> Result<(), Error> {
+    let (sends, receives) = rim();
+    for periodic in [true, false] {
+        let grid = square(world, periodic)?;
+        let mut exchange = grid.neighbour_alltoallw_init::<u64>(&sends, &receives)?;
+        for round in 0..5 {
+            let later = |cells: Vec<u64>| -> Vec<u64> {
+                cells.into_iter().map(|cell| cell.wrapping_add(round << 32)).collect()
+            };
+            let mut cells = later(field(grid.rank()));
+            exchange.start_from(&cells)?;
+            exchange.wait_into(&mut cells)?;
+            assert_eq!(cells, later(with_frame(&grid)), "round {round}");
+        }
+    }
+    for graph_seed in seed..seed + 3 {
+        let graph = random_graph(world, graph_seed)?;
+        let (out, sends) = outgoing(&graph, seed);
+        let (mut into, receives) = incoming(&graph, seed);
+        let mut exchange = graph.neighbour_alltoallv_init::<u8>(&sends, &receives)?;
+        for _ in 0..3 {
+            into.fill(0);
+            exchange.start_from(&out)?;
+            exchange.wait_into(&mut into)?;
+            check_all(&graph, seed, &into, &receives);
+        }
+        exchange.free()?;
+    }
+    // The last rank has no part in it, and none in the exchange.
+    let rest = world.size().saturating_sub(1).max(1);
+    if let Some(ring) = world.cartesian(&[rest], &[true], Reorder::Keep)? {
+        let blocks = [Layout::contiguous(0, 1), Layout::contiguous(1, 1)];
+        let mut exchange = ring.neighbour_alltoallw_init::<u32>(&blocks, &blocks)?;
+        let mut heard = [u32::MAX; 2];
+        exchange.start_from(&[10 * ring.rank(), 10 * ring.rank() + 1])?;
+        exchange.wait_into(&mut heard)?;
+        let [from_left, from_right] =
+            [0, 1].map(|side| ring.sources()[side].rank.unwrap() * 10 + 1 - side as u32);
+        assert_eq!(heard, [from_left, from_right]);
+    }
+    let grid = square(world, true)?;
+    let wrong = is_first(world);
+    let blocks = vec![Layout::contiguous(0, 1); if wrong { 3 } else { 4 }];
+    let error = grid.neighbour_alltoallw_init::<u32>(&blocks, &blocks).unwrap_err();
+    let own = Error::WrongBlocks { what: "destinations", given: 3, edges: 4 };
+    let others = PersistentError::Elsewhere { rank: 0 };
+    assert_eq!(error, if wrong { own } else { others.into() });
     Ok(())
 }
 

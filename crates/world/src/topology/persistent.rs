@@ -1,0 +1,96 @@
+//! Persistent neighbour collectives (MPI 5.0 §8.8): the edges of a topology as an exchange that is
+//! set up once and goes on by itself from its start.
+//!
+//! Of several edges between two ranks, an exchange has the first at one end meet the first at the
+//! other. A topology has a number for each, the same at both ends, so the edges are given in the
+//! order of these numbers.
+
+use std::ops::Range;
+
+use hikyaku_coll::topology::Link;
+use hikyaku_msg::Layout;
+
+use super::Neighbourhood;
+use crate::error::Error;
+use crate::persistent::{End, StagedExchange};
+use crate::scalar::Scalar;
+use crate::world::World;
+
+impl<S> Neighbourhood<S> {
+    /// Makes an exchange of what a layout says for each edge (MPI_Neighbor_alltoallw_init): of the
+    /// buffer that each start is given, into the buffer that each wait is. All ranks of the
+    /// neighbourhood call it. Layouts of what comes in must not overlap: which edge's elements
+    /// would stay is not said.
+    ///
+    /// # Errors
+    /// Another number of layouts than edges, ends of edges that disagree on how much they exchange,
+    /// no command queue or memory left: on every rank. Or a rank is gone.
+    pub fn neighbour_alltoallw_init<T: Scalar>(
+        &self,
+        out_layouts: &[Layout],
+        into_layouts: &[Layout],
+    ) -> Result<StagedExchange<T>, Error> {
+        let outs = self.ends_of::<T>("destinations", &self.destinations, out_layouts);
+        let ins = self.ends_of::<T>("sources", &self.sources, into_layouts);
+        let checked = outs.and_then(|outs| Ok((outs, ins?)));
+        let end = |layouts: &[Layout]| layouts.iter().map(Layout::end).max().unwrap_or(0);
+        let needed = (end(out_layouts), end(into_layouts));
+        let world = self.world.with_context(self.world.context());
+        StagedExchange::new(world, None, (checked, needed), |world, words| self.share(world, words))
+    }
+
+    /// The same with a range of the buffers for each edge (MPI_Neighbor_alltoallv_init).
+    ///
+    /// # Errors
+    /// As [`Neighbourhood::neighbour_alltoallw_init`].
+    pub fn neighbour_alltoallv_init<T: Scalar>(
+        &self,
+        out_blocks: &[Range<usize>],
+        into_blocks: &[Range<usize>],
+    ) -> Result<StagedExchange<T>, Error> {
+        let layouts = |blocks: &[Range<usize>]| -> Vec<Layout> {
+            blocks.iter().cloned().map(Layout::from).collect()
+        };
+        self.neighbour_alltoallw_init(&layouts(out_blocks), &layouts(into_blocks))
+    }
+
+    /// The ends of edges that exist, in the order in which both ends have them.
+    fn ends_of<T: Scalar>(
+        &self,
+        what: &'static str,
+        links: &[Link],
+        layouts: &[Layout],
+    ) -> Result<Vec<End>, Error> {
+        if layouts.len() != links.len() {
+            let (given, edges) = (layouts.len(), links.len());
+            return Err(Error::WrongBlocks { what, given, edges });
+        }
+        let mut edges: Vec<_> = links.iter().zip(layouts).collect();
+        edges.sort_by_key(|(link, _)| link.channel);
+        let end = |(link, layout): (&Link, &Layout)| {
+            let rank = self.process(link)?;
+            let mut runs = Vec::new();
+            let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+            layout.for_each_run(|run| runs.push(bytes(run.start)..bytes(run.end)));
+            Some(End { rank, runs })
+        };
+        Ok(edges.into_iter().filter_map(end).collect())
+    }
+
+    /// Gives every rank of the neighbourhood the words of all, by rank of the world. The others
+    /// have no part in it.
+    fn share(&self, world: &World, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
+        let mut all = vec![vec![1]; world.size() as usize];
+        let lengths =
+            world.share_among(&self.members, &[words.len() as u32], self.next_call().first())?;
+        let most = lengths.iter().map(|length| length[0]).max().unwrap_or(0) as usize;
+        let mut padded = words.to_vec();
+        padded.resize(most, 0);
+        let shared = world.share_among(&self.members, &padded, self.next_call().first())?;
+        for ((member, length), mut words) in self.members.iter().zip(lengths).zip(shared) {
+            words.truncate(length[0] as usize);
+            all[*member as usize] = words;
+        }
+        Ok(all)
+    }
+}
