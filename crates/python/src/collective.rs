@@ -166,8 +166,7 @@ impl<'py> Calling<'py> {
                 Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
-            let (rank, world) = (&*self.rank, &*self.world);
-            let wait = Wait { rank, world, bytes: wait::LARGE, memory: false, alone: None };
+            let wait = Wait { bytes: wait::LARGE, ..Wait::new(&self.rank, &self.world) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope gives up what is in it.

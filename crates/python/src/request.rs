@@ -41,7 +41,7 @@ impl Request {
             }
         });
         let alone = (world.size() == 1).then_some(1);
-        wait::run(py, &Wait { rank: &rank, world: &world, bytes: 0, memory: false, alone }, done)?;
+        wait::run(py, &Wait { alone, ..Wait::new(&rank, &world) }, done)?;
         let result = rank.result(self.id).unwrap_or(Ok(None));
         Ok(result.map_err(raise)?.map(Received::from))
     }

@@ -57,6 +57,13 @@ pub(crate) struct Wait<'r> {
     pub(crate) alone: Option<usize>,
 }
 
+impl<'r> Wait<'r> {
+    /// For messages, short ones, from others.
+    pub(crate) fn new(rank: &'r Rank, world: &'r World) -> Wait<'r> {
+        Wait { rank, world, bytes: 0, memory: false, alone: None }
+    }
+}
+
 /// As [`complete`]; the operation's own outcome is the inner one.
 pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
     let Wait { rank, world, bytes, memory, alone } = *wait;

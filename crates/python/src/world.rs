@@ -124,13 +124,8 @@ impl World {
         let (rank, world) = self.open()?;
         let data = Array::to_read(data, "data")?;
         let to = existing(&world, to)?;
-        let wait = Wait {
-            rank: &rank,
-            world: &world,
-            bytes: data.len(),
-            memory: false,
-            alone: own(&world, to),
-        };
+        let (bytes, alone) = (data.len(), own(&world, to));
+        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world) };
         wait::complete(py, &wait, world.send_async(data.bytes(), to, tag))
     }
 
@@ -153,8 +148,7 @@ impl World {
             let received = world.recv_async(into.bytes_mut(), source, tag).await?;
             whole(received, element)
         };
-        let wait =
-            Wait { rank: &rank, world: &world, bytes, memory: false, alone: alone.then_some(0) };
+        let wait = Wait { bytes, alone: alone.then_some(0), ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -184,7 +178,7 @@ impl World {
             sent?;
             whole(received?, element)
         };
-        let wait = Wait { rank: &rank, world: &world, bytes, memory: false, alone: None };
+        let wait = Wait { bytes, ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -230,8 +224,7 @@ impl World {
             Some(found) => std::task::Poll::Ready(found),
             None => std::task::Poll::Pending,
         });
-        let wait =
-            Wait { rank: &rank, world: &world, bytes: 0, memory: false, alone: alone.then_some(0) };
+        let wait = Wait { alone: alone.then_some(0), ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
