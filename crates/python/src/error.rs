@@ -1,6 +1,7 @@
 //! Errors as exceptions: the one clear line of [`hikyaku::Error`], under a class that says whose
 //! fault it is.
 
+use hikyaku::shared::SharedError;
 use hikyaku::{CollError, InitError, MsgError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
@@ -27,6 +28,7 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
         hikyaku::Error::Message(MsgError::PeerFailed(_) | MsgError::PeerLeft { .. })
         | hikyaku::Error::Message(MsgError::Abandoned { .. })
         | hikyaku::Error::Collective(CollError::GaveUp { .. })
+        | hikyaku::Error::Shared(SharedError::Lost { .. } | SharedError::Refused { .. })
         | hikyaku::Error::WindowRefused { .. }
         | hikyaku::Error::GaveUp { .. } => PeerError::new_err(text),
         hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })

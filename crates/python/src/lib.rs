@@ -26,6 +26,7 @@ mod launch;
 mod memory;
 mod rank;
 mod request;
+mod shared;
 mod wait;
 mod window;
 mod world;
@@ -45,6 +46,8 @@ mod _native {
     use crate::rank::{forked, leave};
     #[pymodule_export]
     use crate::request::Request;
+    #[pymodule_export]
+    use crate::shared::{Access, Shared};
     #[pymodule_export]
     use crate::window::Window;
     #[pymodule_export]

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
-//!   Window(8) ───┼──────► Rank { communicators, requests, windows }
+//!   Window(8) ───┼──────► Rank { communicators, requests, windows, variables }
 //!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
 //! ```
 
@@ -24,6 +24,7 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
+use crate::shared::Variable;
 use crate::window::AnyWindow;
 
 /// An operation in flight: the outcome has a message's envelope if it is a receive.
@@ -50,6 +51,7 @@ pub(crate) struct Rank {
     communicators: RefCell<Vec<Rc<World>>>,
     requests: RefCell<BTreeMap<u64, Entry>>,
     windows: RefCell<BTreeMap<u64, Rc<AnyWindow>>>,
+    variables: RefCell<BTreeMap<u64, Rc<Variable>>>,
     /// How many requests are [`Stage::Open`]: what every wait looks at.
     open: Cell<usize>,
     next: Cell<u64>,
@@ -115,6 +117,7 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
         communicators: RefCell::new(vec![Rc::new(world), Rc::new(objects)]),
         requests: RefCell::default(),
         windows: RefCell::default(),
+        variables: RefCell::default(),
         open: Cell::new(0),
         next: Cell::new(0),
     });
@@ -172,6 +175,7 @@ impl Rank {
         drop(requests);
         let windows = self.windows.take();
         drop(windows);
+        self.clear_variables();
         let communicators = self.communicators.take();
         drop(communicators);
     }
@@ -213,6 +217,46 @@ impl Rank {
     /// Gives a window back, if it is there.
     pub(crate) fn remove_window(&self, id: u64) {
         let removed = self.windows.borrow_mut().remove(&id);
+        drop(removed);
+    }
+
+    /// Takes a part of a shared variable in, which has one name; that name.
+    pub(crate) fn add_variable(&self, variable: Variable) -> u64 {
+        let id = self.name();
+        self.variables.borrow_mut().insert(id, Rc::new(variable));
+        id
+    }
+
+    /// The part of a shared variable of a name.
+    ///
+    /// # Errors
+    /// None is expected: whoever has a name keeps it.
+    pub(crate) fn variable(&self, id: u64) -> PyResult<Rc<Variable>> {
+        let found = self.variables.borrow().get(&id).map(Rc::clone);
+        found.ok_or_else(|| Error::new_err("this shared variable is no more"))
+    }
+
+    /// Gives the shared variables back. Arrays that show one may outlive this: what they show
+    /// stays mapped as long as any memory of the job is.
+    fn clear_variables(&self) {
+        let variables = self.variables.take();
+        if variables.is_empty() {
+            return;
+        }
+        let world = self.communicators.borrow().first().map(Rc::clone);
+        if let Some(pin) = world.and_then(|world| world.alloc::<u8>(1).ok()) {
+            Box::leak(Box::new(pin));
+        }
+        drop(variables);
+    }
+
+    /// One name less of a part of a shared variable; the last one takes it along.
+    fn unname_variable(&self, id: u64) {
+        let mut variables = self.variables.borrow_mut();
+        let Some(variable) = variables.get(&id) else { return };
+        variable.names.set(variable.names.get() - 1);
+        let removed = if variable.names.get() == 0 { variables.remove(&id) } else { None };
+        drop(variables);
         drop(removed);
     }
 
@@ -285,6 +329,7 @@ impl Rank {
     /// is kept until then.
     fn unname(&self, id: u64) {
         self.remove_window(id);
+        self.unname_variable(id);
         let mut requests = self.requests.borrow_mut();
         let Some(entry) = requests.get_mut(&id) else { return };
         entry.is_named = false;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use hikyaku::shared::{Element, Parts, SharedOptions};
 use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use crate::error::raise;
 use crate::memory::Memory;
 use crate::rank::{self, InFlight, Rank};
 use crate::request::Request;
+use crate::shared::Shared;
 use crate::wait::{self, Wait};
 use crate::window::Window;
 
@@ -334,6 +336,44 @@ impl World {
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
         Window::open(&rank, &world, count, &sample)
+    }
+
+    /// A shared variable. The element's name and size are numpy's; of `rows` and `tiles` at most
+    /// one is given.
+    #[pyo3(signature = (name, shape, element, dtype, rows=None, tiles=None, recoverable=false))]
+    #[expect(clippy::too_many_arguments, reason = "one of World.shared's, each by name")]
+    fn _shared(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        shape: Vec<u64>,
+        element: (String, u32),
+        dtype: Py<PyAny>,
+        rows: Option<u64>,
+        tiles: Option<(u64, u64)>,
+        recoverable: bool,
+    ) -> PyResult<Shared> {
+        let parts = match (rows, tiles) {
+            (None, None) => Parts::Whole,
+            (Some(rows), None) => Parts::Rows(rows),
+            (None, Some((rows, columns))) => Parts::Tiles(rows, columns),
+            (Some(_), Some(_)) => {
+                return Err(PyValueError::new_err("give rows or tiles, not both"));
+            }
+        };
+        let options = SharedOptions { parts, recoverable };
+        let (name_of_element, bytes) = element;
+        let element = Element { name: name_of_element, bytes };
+        // All ranks come here before any makes its part, which nothing interrupts.
+        collective::barrier(py, self)?;
+        let (rank, world) = self.open()?;
+        Shared::make(&rank, &world, (name, &shape), (element, dtype), options)
+    }
+
+    /// The shared variable of a name; `dtype_of` makes a dtype of the name of its elements.
+    fn _shared_named(&self, name: &str, dtype_of: &Bound<'_, PyAny>) -> PyResult<Shared> {
+        let (rank, world) = self.open()?;
+        Shared::named(&rank, &world, name, dtype_of)
     }
 
     fn _alltoall(

@@ -1,5 +1,6 @@
 """The examples run, and say that their results are right."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,20 @@ def test_an_example_runs(program, words, ranks):
     ended = job(program, ranks)
     assert (ended.stderr, ended.returncode) == ("", 0)
     assert words in ended.stdout
+
+
+def test_digits_are_learnt_if_there_are_any():
+    ended = job("digits.py", 2)
+    if importlib.util.find_spec("sklearn") is None:
+        assert ended.returncode == 1
+        assert "digits: scikit-learn is missing; pip install scikit-learn\n" in ended.stderr
+        return
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    assert "of 360 digits right" in ended.stdout
+
+
+def test_the_benchmark_measures():
+    ended = run("bench.py", "1", "50")
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    for name in ["hikyaku", "Pipe", "Semaphore", "Condition", "Lock"]:
+        assert name in ended.stdout

@@ -12,7 +12,7 @@ Started by ``hikyaku run -n 4 -- python program.py`` that prints ``4 ranks, sums
 by itself it is a world of one. The manual is docs/python.md.
 """
 
-from hikyaku._native import Error, PeerError, Received, Request
+from hikyaku._native import Error, PeerError, Received, Request, Shared
 from hikyaku._spawn import SpawnError, spawn
 from hikyaku._window import Window
 from hikyaku._world import OBJECT_BYTES_MOST, World, world
@@ -23,6 +23,7 @@ __all__ = [
     "PeerError",
     "Received",
     "Request",
+    "Shared",
     "SpawnError",
     "Window",
     "World",

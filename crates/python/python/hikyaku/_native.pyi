@@ -1,5 +1,6 @@
 """The native half of the package. What is meant for programs is in hikyaku itself."""
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy
@@ -106,6 +107,19 @@ class World:
     def _gather(self, mine: Data, into: Into | None, root: int) -> None: ...
     def _allgather(self, mine: Data, into: Into) -> None: ...
     def _scatter(self, data: Data | None, into: Into, root: int = 0) -> None: ...
+    def _shared(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        element: tuple[str, int],
+        dtype: numpy.dtype[Any],
+        rows: int | None = None,
+        tiles: tuple[int, int] | None = None,
+        recoverable: bool = False,
+    ) -> Shared: ...
+    def _shared_named(
+        self, name: str, dtype_of: Callable[[str], numpy.dtype[Any]]
+    ) -> Shared: ...
     def _alltoall(self, data: Data, into: Into) -> None: ...
 
 @final
@@ -121,6 +135,59 @@ class Window:
     def _fetch(
         self, name: str, rank: int, index: int, value: Any, expected: Any | None = None
     ) -> Any: ...
+
+@final
+class Shared:
+    """An array bound to a lock: what World.shared gives. Or a part of one, with a lock of its own.
+
+    ``with x.write() as a:`` gives a numpy array that may be written, ``with x.read() as a:`` one
+    that may be read, beside other readers. Its contents are the newest when the block begins.
+    After the block, writing through ``a`` raises ValueError; what was derived from it inside the
+    block (slices, reshapes, other views) cannot be switched off, so do not keep it. What is read
+    outside a block is whatever is there.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """The type of its elements."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array in a block: of this part."""
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Where this part begins in the whole array."""
+    @property
+    def parts(self) -> int:
+        """How many parts the whole array has, each with a lock of its own."""
+    @property
+    def owner(self) -> int:
+        """The node that owns it, as far as this one was told. Asks nobody."""
+    @property
+    def state(self) -> str:
+        """What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks nobody."""
+    @property
+    def moved(self) -> tuple[int, int]:
+        """Bytes that this rank has fetched from other nodes for it, and how often."""
+    @property
+    def mark(self) -> tuple[int, bool] | None:
+        """Within a block of a recoverable variable: None, or the rank that died with it, and
+        whether what was its newest copy died too. The contents may then be in the middle of an
+        update."""
+    def part(self, number: int) -> Shared:
+        """One of the parts. The whole variable is its part 0."""
+    def write(self, timeout: float | None = None) -> Access:
+        """The array, to be written, in a with-block: nobody else has it meanwhile. With a timeout
+        in seconds, TimeoutError if its turn does not come within that."""
+    def read(self, timeout: float | None = None) -> Access:
+        """The array, to be read, in a with-block: others may read it meanwhile, nobody writes."""
+
+@final
+class Access:
+    def __enter__(self) -> NDArray[Any]: ...
+    def __exit__(self, *raised: object) -> bool | None: ...
 
 def _leave(in_order: bool) -> None: ...
 def _forked() -> None: ...

@@ -7,6 +7,7 @@ trust each other.
 
 from __future__ import annotations
 
+import ast
 import atexit
 import math
 import os
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from hikyaku import _native
-from hikyaku._native import PeerError
+from hikyaku._native import PeerError, Shared
 from hikyaku._window import Window
 
 if TYPE_CHECKING:
@@ -119,6 +120,33 @@ class World(_native.World):
         native = self._window(_count(shape), numpy.empty(0, dtype))
         return Window(native, shape, dtype, self.rank)
 
+    def shared(
+        self,
+        name: str,
+        shape: ShapeLike,
+        dtype: DTypeLike = "f8",
+        *,
+        rows: int | None = None,
+        tiles: tuple[int, int] | None = None,
+        recoverable: bool = False,
+    ) -> Shared:
+        """An array of zeros that is bound to a lock: having it brings the newest contents. Every
+        rank calls it with the same arguments.
+
+        rows or tiles divide it into parts, each with a lock of its own: so many rows, or tiles of
+        so many rows and columns. If a rank dies that has a variable, or the only new copy, it is
+        lost and having it is an error; if it is recoverable, the newest copy there is goes on,
+        and Shared.mark says so.
+        """
+        dtype, shape = _plain(dtype), _shape(shape)
+        element = dtype.str if dtype.names is None else repr(dtype.descr)
+        size = dtype.itemsize
+        return self._shared(name, shape, (element, size), dtype, rows, tiles, recoverable)
+
+    def shared_named(self, name: str) -> Shared:
+        """The shared variable of a name, which this rank has made and still has."""
+        return self._shared_named(name, _dtype_of)
+
     # Objects.
 
     def _objects(self) -> World:
@@ -196,6 +224,11 @@ def _plain(dtype: DTypeLike) -> numpy.dtype[Any]:
     if dtype.hasobject:
         raise TypeError("elements that are Python objects mean nothing to another process")
     return dtype
+
+
+def _dtype_of(element: str) -> numpy.dtype[Any]:
+    """The dtype that World.shared has named."""
+    return numpy.dtype(ast.literal_eval(element) if element.startswith("[") else element)
 
 
 def _shape(shape: ShapeLike) -> tuple[int, ...]:
