@@ -6,8 +6,8 @@
 //!                    report.html + results/*.csv ◄── page ◄── Outcome: checks, tables, charts
 //! ```
 //!
-//! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are snapshots in the tree
-//! (`reproduce/results/`), so that a change of a model shows as a diff.
+//! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are
+//! snapshots in the tree (`reproduce/results/`), so that a change of a model shows as a diff.
 //!
 //! No result is an input: a constant comes from its machine file with its source, and where it was
 //! fitted to a printed number, that number counts as calibration and not as reproduced. What fails

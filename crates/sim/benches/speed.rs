@@ -3,8 +3,8 @@
 //! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
 //! median run is printed. Seconds are processor time, since machines are shared. Bytes a rank are
 //! the most that the process grew by in one of the runs; what an earlier pattern left free is used
-//! again and not counted, so name a pattern to see it alone. The last column says how many times over
-//! the project's target for such a pattern is met. Where SimGrid is installed (Debian:
+//! again and not counted, so name a pattern to see it alone. The last column says how many times
+//! over the project's target for such a pattern is met. Where SimGrid is installed (Debian:
 //! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
 
 mod peer;

@@ -111,7 +111,7 @@ impl Run {
             for effect in effects {
                 match effect {
                     Effect::Send(_, message) => {
-                        other.receive(side as u32, message, &mut Vec::new())
+                        other.receive(side as u32, message, &mut Vec::new());
                     }
                     Effect::Store(_, version) => other.told(version),
                     Effect::Entered { .. } => {}

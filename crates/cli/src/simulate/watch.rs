@@ -75,7 +75,8 @@ fn line(progress: &Progress, rate: f64, in_flight: usize) -> String {
     let rate = Unit::PerSecond.format(rate);
     let unfinished = progress.unfinished;
     format!(
-        "{time} of virtual time, {rate} events, {in_flight} messages in flight, {unfinished} ranks to end"
+        "{time} of virtual time, {rate} events, {in_flight} messages in flight, \
+         {unfinished} ranks to end"
     )
 }
 

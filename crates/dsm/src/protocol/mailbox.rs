@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Where the two differ is [`Style`]: who decides whether data is needed, whether a reader with a
-//! valid copy asks at all, and whether owner change and invalidation are stores of one word at every
-//! node or messages to those that have copies.
+//! valid copy asks at all, and whether owner change and invalidation are stores of one word at
+//! every node or messages to those that have copies.
 //!
 //! The hazards that the paper leaves open are closed by versions. Each write is a version, and
 //! requests say which the requester's copy holds: a stale belief that it is CLEAN cannot last. The

@@ -53,7 +53,8 @@ fn thread(out: &mut String, number: usize, lane: &Lane) {
         let (start, span) = (micro(slice.start), micro(slice.end - slice.start));
         let _ = writeln!(
             out,
-            ",\"cat\":\"{word}\",\"pid\":{RANKS},\"tid\":{number},\"ts\":{start},\"dur\":{span}{}}},",
+            ",\"cat\":\"{word}\",\"pid\":{RANKS},\"tid\":{number},\
+             \"ts\":{start},\"dur\":{span}{}}},",
             colour(slice.activity)
         );
     }

@@ -129,8 +129,8 @@ impl Shape {
         }
     }
 
-    /// The same shape with room for so many nodes: the shortest extent doubles, trees get a level or
-    /// wider switches, dragonflies more groups.
+    /// The same shape with room for so many nodes: the shortest extent doubles, trees get a level
+    /// or wider switches, dragonflies more groups.
     pub(super) fn grown(&self, nodes: u64) -> Result<Shape, String> {
         if nodes > MOST_NODES {
             return Err(format!("no machine has more than {MOST_NODES} nodes"));

@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! A variable is an array bound to a lock. A guard is a slice of its elements, the newest when it is
-//! given; many readers or one writer have one. Ranks of a node share one copy: acquiring what is
+//! A variable is an array bound to a lock. A guard is a slice of its elements, the newest when it
+//! is given; many readers or one writer have one. Ranks of a node share one copy: acquiring what is
 //! free is an atomic operation. Between nodes copies travel, if the own one is old.
 //!
 //! An array may be divided into [`Parts`], each a variable of its own: `field.part(3)?.write()`.

@@ -196,7 +196,7 @@ impl Part {
     /// Places of the block's own cells within the frame, row by row; none with lengths only.
     fn inner(&self) -> impl Iterator<Item = usize> + use<> {
         let (side, width) = (self.plane.side as usize, self.width());
-        let rows = if self.carries { 1..=side } else { 1..=0 };
+        let rows = 1..=if self.carries { side } else { 0 };
         rows.flat_map(move |y| (1..=side).map(move |x| y * width + x))
     }
 

@@ -89,8 +89,8 @@ pub(super) fn page(points: &[Point]) -> String {
     let mut page = Page::new("Collectives on simulated machines");
     page.lead(&summary(points));
     page.text(
-        "Each run is one call on a machine at rest, one rank to a node, with lengths only. A choice \
-         is that of the table in select.rs, which was measured in shared memory.",
+        "Each run is one call on a machine at rest, one rank to a node, with lengths only. A \
+         choice is that of the table in select.rs, which was measured in shared memory.",
     );
     page.section("Where the table chooses wrongly").table(&losses(points, usize::MAX));
     let mut machines: Vec<&str> = points.iter().map(|point| point.machine.as_str()).collect();

@@ -159,7 +159,10 @@ fn one(
         }
     });
     let report = job.report(&results);
-    let unsuitable = |result: &Result<(), CollectiveError>| matches!(result, Err(CollectiveError::Call(error)) if !matches!(error, CollError::Message(_)));
+    let unsuitable = |result: &Result<(), CollectiveError>| match result {
+        Err(CollectiveError::Call(error)) => !matches!(error, CollError::Message(_)),
+        _ => false,
+    };
     match ran {
         Err(SimError::Stopped { .. }) if watch.interrupted() => Ran::Interrupted,
         Err(SimError::Stopped { .. }) => Ran::TooMany,

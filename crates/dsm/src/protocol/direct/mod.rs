@@ -14,8 +14,8 @@
 //!
 //! **Asking** is one compare-and-swap of the first free cell, from `head` on, to "turn *q*, rank,
 //! kind". Turn and rank are taken in one step, so a rank that dies is known by every turn it has
-//! taken. A rank has at most one request, so as many cells as ranks are enough. Turns come in order:
-//! that is the fairness, of readers and writers alike.
+//! taken. A rank has at most one request, so as many cells as ranks are enough. Turns come in
+//! order: that is the fairness, of readers and writers alike.
 //!
 //! **A writer** has its turn when `head` is *q*, waits until the bits of all readers are gone, and
 //! stays at the head until it lets go. **A reader** has its turn when `head` is *q*, fetches the

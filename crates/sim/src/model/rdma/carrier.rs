@@ -1,7 +1,7 @@
 //! A job's messages over a present-day RDMA interface.
 //!
 //! ```text
-//!   rank: post ──► gap after the last message, inject ──► packets ──► network ──► land ──► rank: poll
+//!   post ──► gap after the last message, inject ──► packets ──► network ──► land ──► poll
 //! ```
 
 use std::cell::{OnceCell, RefCell};
