@@ -43,8 +43,8 @@ pub struct Capabilities {
     pub status_slots: usize,
     /// Bytes of this rank's largest landing ring.
     pub ring_bytes: usize,
-    /// Whether [`Port::read`] and put reach [`Space::Region`](super::Space::Region) of every rank
-    /// of the same node.
+    /// Whether [`Port::read`](super::Port::read) and put reach
+    /// [`Space::Region`](super::Space::Region) of every rank of the same node.
     pub region: bool,
     /// Whether they reach [`Space::Process`](super::Space::Process) as well, and from how many
     /// bytes that pays.
@@ -96,14 +96,14 @@ pub enum Activity {
     Collective = 5,
 }
 
-/// What [`Port::receive_whole`] found.
+/// What [`Port::receive_whole`](super::Port::receive_whole) found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short {
     /// The message, of so many bytes; it was taken.
     Taken(usize),
     /// Nothing has arrived from that source. Look again soon.
     Nothing,
-    /// Something else, or nothing can be said: [`Port::poll`] tells.
+    /// Something else, or nothing can be said: [`Port::poll`](super::Port::poll) tells.
     Other,
 }
 

@@ -38,7 +38,7 @@
 //! **Giving up** marks the own cell; whoever waits or asks next moves `head` over it. The rank can
 //! take the same turn again as long as it has not been passed.
 //!
-//! **Death**: see [`recover`].
+//! **Death**: see `recover.rs`.
 
 mod data;
 mod recover;
