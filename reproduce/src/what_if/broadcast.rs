@@ -1,5 +1,4 @@
-//! The three broadcast algorithms of paper 004, Fig. 4, with its links and adaptors in other
-//! shapes.
+//! The three broadcast algorithms of paper 004, Fig. 4: its links and adaptors in other shapes.
 
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@
 //!                    │
 //!                    ├── built-in program ──► programs.rs ──► Job ──► watch.rs ──► Outcome
 //!                    │                            │ trace
-//!                    │                            └──► story.rs ──► exhibit.rs: page, JSON
+//!                    │                            └──► story.rs ──► exhibit.rs: page, SVG, JSON
 //!                    └── -- ./program     ──► processes.rs
 //!   --sweep    every collective on every machine ──► sweep/
 //!   --what-if  a question of reproduce::what_if  ──► question.rs

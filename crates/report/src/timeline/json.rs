@@ -51,12 +51,9 @@ fn thread(out: &mut String, number: usize, lane: &Lane) {
         let label = if slice.label.is_empty() { word } else { &slice.label };
         string(out, label);
         let (start, span) = (micro(slice.start), micro(slice.end - slice.start));
-        let _ = writeln!(
-            out,
-            ",\"cat\":\"{word}\",\"pid\":{RANKS},\"tid\":{number},\
-             \"ts\":{start},\"dur\":{span}{}}},",
-            colour(slice.activity)
-        );
+        let colour = colour(slice.activity);
+        let _ = write!(out, ",\"cat\":\"{word}\",\"pid\":{RANKS},\"tid\":{number}");
+        let _ = writeln!(out, ",\"ts\":{start},\"dur\":{span}{colour}}},");
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! In a page, lanes are one SVG that is stretched along time only, to 1, 4, 16 or 64 times the
 //! width of its frame, in which it scrolls. Strokes keep their width, and a round cap makes the dot
-//! at the end of a message; names and times are text beside it and above it, which is not
-//! stretched. Which of the widths holds is a choice of radio buttons, without script.
+//! at the end of a message; names and times are text beside it and above it, which is not stretched. Which
+//! of the widths holds is a choice of radio buttons, without script.
 
 use super::ruler::{Mark, marks};
 use super::{Activity, Flow, Lane, Link, Slice, Timeline};
@@ -239,15 +239,27 @@ fn draw_link(svg: &mut Svg, link: &Link, (left, width): (f64, f64), y: f64) {
         .number("height", LINK - 2.0)
         .tip(&format!("{}: busy {} of the time", link.name, Unit::Fraction.format(link.mean())));
     let step = width / link.busy.len().max(1) as f64;
-    for (place, &busy) in link.busy.iter().enumerate().filter(|(_, busy)| **busy > 0.0) {
+    // Parts that are equally busy to a percent are one strip: most of a link's life is the same.
+    let mut place = 0;
+    for run in link.busy.chunk_by(|one, other| percent(*one) == percent(*other)) {
+        let (start, length) = (left + step * place as f64, step * run.len() as f64);
+        place += run.len();
+        let busy = run[0];
+        if percent(busy) == 0.0 {
+            continue;
+        }
         svg.element("rect")
             .class("busy")
-            .xy(left + step * place as f64, y + 1.0)
-            .number("width", step)
+            .xy(start, y + 1.0)
+            .number("width", length)
             .number("height", LINK - 2.0)
             .number("opacity", (0.15 + 0.85 * busy).clamp(0.0, 1.0))
             .tip(&format!("{}: {} busy", link.name, Unit::Fraction.format(busy)));
     }
+}
+
+fn percent(part: f64) -> f64 {
+    (part * 100.0).ceil()
 }
 
 /// What the colours of a picture mean, right-aligned at a point.

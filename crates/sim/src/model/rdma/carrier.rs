@@ -1,7 +1,7 @@
 //! A job's messages over a present-day RDMA interface.
 //!
 //! ```text
-//!   post ──► gap after the last message, inject ──► packets ──► network ──► land ──► poll
+//!   rank: post ──► gap after the last message, inject ──► packets ──► network ──► land ──► poll
 //! ```
 
 use std::cell::{OnceCell, RefCell};
