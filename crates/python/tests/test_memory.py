@@ -1,5 +1,6 @@
 """Memory of a job: arrays that live in it, and windows."""
 
+import functools
 import gc
 import threading
 
@@ -7,7 +8,9 @@ import numpy
 import pytest
 
 import hikyaku
-from hikyaku import spawn
+
+# A job that takes this long hangs.
+spawn = functools.partial(hikyaku.spawn, timeout=120)
 
 
 @pytest.fixture(scope="module")

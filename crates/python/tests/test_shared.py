@@ -1,5 +1,6 @@
 """Shared variables: what a block gives, what is left of it afterwards, and ranks that share."""
 
+import functools
 import gc
 import signal
 import threading
@@ -8,7 +9,9 @@ import numpy
 import pytest
 
 import hikyaku
-from hikyaku import spawn
+
+# A job that takes this long hangs.
+spawn = functools.partial(hikyaku.spawn, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +288,7 @@ def disagree(world):
 
 @pytest.mark.parametrize("ranks_per_node", [1, 3])
 def test_ranks_share(ranks_per_node):
-    run = lambda n, *call: spawn(n, *call, ranks_per_node=ranks_per_node)  # noqa: E731
+    run = functools.partial(spawn, ranks_per_node=ranks_per_node)
     between_nodes = ranks_per_node == 1
     assert any(run(3, count, 100)) == between_nodes
     assert run(2, alternate) == [400, 400]

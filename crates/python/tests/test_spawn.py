@@ -1,5 +1,6 @@
 """spawn: results and failures of functions on ranks, and what is left of them."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -11,7 +12,10 @@ import numpy
 import pytest
 
 import hikyaku
-from hikyaku import SpawnError, spawn
+from hikyaku import SpawnError
+
+# A job that takes this long hangs.
+spawn = functools.partial(hikyaku.spawn, timeout=120)
 
 
 def who(world, *words):
