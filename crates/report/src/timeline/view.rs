@@ -2,8 +2,8 @@
 //!
 //! In a page, lanes are one SVG that is stretched along time only, to 1, 4, 16 or 64 times the
 //! width of its frame, in which it scrolls. Strokes keep their width, and a round cap makes the dot
-//! at the end of a message; names and times are text beside it and above it, which is not stretched. Which
-//! of the widths holds is a choice of radio buttons, without script.
+//! at the end of a message; names and times are text beside it and above it, which is not
+//! stretched. Which of the widths holds is a choice of radio buttons, without script.
 
 use super::ruler::{Mark, marks};
 use super::{Activity, Flow, Lane, Link, Slice, Timeline};
