@@ -58,8 +58,8 @@ fn worse(before: Fate, now: Fate) -> Fate {
 
 /// Somebody who died.
 fn dead(world: &World) -> Option<u32> {
-    let others = (0..world.size()).filter(|rank| *rank != world.rank());
-    others.into_iter().find(|rank| {
+    let mut others = (0..world.size()).filter(|rank| *rank != world.rank());
+    others.find(|rank| {
         let looked = world.iprobe(*rank, 1);
         matches!(looked, Err(Error::Message(MsgError::PeerFailed(_))))
     })
