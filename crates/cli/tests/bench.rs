@@ -98,7 +98,14 @@ fn halos_are_exchanged_and_looked_at_on_rings_of_any_size() {
     let document = document(&["halo", "-n", "1,2,3,5", "--sizes", "8,3,64K"]);
     let own = own(&document, "halo");
     let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
-    assert_eq!(forms, ["isend heap", "isend allocated", "blocking heap"].repeat(12));
+    let expected = [
+        "isend heap",
+        "isend allocated",
+        "persistent heap",
+        "persistent allocated",
+        "blocking heap",
+    ];
+    assert_eq!(forms, expected.repeat(12));
     for (form, series) in own {
         assert!(is_positive(&series["value"]["median"]), "{form}: {series}");
     }
@@ -109,7 +116,7 @@ fn waiting_in_an_exchange_has_three_figures() {
     let document = document(&["late", "--sizes", "8,16K"]);
     for kind in ["wait", "calls", "late"] {
         let own = own(&document, kind);
-        assert_eq!(own.len(), 4, "{kind}");
+        assert_eq!(own.len(), 8, "{kind}");
         assert!(own.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])), "{kind}");
     }
 }
