@@ -142,6 +142,12 @@ pub trait Port {
     /// The fabric's clock.
     fn now(&self) -> Time;
 
+    /// Says that the program computes for so long before its next call: on a fabric in virtual
+    /// time that much time passes, on any other this does nothing.
+    fn compute(&mut self, span: Time) {
+        let _ = span;
+    }
+
     /// Says what this rank is blocked in, or that it no longer is. For waits that have become
     /// long: it costs a cache line.
     fn announce_wait(&self, wait: Option<Wait>);

@@ -35,6 +35,7 @@ impl<H: Host> HostedPort<H> {
             let event = self.decode(lane, stamp);
             self.consume_record(lane);
             if event.is_some() {
+                self.account(event.as_ref());
                 return event;
             }
         }
@@ -68,6 +69,9 @@ impl<H: Host> HostedPort<H> {
         self.idle = 0;
         self.clock = self.clock.max(time);
         self.consume_record(id);
+        if let Some(conductor) = self.host.conductor() {
+            conductor.received(length as u64);
+        }
         Short::Taken(length)
     }
 
@@ -254,7 +258,22 @@ impl<H: Host> HostedPort<H> {
                 return self.next_event();
             }
         }
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if let (None, Some(conductor)) = (&event, self.host.conductor()) {
+            conductor.look_in_vain();
+        }
+        event
+    }
+
+    /// What an event costs in virtual time.
+    #[inline]
+    fn account(&mut self, event: Option<&Event>) {
+        let Some(conductor) = self.host.conductor() else { return };
+        let bytes = match event {
+            Some(Event::Landed(Landed { data: Landing::Ring(slice), .. })) => slice.len(),
+            _ => 0,
+        };
+        conductor.received(bytes as u64);
     }
 
     /// A sender found no room: say so upwards, and tell it at once about room there is.

@@ -53,7 +53,7 @@ pub(super) struct Joined {
     /// All members are known to have finished up to here.
     settled: u64,
     /// A member on another node.
-    foreign: Option<Rank>,
+    pub(super) foreign: Option<Rank>,
     left: bool,
     /// Whether it has rounds: neither of the two above.
     rounds: bool,
@@ -317,6 +317,7 @@ impl<H: Host> HostedPort<H> {
         word: u64,
         payload: &[u8],
     ) -> Result<(), GroupError> {
+        self.catch_up();
         let joined = self.groups.in_rounds(id)?;
         if joined.contributed {
             return Err(GroupError::Contributed);
@@ -375,6 +376,7 @@ impl<H: Host> HostedPort<H> {
             self.check_area(rank, at, said.length)?;
         }
         self.idle = 0;
+        self.found_near(said.length);
         Ok(Some(Contribution { said }))
     }
 
@@ -397,6 +399,7 @@ impl<H: Host> HostedPort<H> {
             joined.entered += 1;
         }
         self.idle = 0;
+        self.found_near(0);
         Ok(true)
     }
 
@@ -449,6 +452,7 @@ impl<H: Host> HostedPort<H> {
     /// See [`crate::fabric::Port::finish_round`].
     #[inline]
     pub(super) fn end_round(&mut self, id: GroupId) -> Result<(), GroupError> {
+        self.catch_up();
         let joined = self.groups.in_rounds(id)?;
         joined.round += 1;
         let all = joined.contributed && joined.entered == joined.members.len();

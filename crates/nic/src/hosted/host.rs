@@ -1,8 +1,8 @@
 //! What a hosted port needs of the machine it runs on: where segments lie, the clock, how to wake
 //! and wait, how other memory is reached.
 
-use super::Registry;
-use crate::fabric::{PostError, Rank, RemoteAddress, Wake};
+use super::{Conductor, Registry};
+use crate::fabric::{PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Wake};
 use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -95,4 +95,32 @@ pub unsafe trait Host {
 
     /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
     fn process_from(&self) -> Option<usize>;
+
+    /// Who conducts the job, if it runs in virtual time.
+    #[inline]
+    fn conductor(&mut self) -> Option<&mut dyn Conductor> {
+        None
+    }
+
+    /// Whether it does.
+    #[inline]
+    fn is_conducted(&self) -> bool {
+        false
+    }
+
+    /// Takes a put of a command queue that this port runs away, to be landed when it arrives
+    /// ([`HostedPort::land_put`](super::HostedPort::land_put)). `None`: nobody does, and it is
+    /// carried out here and now.
+    ///
+    /// # Errors
+    /// Its payload cannot be read, or where it goes cannot be written.
+    fn ship(
+        &self,
+        from: QueueAddress,
+        index: u32,
+        put: &QueuePut,
+    ) -> Option<Result<(), QueueFault>> {
+        let _ = (from, index, put);
+        None
+    }
 }

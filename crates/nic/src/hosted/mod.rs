@@ -6,6 +6,7 @@
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
 //!   repair.rs   what a dead sender left half done
+//!   conduct.rs  the same in virtual time: what is handed to a simulator
 //!   queue.rs    command queues, run by whoever makes them runnable
 //!   mail.rs     mailboxes: small data, round by round, into the reader's region
 //!   registry.rs who is there
@@ -21,6 +22,7 @@
 
 mod arrive;
 mod calls;
+mod conduct;
 mod group;
 mod host;
 mod mail;
@@ -35,6 +37,7 @@ mod sync;
 
 use std::collections::VecDeque;
 
+pub use conduct::{Answer, Conductor, Deed, Outbox, Outgoing, Posted, Request, Shipped};
 pub use host::Host;
 pub use registry::{RankLine, Registry};
 
@@ -285,6 +288,7 @@ impl<H: Host> Port for HostedPort<H> {
         if matches!(from.space, Space::Segment(_) | Space::Register(_)) {
             return Err(PostError::Unsupported("read by a key past the target's tables: use get"));
         }
+        self.spend_reading(from, into.len() as u64);
         self.host.read(from, into)
     }
 
@@ -299,6 +303,12 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn now(&self) -> Time {
         self.host.now()
+    }
+
+    fn compute(&mut self, span: Time) {
+        if let Some(conductor) = self.host.conductor() {
+            conductor.compute(span);
+        }
     }
 
     fn announce_wait(&self, wait: Option<Wait>) {

@@ -189,6 +189,8 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), QueueError> {
         let QueueAddress { rank, queue: id, .. } = address;
         let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
+        // A release needs no room, so nothing before it can block it.
+        let _full = self.go(rank, 0);
         queue.release(slots)?;
         self.run(address);
         Ok(())
@@ -198,7 +200,7 @@ impl<H: Host> HostedPort<H> {
     #[inline]
     pub(super) fn run_to_help(&mut self, address: QueueAddress) {
         let Some(queue) = self.find_queue(address) else { return };
-        if !queue.enter_to_help(self.rank) {
+        if self.is_conducted() || !queue.enter_to_help(self.rank) {
             return;
         }
         let mut budget = MOST_COMMANDS;
@@ -311,6 +313,9 @@ impl<H: Host> HostedPort<H> {
     /// Runs a queue in which something may have become runnable, and all that follows from it.
     #[inline]
     fn run(&mut self, first: QueueAddress) {
+        if let Some(conductor) = self.host.conductor() {
+            return conductor.run(first);
+        }
         self.queues.fresh.push_back(first);
         self.run_list(MOST_COMMANDS);
     }
@@ -347,7 +352,7 @@ impl<H: Host> HostedPort<H> {
                 }
                 run.may_put_off = command.is_some_and(|command| command.length() >= LARGE);
                 let index = run.queue.executed() as u32;
-                match self.perform(run.address.rank, index, command) {
+                match self.perform(run.address, index, command) {
                     Ok(()) => run.queue.complete(),
                     Err(fault) => run.queue.fail(fault.to_word()),
                 }
@@ -389,11 +394,11 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// One command: payload, then notification, then release.
+    /// One command.
     #[inline]
     fn perform(
         &mut self,
-        owner: Rank,
+        owner: QueueAddress,
         index: u32,
         command: Option<QueueCommand>,
     ) -> Result<(), QueueFault> {
@@ -402,11 +407,39 @@ impl<H: Host> HostedPort<H> {
             Some(QueueCommand::Nop) => return Ok(()),
             Some(QueueCommand::Put(put)) => put,
         };
-        let QueuePut { from, at, length, to, notify, release } = put;
-        let rank = to.rank;
-        if rank >= self.size {
+        if put.to.rank >= self.size {
             return Err(QueueFault::NoSuchRank { index });
         }
+        match self.host.ship(owner, index, &put) {
+            Some(shipped) => shipped,
+            None => self.land(owner.rank, index, &put, None),
+        }
+    }
+
+    /// A put of a command queue that was [shipped](Host::ship) has arrived with its payload. It
+    /// lands, and what it released runs; if it cannot land, the queue it came from stands still.
+    pub fn land_put(&mut self, from: QueueAddress, index: u32, put: &QueuePut, payload: &[u8]) {
+        match self.land(from.rank, index, put, Some(payload)) {
+            Ok(()) => self.run_list(MOST_COMMANDS),
+            Err(fault) => {
+                if let Some(queue) = self.find_queue(from) {
+                    queue.fail(fault.to_word());
+                }
+            }
+        }
+    }
+
+    /// One put: payload, then notification, then release.
+    #[inline]
+    fn land(
+        &mut self,
+        owner: Rank,
+        index: u32,
+        put: &QueuePut,
+        payload: Option<&[u8]>,
+    ) -> Result<(), QueueFault> {
+        let QueuePut { from, at, length, to, notify, release } = *put;
+        let rank = to.rank;
         let Some(target) = self.find_queue(to) else {
             return Err(QueueFault::NoSuchQueue { index, rank });
         };
@@ -419,7 +452,10 @@ impl<H: Host> HostedPort<H> {
                 });
             }
             let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
-            let copied = self.host.copy_between(address(owner, from), address(rank, at), length);
+            let copied = match payload {
+                Some(payload) => self.host.write(address(rank, at), payload),
+                None => self.host.copy_between(address(owner, from), address(rank, at), length),
+            };
             copied.map_err(|error| match error {
                 PostError::OutOfBounds { rank, .. } => QueueFault::OutOfBounds { index, rank },
                 _ => QueueFault::Refused { index, rank },

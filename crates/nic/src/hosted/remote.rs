@@ -49,15 +49,19 @@ impl<H: Host> HostedPort<H> {
             Operation::Send | Operation::Nop => return Ok(0),
         };
         let inside = self.admit(command, target)?;
+        self.go(target.rank, command.payload.len() as u64)?;
         self.enter(inside);
         let done = self.touch(command, target);
         self.leave(inside);
-        let (at, value) = done?;
-        match command.notification {
-            Notification::None => {}
-            Notification::Word { address, .. } => self.wake_watcher(address.rank),
-            Notification::Status => self.announce(command, length_of(command), at),
+        if let Ok((at, _)) = done {
+            match command.notification {
+                Notification::None => {}
+                Notification::Word { address, .. } => self.wake_watcher(address.rank),
+                Notification::Status => self.announce(command, length_of(command), at),
+            }
         }
+        self.come_back(target.rank, answered(command, done.is_ok()));
+        let (_, value) = done?;
         self.complete(command, value);
         Ok(command.payload.len())
     }
@@ -148,10 +152,12 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), PostError> {
         self.commandable(from)?;
         let inside = [checked_by_table(from), None];
+        self.go(from.rank, 0)?;
         self.enter(inside);
         let place = self.locate(from, into.len() as u64, Rights::READ);
         let done = place.and_then(|place| self.host.read(place, into));
         self.leave(inside);
+        self.come_back(from.rank, if done.is_ok() { into.len() as u64 } else { 0 });
         done
     }
 
@@ -159,9 +165,11 @@ impl<H: Host> HostedPort<H> {
     pub(super) fn fetch_now(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
         self.commandable(atomic.target)?;
         let inside = [checked_by_table(atomic.target), None];
+        self.go(atomic.target.rank, atomic.integer.size())?;
         self.enter(inside);
         let done = self.apply(atomic, atomic.result);
         self.leave(inside);
+        self.come_back(atomic.target.rank, atomic.integer.size());
         done.map(|(_, old)| old)
     }
 
@@ -401,6 +409,15 @@ fn length_of(command: &Command<'_>) -> u64 {
         Operation::Get(get) => get.length,
         Operation::Atomic(atomic) => atomic.integer.size(),
         _ => command.payload.len() as u64,
+    }
+}
+
+/// Bytes of payload that the answer to a command carries.
+fn answered(command: &Command<'_>, done: bool) -> u64 {
+    match command.operation {
+        Operation::Get(get) if done => get.length,
+        Operation::Atomic(atomic) => atomic.integer.size(),
+        _ => 0,
     }
 }
 

@@ -21,14 +21,22 @@ impl<H: Host> HostedPort<H> {
         if let Some(failure) = peer.failed {
             return Err(PostError::PeerFailed(failure));
         }
-        let host = &self.host;
-        let clock = &mut self.clock;
-        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
         match command.operation {
-            Operation::Send => post.send(command),
+            Operation::Send if self.host.conductor().is_some() => self.hand_over(command),
+            Operation::Send => {
+                let (host, clock) = (&self.host, &mut self.clock);
+                Post { host, rank: self.rank, target: peer.target, peer, clock }.send(command)
+            }
             Operation::Nop => Ok(0),
             _ => self.remote(command),
         }
+    }
+
+    /// A post to a rank that exists.
+    pub(super) fn as_post(&mut self, destination: Rank) -> Post<'_, H> {
+        let (host, clock) = (&self.host, &mut self.clock);
+        let peer = &mut self.peers[destination as usize];
+        Post { host, rank: self.rank, target: peer.target, peer, clock }
     }
 
     /// Posts an inline message if there is nothing to it: the peer's record of how far that may go
@@ -76,6 +84,7 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), PostError> {
         let rank = self.rank;
         let allowed = credited
+            && !self.is_conducted()
             && self.peers.get_mut(destination as usize).is_some_and(|peer| peer.allow(rank));
         if allowed && self.short(destination, protocol, header, payload) {
             return Ok(());
@@ -101,10 +110,11 @@ impl<H: Host> HostedPort<H> {
     /// Whether a put's status record has room: asked before the payload is written, so that a put
     /// that cannot be done whole is not done at all.
     pub(super) fn room_for_record(&mut self, command: &Command<'_>) -> Result<(), PostError> {
-        let host = &self.host;
-        let peer = &mut self.peers[command.destination as usize];
-        let clock = &mut self.clock;
-        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
+        if self.is_conducted() {
+            // Whoever conducts the job keeps it until there is room.
+            return Ok(());
+        }
+        let mut post = self.as_post(command.destination);
         let status = post.peer.status;
         match status.has_room(&mut post.peer.poster) {
             true => Ok(()),
@@ -114,24 +124,26 @@ impl<H: Host> HostedPort<H> {
 
     /// Leaves the record of a put, get or atomic operation that has been done.
     pub(super) fn announce(&mut self, command: &Command<'_>, length: u64, offset: u64) {
-        let host = &self.host;
-        let peer = &mut self.peers[command.destination as usize];
-        let clock = &mut self.clock;
-        let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
+        let Command { destination, protocol, header, .. } = *command;
+        if let Some(conductor) = self.host.conductor() {
+            return conductor.announce(destination, protocol, header, length, offset);
+        }
+        let rank = self.rank;
+        let mut post = self.as_post(destination);
         let status = post.peer.status;
         post.begin();
         let index = status.reserve(&mut post.peer.poster);
         post.peer.uncredited += 1;
-        let body = [command.header, post.arrival_time(), length, offset];
-        status.publish(index, Kind::Put, command.protocol, 0, self.rank, &body);
+        let body = [header, post.arrival_time(), length, offset];
+        status.publish(index, Kind::Put, protocol, 0, rank, &body);
         post.end();
         post.admitted();
-        post.ring_doorbell(command.destination);
+        post.ring_doorbell(destination);
     }
 }
 
 /// One post under way: the sender's interface talking to the target's.
-struct Post<'p, H: Host> {
+pub(super) struct Post<'p, H: Host> {
     host: &'p H,
     rank: u32,
     peer: &'p mut Peer,
@@ -143,11 +155,8 @@ struct Post<'p, H: Host> {
 impl<H: Host> Post<'_, H> {
     #[inline]
     fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
-        if command.credited && self.peer.sent() >= self.peer.credit {
-            self.peer.credit = self.target.source(self.rank).credit();
-            if self.peer.sent() >= self.peer.credit {
-                return Err(self.hold_up(command, FullCause::Credit));
-            }
+        if !self.has_credit(command) {
+            return Err(self.hold_up(command, FullCause::Credit));
         }
         let status = self.peer.status;
         if !status.has_room(&mut self.peer.poster) {
@@ -170,9 +179,35 @@ impl<H: Host> Post<'_, H> {
         Ok(taken)
     }
 
+    /// Whether the receiver allows it, as far as it needs that.
+    #[inline]
+    pub(super) fn has_credit(&mut self, command: &Command<'_>) -> bool {
+        if !command.credited || self.peer.sent() < self.peer.credit {
+            return true;
+        }
+        self.peer.credit = self.target.source(self.rank).credit();
+        self.peer.sent() < self.peer.credit
+    }
+
+    /// Counts a message that somebody else lands.
+    pub(super) fn count(&mut self, credited: bool) {
+        self.peer.poster.posted += 1;
+        self.peer.uncredited += u64::from(!credited);
+    }
+
+    /// Counts an attempt that a full status ring refuses.
+    pub(super) fn count_status_refusal(&mut self) {
+        self.peer.status.count_full();
+    }
+
+    /// Payload bytes of a packet at the target.
+    pub(super) fn packet_bytes(&self) -> usize {
+        self.target.layout().packet_bytes as usize
+    }
+
     /// There was room: whoever was told that this source waits may forget it.
     #[inline]
-    fn admitted(&mut self) {
+    pub(super) fn admitted(&mut self) {
         if self.peer.held_up {
             self.peer.held_up = false;
             self.target.sender(self.rank).waiting.store(0, Ordering::Release);
@@ -268,7 +303,7 @@ impl<H: Host> Post<'_, H> {
 
     /// The ring this message lands in, by the receiver's table or by the sender's word.
     #[inline]
-    fn landing_ring(
+    pub(super) fn landing_ring(
         &mut self,
         command: &Command<'_>,
     ) -> Result<(RingId, LandingRing<'static>), PostError> {
@@ -297,7 +332,7 @@ impl<H: Host> Post<'_, H> {
     }
 
     /// Whether a message may have one record for all its packets.
-    fn check_one_record(
+    pub(super) fn check_one_record(
         &self,
         command: &Command<'_>,
         id: RingId,
@@ -343,7 +378,7 @@ impl<H: Host> Post<'_, H> {
     }
 
     /// Tells the receiver that this source waits: the "full" indication of IP-10.
-    fn hold_up(&mut self, command: &Command<'_>, cause: FullCause) -> PostError {
+    pub(super) fn hold_up(&mut self, command: &Command<'_>, cause: FullCause) -> PostError {
         if !self.peer.held_up {
             self.peer.held_up = true;
             self.peer.allowed = 0;

@@ -31,6 +31,7 @@ impl SyncState {
 impl<H: Host> HostedPort<H> {
     /// See [`crate::fabric::Port::sync`].
     pub(super) fn send_sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        self.catch_up();
         let joined = self.groups.joined(group)?;
         let (members, limit) = (joined.members.len(), SYNC_MEMBERS);
         if members > limit {
@@ -68,7 +69,12 @@ impl<H: Host> HostedPort<H> {
             state.seen += 1;
         }
         state.running = false;
+        let foreign = joined.foreign;
         self.idle = 0;
+        if let Some(rank) = foreign {
+            // In virtual time: the way of the last packet, from when its coming was noticed.
+            self.come_back(rank, 0);
+        }
         Ok(true)
     }
 }

@@ -84,6 +84,10 @@ macro_rules! pass_through {
             self.$port.now()
         }
 
+        fn compute(&mut self, span: Time) {
+            self.$port.compute(span);
+        }
+
         fn announce_wait(&self, wait: Option<Wait>) {
             self.$port.announce_wait(wait);
         }
