@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::barrier;
 use crate::cgroup::Cgroup;
 use crate::clock;
+use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
 use crate::header::Beacon;
 use crate::kernel_copy;
@@ -61,6 +62,8 @@ pub struct ShmHost {
     beacon: Box<AtomicU64>,
     reach: Vec<Cell<Reach>>,
     process_from: Option<usize>,
+    /// What it needs to take part in virtual time.
+    conducted: Option<Box<Conducted>>,
 }
 
 impl ShmHost {
@@ -72,7 +75,9 @@ impl ShmHost {
         let quota = Cgroup::of_this_process().cpu_quota();
         let mask = Mask::of_this_thread();
         let company = Company { cpus: mask.count(), confined: 1, quota, known: 0, ranks };
+        let conducted = region.mapping.is_conducted();
         let mut host = ShmHost {
+            conducted: None,
             region,
             rank,
             pid,
@@ -85,13 +90,23 @@ impl ShmHost {
             long_waits: 0,
             sleeps: 0,
             timeouts: 0,
-            process_from: kernel_copies(&beacon).then_some(PROCESS_FROM),
+            // What the system lets us do must not show in virtual time.
+            process_from: (!conducted && kernel_copies(&beacon)).then_some(PROCESS_FROM),
             beacon,
             reach: (0..ranks).map(|_| Cell::new(Reach::Unknown)).collect(),
         };
         host.announce();
         host.look_around();
+        if conducted {
+            let part = Conducted::begin(Arc::clone(&host.region), rank);
+            host.conducted = Some(Box::new(part));
+        }
         host
+    }
+
+    #[inline]
+    pub(crate) fn conducted_mut(&mut self) -> Option<&mut Conducted> {
+        self.conducted.as_deref_mut()
     }
 
     /// How often this rank has slept, and how many of those sleeps nobody ended.
@@ -204,6 +219,9 @@ impl Drop for ShmHost {
             return;
         }
         self.mapping().registry().leave(self.rank);
+        if let Some(conducted) = &self.conducted {
+            return conducted.leave();
+        }
         for rank in (0..self.company.ranks).filter(|rank| *rank != self.rank) {
             self.wake_rank(rank);
         }
@@ -247,6 +265,9 @@ impl ShmHost {
     }
 
     pub(crate) fn wake_rank(&self, rank: Rank) {
+        if let Some(conducted) = &self.conducted {
+            return conducted.wake(rank);
+        }
         wait::wake(self.mapping().segment(rank).doorbell());
     }
 
@@ -257,6 +278,9 @@ impl ShmHost {
         deadline: Option<Time>,
         pending: impl Fn(&Self) -> bool,
     ) -> Wake {
+        if let Some(conducted) = &self.conducted {
+            return conducted.park(deadline, || pending(self));
+        }
         let wakes = self.mapping().segment(self.rank).doorbell().wakes.load(Ordering::Acquire);
         if wakes != self.seen {
             self.seen = wakes;
@@ -296,6 +320,9 @@ impl ShmHost {
 
     #[inline]
     pub(crate) fn time(&self) -> Time {
+        if let Some(conducted) = &self.conducted {
+            return conducted.now();
+        }
         Time::from_nanoseconds(clock::monotonic().saturating_sub(self.origin))
     }
 
@@ -374,7 +401,12 @@ impl ShmHost {
     /// for each message, one way, read and through the ring: near cores 64 KiB 7.9 and 5.7 us,
     /// 1 MiB 74 and 66, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250.
     pub(crate) fn shares_processors(&self) -> bool {
-        self.company.is_crowded()
+        // In virtual time the answer must not depend on who has announced itself by now.
+        self.conducted.is_some() || self.company.is_crowded()
+    }
+
+    pub(crate) fn is_conducted(&self) -> bool {
+        self.conducted.is_some()
     }
 
     /// From how many bytes on the kernel's copies pay; `None`: it makes none.

@@ -12,6 +12,7 @@ use rustix::io::{Errno, FdFlags};
 use crate::ShmPort;
 use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join};
 use crate::clock;
+use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
 use crate::header::Facts;
 use crate::mapping::Mapping;
@@ -104,6 +105,21 @@ impl Job {
         Some(Waiting { wait, lasted: (now - wait.since).into() })
     }
 
+    /// The ranks as whoever conducts a job in virtual time sees them. `None`: this one runs in
+    /// real time.
+    ///
+    /// # Errors
+    /// The memory cannot be mapped once more.
+    pub fn stage(&self) -> Result<Option<Stage>, JobError> {
+        if !self.mapping.is_conducted() {
+            return Ok(None);
+        }
+        let plan = self.mapping.plan().clone();
+        Mapping::new(&self.memory, plan)
+            .map(|mapping| Some(Stage::new(mapping)))
+            .map_err(system("map"))
+    }
+
     /// Joins as a rank, in the launcher's own process.
     fn join(&self, rank: Rank, patience: Patience) -> Result<ShmPort, JobError> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.memory, 0);
@@ -123,6 +139,22 @@ fn system(what: &'static str) -> impl Fn(Errno) -> JobError {
 /// As [`Job::create`].
 pub fn open_all(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
     open_all_with(config, Patience::DEFAULT)
+}
+
+/// Opens all ranks of a new job in virtual time in this process, each with a mapping of its own.
+/// `conduct` gets the stage before any rank begins, and has to see to it that their requests are
+/// served: from another thread, since a rank begins only when its first request is.
+///
+/// # Errors
+/// As [`Job::create`]; or the sizes are of a job in real time.
+pub fn open_conducted(
+    config: &JobConfig,
+    conduct: impl FnOnce(Stage),
+) -> Result<Vec<ShmPort>, JobError> {
+    let job = Job::create_private(config)?;
+    let rule = "more than 0 in virtual time";
+    conduct(job.stage()?.ok_or(JobError::Sizes { what: "log_bytes", rule })?);
+    (0..config.ranks).map(|rank| job.join(rank, Patience::DEFAULT)).collect()
 }
 
 /// The same with a patience of their own.
@@ -153,7 +185,17 @@ pub struct Waiting {
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wait { activity, peer, tag, .. } = self.wait;
+        write!(f, "{}, for {:.1} s", Doing(&self.wait), self.lasted.as_secs_f64())
+    }
+}
+
+/// What a rank is blocked in, in words: "receive from rank 2, tag 7".
+#[derive(Debug, Clone, Copy)]
+pub struct Doing<'w>(pub &'w Wait);
+
+impl fmt::Display for Doing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wait { activity, peer, tag, .. } = *self.0;
         let (what, preposition) = match activity {
             Activity::Send => ("send", "to"),
             Activity::Receive => ("receive", "from"),
@@ -169,11 +211,10 @@ impl fmt::Display for Waiting {
             None => {}
         }
         match tag {
-            Some(tag) => write!(f, ", tag {tag}")?,
-            None if names_any => write!(f, ", any tag")?,
-            None => {}
+            Some(tag) => write!(f, ", tag {tag}"),
+            None if names_any => write!(f, ", any tag"),
+            None => Ok(()),
         }
-        write!(f, ", for {:.1} s", self.lasted.as_secs_f64())
     }
 }
 

@@ -16,6 +16,7 @@
 //!   region     buffers that peers reach by one copy
 //!   view       the same bytes as another rank of the host sees them
 //!   kernel_copy  one copy from and to any address of a peer, where the system lets us
+//!   conducted  jobs in virtual time: ranks that run one at a time
 //!   watch      processes that end
 //!   plan       what lies where, as arithmetic
 //!   header     what the first page and the ranks' notes say
@@ -28,6 +29,7 @@ mod attach;
 mod barrier;
 mod cgroup;
 mod clock;
+mod conducted;
 mod cpus;
 mod error;
 mod header;
@@ -43,9 +45,10 @@ mod wait;
 mod watch;
 
 pub use attach::attach;
+pub use conducted::{Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use host::ShmHost;
-pub use job::{Job, Waiting, open_all, single};
+pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
 pub use plan::JobConfig;
 pub use view::View;
 pub use watch::{Watch, WatchError};

@@ -12,8 +12,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Wake};
-use hikyaku_nic::hosted::{Host, RankLine, Registry};
+use hikyaku_nic::fabric::{
+    DeathCause, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
+};
+use hikyaku_nic::hosted::{Conductor, Host, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
 use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
@@ -22,6 +24,7 @@ use hikyaku_nic::time::Time;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::conducted::{InterfaceHost, TurnLine, Way, log_at, not_an_interfaces};
 use crate::header::{Header, Note};
 use crate::host::ShmHost;
 use crate::plan::Plan;
@@ -118,6 +121,56 @@ impl Mapping {
         // SAFETY: the plan has room for every rank's segment, aligned and mapped as long as
         // `self`; a memfd starts zeroed; only segments touch it; the plan checked the layout.
         unsafe { Segment::new(base, &config.layout) }
+    }
+
+    /// Whether the job runs in virtual time.
+    pub(crate) fn is_conducted(&self) -> bool {
+        self.plan.line_bytes > 0
+    }
+
+    /// A rank's line in a job in virtual time.
+    pub(crate) fn line(&self, rank: Rank) -> &TurnLine {
+        let at = self.line_at(rank);
+        // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
+        unsafe { self.at(at).cast().as_ref() }
+    }
+
+    /// What is known of a rank's way to another.
+    pub(crate) fn way(&self, from: Rank, to: Rank) -> &Way {
+        assert!(to < self.plan.config.ranks);
+        let at = self.line_at(from) + size_of::<TurnLine>() + to as usize * size_of::<Way>();
+        // SAFETY: the line has room for a way to every rank, aligned since both sizes are multiples
+        // of a way's alignment; mapped as long as `self`, and made of atomics.
+        unsafe { self.at(at).cast().as_ref() }
+    }
+
+    fn line_at(&self, rank: Rank) -> usize {
+        assert!(rank < self.plan.config.ranks && self.is_conducted());
+        self.plan.conducted_at + rank as usize * self.plan.line_bytes
+    }
+
+    /// Bytes of each rank's log.
+    pub(crate) fn log_bytes(&self) -> usize {
+        self.plan.config.log_bytes as usize
+    }
+
+    fn log(&self, rank: Rank, at: usize, length: usize) -> NonNull<u8> {
+        assert!(at <= self.log_bytes() && length <= self.log_bytes() - at);
+        self.at(self.line_at(rank) + log_at(self.plan.config.ranks) + at)
+    }
+
+    /// Writes into a rank's log. By the rank, while it has the turn.
+    pub(crate) fn write_log(&self, rank: Rank, at: usize, bytes: &[u8]) {
+        let target = self.log(rank, at, bytes.len());
+        // SAFETY: inside the log, as was checked; `bytes` may be anywhere but there.
+        unsafe { target.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Reads the front of a rank's log. By the conductor, while it has the turn.
+    pub(crate) fn read_log(&self, rank: Rank, into: &mut [u8]) {
+        let origin = self.log(rank, 0, into.len());
+        // SAFETY: inside the log, as was checked.
+        unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
     }
 
     /// Declares a rank dead and wakes everybody. Answers whether that was news.
@@ -351,5 +404,108 @@ unsafe impl Host for ShmHost {
 
     fn process_from(&self) -> Option<usize> {
         self.kernel_copies_from()
+    }
+
+    #[inline]
+    fn conductor(&mut self) -> Option<&mut dyn Conductor> {
+        self.conducted_mut().map(|conducted| conducted as &mut dyn Conductor)
+    }
+
+    #[inline]
+    fn is_conducted(&self) -> bool {
+        ShmHost::is_conducted(self)
+    }
+}
+
+// SAFETY: as for `ShmHost`: the mapping is held from the beginning and never replaced.
+unsafe impl Host for InterfaceHost {
+    const NAME: &'static str = "interface";
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.mapping.segment(rank)
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        self.mapping.registry()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        rank / self.mapping.plan.config.ranks_per_node
+    }
+
+    fn wake(&self, rank: Rank) {
+        self.outbox.wake(rank);
+    }
+
+    fn wait(&mut self, _: u32, _: Option<Time>, _: impl Fn(&Self) -> bool) -> Wake {
+        Wake::Look
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn allocate(&mut self, _bytes: usize) -> Result<RegionBuffer, RegionError> {
+        Err(RegionError::Unsupported)
+    }
+
+    fn expose(&self, _bytes: &[u8]) -> Option<RemoteAddress> {
+        None
+    }
+
+    fn read(&self, _from: RemoteAddress, _into: &mut [u8]) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = to;
+        if space != Space::Region {
+            return Err(not_an_interfaces());
+        }
+        let length = payload.len() as u64;
+        let outside = PostError::OutOfBounds { rank, offset, length };
+        self.mapping.write(rank, offset, payload).ok_or(outside)
+    }
+
+    fn write_word(&self, _to: RemoteAddress, _value: u64) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn region_bytes(&self) -> u64 {
+        self.mapping.plan.region_bytes as u64
+    }
+
+    fn copy_between(
+        &self,
+        _from: RemoteAddress,
+        _to: RemoteAddress,
+        _length: u64,
+    ) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn word32(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU32> {
+        None
+    }
+
+    fn word64(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU64> {
+        None
+    }
+
+    fn process_from(&self) -> Option<usize> {
+        None
+    }
+
+    fn ship(
+        &self,
+        from: QueueAddress,
+        index: u32,
+        put: &QueuePut,
+    ) -> Option<Result<(), QueueFault>> {
+        Some(self.take(from, index, put))
     }
 }

@@ -5,6 +5,7 @@
 //!               ends, RankLine ×   who is there (nic's registry)
 //!               Note × ranks       what this crate's ranks tell each other
 //!               segment × ranks    rings and tables (nic's Layout)
+//!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
 //!   ----------- all above is committed when the job is created ------------------------------
 //!               region × ranks     sparse; pages are committed as buffers are allocated
 //! ```
@@ -19,12 +20,16 @@ use hikyaku_nic::hosted::RankLine;
 use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::sync::{AtomicU64, Line};
 
+use crate::conducted;
 use crate::error::JobError;
 use crate::header::{Header, Note};
 use crate::memory;
 
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
 const ALIGN: u64 = 64 << 10;
+
+/// Bytes of a log beside the largest message of one record.
+const LOG_BESIDE: u32 = 64 << 10;
 
 /// No rank's region is larger than this.
 const MAX_REGION: u64 = 64 << 30;
@@ -44,6 +49,9 @@ pub struct JobConfig {
     /// Bytes of each rank's region: address space, which costs memory only where buffers are
     /// allocated.
     pub region_bytes: u64,
+    /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 that is
+    /// larger than any ring; 0: it runs in real time.
+    pub log_bytes: u32,
 }
 
 impl JobConfig {
@@ -53,7 +61,15 @@ impl JobConfig {
         let room = memory::address_space_limit().map_or(MAX_REGIONS, |limit| limit / 4);
         let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
-        JobConfig { ranks, ranks_per_node, layout: Layout::for_ranks(ranks), region_bytes }
+        let layout = Layout::for_ranks(ranks);
+        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0 }
+    }
+
+    /// The same in virtual time: to be conducted through a [`Stage`](crate::Stage).
+    #[must_use]
+    pub fn in_virtual_time(mut self) -> JobConfig {
+        self.log_bytes = self.layout.ring_bytes.saturating_add(LOG_BESIDE);
+        self
     }
 
     /// Checks that such a job can be.
@@ -61,6 +77,11 @@ impl JobConfig {
         self.layout.check()?;
         if self.layout.ranks != self.ranks {
             return Err(JobError::Sizes { what: "layout.ranks", rule: "equal to ranks" });
+        }
+        let holds_a_ring = self.log_bytes > self.layout.ring_bytes;
+        if self.log_bytes > 0 && !(holds_a_ring && self.log_bytes.is_multiple_of(8)) {
+            let rule = "0, or a multiple of 8 larger than a landing ring";
+            return Err(JobError::Sizes { what: "log_bytes", rule });
         }
         if self.ranks_per_node == 0 {
             return Err(JobError::Sizes { what: "ranks_per_node", rule: "at least 1" });
@@ -89,6 +110,7 @@ impl JobConfig {
             layout.segments.into(),
             layout.groups.channels.into(),
             layout.groups.area_bytes.into(),
+            self.log_bytes.into(),
         ]
     }
 
@@ -112,13 +134,14 @@ impl JobConfig {
             segments: size(14)?,
             groups: GroupLayout { channels: size(15)?, area_bytes: size(16)? },
         };
-        let config = JobConfig { ranks, ranks_per_node: size(1)?, layout, region_bytes: words[2] };
+        let (ranks_per_node, log_bytes) = (size(1)?, size(17)?);
+        let config = JobConfig { ranks, ranks_per_node, layout, region_bytes: words[2], log_bytes };
         config.check().is_ok().then_some(config)
     }
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 17;
+pub(crate) const CONFIG_WORDS: usize = 18;
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {
@@ -144,6 +167,9 @@ pub(crate) struct Plan {
     pub(crate) notes_at: usize,
     pub(crate) segments_at: usize,
     pub(crate) segment_bytes: usize,
+    /// Lines of a job in virtual time; there are none if they have no bytes.
+    pub(crate) conducted_at: usize,
+    pub(crate) line_bytes: usize,
     /// Where what is committed from the start ends and the regions begin.
     pub(crate) regions_at: usize,
     pub(crate) region_bytes: usize,
@@ -170,7 +196,11 @@ impl Plan {
             .checked_add(ranks.checked_mul(size_of::<Note>())?)?
             .checked_next_multiple_of(align)?;
         let segment_bytes = config.layout.segment_bytes();
-        let regions_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
+        let conducted_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
+        let line_bytes = conducted::line_bytes(config.ranks, config.log_bytes)?;
+        let regions_at = conducted_at
+            .checked_add(ranks.checked_mul(line_bytes)?)?
+            .checked_next_multiple_of(align)?;
         let region_bytes = usize::try_from(config.region_bytes / ALIGN * ALIGN).ok()?;
         let total = regions_at.checked_add(ranks.checked_mul(region_bytes)?)?;
         // Half of what a process can address on x86-64 and AArch64.
@@ -181,6 +211,8 @@ impl Plan {
             notes_at,
             segments_at,
             segment_bytes,
+            conducted_at,
+            line_bytes,
             regions_at,
             region_bytes,
             total,
@@ -200,7 +232,9 @@ mod tests {
 
     #[test]
     fn sizes_survive_the_header() {
-        for config in [JobConfig::new(1, 1), JobConfig::new(8, 3), JobConfig::new(1000, 16)] {
+        for config in
+            [JobConfig::new(1, 1), JobConfig::new(8, 3).in_virtual_time(), JobConfig::new(1000, 16)]
+        {
             assert_eq!(JobConfig::from_words(&config.to_words()), Some(config));
         }
     }
@@ -219,6 +253,7 @@ mod tests {
             (10, 0),
             (15, 1 << 20),
             (16, 1),
+            (17, 8),
         ] {
             let mut words = good;
             words[word] = value;

@@ -16,7 +16,8 @@ impl Harness for Shm {
         let Setup { layout, ranks_per_node, region_bytes } = *setup;
         let ranks = layout.ranks;
         let region_bytes = region_bytes as u64;
-        open_all(&JobConfig { ranks, ranks_per_node, layout, region_bytes }).unwrap()
+        let config = JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0 };
+        open_all(&config).unwrap()
     }
 
     fn kill(&self, port: &mut ShmPort) {

@@ -1,0 +1,307 @@
+//! One rank's control words in a job in virtual time.
+//!
+//! The turn says who may touch the rest: the rank while it is the rank's, the conductor while it is
+//! the conductor's. So everything else is plain stores and loads, ordered by the turn's.
+
+use std::mem::size_of;
+
+use hikyaku_nic::fabric::{FullCause, Rank};
+use hikyaku_nic::hosted::{Answer, Request};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
+use hikyaku_nic::time::Time;
+use rustix::thread::futex::{self, Flags, Timespec};
+
+/// Whose turn it is. A new line is the rank's.
+pub(crate) const RANKS: u32 = 0;
+const CONDUCTORS: u32 = 1;
+
+/// What a job in virtual time charges a rank for, in its own time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Describing a command and ringing the doorbell.
+    pub post: Time,
+    /// Looking for an event.
+    pub poll: Time,
+    /// Copying 1 KiB.
+    pub copy: Time,
+    /// Reading what another rank of the same node has just written.
+    pub near: Time,
+    /// Processor time between calls is charged so many thousandths; 0: only what the program says
+    /// itself is, with [`hikyaku_nic::fabric::Port::compute`].
+    pub measured: u32,
+    /// Hand over after every deed, for ranks that are stepped by one thread.
+    pub at_once: bool,
+}
+
+/// Where a rank's time went so far, and what it did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Computing, by the program's word or by measurement.
+    pub computing: Time,
+    /// Waiting for others.
+    pub waiting: Time,
+    /// Calls that were served: commands, looks that found something, waits.
+    pub calls: u64,
+    /// Its own time at its last call.
+    pub now: Time,
+}
+
+/// The control words. All zero: a rank that has not come yet.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct TurnLine {
+    turn: AtomicU32,
+    /// Counts requests of all ranks, in the first rank's line: for a conductor that serves whoever
+    /// comes.
+    bell: AtomicU32,
+    begun: AtomicU32,
+    request: AtomicU64,
+    words: [AtomicU64; 3],
+    time: AtomicU64,
+    answer: AtomicU64,
+    /// Bytes of the log.
+    pub(crate) used: AtomicU64,
+    /// A send was refused since the rank last parked.
+    pub(crate) refused: AtomicU64,
+    costs: [AtomicU64; 6],
+    tally: [AtomicU64; 3],
+}
+
+/// What a rank knows of its way to another, beside the line: how many of its sends have landed or
+/// come to nothing, and why the next cannot.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Way {
+    pub(crate) landed: AtomicU32,
+    blocked: AtomicU32,
+}
+
+/// Bytes of a rank's line, its ways and its log; `None` if they cannot be counted.
+pub(crate) fn line_bytes(ranks: u32, log_bytes: u32) -> Option<usize> {
+    if log_bytes == 0 {
+        return Some(0);
+    }
+    let ways = (ranks as usize).checked_mul(size_of::<Way>())?;
+    let bytes = size_of::<TurnLine>().checked_add(ways)?.checked_next_multiple_of(128)?;
+    bytes.checked_add(log_bytes as usize)?.checked_next_multiple_of(128)
+}
+
+/// Where a rank's log begins, from the start of its line.
+pub(crate) fn log_at(ranks: u32) -> usize {
+    (size_of::<TurnLine>() + ranks as usize * size_of::<Way>()).next_multiple_of(128)
+}
+
+const CAUSES: [FullCause; 7] = [
+    FullCause::RingStalled,
+    FullCause::RingRefused,
+    FullCause::StatusStalled,
+    FullCause::StatusRefused,
+    FullCause::Credit,
+    FullCause::Outstanding,
+    FullCause::Register,
+];
+
+impl Way {
+    pub(crate) fn blocked(&self) -> Option<FullCause> {
+        let number = self.blocked.load(Ordering::Relaxed) as usize;
+        CAUSES.get(number.checked_sub(1)?).copied()
+    }
+
+    pub(crate) fn set_blocked(&self, cause: Option<FullCause>) {
+        let place = cause.and_then(|cause| CAUSES.iter().position(|known| *known == cause));
+        self.blocked.store(place.map_or(0, |place| place as u32 + 1), Ordering::Relaxed);
+    }
+}
+
+impl TurnLine {
+    /// The rank's side: asks, and gives the turn away.
+    pub(crate) fn ask(&self, request: Request, now: Time, first: &TurnLine) {
+        let (kind, words) = encode(request);
+        self.begun.store(1, Ordering::Release);
+        self.request.store(kind, Ordering::Relaxed);
+        for (word, value) in self.words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.time.store(now.picoseconds(), Ordering::Relaxed);
+        self.turn.store(CONDUCTORS, Ordering::Release);
+        wake(&self.turn);
+        if self.costs().at_once {
+            first.bell.fetch_add(1, Ordering::AcqRel);
+            wake(&first.bell);
+        }
+    }
+
+    /// Whether the rank has asked for anything yet.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire) != 0
+    }
+
+    /// The rank's side: sleeps until it is its turn; the time, and how its request was answered.
+    pub(crate) fn await_turn(&self) -> (Time, Answer) {
+        while self.turn.load(Ordering::Acquire) != RANKS {
+            wait(&self.turn, CONDUCTORS, None);
+        }
+        let answer = match self.answer.load(Ordering::Relaxed) {
+            0 => Answer::GoOn,
+            1 => Answer::LookAround,
+            _ => Answer::Blocked,
+        };
+        (Time::from_picoseconds(self.time.load(Ordering::Relaxed)), answer)
+    }
+
+    /// The conductor's side: gives the turn to the rank.
+    pub(crate) fn give(&self, now: Time, answer: Answer) {
+        let number = match answer {
+            Answer::GoOn => 0,
+            Answer::LookAround => 1,
+            Answer::Blocked => 2,
+        };
+        self.answer.store(number, Ordering::Relaxed);
+        self.time.store(now.picoseconds(), Ordering::Relaxed);
+        self.turn.store(RANKS, Ordering::Release);
+        wake(&self.turn);
+    }
+
+    /// The conductor's side: what the rank asked, if it has given its turn away.
+    pub(crate) fn asked(&self) -> Option<(Time, Request)> {
+        if self.turn.load(Ordering::Acquire) != CONDUCTORS {
+            return None;
+        }
+        let words = [0, 1, 2].map(|at| self.words[at].load(Ordering::Relaxed));
+        let request = decode(self.request.load(Ordering::Relaxed), words);
+        Some((Time::from_picoseconds(self.time.load(Ordering::Relaxed)), request))
+    }
+
+    /// The conductor's side: sleeps a little until the rank has given its turn away.
+    pub(crate) fn await_request(&self, limit: Timespec) {
+        wait(&self.turn, RANKS, Some(&limit));
+    }
+
+    /// The count of requests of all ranks, by the first rank's line.
+    pub(crate) fn bell(&self) -> u32 {
+        self.bell.load(Ordering::Acquire)
+    }
+
+    /// Sleeps a little until there are more.
+    pub(crate) fn await_bell(&self, seen: u32, limit: Timespec) {
+        wait(&self.bell, seen, Some(&limit));
+    }
+
+    pub(crate) fn costs(&self) -> Costs {
+        let word = |at: usize| self.costs[at].load(Ordering::Relaxed);
+        let time = |at| Time::from_picoseconds(word(at));
+        let (measured, at_once) = (word(4) as u32, word(5) != 0);
+        Costs { post: time(0), poll: time(1), copy: time(2), near: time(3), measured, at_once }
+    }
+
+    pub(crate) fn set_costs(&self, costs: &Costs) {
+        let Costs { post, poll, copy, near, measured, at_once } = *costs;
+        let times = [post, poll, copy, near].map(Time::picoseconds);
+        let words = times.into_iter().chain([u64::from(measured), u64::from(at_once)]);
+        self.costs.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        let word = |at: usize| self.tally[at].load(Ordering::Relaxed);
+        let time = |at| Time::from_picoseconds(word(at));
+        let now = Time::from_picoseconds(self.time.load(Ordering::Relaxed));
+        Tally { computing: time(0), waiting: time(1), calls: word(2), now }
+    }
+
+    pub(crate) fn set_tally(&self, tally: &Tally) {
+        let words = [tally.computing.picoseconds(), tally.waiting.picoseconds(), tally.calls];
+        self.tally.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    }
+}
+
+const NEVER: u64 = u64::MAX;
+
+fn encode(request: Request) -> (u64, [u64; 3]) {
+    match request {
+        Request::Start => (0, [0; 3]),
+        Request::CatchUp => (1, [0; 3]),
+        Request::Park(until) => (2, [until.map_or(NEVER, Time::picoseconds), 0, 0]),
+        Request::Travel { from, to, bytes, command } => {
+            let kind = if command { 3 } else { 4 };
+            (kind, [u64::from(from), u64::from(to), bytes])
+        }
+        Request::Leave => (5, [0; 3]),
+    }
+}
+
+fn decode(kind: u64, words: [u64; 3]) -> Request {
+    let [first, second, third] = words;
+    match kind {
+        0 => Request::Start,
+        1 => Request::CatchUp,
+        2 => Request::Park((first != NEVER).then_some(Time::from_picoseconds(first))),
+        3 | 4 => {
+            let (from, to) = (first as Rank, second as Rank);
+            Request::Travel { from, to, bytes: third, command: kind == 3 }
+        }
+        _ => Request::Leave,
+    }
+}
+
+fn wake(word: &AtomicU32) {
+    // It can only fail for an address that is none.
+    let _ = futex::wake(word, Flags::empty(), 1);
+}
+
+fn wait(word: &AtomicU32, while_it_is: u32, limit: Option<&Timespec>) {
+    // Woken, changed before, a signal, or the limit: whoever waits looks in every case.
+    let _ = futex::wait(word, Flags::empty(), while_it_is, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_their_words() {
+        let soon = Time::from_nanoseconds(7);
+        let travel = |command| Request::Travel { from: 1, to: 2, bytes: 1 << 40, command };
+        for request in [
+            Request::Start,
+            Request::CatchUp,
+            Request::Park(None),
+            Request::Park(Some(soon)),
+            travel(true),
+            travel(false),
+            Request::Leave,
+        ] {
+            let line = TurnLine::default();
+            assert_eq!(line.asked(), None, "it is the rank's turn");
+            line.ask(request, soon, &line);
+            assert_eq!(line.asked(), Some((soon, request)));
+        }
+    }
+
+    #[test]
+    fn an_answer_comes_with_the_turn() {
+        for answer in [Answer::GoOn, Answer::LookAround, Answer::Blocked] {
+            let line = TurnLine::default();
+            line.ask(Request::CatchUp, Time::ZERO, &line);
+            line.give(Time::from_nanoseconds(3), answer);
+            assert_eq!(line.await_turn(), (Time::from_nanoseconds(3), answer));
+        }
+    }
+
+    #[test]
+    fn causes_and_costs_survive() {
+        let way = Way::default();
+        assert_eq!(way.blocked(), None);
+        for cause in CAUSES {
+            way.set_blocked(Some(cause));
+            assert_eq!(way.blocked(), Some(cause));
+        }
+        way.set_blocked(None);
+        assert_eq!(way.blocked(), None);
+        let ns = Time::from_nanoseconds;
+        let [post, poll, copy, near] = [ns(1), ns(2), ns(3), ns(4)];
+        let costs = Costs { post, poll, copy, near, measured: 2500, at_once: true };
+        let line = TurnLine::default();
+        line.set_costs(&costs);
+        assert_eq!(line.costs(), costs);
+    }
+}

@@ -1,0 +1,171 @@
+//! Deeds as bytes in a rank's log: eight words each, and the payload of sends behind them.
+//!
+//! Written by the rank from the front, taken out whole at each turn of the conductor's. What is
+//! read was written by another process: what makes no sense ends the reading.
+
+use hikyaku_nic::fabric::{Command, Granularity, QueueAddress, Rank, Route};
+use hikyaku_nic::hosted::{Deed, Posted};
+use hikyaku_nic::time::Time;
+
+/// Bytes before the payload.
+pub(crate) const HEAD: usize = 64;
+
+const SEND: u8 = 1;
+const ANNOUNCE: u8 = 2;
+const RUN: u8 = 3;
+const WAKE: u8 = 4;
+
+/// The words of a deed, as bytes.
+pub(crate) type Head = [u8; HEAD];
+
+fn head(kind: u8, flags: [u8; 3], to: Rank, words: [u64; 7]) -> Head {
+    let [a, b, c] = flags;
+    let first = u64::from(u32::from_le_bytes([kind, a, b, c])) | u64::from(to) << 32;
+    let mut bytes = [0; HEAD];
+    let words = std::iter::once(first).chain(words);
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// A send's, of which `taken` bytes of payload follow.
+pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> Head {
+    let route = match command.route {
+        Route::Table => 0,
+        Route::Ring(ring) => u64::from(ring) + 1,
+    };
+    let one_record = u8::from(command.granularity == Granularity::PerMessage);
+    let flags = [command.protocol, one_record, u8::from(command.credited)];
+    let Command { destination, header, total, offset, .. } = *command;
+    let time = now.picoseconds();
+    head(SEND, flags, destination, [time, header, total, offset, route, taken as u64, 0])
+}
+
+/// A record's for a command that was carried out.
+pub(crate) fn announce(
+    to: Rank,
+    (protocol, header): (u8, u64),
+    (length, offset): (u64, u64),
+    now: Time,
+) -> Head {
+    let words = [now.picoseconds(), header, length, offset, 0, 0, 0];
+    head(ANNOUNCE, [protocol, 0, 0], to, words)
+}
+
+/// A queue's.
+pub(crate) fn run(queue: QueueAddress, now: Time) -> Head {
+    let words = [now.picoseconds(), u64::from(queue.queue), u64::from(queue.generation)];
+    let [time, id, generation] = words;
+    head(RUN, [0; 3], queue.rank, [time, id, generation, 0, 0, 0, 0])
+}
+
+/// A wake-up's.
+pub(crate) fn wake(rank: Rank, now: Time) -> Head {
+    head(WAKE, [0; 3], rank, [now.picoseconds(), 0, 0, 0, 0, 0, 0])
+}
+
+/// Bytes that a deed takes with so much payload.
+pub(crate) fn room(payload: usize) -> usize {
+    HEAD + payload.next_multiple_of(8)
+}
+
+/// Takes a log apart.
+pub(crate) fn read(mut log: &[u8], into: &mut Vec<(Time, Deed)>) {
+    while let Some((deed, rest)) = next(log) {
+        into.push(deed);
+        log = rest;
+    }
+}
+
+fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
+    let (head, rest) = log.split_at_checked(HEAD)?;
+    let mut words = [0; 8];
+    for (word, chunk) in words.iter_mut().zip(head.chunks_exact(8)) {
+        *word = u64::from_le_bytes(chunk.try_into().ok()?);
+    }
+    let [first, time, header, total, offset, route, length, _] = words;
+    let [kind, protocol, one_record, credited, ..] = first.to_le_bytes();
+    let to = (first >> 32) as Rank;
+    let length = usize::try_from(if kind == SEND { length } else { 0 }).ok()?;
+    let (payload, _) = rest.split_at_checked(length)?;
+    let rest = rest.get(length.checked_next_multiple_of(8)?..).unwrap_or_default();
+    let deed = match kind {
+        SEND => Deed::Send(Posted {
+            destination: to,
+            protocol,
+            header,
+            total,
+            offset,
+            granularity: [Granularity::PerPacket, Granularity::PerMessage]
+                [usize::from(one_record != 0)],
+            route: route.checked_sub(1).map_or(Route::Table, |ring| Route::Ring(ring as u32)),
+            credited: credited != 0,
+            payload: payload.to_vec(),
+        }),
+        ANNOUNCE => Deed::Announce { to, protocol, header, length: total, offset },
+        RUN => Deed::Run(QueueAddress {
+            rank: to,
+            queue: header.try_into().ok()?,
+            generation: total.try_into().ok()?,
+        }),
+        WAKE => Deed::Wake(to),
+        _ => return None,
+    };
+    Some(((Time::from_picoseconds(time), deed), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn deeds_survive_the_log() {
+        let now = Time::from_nanoseconds(5);
+        let command = Command {
+            total: 100,
+            offset: 3,
+            granularity: Granularity::PerMessage,
+            route: Route::Ring(0),
+            credited: true,
+            ..Command::send(7, 200, 0xfeed, b"hello")
+        };
+        let queue = QueueAddress { rank: 2, queue: 3, generation: 4 };
+        let mut log = send(&command, 5, now).to_vec();
+        log.extend_from_slice(b"hello\0\0\0");
+        assert_eq!(log.len(), room(5));
+        log.extend_from_slice(&announce(1, (9, 8), (7, 6), now));
+        log.extend_from_slice(&run(queue, now));
+        log.extend_from_slice(&wake(5, now));
+        let mut deeds = Vec::new();
+        read(&log, &mut deeds);
+        let posted = Posted {
+            destination: 7,
+            protocol: 200,
+            header: 0xfeed,
+            total: 100,
+            offset: 3,
+            granularity: Granularity::PerMessage,
+            route: Route::Ring(0),
+            credited: true,
+            payload: b"hello".to_vec(),
+        };
+        let expected = [
+            Deed::Send(posted),
+            Deed::Announce { to: 1, protocol: 9, header: 8, length: 7, offset: 6 },
+            Deed::Run(queue),
+            Deed::Wake(5),
+        ];
+        assert_eq!(deeds, expected.map(|deed| (now, deed)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_read(log in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut deeds = Vec::new();
+            read(&log, &mut deeds);
+            prop_assert!(deeds.len() <= log.len() / HEAD);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A rank's side of a job in virtual time.
+//!
+//! The rank has a time of its own, which runs ahead of the others' while it does what concerns
+//! only itself. It joins them where it waits, or asks for what they have done by then; an answer
+//! "nothing has arrived" is believed once without asking, since nearly always the rank parks next.
+//!
+//! **Spinning.** A program that looks again and again without ever waiting would stand still in
+//! time. So each further look in vain, and each look at the clock beyond a few, lets a little time
+//! pass: more the longer it goes on, up to [`LONGEST_LOOK`].
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use hikyaku_nic::fabric::{Command, FullCause, Granularity, QueueAddress, Rank, Wake};
+use hikyaku_nic::hosted::{Answer, Conductor, Request};
+use hikyaku_nic::sync::Ordering;
+use hikyaku_nic::time::Time;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::line::{Costs, Tally, TurnLine, Way};
+use super::log::{self, Head};
+use crate::region::Region;
+
+/// Sends that may be under way to one rank: an interface's queue, which is long.
+const UNDER_WAY: u32 = 64;
+
+/// Bytes of a message that leave as one: a receiver can begin with them before the rest is there.
+const MOST_A_POST: usize = 64 << 10;
+
+/// Looks in vain that cost no more than a poll.
+const FREE_LOOKS: u32 = 1;
+
+/// Looks at the clock in a row that take no time.
+const FREE_CLOCKS: u32 = 64;
+
+/// What a look at the clock takes from then on; what a look in vain takes at least.
+const CLOCK: Time = Time::from_nanoseconds(20);
+
+/// What a look in vain takes at most.
+const LONGEST_LOOK: Time = Time::from_nanoseconds(10_000);
+
+/// A rank in virtual time.
+#[derive(Debug)]
+pub(crate) struct Conducted {
+    region: Arc<Region>,
+    rank: Rank,
+    costs: Costs,
+    /// This rank's own time, and that of all as of its last turn.
+    own: Cell<Time>,
+    joined: Cell<Time>,
+    /// Bytes in the log.
+    used: Cell<usize>,
+    /// Sends to each rank.
+    sent: Vec<u32>,
+    /// Looks in vain, and looks at the clock, since the last thing that was neither.
+    looks: Cell<u32>,
+    clocks: Cell<u32>,
+    tally: Cell<Tally>,
+    /// The processor's time when the last call ended, nanoseconds.
+    processor: Cell<u64>,
+}
+
+impl Conducted {
+    /// Takes part: returns at this rank's first turn.
+    pub(crate) fn begin(region: Arc<Region>, rank: Rank) -> Conducted {
+        let ranks = region.mapping.plan().config.ranks as usize;
+        let conducted = Conducted {
+            costs: region.mapping.line(rank).costs(),
+            region,
+            rank,
+            own: Cell::default(),
+            joined: Cell::default(),
+            used: Cell::new(0),
+            sent: vec![0; ranks],
+            looks: Cell::new(0),
+            clocks: Cell::new(0),
+            tally: Cell::default(),
+            processor: Cell::new(0),
+        };
+        conducted.ask(Request::Start);
+        conducted.leave_call();
+        conducted
+    }
+
+    fn line(&self) -> &TurnLine {
+        self.region.mapping.line(self.rank)
+    }
+
+    fn way(&self, to: Rank) -> &Way {
+        self.region.mapping.way(self.rank, to)
+    }
+
+    /// A call begins: what the program computed since the last one takes its time.
+    fn enter_call(&self) {
+        self.clocks.set(0);
+        if self.costs.measured > 0 {
+            let worked = processor_time().saturating_sub(self.processor.get());
+            let scaled = u128::from(worked) * u128::from(self.costs.measured);
+            let picoseconds = u64::try_from(scaled).unwrap_or(u64::MAX);
+            self.work(Time::from_picoseconds(picoseconds));
+        }
+    }
+
+    fn leave_call(&self) {
+        if self.costs.measured > 0 {
+            self.processor.set(processor_time());
+        }
+    }
+
+    fn work(&self, span: Time) {
+        self.spend(span);
+        self.note(|tally| tally.computing = tally.computing + span);
+    }
+
+    fn spend(&self, span: Time) {
+        self.own.set(self.own.get() + span);
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        change(&mut tally);
+        self.tally.set(tally);
+    }
+
+    /// Asks the conductor, and sleeps until this rank goes on.
+    fn ask(&self, request: Request) -> Answer {
+        let line = self.line();
+        line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
+        line.set_tally(&self.tally.get());
+        let asked = self.own.get();
+        line.ask(request, asked, self.region.mapping.line(0));
+        let (now, answer) = line.await_turn();
+        self.own.set(asked.max(now));
+        self.joined.set(now);
+        self.note(|tally| tally.waiting = tally.waiting + (self.own.get() - asked));
+        answer
+    }
+
+    /// Joins the others' time without calling that waiting.
+    fn join_time(&self) {
+        self.ask(Request::CatchUp);
+    }
+
+    /// Room in the log for so much payload; `None`: it will never hold that much.
+    fn make_room(&self, payload: usize) -> Option<usize> {
+        let log = self.region.mapping.log_bytes();
+        let needed = log::room(payload);
+        if needed > log {
+            return None;
+        }
+        if self.used.get() + needed > log {
+            self.join_time();
+        }
+        Some(self.used.get())
+    }
+
+    fn append(&self, head: &Head, payload: &[u8]) {
+        let Some(at) = self.make_room(payload.len()) else { return };
+        let mapping = &self.region.mapping;
+        mapping.write_log(self.rank, at, head);
+        mapping.write_log(self.rank, at + log::HEAD, payload);
+        self.used.set(at + log::room(payload.len()));
+        self.looks.set(0);
+        if self.costs.at_once {
+            self.join_time();
+        }
+    }
+
+    /// See [`hikyaku_nic::hosted::Host::wake`].
+    pub(crate) fn wake(&self, rank: Rank) {
+        if rank != self.rank {
+            self.append(&log::wake(rank, self.own.get()), &[]);
+        }
+    }
+
+    /// See [`hikyaku_nic::hosted::Host::now`]: a program that only looks at the clock lets time
+    /// pass.
+    pub(crate) fn now(&self) -> Time {
+        let clocks = self.clocks.get();
+        self.clocks.set(clocks.saturating_add(1));
+        if clocks >= FREE_CLOCKS {
+            self.spend(CLOCK);
+        }
+        self.own.get()
+    }
+
+    /// See [`hikyaku_nic::hosted::Host::wait`].
+    pub(crate) fn park(&self, deadline: Option<Time>, pending: impl FnOnce() -> bool) -> Wake {
+        self.enter_call();
+        self.looks.set(0);
+        self.note(|tally| tally.calls += 1);
+        let bell = self.region.mapping.segment(self.rank).doorbell();
+        let over = |now| deadline.is_some_and(|deadline| now >= deadline);
+        let wake = if pending() {
+            Wake::Look
+        } else if over(self.own.get()) {
+            // Time must pass even so: the caller may wait by deadlines of no length.
+            self.spend(self.costs.poll.max(CLOCK));
+            self.join_time();
+            Wake::Deadline
+        } else {
+            bell.sleeping.store(1, Ordering::Relaxed);
+            let answer = self.ask(Request::Park(deadline));
+            bell.sleeping.store(0, Ordering::Relaxed);
+            self.line().refused.store(0, Ordering::Relaxed);
+            if over(self.own.get()) { Wake::Deadline } else { answer.wake() }
+        };
+        self.leave_call();
+        wake
+    }
+
+    /// Leaves the job in order; nobody is waited for.
+    pub(crate) fn leave(&self) {
+        self.enter_call();
+        let line = self.line();
+        line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
+        line.set_tally(&self.tally.get());
+        line.ask(Request::Leave, self.own.get(), self.region.mapping.line(0));
+    }
+}
+
+impl Conductor for Conducted {
+    fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
+        self.enter_call();
+        self.note(|tally| tally.calls += 1);
+        self.spend(self.costs.post);
+        let to = command.destination;
+        let way = self.way(to);
+        let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
+        let blocked = way.blocked().or((under_way >= UNDER_WAY).then_some(FullCause::RingStalled));
+        if let Some(cause) = blocked {
+            self.line().refused.store(1, Ordering::Relaxed);
+            self.look_in_vain();
+            return Err(cause);
+        }
+        let whole = command.payload.len();
+        let most = self.region.mapping.log_bytes() - log::HEAD;
+        let taken = match command.granularity {
+            Granularity::PerPacket => whole.min(most / 8 * 8).min(MOST_A_POST),
+            Granularity::PerMessage => whole,
+        };
+        // Made first: the time in the head is that of its writing.
+        self.make_room(taken);
+        self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
+        self.append(&log::send(command, taken, self.own.get()), &command.payload[..taken]);
+        self.leave_call();
+        Ok(taken)
+    }
+
+    fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64) {
+        let head = log::announce(to, (protocol, header), (length, offset), self.own.get());
+        self.append(&head, &[]);
+    }
+
+    fn go(&mut self, to: Rank, bytes: u64) -> Result<(), FullCause> {
+        self.enter_call();
+        self.looks.set(0);
+        self.note(|tally| tally.calls += 1);
+        self.spend(self.costs.post);
+        let blocked = self.way(to).blocked();
+        let cause = blocked.or_else(|| {
+            let request = Request::Travel { from: self.rank, to, bytes, command: true };
+            let refused = self.ask(request) == Answer::Blocked;
+            refused.then(|| self.way(to).blocked().unwrap_or(FullCause::RingStalled))
+        });
+        if cause.is_some() {
+            self.line().refused.store(1, Ordering::Relaxed);
+        }
+        self.leave_call();
+        cause.map_or(Ok(()), Err)
+    }
+
+    fn come_back(&mut self, from: Rank, bytes: u64) {
+        self.ask(Request::Travel { from, to: self.rank, bytes, command: false });
+        self.spend(self.costs.poll);
+    }
+
+    fn received(&mut self, bytes: u64) {
+        self.enter_call();
+        self.looks.set(0);
+        self.note(|tally| tally.calls += 1);
+        self.spend(self.costs.poll + copying(&self.costs, bytes));
+        self.leave_call();
+    }
+
+    fn near(&mut self, bytes: u64) {
+        self.looks.set(0);
+        self.spend(self.costs.near + copying(&self.costs, bytes));
+    }
+
+    fn compute(&mut self, span: Time) {
+        if self.costs.measured == 0 {
+            self.work(span);
+        }
+        self.join_time();
+    }
+
+    fn look_in_vain(&mut self) {
+        self.enter_call();
+        let looks = self.looks.get();
+        self.looks.set(looks.saturating_add(1));
+        if looks >= FREE_LOOKS {
+            let least = self.costs.poll.max(CLOCK).picoseconds();
+            let span = least.saturating_mul(1 + u64::from(looks / 8));
+            self.spend(Time::from_picoseconds(span).min(LONGEST_LOOK));
+            self.ask(Request::CatchUp);
+        }
+        self.leave_call();
+    }
+
+    fn catch_up(&mut self) {
+        self.enter_call();
+        self.looks.set(0);
+        if self.own.get() > self.joined.get() || self.costs.at_once {
+            self.join_time();
+        }
+        self.leave_call();
+    }
+
+    fn run(&mut self, queue: QueueAddress) {
+        self.enter_call();
+        self.note(|tally| tally.calls += 1);
+        self.spend(self.costs.post);
+        self.append(&log::run(queue, self.own.get()), &[]);
+        self.leave_call();
+    }
+}
+
+/// What copying takes.
+fn copying(costs: &Costs, bytes: u64) -> Time {
+    let picoseconds = u128::from(bytes) * u128::from(costs.copy.picoseconds()) / 1024;
+    Time::from_picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
+}
+
+/// What this thread has worked, nanoseconds.
+fn processor_time() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}

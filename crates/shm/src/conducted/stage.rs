@@ -1,0 +1,156 @@
+//! The conductor's side of a job in virtual time: who runs, and what it has done.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hikyaku_nic::fabric::{FullCause, PeerState, Rank};
+use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Registry, Request};
+use hikyaku_nic::sync::Ordering;
+use hikyaku_nic::time::Time;
+use rustix::thread::futex::Timespec;
+
+use super::interface::InterfaceHost;
+use super::line::{Costs, Tally};
+use super::log;
+use crate::mapping::Mapping;
+
+/// Longest sleep before it is looked whether the rank that runs has died, or all is over.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// A rank has given its turn away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handed {
+    /// Its own time.
+    pub now: Time,
+    /// What it waits for. A rank that has died waits for nothing any more: it has left.
+    pub request: Request,
+}
+
+/// A job's ranks, as whoever conducts it sees them.
+#[derive(Debug)]
+pub struct Stage {
+    mapping: Arc<Mapping>,
+    over: AtomicBool,
+}
+
+impl Stage {
+    pub(crate) fn new(mapping: Mapping) -> Stage {
+        Stage { mapping: Arc::new(mapping), over: AtomicBool::new(false) }
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> u32 {
+        self.mapping.plan().config.ranks
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: Rank) -> u32 {
+        rank / self.mapping.plan().config.ranks_per_node
+    }
+
+    /// Who is there.
+    pub fn registry(&self) -> Registry<'_> {
+        self.mapping.registry()
+    }
+
+    /// Says what ranks are charged for. Before any of them starts.
+    pub fn set_costs(&self, costs: &Costs) {
+        (0..self.ranks()).for_each(|rank| self.mapping.line(rank).set_costs(costs));
+    }
+
+    /// The port with which a rank's interface lands what the rank has sent.
+    pub fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
+        let mapping = Arc::clone(&self.mapping);
+        HostedPort::new(InterfaceHost { mapping, rank, outbox: outbox.clone() })
+    }
+
+    /// Gives the turn to a rank, at a time.
+    pub fn give(&self, rank: Rank, now: Time, answer: Answer) {
+        self.mapping.line(rank).give(now, answer);
+    }
+
+    /// Sleeps until a rank has given its turn away, or died.
+    pub fn await_rank(&self, rank: Rank) -> Handed {
+        let line = self.mapping.line(rank);
+        loop {
+            if let Some((now, request)) = line.asked() {
+                return Handed { now, request };
+            }
+            if self.is_over() || !self.is_there(rank) {
+                // What it asked for last thing is told; else it has gone without a word.
+                let gone = Handed { now: line.tally().now, request: Request::Leave };
+                return line.asked().map_or(gone, |(now, request)| Handed { now, request });
+            }
+            line.await_request(LOOK_AGAIN);
+        }
+    }
+
+    /// Sleeps until any rank whose turn it was has given it away. `None` when all is over.
+    pub fn await_any(&self, running: impl Fn(Rank) -> bool) -> Option<(Rank, Handed)> {
+        loop {
+            let seen = self.mapping.line(0).bell();
+            if self.is_over() {
+                return None;
+            }
+            let asked = |rank| Some((rank, self.mapping.line(rank).asked()?));
+            let mut ranks = (0..self.ranks()).filter(|rank| running(*rank));
+            if let Some((rank, (now, request))) = ranks.find_map(asked) {
+                return Some((rank, Handed { now, request }));
+            }
+            self.mapping.line(0).await_bell(seen, LOOK_AGAIN);
+        }
+    }
+
+    /// How many ranks have ever begun.
+    pub fn ever_joined(&self) -> u32 {
+        (0..self.ranks()).filter(|rank| self.mapping.line(*rank).has_begun()).count() as u32
+    }
+
+    /// Whether a rank is starting or running.
+    pub fn is_there(&self, rank: Rank) -> bool {
+        matches!(self.registry().state(rank), PeerState::Starting | PeerState::Running)
+    }
+
+    /// Takes what a rank has done since its last turn.
+    pub fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>) {
+        let line = self.mapping.line(rank);
+        let used = line.used.swap(0, Ordering::Relaxed);
+        let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.mapping.log_bytes());
+        if used == 0 {
+            return;
+        }
+        let mut bytes = vec![0; used];
+        self.mapping.read_log(rank, &mut bytes);
+        log::read(&bytes, into);
+    }
+
+    /// A send of `from` to `to` has landed, or come to nothing.
+    pub fn landed(&self, from: Rank, to: Rank) {
+        self.mapping.way(from, to).landed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Why nothing of `from` lands at `to` now, or that something does again.
+    pub fn set_blocked(&self, from: Rank, to: Rank, cause: Option<FullCause>) {
+        self.mapping.way(from, to).set_blocked(cause);
+    }
+
+    /// Whether a rank was refused a send, or a command, since it parked last.
+    pub fn was_refused(&self, rank: Rank) -> bool {
+        self.mapping.line(rank).refused.load(Ordering::Relaxed) != 0
+    }
+
+    /// Where a rank's time went, as of when it last gave its turn away.
+    pub fn tally(&self, rank: Rank) -> Tally {
+        self.mapping.line(rank).tally()
+    }
+
+    /// Ends it: nobody is waited for any more.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether it was ended.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}
