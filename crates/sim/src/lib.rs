@@ -1,6 +1,7 @@
 //! Simulated machines: programs in virtual time.
 //!
 //! ```text
+//!   port       ranks as programs with ports, in processes of their own
 //!   job        ranks as async tasks: send, receive, compute; matching; own time of a rank
 //!    |
 //!   network    wormhole, virtual cut-through, LogGP: what a packet waits for
@@ -47,6 +48,7 @@ pub mod job;
 pub mod machine;
 pub mod model;
 pub mod network;
+pub mod port;
 pub mod program;
 mod slab;
 pub mod topology;

@@ -1,0 +1,577 @@
+//! Whose turn it is, and what arrives when.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::rc::{Rc, Weak};
+
+use hikyaku_nic::fabric::{Port, PostError, QueueAddress, Rank};
+use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Outgoing, Request};
+use hikyaku_nic::time::Time;
+
+use super::parcels::{Content, Parcel, Parcels};
+use super::{Config, Ended, Ranks};
+use crate::engine::{Component, ComponentId, Progress, Record, RecordKind, Sim};
+use crate::error::SimError;
+use crate::job::{self, Carrier, Consignee};
+
+/// A turn to look around moves nothing so often in a row before ranks are said to wait for ever:
+/// more often than a call of theirs looks before it says what it waits for.
+const LOOKS_AROUND: u32 = 48;
+
+/// Turns in which nobody does anything but look, before the same is said: so many, and so many more
+/// for each rank.
+const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
+
+/// What is due, in the upper bits of an event's word; the lower ones are a rank or a parcel.
+const TURN: u32 = 0;
+const DEPART: u32 = 1 << 29;
+const ARRIVE: u32 = 2 << 29;
+const WAKE: u32 = 3 << 29;
+const RETRY: u32 = 4 << 29;
+const KIND: u32 = 7 << 29;
+
+/// Messages and bytes of one rank so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sends, puts, and other commands that left it.
+    pub messages: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// When it left the job, or how far its time has come.
+    pub now: Time,
+    /// Whether it has left or died.
+    pub gone: bool,
+}
+
+/// Conducts a job on a simulated machine.
+pub struct Conductor<R: Ranks>(Rc<Inner<R>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// Its turn is due, or it is running.
+    Ready,
+    /// Until it is woken, or its deadline.
+    Parked,
+    /// Until a parcel arrives.
+    Travelling,
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RankState {
+    status: Status,
+    /// When its turn is; events for other times are out of date.
+    due: Option<Time>,
+    answer: Answer,
+    /// It was woken since it parked last.
+    woken: bool,
+    /// It did something before it asked last, or computes until its turn.
+    busy: bool,
+    computed: Time,
+    traffic: Traffic,
+}
+
+struct Inner<R: Ranks> {
+    sim: Sim,
+    ranks: R,
+    carrier: Rc<dyn Carrier>,
+    config: Config,
+    component: OnceCell<ComponentId>,
+    states: RefCell<Vec<RankState>>,
+    parcels: RefCell<Parcels>,
+    ports: RefCell<Vec<HostedPort<R::Host>>>,
+    outbox: Outbox,
+    /// When the last parcel from one rank to another of its node arrives: none overtakes it.
+    near: RefCell<BTreeMap<(Rank, Rank), Time>>,
+    /// Deeds and arrivals so far: what shows that something moves.
+    moves: Cell<u64>,
+    /// Turns without deeds since something moved last.
+    idle: Cell<u64>,
+    stuck: Cell<bool>,
+    traced: bool,
+}
+
+impl<R: Ranks> fmt::Debug for Conductor<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conductor").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl<R: Ranks> Conductor<R> {
+    /// Conducts these ranks; their nodes are the carrier's first. Whether a trace is written is
+    /// decided here: switch the simulation's on before.
+    ///
+    /// # Errors
+    /// [`SimError::TooManyRanks`] if the carrier has not enough nodes.
+    pub fn new(
+        sim: &Sim,
+        ranks: R,
+        carrier: Rc<dyn Carrier>,
+        config: Config,
+    ) -> Result<Conductor<R>, SimError> {
+        let count = ranks.count();
+        let (needed, nodes) = (ranks.node_of(count - 1) + 1, carrier.nodes());
+        if needed > nodes {
+            let per_node = count.div_ceil(needed);
+            return Err(SimError::TooManyRanks { ranks: count, per_node, needed, nodes });
+        }
+        let outbox = Outbox::default();
+        let state = RankState {
+            status: Status::Ready,
+            due: None,
+            answer: Answer::GoOn,
+            woken: false,
+            busy: false,
+            computed: Time::ZERO,
+            traffic: Traffic::default(),
+        };
+        let inner = Rc::new(Inner {
+            sim: sim.clone(),
+            carrier,
+            config,
+            component: OnceCell::new(),
+            states: RefCell::new(vec![state; count as usize]),
+            parcels: RefCell::default(),
+            ports: RefCell::new((0..count).map(|rank| ranks.interface(rank, &outbox)).collect()),
+            outbox,
+            near: RefCell::default(),
+            moves: Cell::new(0),
+            idle: Cell::new(0),
+            stuck: Cell::new(false),
+            traced: sim.trace().is_on(),
+            ranks,
+        });
+        let _ = inner.component.set(sim.register(Rc::clone(&inner) as Rc<dyn Component>));
+        let consignee: Weak<dyn Consignee> = Rc::downgrade(&inner) as Weak<dyn Consignee>;
+        inner.carrier.connect(consignee);
+        Ok(Conductor(inner))
+    }
+
+    /// What each rank has sent so far.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        self.0.states.borrow().iter().map(|state| state.traffic).collect()
+    }
+
+    /// Parcels under way.
+    pub fn in_flight(&self) -> usize {
+        self.0.parcels.borrow().moving.len()
+    }
+
+    /// Runs the job until every rank has left; every `interval` events asks `observe` whether to go
+    /// on.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub fn run(
+        &self,
+        interval: u64,
+        mut observe: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<(), Ended> {
+        let inner = &self.0;
+        for rank in 0..inner.ranks.count() {
+            let (now, request) = inner.ranks.begin(rank);
+            inner.take(rank, now, request);
+        }
+        let mut looks = 0;
+        loop {
+            let moves = inner.moves.get();
+            let ran = inner.sim.run_observed(interval, &mut observe);
+            if inner.stuck.get() {
+                return Err(inner.stuck());
+            }
+            ran?;
+            if inner.moves.get() != moves {
+                looks = 0;
+            }
+            if !inner.look_around() {
+                return Ok(());
+            }
+            looks += 1;
+            if looks > LOOKS_AROUND {
+                return Err(inner.stuck());
+            }
+        }
+    }
+
+    /// Serves a request of a rank that nobody let run, for ranks that are stepped from outside:
+    /// brings everything that is under way to its end, and lets the rank go on whether it was woken
+    /// or not.
+    ///
+    /// # Errors
+    /// [`Ended::Sim`].
+    pub fn serve(&self, rank: Rank, now: Time, request: Request) -> Result<(), Ended> {
+        let inner = &self.0;
+        inner.take(rank, now, request);
+        inner.sim.run()?;
+        let parked = inner.states.borrow()[rank as usize].status == Status::Parked;
+        if parked {
+            inner.wake(rank);
+            inner.sim.run()?;
+        }
+        Ok(())
+    }
+}
+
+impl<R: Ranks> Inner<R> {
+    fn schedule(&self, time: Time, word: u32) {
+        let component = *self.component.get().expect("set when the conductor is made");
+        self.sim.schedule(time, component, word);
+    }
+
+    fn moved(&self) {
+        self.moves.set(self.moves.get() + 1);
+        self.idle.set(0);
+    }
+
+    fn record(&self, time: Time, kind: RecordKind, who: Rank, whom: Rank, what: u64) {
+        if self.traced {
+            self.sim.trace().add(Record { time, kind, who, whom, what });
+        }
+    }
+
+    fn state<T>(&self, rank: Rank, change: impl FnOnce(&mut RankState) -> T) -> T {
+        change(&mut self.states.borrow_mut()[rank as usize])
+    }
+
+    /// A rank's turn is at a time from now on.
+    fn set_due(&self, rank: Rank, time: Time, answer: Answer) {
+        let time = time.max(self.sim.now());
+        self.state(rank, |state| (state.due, state.answer) = (Some(time), answer));
+        self.schedule(time, TURN | rank);
+    }
+
+    /// Wakes a rank if it is parked; else it will not park.
+    fn wake(&self, rank: Rank) {
+        let now = self.sim.now();
+        let due = self.state(rank, |state| match state.status {
+            Status::Parked => {
+                let at = now.max(state.traffic.now);
+                state.due.is_none_or(|due| due > at).then_some(at)
+            }
+            _ => {
+                state.woken = true;
+                None
+            }
+        });
+        if let Some(at) = due {
+            self.set_due(rank, at, Answer::GoOn);
+        }
+    }
+
+    /// A rank's turn, if it is still meant.
+    fn turn(&self, rank: Rank) {
+        let now = self.sim.now();
+        let answer = self.state(rank, |state| {
+            let meant = state.due == Some(now) && state.status != Status::Gone;
+            if !meant {
+                return None;
+            }
+            state.due = None;
+            state.woken = false;
+            state.status = Status::Ready;
+            Some(state.answer)
+        });
+        let Some(answer) = answer else { return };
+        if let Some((time, request)) = self.ranks.run(rank, now, answer) {
+            self.take(rank, time, request);
+        }
+    }
+
+    /// One more turn in which a rank has done nothing: if nothing moves for long, nothing will.
+    fn count_idle(&self) {
+        self.idle.set(self.idle.get() + 1);
+        let limit = IDLE_TURNS.0 + IDLE_TURNS.1 * u64::from(self.ranks.count());
+        if self.idle.get() < limit || self.parcels.borrow().moving.len() > 0 {
+            return;
+        }
+        if !self.states.borrow().iter().any(|state| state.busy && state.status != Status::Gone) {
+            self.stuck.set(true);
+            self.sim.stop();
+        }
+    }
+
+    /// Takes what a rank has done and asks for.
+    fn take(&self, rank: Rank, time: Time, request: Request) {
+        let start = self.sim.now();
+        let mut deeds = Vec::new();
+        self.ranks.take_deeds(rank, &mut deeds);
+        let computed = self.ranks.computed(rank);
+        let before = self.state(rank, |state| {
+            state.traffic.now = time.max(start);
+            state.busy = computed > state.computed || !deeds.is_empty();
+            std::mem::replace(&mut state.computed, computed)
+        });
+        if computed > before {
+            let span = (computed - before).picoseconds();
+            self.record(start, RecordKind::Compute, rank, rank, span);
+            self.moved();
+        } else if deeds.is_empty() {
+            self.count_idle();
+        }
+        for (at, deed) in deeds {
+            self.moved();
+            self.take_deed(rank, at, deed);
+        }
+        self.schedule_retries(rank, time);
+        match request {
+            Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
+            Request::Park(deadline) => self.park(rank, time, deadline),
+            Request::Travel { from, to, bytes, command } => {
+                self.moved();
+                self.state(rank, |state| state.status = Status::Travelling);
+                let content = Content::Trip { rank, bytes, command };
+                self.dispatch(time, Parcel { from, to, content });
+            }
+            Request::Leave => {
+                self.moved();
+                self.record(time, RecordKind::End, rank, rank, 0);
+                self.state(rank, |state| {
+                    state.status = Status::Gone;
+                    state.traffic.gone = true;
+                });
+            }
+        }
+    }
+
+    fn park(&self, rank: Rank, time: Time, deadline: Option<Time>) {
+        let woken = self.state(rank, |state| {
+            state.status = Status::Parked;
+            std::mem::take(&mut state.woken)
+        });
+        if woken {
+            self.set_due(rank, time, Answer::GoOn);
+        } else if let Some(deadline) = deadline {
+            self.set_due(rank, deadline.max(time), Answer::GoOn);
+        }
+    }
+
+    fn take_deed(&self, rank: Rank, at: Time, deed: Deed) {
+        let ranks = self.ranks.count();
+        match deed {
+            Deed::Wake(other) if other < ranks => self.schedule(at, WAKE | other),
+            Deed::Run(queue) if queue.rank < ranks => {
+                let content = Content::Run(queue);
+                self.dispatch(at, Parcel { from: queue.rank, to: queue.rank, content });
+            }
+            Deed::Announce { to, protocol, header, length, offset } if to < ranks => {
+                let content = Content::Announce { protocol, header, length, offset };
+                self.dispatch(at, Parcel { from: rank, to, content });
+            }
+            Deed::Send(posted) if posted.destination < ranks => {
+                let to = posted.destination;
+                self.dispatch(at, Parcel { from: rank, to, content: Content::Send(posted, 0) });
+            }
+            // A broken rank's word: it concerns nobody.
+            _ => {}
+        }
+    }
+
+    /// Has a parcel leave at a time.
+    fn dispatch(&self, at: Time, parcel: Parcel) {
+        let key = self.parcels.borrow_mut().moving.insert(parcel);
+        self.schedule(at, DEPART | key);
+    }
+
+    /// A parcel leaves: over the carrier, or through the memory of a node.
+    fn depart(&self, key: u32) {
+        let now = self.sim.now();
+        let (from, to, bytes, at_once) = {
+            let parcels = self.parcels.borrow();
+            let Some(Parcel { from, to, content }) = parcels.moving.get(key) else { return };
+            let at_once = matches!(content, Content::Run(_) | Content::Announce { .. });
+            (*from, *to, content.bytes(), at_once)
+        };
+        if at_once {
+            return self.arrive(key);
+        }
+        self.state(from, |state| {
+            state.traffic.messages += 1;
+            state.traffic.bytes += bytes;
+        });
+        self.record(now, RecordKind::Send, from, to, bytes);
+        let (source, destination) = (self.ranks.node_of(from), self.ranks.node_of(to));
+        if source == destination {
+            let copied = self.config.memory.latency + self.config.memory.rate.time(bytes);
+            let mut near = self.near.borrow_mut();
+            let last = near.entry((from, to)).or_default();
+            *last = (*last).max(now + copied);
+            return self.schedule(*last, ARRIVE | key);
+        }
+        let bytes = bytes + self.config.envelope_bytes;
+        let token = u64::from(key);
+        let parcel = job::Parcel { source, destination, bytes, token };
+        if self.carrier.carry(parcel, now).is_some() {
+            self.record(now, RecordKind::Depart, from, to, bytes);
+        }
+    }
+
+    /// A parcel has arrived.
+    fn arrive(&self, key: u32) {
+        let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
+        self.moved();
+        let Parcel { from, to, content } = &parcel;
+        let (from, to, bytes) = (*from, *to, content.bytes());
+        if !matches!(content, Content::Run(_) | Content::Announce { .. }) {
+            self.record(self.sim.now(), RecordKind::Arrive, to, from, bytes);
+        }
+        let blocked = self.parcels.borrow().is_blocked(from, to);
+        match parcel.content {
+            Content::Trip { rank, command, .. } => {
+                let answer = if blocked && command { Answer::Blocked } else { Answer::GoOn };
+                self.state(rank, |state| state.status = Status::Ready);
+                self.set_due(rank, self.sim.now(), answer);
+            }
+            Content::Run(queue) => self.run_queue(queue),
+            Content::Put(shipped) => {
+                let mut ports = self.ports.borrow_mut();
+                let port = &mut ports[from as usize];
+                port.land_put(shipped.from, shipped.index, &shipped.put, &shipped.payload);
+                drop(ports);
+                self.attend_outbox();
+                self.wake(to);
+            }
+            Content::Send(..) | Content::Announce { .. } if blocked => {
+                self.parcels.borrow_mut().block(parcel);
+            }
+            Content::Send(..) | Content::Announce { .. } => _ = self.land(parcel),
+        }
+    }
+
+    fn run_queue(&self, queue: QueueAddress) {
+        self.ports.borrow_mut()[queue.rank as usize].help_queue(queue);
+        self.attend_outbox();
+        self.wake(queue.rank);
+    }
+
+    /// Lands a parcel as its source would; says whether that is done, or it waits for room.
+    fn land(&self, mut parcel: Parcel) -> bool {
+        let (from, to) = (parcel.from, parcel.to);
+        let landed = {
+            let mut ports = self.ports.borrow_mut();
+            let port = &mut ports[from as usize];
+            match &mut parcel.content {
+                Content::Send(posted, taken) => loop {
+                    match port.post(&posted.rest(*taken)) {
+                        Ok(more) => *taken += more,
+                        Err(error) => break Err(error),
+                    }
+                    if *taken >= posted.payload.len() {
+                        break Ok(());
+                    }
+                },
+                Content::Announce { protocol, header, length, offset } => {
+                    port.leave_record(to, (*protocol, *header), (*length, *offset))
+                }
+                _ => Ok(()),
+            }
+        };
+        let is_send = matches!(parcel.content, Content::Send(..));
+        if let Err(PostError::Full { cause, .. }) = landed {
+            self.ranks.set_blocked(from, to, Some(cause));
+            self.parcels.borrow_mut().block_first(parcel);
+        } else if is_send {
+            // Landed; or the target is gone, or has changed its tables since the post: then it is
+            // lost, as it would be in a real network.
+            self.ranks.landed(from, to);
+        }
+        self.attend_outbox();
+        if self.ranks.was_refused(from) {
+            self.wake(from);
+        }
+        !matches!(landed, Err(PostError::Full { .. }))
+    }
+
+    /// Tries again what waits for room at a rank that has had a turn.
+    fn schedule_retries(&self, rank: Rank, at: Time) {
+        if !self.parcels.borrow().waiting_at(rank).is_empty() {
+            self.schedule(at, RETRY | rank);
+        }
+    }
+
+    fn retry(&self, to: Rank) {
+        let waiting = self.parcels.borrow().waiting_at(to);
+        for from in waiting {
+            loop {
+                let parcel = self.parcels.borrow_mut().unblock(from, to);
+                let Some(parcel) = parcel else {
+                    self.ranks.set_blocked(from, to, None);
+                    self.wake(from);
+                    break;
+                };
+                if !self.land(parcel) {
+                    break;
+                }
+                self.moved();
+            }
+        }
+    }
+
+    /// Does what the interfaces want to have done.
+    fn attend_outbox(&self) {
+        let Outgoing { woken, shipped } = self.outbox.take();
+        woken.into_iter().for_each(|rank| self.wake(rank));
+        for shipped in shipped {
+            let (from, to) = (shipped.from.rank, shipped.put.to.rank);
+            self.dispatch(self.sim.now(), Parcel { from, to, content: Content::Put(shipped) });
+        }
+    }
+
+    /// Gives every rank that waits a turn to look around; says whether there is any.
+    fn look_around(&self) -> bool {
+        let mut any = false;
+        for rank in 0..self.ranks.count() {
+            let status = self.state(rank, |state| state.status);
+            if status == Status::Gone {
+                continue;
+            }
+            if !self.ranks.is_there(rank) {
+                // It died while it waited.
+                self.take(rank, self.sim.now(), Request::Leave);
+                continue;
+            }
+            any = true;
+            let at = self.state(rank, |state| state.traffic.now);
+            self.set_due(rank, at, Answer::LookAround);
+        }
+        any
+    }
+
+    fn stuck(&self) -> Ended {
+        let states = self.states.borrow();
+        let waits =
+            |(rank, state): (Rank, &RankState)| (state.status != Status::Gone).then_some(rank);
+        let waiting = (0..).zip(states.iter()).filter_map(waits).collect();
+        Ended::Stuck { at: self.sim.now(), waiting }
+    }
+}
+
+impl<R: Ranks> Component for Inner<R> {
+    fn handle(&self, _sim: &Sim, word: u32) {
+        let number = word & !KIND;
+        match word & KIND {
+            TURN => self.turn(number),
+            DEPART => self.depart(number),
+            ARRIVE => self.arrive(number),
+            WAKE => self.wake(number),
+            RETRY => self.retry(number),
+            kind => unreachable!("nobody schedules an event of kind {kind:#x}"),
+        }
+    }
+}
+
+impl<R: Ranks> Consignee for Inner<R> {
+    fn departed(&self, token: u64) {
+        let parcels = self.parcels.borrow();
+        if let Some(Parcel { from, to, content }) = parcels.moving.get(token as u32) {
+            let (from, to, bytes) = (*from, *to, content.bytes());
+            drop(parcels);
+            self.record(self.sim.now(), RecordKind::Depart, from, to, bytes);
+        }
+    }
+
+    fn delivered(&self, token: u64) {
+        self.arrive(token as u32);
+    }
+}

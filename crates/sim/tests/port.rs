@@ -1,0 +1,219 @@
+//! Ranks that follow a script, conducted: who runs when, what arrives when, and who waits for ever.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{FullCause, Granularity, Rank, Route};
+use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Posted, Request};
+use hikyaku_nic::loopback::{self, LoopbackHost, LoopbackPort};
+use hikyaku_nic::time::Time;
+use hikyaku_sim::SimError;
+use hikyaku_sim::engine::{RecordKind, Simulation};
+use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
+use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
+use hikyaku_sim::port::{Conductor, Config, Ended, Ranks};
+
+/// What a rank does in a turn: deeds so long after its beginning, and what it asks for then.
+struct Turn {
+    deeds: Vec<(u64, Deed)>,
+    after: u64,
+    request: Request,
+}
+
+fn turn(after: u64, request: Request) -> Turn {
+    Turn { deeds: Vec::new(), after, request }
+}
+
+/// Every turn that was given, with its time and answer.
+type Seen = Rc<RefCell<Vec<(Rank, u64, Answer)>>>;
+
+struct Script {
+    ports: RefCell<Vec<Option<LoopbackPort>>>,
+    turns: RefCell<Vec<VecDeque<Turn>>>,
+    deeds: RefCell<Vec<(Time, Deed)>>,
+    seen: Seen,
+}
+
+fn ns(nanoseconds: u64) -> Time {
+    Time::from_nanoseconds(nanoseconds)
+}
+
+impl Ranks for Script {
+    type Host = LoopbackHost;
+
+    fn count(&self) -> u32 {
+        self.turns.borrow().len() as u32
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        rank
+    }
+
+    fn interface(&self, rank: Rank, _outbox: &Outbox) -> HostedPort<LoopbackHost> {
+        self.ports.borrow_mut()[rank as usize].take().unwrap()
+    }
+
+    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+        self.seen.borrow_mut().push((rank, now.nanoseconds(), answer));
+        let next = self.turns.borrow_mut()[rank as usize].pop_front();
+        // At the end of its script it looks, and waits on.
+        let Turn { deeds, after, request } = next.unwrap_or(turn(0, Request::Park(None)));
+        let at = |(after, deed): (u64, Deed)| (now + ns(after), deed);
+        self.deeds.borrow_mut().extend(deeds.into_iter().map(at));
+        Some((now + ns(after), request))
+    }
+
+    fn begin(&self, _rank: Rank) -> (Time, Request) {
+        (Time::ZERO, Request::Start)
+    }
+
+    fn take_deeds(&self, _rank: Rank, into: &mut Vec<(Time, Deed)>) {
+        into.append(&mut self.deeds.borrow_mut());
+    }
+
+    fn landed(&self, _from: Rank, _to: Rank) {}
+
+    fn set_blocked(&self, _from: Rank, _to: Rank, _cause: Option<FullCause>) {}
+
+    fn was_refused(&self, _rank: Rank) -> bool {
+        false
+    }
+
+    fn is_there(&self, _rank: Rank) -> bool {
+        true
+    }
+
+    fn computed(&self, _rank: Rank) -> Time {
+        Time::ZERO
+    }
+}
+
+/// Conducts the scripts on a network of 1 µs and 1 GB/s; how it ended, and who ran when.
+fn conduct(
+    scripts: Vec<Vec<Turn>>,
+) -> (Result<(), Ended>, Vec<(Rank, u64, Answer)>, Vec<(RecordKind, u64)>) {
+    let ranks = scripts.len() as u32;
+    let simulation = Simulation::new(0);
+    simulation.trace().records_on(1000);
+    let rate = Rate::bytes_per_second(1e9);
+    let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
+    let network = Network::new(&simulation, Box::new(model));
+    let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let ports = loopback::open(&loopback::Config::for_ranks(ranks)).unwrap();
+    let seen = Seen::default();
+    let script = Script {
+        ports: RefCell::new(ports.into_iter().map(Some).collect()),
+        turns: RefCell::new(scripts.into_iter().map(Into::into).collect()),
+        deeds: RefCell::default(),
+        seen: Rc::clone(&seen),
+    };
+    let memory = MemoryPath { latency: Time::ZERO, rate };
+    let config = Config { memory, envelope_bytes: 0 };
+    let conductor = Conductor::new(&simulation, script, carrier, config).unwrap();
+    let ended = conductor.run(100, |_| ControlFlow::Continue(()));
+    let records = simulation.trace().records().to_vec();
+    let records = records.into_iter().map(|record| (record.kind, record.time.nanoseconds()));
+    let seen = seen.borrow().clone();
+    (ended, seen, records.collect())
+}
+
+fn send(to: Rank, bytes: usize) -> Deed {
+    Deed::Send(Posted {
+        destination: to,
+        protocol: 0,
+        header: 0,
+        total: bytes as u64,
+        offset: 0,
+        granularity: Granularity::PerPacket,
+        route: Route::Table,
+        credited: false,
+        payload: vec![7; bytes],
+    })
+}
+
+const GO_ON: Answer = Answer::GoOn;
+
+#[test]
+fn deeds_happen_at_their_own_times_and_turns_in_the_order_of_theirs() {
+    let first = Turn {
+        deeds: vec![(100, send(1, 501)), (300, Deed::Wake(1))],
+        after: 400,
+        request: Request::Leave,
+    };
+    let second = vec![turn(50, Request::Park(None)), turn(0, Request::Leave)];
+    let (ended, seen, records) = conduct(vec![vec![first], second]);
+    assert_eq!(ended, Ok(()));
+    assert_eq!(seen, [(0, 0, GO_ON), (1, 0, GO_ON), (1, 300, GO_ON)]);
+    // The latency, and 500 bytes after the first.
+    assert!(records.contains(&(RecordKind::Send, 100)), "{records:?}");
+    assert!(records.contains(&(RecordKind::Arrive, 1600)), "{records:?}");
+}
+
+#[test]
+fn a_command_travels_behind_what_was_sent_before_it() {
+    let travel = |from, to, command| Request::Travel { from, to, bytes: 1, command };
+    let first = vec![
+        Turn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1, true) },
+        turn(0, travel(1, 0, false)),
+        turn(0, Request::Leave),
+    ];
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
+    assert!(own[1] >= 2000, "after the message before it: {own:?}");
+    assert_eq!(own[2], own[1] + 1000, "and back");
+}
+
+#[test]
+fn deadlines_come_and_a_wake_before_parking_is_not_lost() {
+    let first = Turn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: Request::Leave };
+    let second = vec![
+        turn(50, Request::CatchUp),
+        turn(0, Request::Park(None)),
+        turn(0, Request::Park(Some(ns(900)))),
+        turn(0, Request::Leave),
+    ];
+    let (ended, seen, _) = conduct(vec![vec![first], second]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 1).map(|seen| seen.1).collect();
+    assert_eq!(own, [0, 50, 50, 900]);
+}
+
+#[test]
+fn ranks_that_nothing_can_wake_look_around_and_then_wait_for_ever() {
+    let (ended, seen, _) = conduct(vec![vec![turn(70, Request::Park(None))], Vec::new()]);
+    assert_eq!(ended, Err(Ended::Stuck { at: ns(70), waiting: vec![0, 1] }));
+    assert!(seen.iter().filter(|seen| seen.2 == Answer::LookAround).count() > 40);
+    let text = ended.unwrap_err().to_string();
+    assert!(text.contains("2 ranks wait for ever"), "{text}");
+}
+
+#[test]
+fn ranks_that_only_look_wait_for_ever_too() {
+    let looking = || (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
+    let (ended, _, _) = conduct(vec![looking(), vec![turn(0, Request::Park(None))]]);
+    assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
+}
+
+#[test]
+fn a_job_that_does_not_fit_the_machine_is_refused() {
+    let simulation = Simulation::new(0);
+    let rate = Rate::bytes_per_second(1e9);
+    let model = LogGp::new(1, LogGpParameters { latency: ns(1), gap: Time::ZERO, rate });
+    let network = Network::new(&simulation, Box::new(model));
+    let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let script = Script {
+        ports: RefCell::default(),
+        turns: RefCell::new(vec![VecDeque::new(), VecDeque::new()]),
+        deeds: RefCell::default(),
+        seen: Seen::default(),
+    };
+    let memory = MemoryPath { latency: Time::ZERO, rate };
+    let config = Config { memory, envelope_bytes: 0 };
+    let refused = Conductor::new(&simulation, script, carrier, config).map(drop);
+    assert!(matches!(refused, Err(SimError::TooManyRanks { needed: 2, nodes: 1, .. })));
+}
