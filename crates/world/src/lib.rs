@@ -33,6 +33,7 @@
 //! - [`World::shared`]: arrays that travel with their locks.
 //! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
 //! - [`launch`]: what `hikyaku run` does, as a library.
+//! - [`processes`]: processes in virtual time, as a library.
 //! - [`simulated`]: collectives on the ranks of a simulated machine.
 //!
 //! This is the only crate that names more than one fabric.
@@ -46,6 +47,7 @@ pub mod launch;
 mod node;
 mod nodes;
 pub mod persistent;
+pub mod processes;
 mod reducer;
 mod scalar;
 mod scope;

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem::size_of;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hikyaku_coll::{Book, Choices, Communicator};
 use hikyaku_msg::{
@@ -290,6 +291,16 @@ impl World {
     /// The job's clock: the same for all ranks of a host.
     pub fn now(&self) -> Time {
         self.engine().borrow().port().now()
+    }
+
+    /// Says that what the program computes before its next call takes so long.
+    ///
+    /// For programs on simulated machines (`hikyaku simulate`), where it is what a rank's computing
+    /// takes unless the processor's time is measured; and for skeletons of programs, which only say
+    /// how long they would compute. On any real fabric it does nothing: there the time is what the
+    /// program takes.
+    pub fn compute(&self, span: Duration) {
+        self.engine().borrow_mut().port_mut().compute(span.into());
     }
 
     /// Sends `data`; returns when it may be changed again (MPI_Send, MPI 5.0 §3.2.1).

@@ -152,7 +152,7 @@ impl Launch {
     }
 
     /// Runs the job in memory that is already there.
-    fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
+    pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
         let recipe =
             Recipe { program: &self.program, args: &self.args, files: allow_files(self.ranks)? };
         let mut engine = Engine::new(self, memory)
@@ -161,7 +161,7 @@ impl Launch {
         engine.run().map_err(|source| LaunchError::System { what: "supervise the job", source })
     }
 
-    fn check(&self) -> Result<(), LaunchError> {
+    pub(crate) fn check(&self) -> Result<(), LaunchError> {
         match self.ranks {
             0 => return Err(LaunchError::NoRanks),
             1..=MAX_RANKS => {}
@@ -183,6 +183,15 @@ pub enum LaunchError {
     /// More ranks were asked for than one machine can be expected to hold.
     #[error("{ranks} ranks are too many: one machine takes at most {MAX_RANKS}")]
     TooManyRanks {
+        /// How many were asked for.
+        ranks: u32,
+    },
+    /// More ranks were asked for than run in virtual time.
+    #[error(
+        "{ranks} processes are too many in virtual time: at most {} run",
+        crate::processes::MAX_RANKS
+    )]
+    TooManyVirtual {
         /// How many were asked for.
         ranks: u32,
     },
@@ -240,6 +249,7 @@ impl LaunchError {
         match self {
             LaunchError::NoRanks
             | LaunchError::TooManyRanks { .. }
+            | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
             | LaunchError::Program { .. } => 2,
             LaunchError::Spawn { .. }

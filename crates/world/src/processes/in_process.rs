@@ -1,0 +1,67 @@
+//! All ranks of a job in virtual time in one process: for tests of the fabric, and for programs
+//! whose ranks are threads.
+//!
+//! Nobody can tell here which rank runs: one thread may hold several ports, or each has one. So
+//! requests are served as they come, and what is under way is brought to its end before the answer:
+//! time passes, and everything takes the way that it takes between processes, but ranks are not
+//! held back until their turn.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::thread;
+
+use hikyaku_nic::time::Time;
+use hikyaku_shm::{Costs, JobConfig, JobError, ShmPort, Stage, open_conducted};
+use hikyaku_sim::engine::Simulation;
+use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
+use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
+use hikyaku_sim::port::{Conductor, Config};
+
+use super::ENVELOPE_BYTES;
+use super::ranks::AsTheyCome;
+
+/// Opens the ports of all ranks on a network of one microsecond and 10 GB/s between nodes, a tenth
+/// of that latency within.
+///
+/// # Errors
+/// There cannot be such a job, or no memory for it.
+pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
+    open_conducted(config, |stage| {
+        let ns = Time::from_nanoseconds;
+        let costs = Costs {
+            post: ns(50),
+            poll: ns(20),
+            copy: ns(100),
+            near: ns(100),
+            at_once: true,
+            ..Costs::default()
+        };
+        stage.set_costs(&costs);
+        // Ends with its ranks.
+        let _ = thread::spawn(move || conduct(stage));
+    })
+}
+
+fn conduct(stage: Stage) {
+    let (ranks, rate) = (stage.ranks(), Rate::bytes_per_second(10e9));
+    let nodes = stage.node_of(ranks - 1) + 1;
+    let simulation = Simulation::new(0);
+    let latency = Time::from_nanoseconds(1_000);
+    let model = LogGp::new(nodes, LogGpParameters { latency, gap: Time::ZERO, rate });
+    let network = Network::new(&simulation, Box::new(model));
+    let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let memory = MemoryPath { latency: Time::from_nanoseconds(100), rate };
+    let config = Config { memory, envelope_bytes: ENVELOPE_BYTES };
+    let running = Rc::new(RefCell::new(vec![true; ranks as usize]));
+    let ranks = AsTheyCome { stage: Rc::new(stage), running };
+    let AsTheyCome { stage, running } = ranks.clone();
+    let Ok(conductor) = Conductor::new(&simulation, ranks, carrier, config) else { return };
+    while conductor.traffic().iter().any(|rank| !rank.gone) {
+        let whose = |rank: u32| running.borrow()[rank as usize];
+        let Some((rank, handed)) = stage.await_any(whose) else { return };
+        running.borrow_mut()[rank as usize] = false;
+        if conductor.serve(rank, handed.now, handed.request).is_err() {
+            return;
+        }
+    }
+}

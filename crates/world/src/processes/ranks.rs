@@ -1,0 +1,94 @@
+//! The ranks of a job in shared memory, as the simulator's conductor sees them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hikyaku_nic::fabric::{FullCause, Rank};
+use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Request};
+use hikyaku_nic::time::Time;
+use hikyaku_shm::{Handed, InterfaceHost, Stage};
+use hikyaku_sim::port::Ranks;
+
+/// Ranks of which one runs at a time.
+#[derive(Debug)]
+pub(super) struct OneByOne<S>(pub(super) S);
+
+/// Ranks that whoever holds their ports steps, and that are served as they come.
+#[derive(Debug, Clone)]
+pub(super) struct AsTheyCome {
+    pub(super) stage: Rc<Stage>,
+    /// Whose turn is their own.
+    pub(super) running: Rc<RefCell<Vec<bool>>>,
+}
+
+/// Everything but who runs is the stage's to say.
+macro_rules! by_the_stage {
+    ($stage:tt) => {
+        type Host = InterfaceHost;
+
+        fn count(&self) -> u32 {
+            self.$stage.ranks()
+        }
+
+        fn node_of(&self, rank: Rank) -> u32 {
+            self.$stage.node_of(rank)
+        }
+
+        fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
+            self.$stage.interface(rank, outbox)
+        }
+
+        fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>) {
+            self.$stage.take_deeds(rank, into);
+        }
+
+        fn landed(&self, from: Rank, to: Rank) {
+            self.$stage.landed(from, to);
+        }
+
+        fn set_blocked(&self, from: Rank, to: Rank, cause: Option<FullCause>) {
+            self.$stage.set_blocked(from, to, cause);
+        }
+
+        fn was_refused(&self, rank: Rank) -> bool {
+            self.$stage.was_refused(rank)
+        }
+
+        fn is_there(&self, rank: Rank) -> bool {
+            self.$stage.is_there(rank)
+        }
+
+        fn computed(&self, rank: Rank) -> Time {
+            self.$stage.tally(rank).computing
+        }
+    };
+}
+
+impl<S: std::ops::Deref<Target = Stage> + 'static> Ranks for OneByOne<S> {
+    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+        self.0.give(rank, now, answer);
+        Some(self.begin(rank))
+    }
+
+    fn begin(&self, rank: Rank) -> (Time, Request) {
+        let Handed { now, request } = self.0.await_rank(rank);
+        (now, request)
+    }
+
+    by_the_stage!(0);
+}
+
+impl Ranks for AsTheyCome {
+    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+        self.running.borrow_mut()[rank as usize] = true;
+        self.stage.give(rank, now, answer);
+        None
+    }
+
+    fn begin(&self, rank: Rank) -> (Time, Request) {
+        let Handed { now, request } = self.stage.await_rank(rank);
+        (now, request)
+    }
+
+    by_the_stage!(stage);
+}
