@@ -154,7 +154,7 @@ fn choice(text: &str) -> Result<String, UnknownChoice> {
 }
 
 /// Reads a time in seconds.
-fn seconds(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if !time.is_zero() => Ok(time),

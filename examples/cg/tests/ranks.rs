@@ -13,9 +13,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hikyaku::launch::Launch;
+use hikyaku::processes::Processes;
 
 /// Names the ranks and the arguments of the job that [`launcher`] is to run, one a line.
 const JOB: &str = "CG_TEST_JOB";
+
+/// If set, the job runs in virtual time.
+const VIRTUAL: &str = "CG_TEST_VIRTUAL";
 
 /// What the launcher's exit code is said in, among the lines of the test harness.
 const CODE: &str = "the job's code is ";
@@ -41,15 +45,28 @@ fn launcher() {
         timeout: Some(Duration::from_secs(120)),
         ..Launch::new(ranks, env!("CARGO_BIN_EXE_cg"))
     };
-    let outcome = launch.run().unwrap();
+    let outcome = match std::env::var_os(VIRTUAL) {
+        None => launch.run().unwrap(),
+        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
+    };
     println!("{CODE}{}", outcome.code);
 }
 
 /// Runs `cg` on so many ranks; the job's exit code, and what it wrote to both streams.
 fn cg(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(None, ranks, arguments)
+}
+
+/// The same in virtual time.
+fn cg_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some("yes"), ranks, arguments)
+}
+
+fn run_in(time: Option<&str>, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
+    command.envs(time.map(|time| (VIRTUAL, time)));
     let output = command.output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -118,4 +135,14 @@ fn what_cannot_be_solved_is_said_once() {
     let (code, _, complaints) = cg(2, &[MESH, "--iterations", "3"]);
     assert_eq!(code, 1);
     assert!(complaints.contains("it has not converged to 1e-10"), "{complaints}");
+}
+
+/// The very program in virtual time, on a machine that is not there: the same answer.
+#[test]
+fn in_virtual_time_the_solution_is_the_same() {
+    for ranks in [1, 4] {
+        let (code, said, complaints) = cg_in_virtual_time(ranks, &[MESH, "--check"]);
+        assert_eq!((code, complaints.as_str()), (0, ""), "{ranks} ranks: {said}");
+        assert!(said.contains("agrees with the serial solver's"), "{said}");
+    }
 }

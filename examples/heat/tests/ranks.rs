@@ -14,9 +14,13 @@ use std::time::Duration;
 
 use heat::npy;
 use hikyaku::launch::Launch;
+use hikyaku::processes::Processes;
 
 /// Names the ranks and the arguments of the job that [`launcher`] is to run, one a line.
 const JOB: &str = "HEAT_TEST_JOB";
+
+/// If set, the job runs in virtual time.
+const VIRTUAL: &str = "HEAT_TEST_VIRTUAL";
 
 /// What the launcher's exit code is said in, among the lines of the test harness.
 const CODE: &str = "the job's code is ";
@@ -40,15 +44,28 @@ fn launcher() {
         timeout: Some(Duration::from_secs(60)),
         ..Launch::new(ranks, env!("CARGO_BIN_EXE_heat"))
     };
-    let outcome = launch.run().unwrap();
+    let outcome = match std::env::var_os(VIRTUAL) {
+        None => launch.run().unwrap(),
+        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
+    };
     println!("{CODE}{}", outcome.code);
 }
 
 /// Runs `heat` on so many ranks; the job's exit code, and what it wrote to both streams.
 fn heat(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(None, ranks, arguments)
+}
+
+/// The same in virtual time.
+fn heat_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some("yes"), ranks, arguments)
+}
+
+fn run_in(time: Option<&str>, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
+    command.envs(time.map(|time| (VIRTUAL, time)));
     let output = command.output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -155,4 +172,24 @@ fn bad_input_ends_all_ranks_in_one_line() {
     }
     let (code, _, stderr) = heat(3, &[text(&cut), "--colour"]);
     assert_eq!((code, stderr.lines().count()), (2, 1), "{stderr}");
+}
+
+/// The very program in virtual time, on a machine that is not there: the same field to the bit.
+#[test]
+fn in_virtual_time_the_field_is_the_same() {
+    let place = directory("virtual");
+    let config = place.join("small.toml");
+    let lines = "pattern = \"disc\"\nsize = [37, 23]\nsteps = 60\nboundary = \"insulated\"\n";
+    fs::write(&config, format!("{lines}check_every = 7\n")).unwrap();
+    for (ranks, exchange) in [(1, "nonblocking"), (4, "blocking,nonblocking"), (6, "nonblocking")] {
+        let fields = [heat, heat_in_virtual_time].map(|run| {
+            let out = place.join(format!("out-{ranks}"));
+            let words = [text(&config), "--check", "--exchange", exchange, "--output", text(&out)];
+            let (code, said, progress) = run(ranks, &words);
+            assert_eq!(code, 0, "{ranks} ranks: {said}{progress}");
+            assert!(said.contains("bitwise equal to the serial program's"), "{said}");
+            fs::read(out.join("final.npy")).unwrap()
+        });
+        assert!(fields[0] == fields[1], "{ranks} ranks");
+    }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use hikyaku::{Operation, Time};
 
+use super::processes::Options;
 use crate::bench::arguments::parse_size;
 
 /// Run a program on a machine that is not there, in virtual time
@@ -73,6 +74,9 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) program: Option<Program>,
 
+    #[command(flatten)]
+    pub(crate) processes: Options,
+
     /// A program of processes, as 'hikyaku run' starts it: everything after '--'
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -98,6 +102,8 @@ Examples:
 
   Persistent halo exchanges on CP-PACS's network:
       hikyaku simulate --what-if halo
+  A program as 'hikyaku run' starts it, as 64 processes:
+      hikyaku simulate --machine cp-pacs -n 64 -- ./heat demo.toml
 
   An allreduce of a mebibyte on 512 nodes of a fat tree, by the ring:
       hikyaku simulate --machine fat-tree-200g -n 512 allreduce --size 1M --algorithm ring

@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match (&arguments.program, &arguments.command[..]) {
         (Some(program), []) => run_built_in(&setting, program),
         (None, []) => refuse(&SettingError::Missing("PROGRAM, or -- COMMAND")),
-        (_, command) => processes::run(&setting, command),
+        (_, command) => processes::run(&setting, command, &arguments.processes),
     }
 }
 

@@ -1,17 +1,224 @@
 //! `hikyaku simulate … -- ./program`: real processes in virtual time.
+//!
+//! The programs' own output comes out as with `hikyaku run`; the report goes to standard error, or
+//! to a file, so that a program's output can be compared with that of a real run.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use hikyaku::launch::Launch;
+use hikyaku::processes::{Computing, Processes, RankReport, Report};
+use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
-use crate::exit::{USAGE, say};
+use crate::exit::say;
+
+/// Ranks that are listed one by one; of more, the extremes and the middle.
+const LISTED: usize = 16;
+
+/// Records of a trace that are kept, at most: 40 bytes each.
+const MOST_RECORDS: usize = 50_000_000;
+
+/// What only processes have.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Processes (everything after '--')")]
+pub(crate) struct Options {
+    /// What computing between calls takes: `given`, what the program says with World::compute, or
+    /// `measured`, what the processor takes for it here, or `measured=F`, F times that
+    #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
+    compute: Computing,
+
+    /// Start each line of the ranks' output with "[rank] "
+    #[arg(long)]
+    label: bool,
+
+    /// End the processes after so many seconds of real time
+    #[arg(long, value_name = "SECONDS", value_parser = crate::run::seconds)]
+    timeout: Option<Duration>,
+
+    /// Write the report here and not to standard error
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Write what happened, one line a record: time in picoseconds, what, who, whom, how much
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+}
 
 /// Runs the processes of a command on a simulated machine.
-pub(crate) fn run(setting: &Setting, command: &[OsString]) -> ExitCode {
-    let name = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    say(format_args!(
-        "cannot run processes ({name}) on {}: name a built-in program, see hikyaku simulate --help",
-        setting.machine.name
-    ));
-    ExitCode::from(USAGE)
+pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) -> ExitCode {
+    let mut words = command.iter().cloned();
+    let program = words.next().unwrap_or_default();
+    let launch = Launch {
+        args: words.collect(),
+        ranks_per_node: Some(setting.job.ranks_per_node),
+        label: options.label,
+        timeout: options.timeout,
+        owns_process: true,
+        ..Launch::new(setting.job.ranks, program)
+    };
+    let processes = Processes {
+        launch,
+        machine: setting.machine.clone(),
+        memory: setting.job.memory,
+        computing: options.compute,
+        trace: if options.records.is_some() { MOST_RECORDS } else { 0 },
+    };
+    match processes.run() {
+        Ok(report) => finish(setting, options, &report),
+        Err(error) => {
+            say(&error);
+            ExitCode::from(u8::try_from(error.code()).unwrap_or(u8::MAX))
+        }
+    }
+}
+
+/// Says what there is to say, and ends as the job did.
+fn finish(setting: &Setting, options: &Options, report: &Report) -> ExitCode {
+    let mut code = u8::try_from(report.outcome.code).unwrap_or(u8::MAX);
+    let mut wrote = |path: &Path, written: io::Result<()>| {
+        if let Err(error) = written {
+            say(format_args!("cannot write {}: {error}", path.display()));
+            code = code.max(1);
+        }
+    };
+    if report.joined == 0 {
+        say("no rank called hikyaku: nothing was simulated, the program only ran");
+    } else {
+        let text = to_text(setting, report);
+        match &options.report {
+            Some(path) => wrote(path, fs::write(path, text)),
+            None => eprint!("{text}"),
+        }
+    }
+    if let Some(path) = &options.records {
+        wrote(path, fs::write(path, records(report)));
+    }
+    report.outcome.reason.iter().for_each(say);
+    report.outcome.details.iter().for_each(|line| say(format_args!("  {line}")));
+    ExitCode::from(code)
+}
+
+fn records(report: &Report) -> String {
+    let mut text = String::from("picoseconds,what,who,whom,how_much\n");
+    for record in &report.records {
+        let (time, kind) = (record.time.picoseconds(), format!("{:?}", record.kind));
+        text += &format!(
+            "{time},{},{},{},{}\n",
+            kind.to_lowercase(),
+            record.who,
+            record.whom,
+            record.what
+        );
+    }
+    text
+}
+
+/// The report on a terminal.
+fn to_text(setting: &Setting, report: &Report) -> String {
+    let ranks = report.ranks.len();
+    let (machine, shape) = (&setting.machine.name, setting.machine.topology().name());
+    let title = format!("{ranks} processes on {machine} ({shape}), in virtual time");
+    let note = format!(
+        "Copies and messages within a node: {} and {} (assumed; machine files state none).",
+        setting.job.memory.latency, setting.job.memory.rate
+    );
+    let (summary, by_rank) = (summary(report), by_rank(report));
+    format!("{title}\n\n{}\n{}\n{note}\n", summary.to_text(), by_rank.to_text())
+}
+
+fn summary(report: &Report) -> Table {
+    let mut table = Table::new("", ["", "in virtual time", "of wall time"]);
+    let (end, wall) = (report.end().seconds(), report.wall.as_secs_f64());
+    let rate = |count: f64, time: f64| match time > 0.0 {
+        true => Cell::number(count / time, Unit::PerSecond),
+        false => Cell::Empty,
+    };
+    let times = [end, wall].map(|time| Cell::number(time, Unit::Seconds));
+    let [end_cell, wall_cell] = times;
+    table.push([Cell::from("time"), end_cell, wall_cell]);
+    let sum = |of: fn(&RankReport) -> u64| report.ranks.iter().map(of).sum::<u64>() as f64;
+    let rows = [
+        (sum(|rank| rank.messages), Unit::Number, "messages"),
+        (sum(|rank| rank.bytes), Unit::Bytes, "of payload"),
+        (sum(|rank| rank.calls), Unit::Number, "calls"),
+        (report.events as f64, Unit::Number, "events"),
+    ];
+    for (count, unit, what) in rows {
+        let name = format!("{} {what}", Cell::number(count, unit).display());
+        table.push([Cell::from(name), rate(count, end), rate(count, wall)]);
+    }
+    table
+}
+
+fn by_rank(report: &Report) -> Table {
+    let head = ["rank", "ended", "computing", "in calls", "waiting", "messages", "bytes", "calls"];
+    let mut table = Table::new("", head);
+    let rows: Vec<[f64; 7]> = report.ranks.iter().map(columns).collect();
+    if rows.len() <= LISTED {
+        for (rank, values) in rows.into_iter().enumerate() {
+            table.push(row(rank.to_string(), values));
+        }
+        return table;
+    }
+    let sorted: [Vec<f64>; 7] = std::array::from_fn(|column| {
+        let mut values: Vec<f64> = rows.iter().map(|row| row[column]).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    });
+    let last = rows.len() - 1;
+    for (name, place) in [("least", 0), ("median", last / 2), ("most", last)] {
+        table.push(row(name.to_owned(), std::array::from_fn(|column| sorted[column][place])));
+    }
+    table
+}
+
+fn columns(rank: &RankReport) -> [f64; 7] {
+    let [time, computing, calls, waiting] =
+        [rank.time, rank.computing, rank.in_calls(), rank.waiting].map(hikyaku::Time::seconds);
+    let [messages, bytes, count] =
+        [rank.messages, rank.bytes, rank.calls].map(|count| count as f64);
+    [time, computing, calls, waiting, messages, bytes, count]
+}
+
+fn row(name: String, values: [f64; 7]) -> Vec<Cell> {
+    let (time, number) = (Unit::Seconds, Unit::Number);
+    let units = [time, time, time, time, number, Unit::Bytes, number];
+    let cells = values.into_iter().zip(units).map(|(value, unit)| Cell::number(value, unit));
+    [Cell::from(name)].into_iter().chain(cells).collect()
+}
+
+fn parse_computing(text: &str) -> Result<Computing, String> {
+    let wrong = || format!("{text:?} is neither given, nor measured, nor measured=FACTOR");
+    match text.split_once('=').unwrap_or((text, "1")) {
+        ("given", "1") if !text.contains('=') => Ok(Computing::Given),
+        ("measured", factor) => {
+            let factor: f64 = factor.parse().map_err(|_| wrong())?;
+            let sensible = (1e-3..=1e6).contains(&factor);
+            sensible.then_some(Computing::Measured(factor)).ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn computing_is_given_or_measured() {
+        assert_eq!(parse_computing("given"), Ok(Computing::Given));
+        assert_eq!(parse_computing("measured"), Ok(Computing::Measured(1.0)));
+        assert_eq!(parse_computing("measured=0.5"), Ok(Computing::Measured(0.5)));
+        for text in ["", "given=1", "measured=", "measured=nan", "measured=0", "zero"] {
+            assert!(parse_computing(text).unwrap_err().contains("is neither given"), "{text}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod flood;
 mod large;
 mod survivors;
+mod ring;
 mod traffic;
 mod victims;
 
@@ -33,7 +34,10 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "copies" => large::copies(world)?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,
+        "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,
+        "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
         "end" => return ends::run(world, word(1).unwrap()),
+        "ring" => ring::run(world, number(word(1)))?,
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
         other => panic!("there is no program {other}"),
     }

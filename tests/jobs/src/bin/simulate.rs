@@ -1,0 +1,44 @@
+//! A launcher in virtual time: what `hikyaku simulate … -- PROGRAM` does, with the numbers in fixed
+//! places and a line on the run that tests can read.
+//!
+//! `simulate RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; one rank to a node if
+//! RANKS_PER_NODE is 0.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hikyaku::launch::Launch;
+use hikyaku::processes::{Processes, Report};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let ranks = words.next().unwrap().parse().unwrap();
+    let per_node: u32 = words.next().unwrap().parse().unwrap();
+    let timeout = Duration::from_secs_f64(words.next().unwrap().parse().unwrap());
+    let launch = Launch {
+        ranks_per_node: Some(per_node.max(1)),
+        timeout: Some(timeout),
+        owns_process: true,
+        ..Launch::new(ranks, words.next().unwrap())
+    };
+    let launch = Launch { args: words.map(Into::into).collect(), ..launch };
+    match Processes::on_a_test_machine(launch).run() {
+        Ok(report) => tell(&report),
+        Err(error) => {
+            eprintln!("simulate: {error}");
+            ExitCode::from(u8::try_from(error.code()).unwrap())
+        }
+    }
+}
+
+fn tell(report: &Report) -> ExitCode {
+    let (end, digest, joined) = (report.end().picoseconds(), report.digest, report.joined);
+    let records = report.records.len();
+    println!("end {end} digest {digest:x} records {records} joined {joined}");
+    let outcome = &report.outcome;
+    outcome.reason.iter().for_each(|line| eprintln!("simulate: {line}"));
+    outcome.details.iter().for_each(|line| eprintln!("simulate:   {line}"));
+    ExitCode::from(u8::try_from(outcome.code).unwrap())
+}

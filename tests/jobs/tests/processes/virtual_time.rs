@@ -1,0 +1,94 @@
+//! The same programs in virtual time, as processes of which one runs at a time.
+
+use hikyaku_jobs::Job;
+
+use super::RANK;
+
+fn simulated(ranks: u32, words: &[&str]) -> Job {
+    Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, ranks, words)
+}
+
+/// What the launcher says of a run that has to be a good one.
+#[track_caller]
+fn run(job: &Job) -> String {
+    let output = job.succeed();
+    let line = output.lines().last().unwrap().to_owned();
+    assert!(line.starts_with("end "), "{output}");
+    line
+}
+
+fn every_call(ranks_per_node: u32) {
+    for ranks in [1, 2, 3, 5, 8] {
+        let seed = (100 * ranks_per_node + ranks).to_string();
+        run(&simulated(ranks, &["calls", &seed]).ranks_per_node(ranks_per_node));
+    }
+}
+
+#[test]
+fn every_call_on_nodes_of_one_rank() {
+    every_call(1);
+}
+
+#[test]
+fn every_call_on_nodes_of_two_ranks() {
+    every_call(2);
+}
+
+#[test]
+fn every_call_on_one_node() {
+    every_call(8);
+}
+
+#[test]
+fn the_same_run_twice_is_the_same() {
+    for per_node in [1, 2] {
+        let job = simulated(6, &["calls", "17"]).ranks_per_node(per_node);
+        let first = run(&job);
+        assert_eq!(first, run(&job));
+        assert!(!first.contains("end 0 ") && !first.contains("records 0 "), "{first}");
+    }
+}
+
+#[test]
+fn a_hundred_times_as_many_messages_as_there_is_room_for_get_through() {
+    run(&simulated(3, &["flood", "20000", "40"]));
+}
+
+#[test]
+fn large_messages_get_through() {
+    run(&simulated(2, &["large", "3000000"]));
+}
+
+#[test]
+fn who_waits_for_a_rank_that_has_left_is_told() {
+    for (way, code) in [("return", 1), ("exit", 1), ("fail", 9), ("exit-with-code", 7)] {
+        let end = simulated(3, &["end", way]).run();
+        assert_eq!(end.code, Some(code), "{way}: {}{}", end.stdout, end.stderr);
+    }
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_named_with_what_they_wait_in() {
+    let end = simulated(2, &["deadlock"]).run();
+    assert_eq!(end.code, Some(3), "{}{}", end.stdout, end.stderr);
+    let told = "simulate:   rank 1 waits in receive from rank 0, tag 7";
+    assert!(end.stderr.contains("2 ranks wait for ever"), "{}", end.stderr);
+    assert!(end.stderr.contains(told), "{}", end.stderr);
+}
+
+#[test]
+fn looking_for_ever_is_waiting_for_ever() {
+    let end = simulated(2, &["spin"]).run();
+    assert_eq!(end.code, Some(3), "{}{}", end.stdout, end.stderr);
+}
+
+#[test]
+fn a_program_that_knows_nothing_of_hikyaku_only_runs() {
+    let output = Job::new(env!("CARGO_BIN_EXE_simulate"), "true", 3, &[]).succeed();
+    assert!(output.ends_with("joined 0\n"), "{output}");
+}
+
+#[test]
+fn many_processes_take_turns() {
+    run(&simulated(256, &["ring", "20"]));
+}
