@@ -92,10 +92,11 @@ impl Ranks for Script {
     }
 }
 
+/// Who ran when, and what it was answered.
+type Turns = Vec<(Rank, u64, Answer)>;
+
 /// Conducts the scripts on a network of 1 µs and 1 GB/s; how it ended, and who ran when.
-fn conduct(
-    scripts: Vec<Vec<Turn>>,
-) -> (Result<(), Ended>, Vec<(Rank, u64, Answer)>, Vec<(RecordKind, u64)>) {
+fn conduct(scripts: Vec<Vec<Turn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKind, u64)>) {
     let ranks = scripts.len() as u32;
     let simulation = Simulation::new(0);
     simulation.trace().records_on(1000);

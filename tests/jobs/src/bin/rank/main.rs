@@ -9,8 +9,8 @@ mod calls;
 mod ends;
 mod flood;
 mod large;
-mod survivors;
 mod ring;
+mod survivors;
 mod traffic;
 mod victims;
 
