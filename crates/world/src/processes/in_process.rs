@@ -53,14 +53,17 @@ fn conduct(stage: Stage) {
     let memory = MemoryPath { latency: Time::from_nanoseconds(100), rate };
     let config = Config { memory, envelope_bytes: ENVELOPE_BYTES };
     let running = Rc::new(RefCell::new(vec![true; ranks as usize]));
-    let ranks = AsTheyCome { stage: Rc::new(stage), running };
-    let AsTheyCome { stage, running } = ranks.clone();
+    let ranks = AsTheyCome { stage: Rc::new(stage), running, answered: Rc::default() };
+    let as_they_come = ranks.clone();
+    let AsTheyCome { stage, running, .. } = &as_they_come;
     let Ok(conductor) = Conductor::new(&simulation, ranks, carrier, config) else { return };
     while conductor.traffic().iter().any(|rank| !rank.gone) {
         let whose = |rank: u32| running.borrow()[rank as usize];
         let Some((rank, handed)) = stage.await_any(whose) else { return };
         running.borrow_mut()[rank as usize] = false;
-        if conductor.serve(rank, handed.now, handed.request).is_err() {
+        let served = conductor.serve(rank, handed.now, handed.request);
+        as_they_come.go_on();
+        if served.is_err() {
             return;
         }
     }

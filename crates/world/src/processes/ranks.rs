@@ -19,6 +19,18 @@ pub(super) struct AsTheyCome {
     pub(super) stage: Rc<Stage>,
     /// Whose turn is their own.
     pub(super) running: Rc<RefCell<Vec<bool>>>,
+    /// Who goes on once everything under way has come to its end, when, and with what answer.
+    pub(super) answered: Rc<RefCell<Vec<(Rank, Time, Answer)>>>,
+}
+
+impl AsTheyCome {
+    /// Lets those run who have been answered.
+    pub(super) fn go_on(&self) {
+        for (rank, now, answer) in self.answered.take() {
+            self.running.borrow_mut()[rank as usize] = true;
+            self.stage.give(rank, now, answer);
+        }
+    }
 }
 
 /// Everything but who runs is the stage's to say.
@@ -80,8 +92,8 @@ impl<S: std::ops::Deref<Target = Stage> + 'static> Ranks for OneByOne<S> {
 
 impl Ranks for AsTheyCome {
     fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
-        self.running.borrow_mut()[rank as usize] = true;
-        self.stage.give(rank, now, answer);
+        // Not yet: the rank is a thread, and would see what is not there yet.
+        self.answered.borrow_mut().push((rank, now, answer));
         None
     }
 
