@@ -405,7 +405,8 @@ impl ShmHost {
         self.conducted.is_some() || self.company.is_crowded()
     }
 
-    pub(crate) fn is_conducted(&self) -> bool {
+    /// Whether the job runs in virtual time.
+    pub fn is_conducted(&self) -> bool {
         self.conducted.is_some()
     }
 

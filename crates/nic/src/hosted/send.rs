@@ -22,10 +22,17 @@ impl<H: Host> HostedPort<H> {
             return Err(PostError::PeerFailed(failure));
         }
         match command.operation {
-            Operation::Send if self.host.conductor().is_some() => self.hand_over(command),
+            Operation::Send if destination != self.rank && self.host.conductor().is_some() => {
+                self.hand_over(command)
+            }
             Operation::Send => {
                 let (host, clock) = (&self.host, &mut self.clock);
-                Post { host, rank: self.rank, target: peer.target, peer, clock }.send(command)
+                let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
+                let taken = post.send(command)?;
+                if destination == self.rank {
+                    self.found_near(taken as u64);
+                }
+                Ok(taken)
             }
             Operation::Nop => Ok(0),
             _ => self.remote(command),

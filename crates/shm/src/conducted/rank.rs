@@ -55,6 +55,8 @@ pub(crate) struct Conducted {
     /// Looks in vain, and looks at the clock, since the last thing that was neither.
     looks: Cell<u32>,
     clocks: Cell<u32>,
+    /// Waits in a row that had something to look at.
+    pended: Cell<u32>,
     tally: Cell<Tally>,
     /// The processor's time when the last call ended, nanoseconds.
     processor: Cell<u64>,
@@ -74,6 +76,7 @@ impl Conducted {
             sent: vec![0; ranks],
             looks: Cell::new(0),
             clocks: Cell::new(0),
+            pended: Cell::new(0),
             tally: Cell::default(),
             processor: Cell::new(0),
         };
@@ -191,7 +194,14 @@ impl Conducted {
         self.note(|tally| tally.calls += 1);
         let bell = self.region.mapping.segment(self.rank).doorbell();
         let over = |now| deadline.is_some_and(|deadline| now >= deadline);
+        let pended = self.pended.replace(0);
         let wake = if pending() {
+            // What is there may be what nobody waits for at the moment: time must pass even so.
+            self.pended.set(pended.saturating_add(1));
+            if pended >= FREE_LOOKS {
+                self.spend(self.costs.poll.max(CLOCK));
+                self.join_time();
+            }
             Wake::Look
         } else if over(self.own.get()) {
             // Time must pass even so: the caller may wait by deadlines of no length.

@@ -143,6 +143,9 @@ impl World {
         element: Element,
         options: SharedOptions,
     ) -> Result<Rc<Variable>, Error> {
+        if self.engine().borrow().port().host().is_conducted() {
+            return Err(SharedError::VirtualTime.into());
+        }
         let registry = self.registry();
         registry.sweep();
         let prepared = self.prepare(name, shape, &element, options);

@@ -21,6 +21,12 @@ pub enum SharedError {
         /// What rank 0 said.
         ours: String,
     },
+    /// The job runs in virtual time.
+    #[error(
+        "shared variables are looked at in memory, which takes no virtual time: run the program \
+         with hikyaku run"
+    )]
+    VirtualTime,
     /// There is one of that name.
     #[error("there is a shared variable `{name}` already: drop it first, or find it by its name")]
     Exists {

@@ -20,7 +20,7 @@ fn run(job: &Job) -> String {
 fn every_call(ranks_per_node: u32) {
     for ranks in [1, 2, 3, 5, 8] {
         let seed = (100 * ranks_per_node + ranks).to_string();
-        run(&simulated(ranks, &["calls", &seed]).ranks_per_node(ranks_per_node));
+        run(&simulated(ranks, &["calls", &seed, "in virtual time"]).ranks_per_node(ranks_per_node));
     }
 }
 
@@ -42,16 +42,11 @@ fn every_call_on_one_node() {
 #[test]
 fn the_same_run_twice_is_the_same() {
     for per_node in [1, 2] {
-        let job = simulated(6, &["calls", "17"]).ranks_per_node(per_node);
+        let job = simulated(6, &["calls", "17", "in virtual time"]).ranks_per_node(per_node);
         let first = run(&job);
         assert_eq!(first, run(&job));
         assert!(!first.contains("end 0 ") && !first.contains("records 0 "), "{first}");
     }
-}
-
-#[test]
-fn a_hundred_times_as_many_messages_as_there_is_room_for_get_through() {
-    run(&simulated(3, &["flood", "20000", "40"]));
 }
 
 #[test]
@@ -91,4 +86,11 @@ fn a_program_that_knows_nothing_of_hikyaku_only_runs() {
 #[test]
 fn many_processes_take_turns() {
     run(&simulated(256, &["ring", "20"]));
+}
+
+#[test]
+fn shared_variables_are_refused_in_one_line() {
+    let end = simulated(2, &["calls", "1", "shared: counts"]).run();
+    assert_eq!(end.code, Some(101), "{}{}", end.stdout, end.stderr);
+    assert!(end.stderr.contains("run the program with hikyaku run"), "{}", end.stderr);
 }

@@ -121,9 +121,28 @@ impl Drop for Named<'_> {
     }
 }
 
+/// What means that all cases are wanted that hold in virtual time.
+const VIRTUAL: &str = "in virtual time";
+
+/// What does not hold there. Different ranks' messages have ways of different length, so the order
+/// in which they were sent is not the one in which they arrive, and nothing is there at once. What
+/// looks at memory without a port is not seen (shared variables). Not solved: progress during a
+/// call that is in another's waiting loop, and news of an exchange that was freed in flight.
+const NOT_VIRTUAL: &[&str] = &[
+    "matching: wildcards in order",
+    "shared: ",
+    "together: progress within other calls",
+    "persistent: asleep",
+    "persistent: freed in flight",
+];
+
 /// Runs all cases, or those whose name begins with `only`; at the end nothing is left over.
 pub(crate) fn run(world: &World, seed: u64, only: &str) -> Result<(), Error> {
-    for (case, body) in CASES.iter().filter(|(case, _)| case.starts_with(only)) {
+    let wanted = |case: &str| match only {
+        VIRTUAL => !NOT_VIRTUAL.iter().any(|name| case.starts_with(name)),
+        only => case.starts_with(only),
+    };
+    for (case, body) in CASES.iter().filter(|(case, _)| wanted(case)) {
         let named = Named { case, rank: world.rank() };
         body(world, seed).unwrap_or_else(|error| panic!("{error}"));
         // Between the barriers everybody is here and nobody in the next case.
