@@ -218,6 +218,9 @@ impl Drop for ShmHost {
             // which the launcher tells when the process has ended.
             return;
         }
+        if let Some(conducted) = &self.conducted {
+            conducted.see_off();
+        }
         self.mapping().registry().leave(self.rank);
         if let Some(conducted) = &self.conducted {
             return conducted.leave();

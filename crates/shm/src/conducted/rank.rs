@@ -36,6 +36,9 @@ const FREE_CLOCKS: u32 = 64;
 /// What a look at the clock takes from then on; what a look in vain takes at least.
 const CLOCK: Time = Time::from_nanoseconds(20);
 
+/// Looks whether what a leaving rank has sent has landed: they span some tens of milliseconds.
+const MOST_WAITS_FOR_LANDING: u32 = 100;
+
 /// What a look in vain takes at most.
 const LONGEST_LOOK: Time = Time::from_nanoseconds(10_000);
 
@@ -217,6 +220,21 @@ impl Conducted {
         };
         self.leave_call();
         wake
+    }
+
+    /// Lets time pass until what this rank has sent has landed: who sees that it has left believes
+    /// that nothing of it is on its way. Not for ever: what nobody makes room for never lands.
+    pub(crate) fn see_off(&self) {
+        let mut span = CLOCK;
+        for _ in 0..MOST_WAITS_FOR_LANDING {
+            let landed = |to: usize| self.way(to as Rank).landed.load(Ordering::Relaxed);
+            if (0..self.sent.len()).all(|to| landed(to) == self.sent[to]) {
+                return;
+            }
+            self.spend(span);
+            self.join_time();
+            span = span + span.min(LONGEST_LOOK);
+        }
     }
 
     /// Leaves the job in order; nobody is waited for.
