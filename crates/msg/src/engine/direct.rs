@@ -138,26 +138,7 @@ impl<P: Port> Engine<P> {
         if !free || self.sources.get(source as usize)?.assembling.is_some() {
             return None;
         }
-        let bits = match_bits(context, tag);
-        for _ in 0..looks {
-            match self.port.receive_whole(source, EAGER, bits, into) {
-                Short::Taken(length) => {
-                    self.took(source, length as u64);
-                    return Some(length as u64);
-                }
-                Short::Nothing => std::hint::spin_loop(),
-                Short::Other => break,
-            }
-        }
-        None
-    }
-
-    /// Notes that a message was received where it had landed.
-    #[inline]
-    fn took(&mut self, source: Rank, bytes: u64) {
-        self.note_credited(source);
-        self.consumed(source);
-        self.statistics.received(bytes);
+        self.take_expected(source, match_bits(context, tag), into, looks)
     }
 
     /// Receives a message of one packet that is there now and that nothing older stands before.
@@ -172,7 +153,8 @@ impl<P: Port> Engine<P> {
             return None;
         }
         let (source, bits) = self.expected(selector)?;
-        self.take_expected(source, bits, into, 1)
+        let bytes = self.take_expected(source, bits, into, 1)?;
+        Some(Received { source, tag: tag_of(bits), bytes })
     }
 
     /// Any blocking receive.
@@ -202,9 +184,9 @@ impl<P: Port> Engine<P> {
         let expected = self.expected(selector);
         for _ in 0..self.config.direct_rounds {
             if let Some((source, bits)) = expected
-                && let Some(result) = self.take_expected(source, bits, into, EXPECTING_LOOKS)
+                && let Some(bytes) = self.take_expected(source, bits, into, EXPECTING_LOOKS)
             {
-                return Some(Ok(result));
+                return Some(Ok(Received { source, tag: tag_of(bits), bytes }));
             }
             match self.port.poll() {
                 Some(Event::Landed(landed)) if self.is_simple(&landed, selector) => {
@@ -238,22 +220,24 @@ impl<P: Port> Engine<P> {
     }
 
     /// Takes the expected message from where it landed, if it is there and whole: the port looks at
-    /// one cache line for it. A few looks, since the line of a message under way
-    /// comes sooner to a reader that asks for little else.
-    #[inline]
+    /// one cache line for it. A few looks, since the line of a message under way comes sooner to a
+    /// reader that asks for little else. Answers its length, in a register.
+    #[inline(always)]
     fn take_expected(
         &mut self,
         source: Rank,
         bits: u64,
         into: &mut [u8],
         looks: u32,
-    ) -> Option<Received> {
+    ) -> Option<u64> {
         for _ in 0..looks {
             match self.port.receive_whole(source, EAGER, bits, into) {
                 Short::Taken(length) => {
                     let bytes = length as u64;
-                    self.took(source, bytes);
-                    return Some(Received { source, tag: tag_of(bits), bytes });
+                    self.note_credited(source);
+                    self.consumed(source);
+                    self.statistics.received(bytes);
+                    return Some(bytes);
                 }
                 Short::Nothing => std::hint::spin_loop(),
                 Short::Other => return None,
