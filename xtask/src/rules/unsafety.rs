@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
     ("crates/world/src/shared/contents.rs", "a copy that ranks of a node share, as a slice"),
     ("crates/world/src/shared/guard.rs", "the slice of a part that is held"),
-    ("crates/world/src/shared/variable.rs", "the bytes of a part that are fetched"),
+    ("crates/world/src/shared/direct.rs", "the bytes of a part that are fetched"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
     ("crates/python/src/array.rs", "memory of Python objects as bytes"),
     ("crates/python/src/memory.rs", "memory of a job, shown to Python as a buffer"),

@@ -14,6 +14,8 @@ use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_shm::View;
 
 use super::Shared;
+use super::direct::DirectDriver;
+use super::driver::Driver;
 use super::error::SharedError;
 use super::memory::{Memory, Own, Sizes};
 use super::options::{Element, SharedOptions};
@@ -163,7 +165,8 @@ impl World {
         *registry.counts.borrow_mut() = (counts.0 + division.count(), counts.1 + 1);
         let (name, world) = (name.to_owned(), self.apart());
         let known = name.clone();
-        let variable = Variable::new(world, name, element, division, options, memory, own);
+        let driver = Driver::Direct(DirectDriver::new(memory, own, options.recoverable));
+        let variable = Variable::new(world, name, element, division, options, driver);
         let variable = Rc::new(variable);
         registry.by_name.borrow_mut().insert(known, Rc::downgrade(&variable));
         Ok(variable)

@@ -23,6 +23,8 @@
 
 mod contents;
 mod create;
+mod direct;
+mod driver;
 mod error;
 mod guard;
 mod memory;
@@ -218,7 +220,7 @@ macro_rules! acquire {
             /// # Errors
             /// None is expected.
             pub fn owner(&self) -> Result<u32, Error> {
-                Ok(self.variable.control($part(self))?.0.node)
+                Ok(self.variable.control($part(self))?.0)
             }
 
             /// What this node may do with its copy. Asks nobody.
@@ -226,7 +228,7 @@ macro_rules! acquire {
             /// # Errors
             /// None is expected.
             pub fn state(&self) -> Result<State, Error> {
-                Ok(self.variable.control($part(self))?.2)
+                Ok(self.variable.control($part(self))?.1)
             }
         }
     };

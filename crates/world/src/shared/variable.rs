@@ -1,19 +1,14 @@
-//! A shared variable as one rank has it, and how its protocol is driven.
+//! A shared variable as one rank has it, whatever its protocol.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{
-    Action, Departed, Direct, Division, Entry, Kind, Patience, Protocol, Refusal, Word,
-};
-use hikyaku_dsm::{Op, State};
+use hikyaku_dsm::{Division, Entry, Kind, Patience, Refusal, State};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 
 use super::contents::Contents;
+use super::driver::{Asked, Driver, Outcome};
 use super::error::SharedError;
-use super::memory::{Memory, Own, RefPort};
 use super::options::{Element, SharedOptions};
 use crate::error::Error;
 use crate::world::World;
@@ -32,33 +27,7 @@ pub(super) struct Variable {
     pub(super) element: Element,
     pub(super) division: Division,
     pub(super) options: SharedOptions,
-    memory: Memory,
-    /// What this rank gave; taken when the variable is dropped.
-    own: Option<Own>,
-    parts: RefCell<Vec<PartState>>,
-    departed: RefCell<(u64, Departed)>,
-    /// Bytes fetched from other nodes, and how often.
-    moved: Cell<(u64, u64)>,
-}
-
-/// A part, as this rank has it.
-#[derive(Debug)]
-struct PartState {
-    protocol: Direct,
-    /// Asked for, or had.
-    taken: Option<Kind>,
-    home: u32,
-    /// Where its words begin in its home's block.
-    at: u64,
-}
-
-/// What a call of the protocol has come to.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Wait,
-    Entered(Entry),
-    Refused(Refusal),
-    Released,
+    driver: Driver,
 }
 
 impl Variable {
@@ -68,18 +37,9 @@ impl Variable {
         element: Element,
         division: Division,
         options: SharedOptions,
-        memory: Memory,
-        own: Own,
+        driver: Driver,
     ) -> Variable {
-        let sizes = memory.sizes();
-        let part = |index| {
-            let (home, slot) = sizes.home_of(index);
-            let protocol = Direct::new(sizes.geometry, options.recoverable);
-            PartState { protocol, taken: None, home, at: sizes.words_at(slot) }
-        };
-        let parts = RefCell::new((0..division.count()).map(part).collect());
-        let (own, departed, moved) = (Some(own), RefCell::default(), Cell::default());
-        Variable { world, name, element, division, options, memory, own, parts, departed, moved }
+        Variable { world, name, element, division, options, driver }
     }
 
     pub(super) fn world(&self) -> &World {
@@ -94,71 +54,32 @@ impl Variable {
         }
     }
 
+    fn no_such_part(&self, part: u64) -> Error {
+        let (name, parts) = (self.name.clone(), self.division.count());
+        SharedError::NoSuchPart { name, part, parts }.into()
+    }
+
     /// Asks for a part.
+    #[inline]
     pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Result<(), Error> {
-        let mut parts = self.parts.borrow_mut();
-        let count = parts.len() as u64;
-        let Some(state) = parts.get_mut(part as usize) else {
-            let name = self.name.clone();
-            return Err(SharedError::NoSuchPart { name, part, parts: count }.into());
-        };
-        if state.taken.is_some() {
-            return Err(SharedError::Recursive { variable: self.label(part) }.into());
+        match self.driver.request(part, kind, patience) {
+            Asked::Begun => Ok(()),
+            Asked::Taken => Err(SharedError::Recursive { variable: self.label(part) }.into()),
+            Asked::NoSuchPart => Err(self.no_such_part(part)),
         }
-        state.taken = Some(kind);
-        state.protocol.request(kind, patience);
-        Ok(())
     }
 
     /// Drives a part until it says something.
     #[inline]
     pub(super) fn drive(&self, part: u64) -> Result<Outcome, Error> {
-        let mut parts = self.parts.borrow_mut();
-        let state = &mut parts[part as usize];
-        let mut departed = self.departed.borrow_mut();
-        let departed = &mut *departed;
-        let mut answer = 0;
-        loop {
-            answer = match state.protocol.next(answer, &departed.1) {
-                Action::Access(word, op) => {
-                    let place = (part, state.home, state.at);
-                    self.memory.access(|| self.port(), &departed.1, place, (word, op))?
-                }
-                Action::Copy { from } => {
-                    self.world.note_departures(&mut departed.0, &mut departed.1);
-                    u64::from(!self.fetch(part, from, &departed.1)?)
-                }
-                Action::Wake(rank) => {
-                    self.memory.ring(&mut self.port().0, rank);
-                    0
-                }
-                Action::Wait => {
-                    self.world.note_departures(&mut departed.0, &mut departed.1);
-                    return Ok(Outcome::Wait);
-                }
-                Action::Entered(entry) => return Ok(Outcome::Entered(entry)),
-                Action::Refused(refusal) => {
-                    state.taken = None;
-                    return Ok(Outcome::Refused(refusal));
-                }
-                Action::Released => {
-                    state.taken = None;
-                    return Ok(Outcome::Released);
-                }
-            };
-        }
-    }
-
-    fn port(&self) -> RefPort<'_> {
-        let engine = self.world.engine().borrow_mut();
-        RefPort(std::cell::RefMut::map(engine, |engine| engine.port_mut()))
+        self.driver.drive(&self.world, part, || self.extent(part))
     }
 
     /// Where the elements of a part are, as `T`s, and how many.
     #[inline]
     pub(super) fn contents<T: crate::Scalar>(&self, part: u64) -> Contents<T> {
         let (start, length) = self.extent(part);
-        Contents::new(self.memory.copy(), start as usize, length / size_of::<T>().max(1))
+        Contents::new(self.driver.copy(), start as usize, length / size_of::<T>().max(1))
     }
 
     /// First byte and length of a part, bytes.
@@ -169,25 +90,9 @@ impl Variable {
         (start * element, (length * element) as usize)
     }
 
-    fn fetch(&self, part: u64, from: u32, departed: &Departed) -> Result<bool, Error> {
-        let extent = self.extent(part);
-        let contents = self.contents::<u8>(part);
-        // SAFETY: the turn is this rank's, and its node's copy is old: nobody of the node reads or
-        // writes it until the turn is passed.
-        let into = unsafe { contents.as_slice_mut() };
-        let there = self.memory.fetch(&mut self.port().0, departed, from, extent, into)?;
-        if there {
-            let (bytes, times) = self.moved.get();
-            self.moved.set((bytes + extent.1 as u64, times + 1));
-        }
-        Ok(there)
-    }
-
     /// Looks who is gone: for requests that do not wait.
     pub(super) fn look_around(&self) {
-        let mut departed = self.departed.borrow_mut();
-        let departed = &mut *departed;
-        self.world.note_departures(&mut departed.0, &mut departed.1);
+        self.driver.look_around(&self.world);
     }
 
     /// Waits a little. `turn` counts the waits of one request.
@@ -207,14 +112,7 @@ impl Variable {
 
     /// Gives a request up that waits.
     pub(super) fn give_up(&self, part: u64) {
-        let begun = {
-            let mut parts = self.parts.borrow_mut();
-            let state = &mut parts[part as usize];
-            let begun = state.protocol.cancel();
-            state.taken = state.taken.filter(|_| begun);
-            begun
-        };
-        if begun {
+        if self.driver.cancel(part) {
             // Nothing of it waits, and what it does to words of the living cannot fail.
             let _ = self.drive(part);
         }
@@ -223,44 +121,26 @@ impl Variable {
     /// Lets a part go that was entered.
     #[inline]
     pub(super) fn release(&self, part: u64) {
-        self.parts.borrow_mut()[part as usize].protocol.release();
+        self.driver.release(part);
         // As for `give_up`.
         let _ = self.drive(part);
     }
 
-    /// Owner and state of a part at this node, from the control region.
-    pub(super) fn control(&self, part: u64) -> Result<(Version, Version, State), Error> {
-        let parts = self.parts.borrow();
-        let Some(state) = parts.get(part as usize) else {
-            let (name, parts) = (self.name.clone(), parts.len() as u64);
-            return Err(SharedError::NoSuchPart { name, part, parts }.into());
-        };
-        let node = self.memory.sizes().geometry.node();
-        let load = |word| {
-            let place = (part, state.home, state.at);
-            let departed = &self.departed.borrow().1;
-            self.memory.access(|| self.port(), departed, place, (word, Op::Load))
-        };
-        let owner = Version::of(load(Word::Owner(node))?);
-        let held = Version::of(load(Word::Held(node))?);
-        Ok((owner, held, State::of(state.taken, held, owner)))
+    /// Owner and state of a part at this node.
+    pub(super) fn control(&self, part: u64) -> Result<(u32, State), Error> {
+        self.driver.control(&self.world, part)?.ok_or_else(|| self.no_such_part(part))
     }
 
-    /// Bytes fetched from other nodes, and how often.
+    /// Bytes of contents that came from elsewhere, and how often.
     pub(super) fn moved(&self) -> (u64, u64) {
-        self.moved.get()
+        self.driver.moved()
     }
 }
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        let Some(own) = self.own.take() else { return };
-        let home = {
-            let engine = self.world.engine().borrow();
-            self.memory.own_home(engine.port())
-        };
-        self.memory.part();
-        let ranks = self.memory.sizes().geometry.ranks;
+        let Some((own, home)) = self.driver.part(&self.world) else { return };
+        let ranks = self.driver.sizes().geometry.ranks;
         let parts = self.division.count();
         self.world.registry().park(&self.name, parts, own, home, ranks);
     }

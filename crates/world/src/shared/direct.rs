@@ -1,0 +1,191 @@
+//! How `direct` is driven: operations on words in memory, and contents that are fetched.
+//!
+//! Its state machine says what to do next; here it is done, in place on the own node and by
+//! commands of the port elsewhere. No other rank's program takes part.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+use hikyaku_dsm::word::Version;
+use hikyaku_dsm::{Action, Departed, Direct, Kind, Op, Patience, Protocol, State, Word};
+use hikyaku_shm::View;
+
+use super::contents::Contents;
+use super::driver::{Asked, Outcome};
+use super::memory::{Memory, Own, RefPort};
+use crate::error::Error;
+use crate::world::World;
+
+/// A variable under `direct`, as one rank has it.
+#[derive(Debug)]
+pub(super) struct DirectDriver {
+    memory: Memory,
+    /// What this rank gave; taken when the variable is dropped.
+    own: Option<Own>,
+    parts: RefCell<Vec<PartState>>,
+    departed: RefCell<(u64, Departed)>,
+    /// Bytes fetched from other nodes, and how often.
+    moved: Cell<(u64, u64)>,
+}
+
+/// A part, as this rank has it.
+#[derive(Debug)]
+struct PartState {
+    protocol: Direct,
+    /// Asked for, or had.
+    taken: Option<Kind>,
+    home: u32,
+    /// Where its words begin in its home's block.
+    at: u64,
+}
+
+impl DirectDriver {
+    /// All parts of a variable that lies in `memory`.
+    pub(super) fn new(memory: Memory, own: Own, recoverable: bool) -> DirectDriver {
+        let sizes = memory.sizes();
+        let part = |index| {
+            let (home, slot) = sizes.home_of(index);
+            let protocol = Direct::new(sizes.geometry, recoverable);
+            PartState { protocol, taken: None, home, at: sizes.words_at(slot) }
+        };
+        let parts = RefCell::new((0..sizes.parts).map(part).collect());
+        let (departed, moved) = (RefCell::default(), Cell::default());
+        DirectDriver { memory, own: Some(own), parts, departed, moved }
+    }
+
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Bytes fetched from other nodes, and how often.
+    pub(super) fn moved(&self) -> (u64, u64) {
+        self.moved.get()
+    }
+
+    /// Asks for a part.
+    #[inline]
+    pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Asked {
+        let mut parts = self.parts.borrow_mut();
+        let Some(state) = parts.get_mut(part as usize) else { return Asked::NoSuchPart };
+        if state.taken.is_some() {
+            return Asked::Taken;
+        }
+        state.taken = Some(kind);
+        state.protocol.request(kind, patience);
+        Asked::Begun
+    }
+
+    /// Drives a part until it says something. `extent`: first byte and length of the part.
+    #[inline]
+    pub(super) fn drive(
+        &self,
+        world: &World,
+        part: u64,
+        extent: impl Fn() -> (u64, usize),
+    ) -> Result<Outcome, Error> {
+        let mut parts = self.parts.borrow_mut();
+        let state = &mut parts[part as usize];
+        let mut departed = self.departed.borrow_mut();
+        let departed = &mut *departed;
+        let mut answer = 0;
+        loop {
+            answer = match state.protocol.next(answer, &departed.1) {
+                Action::Access(word, op) => {
+                    let place = (part, state.home, state.at);
+                    self.memory.access(|| port(world), &departed.1, place, (word, op))?
+                }
+                Action::Copy { from } => {
+                    world.note_departures(&mut departed.0, &mut departed.1);
+                    u64::from(!self.fetch(world, extent(), from, &departed.1)?)
+                }
+                Action::Wake(rank) => {
+                    self.memory.ring(&mut port(world).0, rank);
+                    0
+                }
+                Action::Wait => {
+                    world.note_departures(&mut departed.0, &mut departed.1);
+                    return Ok(Outcome::Wait);
+                }
+                Action::Entered(entry) => return Ok(Outcome::Entered(entry)),
+                Action::Refused(refusal) => {
+                    state.taken = None;
+                    return Ok(Outcome::Refused(refusal));
+                }
+                Action::Released => {
+                    state.taken = None;
+                    return Ok(Outcome::Released);
+                }
+            };
+        }
+    }
+
+    fn fetch(
+        &self,
+        world: &World,
+        extent: (u64, usize),
+        from: u32,
+        departed: &Departed,
+    ) -> Result<bool, Error> {
+        let contents = Contents::<u8>::new(self.memory.copy(), extent.0 as usize, extent.1);
+        // SAFETY: the turn is this rank's, and its node's copy is old: nobody of the node reads or
+        // writes it until the turn is passed.
+        let into = unsafe { contents.as_slice_mut() };
+        let there = self.memory.fetch(&mut port(world).0, departed, from, extent, into)?;
+        if there {
+            let (bytes, times) = self.moved.get();
+            self.moved.set((bytes + extent.1 as u64, times + 1));
+        }
+        Ok(there)
+    }
+
+    /// Looks who is gone: for requests that do not wait.
+    pub(super) fn look_around(&self, world: &World) {
+        let mut departed = self.departed.borrow_mut();
+        let departed = &mut *departed;
+        world.note_departures(&mut departed.0, &mut departed.1);
+    }
+
+    /// Begins to give up a request that waits; answers whether it has to be driven for that.
+    pub(super) fn cancel(&self, part: u64) -> bool {
+        let mut parts = self.parts.borrow_mut();
+        let state = &mut parts[part as usize];
+        let begun = state.protocol.cancel();
+        state.taken = state.taken.filter(|_| begun);
+        begun
+    }
+
+    /// Begins to let a part go that was entered; it has to be driven for that.
+    #[inline]
+    pub(super) fn release(&self, part: u64) {
+        self.parts.borrow_mut()[part as usize].protocol.release();
+    }
+
+    /// Owner and state of a part at this node, from the control region; `None`: no such part.
+    pub(super) fn control(&self, world: &World, part: u64) -> Result<Option<Control>, Error> {
+        let parts = self.parts.borrow();
+        let Some(state) = parts.get(part as usize) else { return Ok(None) };
+        let node = self.memory.sizes().geometry.node();
+        let load = |word| {
+            let place = (part, state.home, state.at);
+            let departed = &self.departed.borrow().1;
+            self.memory.access(|| port(world), departed, place, (word, Op::Load))
+        };
+        let owner = Version::of(load(Word::Owner(node))?);
+        let held = Version::of(load(Word::Held(node))?);
+        Ok(Some((owner.node, State::of(state.taken, held, owner))))
+    }
+
+    /// The end: what this rank gave, and its block as others say there that they have parted.
+    pub(super) fn part(&mut self, world: &World) -> Option<(Own, Option<View>)> {
+        let own = self.own.take()?;
+        let home = self.memory.own_home(world.engine().borrow().port());
+        self.memory.part();
+        Some((own, home))
+    }
+}
+
+/// The owner of a part and its state at this node, as far as this one was told.
+pub(super) type Control = (u32, State);
+
+fn port(world: &World) -> RefPort<'_> {
+    RefPort(RefMut::map(world.engine().borrow_mut(), |engine| engine.port_mut()))
+}
