@@ -36,6 +36,7 @@ impl Posted {
     }
 
     /// Adds a receive. Its source, if it names one, exists.
+    #[inline]
     pub(crate) fn push(&mut self, selector: &Selector, id: RequestId) {
         let entry = Entry { order: self.next, pattern: selector.pattern(), id };
         self.next += 1;
@@ -75,6 +76,22 @@ impl Posted {
             self.count -= 1;
         }
         found.is_some()
+    }
+
+    /// Whether the next message of a source is this receive's, if it fits at all: nothing that
+    /// was posted before it can take it.
+    #[inline]
+    pub(crate) fn is_next(&self, source: Rank, id: RequestId) -> bool {
+        let first = self.by_source.get(source as usize).and_then(VecDeque::front);
+        self.any_source.is_empty() && first.is_some_and(|entry| entry.id == id)
+    }
+
+    /// Takes the oldest receive that names a source.
+    #[inline]
+    pub(crate) fn take_next(&mut self, source: Rank) {
+        if self.by_source[source as usize].pop_front().is_some() {
+            self.count -= 1;
+        }
     }
 
     /// Whether some receive may take a message of this source.

@@ -14,23 +14,43 @@ use crate::parcel::Parts;
 use crate::protocol::ReadyToSend;
 
 /// The name of an operation that was started and not yet asked for its result.
+///
+/// One word, and not two halves: what is stored in halves and loaded whole waits until both have
+/// left the store buffer, behind the message that was just sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RequestId {
-    index: u32,
-    generation: u32,
-}
+pub struct RequestId(u64);
 
 impl RequestId {
-    /// As one word, for a packet.
-    pub(crate) fn word(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+    #[inline]
+    fn new(index: u32, generation: u32) -> RequestId {
+        RequestId(u64::from(generation) << 32 | u64::from(index))
     }
 
-    /// From a packet. May name nothing.
-    pub(crate) fn from_word(word: u64) -> RequestId {
-        RequestId { index: word as u32, generation: (word >> 32) as u32 }
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// As one word, for a packet. Its first bit is never set.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// From a word. May name nothing.
+    #[inline]
+    pub fn from_word(word: u64) -> RequestId {
+        RequestId(word)
     }
 }
+
+/// The largest generation; after it comes the first again. One bit of a name's word stays free.
+const GENERATIONS: u32 = u32::MAX >> 1;
 
 /// One operation in flight, or its result.
 #[derive(Debug)]
@@ -183,17 +203,21 @@ struct Slot {
 }
 
 impl Slab {
-    // Inlined so that the request is built in its slot: to build it elsewhere and copy it costs
-    // more than all the rest of starting one.
+    /// A new request. It is made when its slot is known to be there and empty, so that it can be
+    /// built in its place: nothing may fail while it lies elsewhere. Built on the stack and moved,
+    /// it costs more than all the rest of starting one.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, request: Request) -> RequestId {
+    pub(crate) fn insert(&mut self, make: impl FnOnce() -> Request) -> RequestId {
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.grow(),
         };
         let slot = &mut self.slots[index as usize];
-        slot.request = Some(request);
-        RequestId { index, generation: slot.generation }
+        match &mut slot.request {
+            Some(_) => unreachable!("a free slot is empty"),
+            empty => *empty = Some(make()),
+        }
+        RequestId::new(index, slot.generation)
     }
 
     #[cold]
@@ -205,14 +229,14 @@ impl Slab {
 
     #[inline]
     pub(crate) fn get(&self, id: RequestId) -> Option<&Request> {
-        let slot = self.slots.get(id.index as usize)?;
-        slot.request.as_ref().filter(|_| slot.generation == id.generation)
+        let slot = self.slots.get(id.index())?;
+        slot.request.as_ref().filter(|_| slot.generation == id.generation())
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        slot.request.as_mut().filter(|_| slot.generation == id.generation)
+        let slot = self.slots.get_mut(id.index())?;
+        slot.request.as_mut().filter(|_| slot.generation == id.generation())
     }
 
     #[inline]
@@ -233,22 +257,29 @@ impl Slab {
 
     #[inline]
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation != id.generation {
+        let slot = self.slots.get_mut(id.index())?;
+        if slot.generation != id.generation() {
             return None;
         }
         let request = slot.request.take()?;
-        self.release(id.index);
+        self.release(id.index());
         Some(request)
+    }
+
+    /// Frees a request of which nobody asks anything any more.
+    #[inline]
+    pub(crate) fn forget(&mut self, id: RequestId) {
+        debug_assert!(self.get(id).is_some(), "a request that there is");
+        self.release(id.index());
     }
 
     /// Empties a slot for its next request.
     #[inline]
-    fn release(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
+    fn release(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
         slot.request = None;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(index);
+        slot.generation = (slot.generation + 1) & GENERATIONS;
+        self.free.push(index as u32);
     }
 
     /// Gives a request its result, or frees it if nobody will ask. Answers what it was, for the
@@ -287,7 +318,7 @@ impl Slab {
             None => Some(Err(MsgError::NoSuchRequest)),
             Some(Request::Done(result)) => {
                 let result = *result;
-                self.release(id.index);
+                self.release(id.index());
                 Some(result)
             }
             Some(_) => None,
@@ -297,7 +328,7 @@ impl Slab {
     /// Every request there is.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let id = RequestId { index: index as u32, generation: slot.generation };
+            let id = RequestId::new(index as u32, slot.generation);
             slot.request.as_ref().map(|request| (id, request))
         })
     }
@@ -320,10 +351,10 @@ mod tests {
     #[test]
     fn an_old_name_does_not_find_the_slots_next_request() {
         let mut slab = Slab::default();
-        let old = slab.insert(done(1));
+        let old = slab.insert(|| done(1));
         assert!(slab.take_done(old).unwrap().is_ok());
-        let new = slab.insert(done(2));
-        assert_eq!(new.index, old.index);
+        let new = slab.insert(|| done(2));
+        assert_eq!(new.index(), old.index());
         assert!(slab.get(old).is_none() && slab.remove(old).is_none());
         assert_eq!(slab.take_done(old), Some(Err(MsgError::NoSuchRequest)));
         assert_eq!(slab.take_done(new).unwrap().unwrap().tag, 2);
@@ -332,7 +363,7 @@ mod tests {
     #[test]
     fn a_name_survives_the_way_through_a_packet_and_a_made_up_one_finds_nothing() {
         let mut slab = Slab::default();
-        let id = slab.insert(done(3));
+        let id = slab.insert(|| done(3));
         assert_eq!(RequestId::from_word(id.word()), id);
         for word in [u64::MAX, 1, 1 << 32] {
             assert!(slab.get(RequestId::from_word(word)).is_none());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{
     Capabilities, ChainError, Command, Event, FullCause, PeerState, Port, PostError, Rank,
-    RemoteAddress, RingId, RingSlice, RingState, Space, TableError, Wait, Wake,
+    RemoteAddress, RingId, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
 };
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -171,6 +171,13 @@ impl Port for Unruly {
             return None;
         }
         self.inner.poll()
+    }
+
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
+        match self.rules().blind {
+            0 => self.inner.receive_whole(source, protocol, header, into),
+            _ => Short::Nothing,
+        }
     }
 
     fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize {

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/shm/src/kernel_copy.rs", "reading and writing another process's memory"),
     ("crates/sim/tests/memory.rs", "an allocator that counts what a rank costs"),
     ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),
-    ("crates/world/src/scope.rs", "borrowed buffers, kept while a scope is open"),
+    ("crates/world/src/scope/mod.rs", "borrowed buffers, kept while a scope is open"),
     ("crates/world/src/shared/contents.rs", "a copy that ranks of a node share, as a slice"),
     ("crates/world/src/shared/guard.rs", "the slice of a part that is held"),
     ("crates/world/src/shared/direct.rs", "the bytes of a part that are fetched"),

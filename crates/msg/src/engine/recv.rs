@@ -18,6 +18,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`MsgError`]: the selector names no rank or tag, or a rank that is needed has died and no
     /// message of it is here. What fails later is the request's result.
+    #[inline(always)]
     pub fn start_recv(
         &mut self,
         buffer: RecvBuffer,
@@ -39,34 +40,55 @@ impl<P: Port> Engine<P> {
         self.open_recv(room, None, selector)
     }
 
+    #[inline(always)]
     fn open_recv(
+        &mut self,
+        room: usize,
+        buffer: Option<RecvBuffer>,
+        selector: Selector,
+    ) -> Result<RequestId, MsgError> {
+        self.check_selector(&selector)?;
+        if !self.unexpected.is_empty()
+            && let Some(entry) = self.unexpected.take(&selector)
+        {
+            return Ok(self.open_matched(room, buffer, selector, entry));
+        }
+        self.check_alive(&selector)?;
+        let id = self.new_receive(room, buffer, selector);
+        self.posted.push(&selector, id);
+        Ok(id)
+    }
+
+    #[inline(always)]
+    fn new_receive(
+        &mut self,
+        room: usize,
+        buffer: Option<RecvBuffer>,
+        selector: Selector,
+    ) -> RequestId {
+        let stage = ReceiveStage::Posted;
+        let receive = || Receive { selector, room, buffer, stage, abandoned: false };
+        self.requests.insert(|| Request::Receive(receive()))
+    }
+
+    /// A receive whose message was waiting for it.
+    #[cold]
+    fn open_matched(
         &mut self,
         room: usize,
         mut buffer: Option<RecvBuffer>,
         selector: Selector,
-    ) -> Result<RequestId, MsgError> {
-        self.check_selector(&selector)?;
-        let entry = match self.unexpected.take(&selector) {
-            None => {
-                self.check_alive(&selector)?;
-                None
-            }
-            Some(entry) => match buffer.as_mut() {
-                Some(buffer) if entry.is_here() => {
-                    let result = self.take_entry(entry, buffer.as_mut_slice());
-                    return Ok(self.requests.insert(Request::Done(result)));
-                }
-                _ => Some(entry),
-            },
-        };
-        let receive =
-            Receive { selector, room, buffer, stage: ReceiveStage::Posted, abandoned: false };
-        let id = self.requests.insert(Request::Receive(receive));
-        match entry {
-            Some(entry) => self.match_entry(id, entry),
-            None => self.posted.push(&selector, id),
+        entry: Entry,
+    ) -> RequestId {
+        if let Some(buffer) = &mut buffer
+            && entry.is_here()
+        {
+            let result = self.take_entry(entry, buffer.as_mut_slice());
+            return self.requests.insert(|| Request::Done(result));
         }
-        Ok(id)
+        let id = self.new_receive(room, buffer, selector);
+        self.match_entry(id, entry);
+        id
     }
 
     /// Receives an unexpected message that is here whole.

@@ -102,7 +102,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn already_sent(&mut self, tag: i32, bytes: u64) -> RequestId {
-        self.requests.insert(Request::Done(Ok(Received { source: self.rank, tag, bytes })))
+        self.completed(Received { source: self.rank, tag, bytes })
+    }
+
+    /// A request that is complete: for results that are to be asked for as others are.
+    pub fn completed(&mut self, received: Received) -> RequestId {
+        self.requests.insert(|| Request::Done(Ok(received)))
     }
 
     /// Posts an eager message if that takes all of it (`None`), or opens a request without bytes
@@ -139,7 +144,7 @@ impl<P: Port> Engine<P> {
         };
         let bits = envelope.bits();
         let send = Send { destination, bits, total, body: Body::Detached, stage, abandoned: false };
-        let id = self.requests.insert(Request::Send(send));
+        let id = self.requests.insert(|| Request::Send(send));
         self.outbox.lane(destination).ordered.push_back(id);
         Ok(Some(id))
     }

@@ -60,8 +60,11 @@ impl<P: Port> Engine<P> {
     /// What the operation failed with, or [`MsgError::WaitsForItself`].
     #[inline]
     pub fn wait(&mut self, id: RequestId) -> Result<Received, MsgError> {
-        match self.requests.take_done(id) {
-            Some(result) => result,
+        if let Some(result) = self.requests.take_done(id) {
+            return result;
+        }
+        match self.wait_for_next(id) {
+            Some(received) => Ok(received),
             None => self.wait_any(&[id]).1,
         }
     }

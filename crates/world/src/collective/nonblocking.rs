@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::reducer::Reducer;
 use crate::scalar::Scalar;
-use crate::scope::{Requests, Scope};
+use crate::scope::{Core, Scope};
 use crate::tasks::TaskId;
 
 /// A collective that was started and has not been waited for.
@@ -16,12 +16,12 @@ use crate::tasks::TaskId;
 #[derive(Debug)]
 #[must_use = "it ends when it is waited for, or with its scope"]
 pub struct Collective<'scope> {
-    scope: &'scope dyn Requests,
+    scope: &'scope Core<'scope>,
     id: TaskId,
 }
 
 impl<'scope> Collective<'scope> {
-    pub(crate) fn new(scope: &'scope dyn Requests, id: TaskId) -> Collective<'scope> {
+    pub(crate) fn new(scope: &'scope Core<'scope>, id: TaskId) -> Collective<'scope> {
         Collective { scope, id }
     }
 

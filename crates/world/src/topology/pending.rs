@@ -13,14 +13,14 @@ use super::parts::{Parts, Route};
 use super::{Neighbourhood, unequal};
 use crate::error::Error;
 use crate::scalar::Scalar;
-use crate::scope::{Requests, Scope};
+use crate::scope::{Core, Scope};
 
 /// A neighbour collective that was started and has not been waited for.
 ///
 /// Dropping it does not undo it: the scope waits for it at its end.
 #[derive(Debug)]
 pub struct NeighbourRequest<'scope> {
-    scope: &'scope dyn Requests,
+    scope: &'scope Core<'scope>,
     name: u64,
     borrows: PhantomData<&'scope mut ()>,
 }
@@ -141,6 +141,6 @@ impl<'scope> Scope<'scope, '_> {
             move |edge: usize, sent, expected| unequal(rank, &sources, edge, sent, expected);
         let context = neighbourhood.world.context();
         let name = self.start_exchange(context, route, out, into, explain)?;
-        Ok(NeighbourRequest { scope: self, name, borrows: PhantomData })
+        Ok(NeighbourRequest { scope: &self.core, name, borrows: PhantomData })
     }
 }

@@ -52,6 +52,43 @@ fn a_direct_receive_leaves_older_receives_their_messages() {
 }
 
 #[test]
+fn a_wait_takes_its_message_from_where_it_landed_and_leaves_the_slot_free() {
+    let (mut a, mut b) = pair();
+    let [(first, one), (second, two)] = [1, 2].map(|_| irecv(&mut b, 2, from(0, 1)));
+    for byte in [7, 8] {
+        a.send(&[byte], to(1, 1), SendMode::Standard).unwrap();
+    }
+    // Not the first of its source: what comes next is another's.
+    assert!(b.wait_for_next(second).is_none());
+    assert_eq!(b.wait_for_next(first).map(|received| received.bytes), Some(1));
+    assert_eq!(b.test(first), Some(Err(MsgError::NoSuchRequest)));
+    assert_eq!(b.wait(second).map(|received| received.bytes), Ok(1));
+    assert_eq!((one.to_vec()[0], two.to_vec()[0]), (7, 8));
+    assert!(b.posted.is_empty() && b.requests.iter().next().is_none());
+    assert_eq!((b.statistics().messages_received, b.statistics().bytes_received), (2, 2));
+}
+
+#[test]
+fn a_wait_leaves_what_it_must_not_take_to_the_general_way() {
+    let (mut a, mut b) = pair();
+    let wildcard = irecv(&mut b, 1, any());
+    let named = irecv(&mut b, 1, from(0, 3));
+    a.send(&[1], to(1, 3), SendMode::Standard).unwrap();
+    // The wildcard was posted before it.
+    assert!(b.wait_for_next(named.0).is_none());
+    assert_eq!(taken(&mut b, wildcard).unwrap().1, [1]);
+    // Another tag comes first; and then a message that is too long.
+    a.send(&[2], to(1, 4), SendMode::Standard).unwrap();
+    a.send(&[3, 4], to(1, 3), SendMode::Standard).unwrap();
+    assert!(b.wait_for_next(named.0).is_none());
+    let too_long = taken(&mut b, named).unwrap_err();
+    assert!(matches!(too_long, MsgError::Truncated { sent: 2, room: 1, .. }), "{too_long}");
+    let mut buffer = [0];
+    b.recv(&mut buffer, from(0, 4)).unwrap();
+    assert_eq!(buffer, [2]);
+}
+
+#[test]
 fn a_direct_receive_leaves_what_does_not_fit_to_others() {
     let (mut a, mut b) = pair();
     for tag in [3, 2, 1] {

@@ -11,135 +11,37 @@
 //! An [`Exchange`] is several requests that end together, and what is left to do then: elements
 //! that were received beside their buffer are copied into it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+mod core;
+mod request;
+
 use std::marker::PhantomData;
 use std::mem::{self, size_of_val};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use hikyaku_msg::{
-    CancelOutcome, Envelope, MsgError, RecvBuffer, RequestId, Selector, SendBuffer, SendMode,
-};
-use hikyaku_nic::fabric::Activity;
+use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
 
 use crate::collective::Collective;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::tasks::{Task, TaskId};
+use crate::tasks::Task;
 use crate::topology::{Leg, Route};
 use crate::world::{Received, World};
+
+use self::core::{Next, Open};
+
+pub(crate) use self::core::Core;
+pub use self::request::Request;
 
 /// Where non-blocking operations are started; see [`World::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    world: &'env World,
-    /// What nobody has waited for yet.
-    open: RefCell<VecDeque<Open>>,
-    /// Exchanges started so far: their names.
-    exchanges: Cell<u64>,
+    pub(crate) core: Core<'env>,
     /// Invariant in both lifetimes, like `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     environment: PhantomData<&'env mut &'env ()>,
-}
-
-/// An operation that was started and has not been waited for.
-///
-/// Dropping it does not undo the operation: the scope waits for it at its end.
-#[derive(Debug)]
-pub struct Request<'scope> {
-    scope: &'scope dyn Requests,
-    state: State,
-}
-
-/// How far a request was when it was started.
-#[derive(Debug, Clone, Copy)]
-enum State {
-    /// Its message went, or had come, at once: the engine knows of no request.
-    Ended(Received),
-    /// The engine has it.
-    Open(RequestId),
-}
-
-/// Something that was started and that nobody has waited for.
-#[derive(Debug)]
-enum Open {
-    Request(RequestId),
-    Collective(TaskId),
-    Exchange(Exchange),
-}
-
-/// The name of something open.
-enum Next {
-    Request(RequestId),
-    Collective(TaskId),
-    Exchange(u64),
-}
-
-/// What a request needs of its scope, whatever the scope's other lifetime.
-pub(crate) trait Requests {
-    fn world(&self) -> &World;
-    fn close(&self, id: RequestId);
-    /// Waits for a collective to end, or looks once whether it has: `None` if not.
-    fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>>;
-    /// Waits for an exchange to end, or looks once whether it has: `None` if not.
-    fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>>;
-}
-
-impl std::fmt::Debug for dyn Requests + '_ {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scope")
-    }
-}
-
-impl Requests for Scope<'_, '_> {
-    fn world(&self) -> &World {
-        self.world
-    }
-
-    fn close(&self, id: RequestId) {
-        let mut open = self.open.borrow_mut();
-        // From the front: requests mostly end in the order in which they were started.
-        if let Some(at) =
-            open.iter().position(|other| matches!(other, Open::Request(o) if *o == id))
-        {
-            open.remove(at);
-        }
-    }
-
-    fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
-        let result = match wait {
-            true => self.world.wait_for_task(Activity::Collective, id),
-            false => self.world.test_task(id)?,
-        };
-        let mut open = self.open.borrow_mut();
-        open.retain(|other| !matches!(other, Open::Collective(other) if *other == id));
-        Some(result)
-    }
-
-    fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
-        // It stays in `open` until its last request has ended, so that whatever happens meanwhile
-        // it is given up before its memory goes.
-        loop {
-            let next = match self.exchange(name, |exchange| exchange.open().next()) {
-                None => return Some(Err(MsgError::NoSuchRequest.into())),
-                Some(None) => break,
-                Some(Some(next)) => next,
-            };
-            let result = if wait { self.world.wait_for(next) } else { self.world.test(next)? };
-            self.exchange(name, |exchange| exchange.settle(result));
-        }
-        let mut open = self.open.borrow_mut();
-        let is_it =
-            |other: &Open| matches!(other, Open::Exchange(exchange) if exchange.name() == name);
-        let at = open.iter().position(is_it)?;
-        match open.remove(at) {
-            Some(Open::Exchange(exchange)) => Some(exchange.end()),
-            _ => None,
-        }
-    }
 }
 
 impl World {
@@ -155,13 +57,7 @@ impl World {
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let scope = Scope {
-            world: self,
-            open: RefCell::default(),
-            exchanges: Cell::new(0),
-            scope: PhantomData,
-            environment: PhantomData,
-        };
+        let scope = Scope { core: Core::new(self), scope: PhantomData, environment: PhantomData };
         // Also on panic: the buffers are borrowed no longer than this function runs.
         let guard = GiveUp { scope: &scope };
         let result = body(&scope)?;
@@ -193,9 +89,9 @@ struct GiveUp<'s, 'scope, 'env> {
 
 impl Drop for GiveUp<'_, '_, '_> {
     fn drop(&mut self) {
-        let world = self.scope.world;
+        let world = self.scope.core.world;
         let abandon = |id| world.engine().borrow_mut().abandon(id);
-        for open in self.scope.open.take() {
+        for open in self.scope.core.open.take() {
             match open {
                 Open::Request(id) => abandon(id),
                 Open::Collective(id) => world.tasks().remove(id),
@@ -233,6 +129,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.start_send(data, to, tag, SendMode::Synchronous)
     }
 
+    // The short way is inlined, and the rest is not: see `Request`.
+    #[inline(always)]
     fn start_send<T: Scalar>(
         &'scope self,
         data: &'scope [T],
@@ -240,17 +138,27 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: i32,
         mode: SendMode,
     ) -> Result<Request<'scope>, Error> {
-        let envelope = Envelope { destination: to, context: self.world.context(), tag };
+        let envelope = Envelope { destination: to, context: self.core.world.context(), tag };
         let bytes = bytemuck::cast_slice(data);
-        if self.world.engine().borrow_mut().send_directly(bytes, &envelope, mode) {
-            let sent = Received { source: self.world.rank(), tag, bytes: bytes.len() as u64 };
-            return Ok(Request { scope: self, state: State::Ended(sent) });
+        if self.core.world.engine().borrow_mut().send_directly(bytes, &envelope, mode) {
+            let (rank, bytes) = (self.core.world.rank(), bytes.len() as u64);
+            return Ok(Request::ended(&self.core, rank, tag, bytes));
         }
+        self.open_send(bytes, envelope, mode)
+    }
+
+    #[cold]
+    fn open_send(
+        &'scope self,
+        bytes: &'scope [u8],
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<Request<'scope>, Error> {
         // SAFETY: the data is borrowed for 'scope, which does not end before `World::scope` has
         // waited for this request or given it up: it is in `open` from here until then.
-        let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
-        let id = self.world.engine().borrow_mut().start_send(buffer, envelope, mode)?;
-        Ok(self.opened(id))
+        let buffer = unsafe { SendBuffer::new(bytes.as_ptr(), bytes.len()) };
+        let id = self.core.world.engine().borrow_mut().start_send(buffer, envelope, mode)?;
+        Ok(Request::opened(&self.core, id))
     }
 
     /// Starts to receive into `into` (MPI_Irecv, MPI 5.0 §3.7.2).
@@ -263,21 +171,35 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         from: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Request<'scope>, Error> {
-        let selector =
-            Selector { source: from.into().0, tag: tag.into().0, context: self.world.context() };
-        if let (Some(source), Some(tag)) = (selector.source, selector.tag) {
-            let bytes = bytemuck::cast_slice_mut(into);
-            let mut engine = self.world.engine().borrow_mut();
-            if let Some(bytes) = engine.recv_if_there(bytes, source, selector.context, tag) {
-                let received = Received { source, tag, bytes };
-                return Ok(Request { scope: self, state: State::Ended(received) });
+        let (source, tag) = (from.into().0, tag.into().0);
+        let into = bytemuck::cast_slice_mut(into);
+        if let (Some(source), Some(tag)) = (source, tag) {
+            let context = self.core.world.context();
+            let mut engine = self.core.world.engine().borrow_mut();
+            let taken = engine.recv_if_there(into, source, context, tag);
+            drop(engine);
+            if let Some(bytes) = taken {
+                return Ok(Request::ended(&self.core, source, tag, bytes));
             }
         }
+        self.open_recv(into, source, tag)
+    }
+
+    // Source and tag one by one, in registers: as a selector they would be stored in parts and
+    // loaded as one.
+    #[inline(never)]
+    fn open_recv(
+        &'scope self,
+        into: &'scope mut [u8],
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Result<Request<'scope>, Error> {
+        let selector = Selector { source, tag, context: self.core.world.context() };
         // SAFETY: the memory is borrowed exclusively for 'scope, which does not end before
         // `World::scope` has waited for this request or given it up: it is in `open` until then.
-        let buffer = unsafe { RecvBuffer::new(into.as_mut_ptr().cast(), size_of_val(into)) };
-        let id = self.world.engine().borrow_mut().start_recv(buffer, selector)?;
-        Ok(self.opened(id))
+        let buffer = unsafe { RecvBuffer::new(into.as_mut_ptr(), into.len()) };
+        let id = self.core.world.engine().borrow_mut().start_recv(buffer, selector)?;
+        Ok(Request::opened(&self.core, id))
     }
 
     /// Waits for everything that was started here and not waited for (MPI_Waitall).
@@ -287,20 +209,16 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
-            let next = match self.open.borrow().front() {
+            let next = match self.core.open.borrow().front() {
                 None => return first,
                 Some(Open::Request(id)) => Next::Request(*id),
                 Some(Open::Collective(id)) => Next::Collective(*id),
                 Some(Open::Exchange(exchange)) => Next::Exchange(exchange.name()),
             };
             let result = match next {
-                Next::Request(id) => {
-                    let result = self.world.wait_for(id);
-                    self.close(id);
-                    result.map(drop).map_err(Error::from)
-                }
-                Next::Collective(id) => self.end_collective(id, true).unwrap_or(Ok(())),
-                Next::Exchange(name) => self.end_exchange(name, true).unwrap_or(Ok(())),
+                Next::Request(id) => self.core.wait(id).map(drop),
+                Next::Collective(id) => self.core.end_collective(id, true).unwrap_or(Ok(())),
+                Next::Exchange(name) => self.core.end_exchange(name, true).unwrap_or(Ok(())),
             };
             first = first.and(result);
         }
@@ -320,27 +238,22 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         }
         let mut ids = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {
-            match request.state {
-                State::Ended(received) => {
+            match request.name() {
+                Ok(id) => ids.push(id),
+                Err(received) => {
                     requests.swap_remove(at);
                     return Ok(Some((at, received)));
                 }
-                State::Open(id) => ids.push(id),
             }
         }
-        let (at, result) = self.world.wait_for_any(&ids);
+        let (at, result) = self.core.world.wait_for_any(&ids);
         requests.swap_remove(at);
-        self.close(ids[at]);
+        self.core.close(ids[at]);
         Ok(Some((at, result?.into())))
     }
 
-    fn opened(&'scope self, id: RequestId) -> Request<'scope> {
-        self.open.borrow_mut().push_back(Open::Request(id));
-        Request { scope: self, state: State::Open(id) }
-    }
-
     pub(crate) fn world(&self) -> &'env World {
-        self.world
+        self.core.world
     }
 
     /// Leaves a collective in flight.
@@ -354,9 +267,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
         let operation: Task = unsafe { mem::transmute(operation) };
-        let id = self.world.start_task(operation);
-        self.open.borrow_mut().push_back(Open::Collective(id));
-        Collective::new(self, id)
+        let id = self.core.world.start_task(operation);
+        self.core.open.borrow_mut().push_back(Open::Collective(id));
+        Collective::new(&self.core, id)
     }
 
     /// Starts everything that a route says, in a context of its own, and gives the exchange a name.
@@ -385,11 +298,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
                 kept.0.unpack(&staged, into)
             }
         };
-        let name = self.exchanges.get();
-        self.exchanges.set(name + 1);
+        let name = self.core.exchanges.get();
+        self.core.exchanges.set(name + 1);
         // From here on the scope waits for whatever is started, or gives it up.
         let exchange = Exchange::new(name, Box::new(explain), Box::new(unpack));
-        self.open.borrow_mut().push_back(Open::Exchange(exchange));
+        self.core.open.borrow_mut().push_back(Open::Exchange(exchange));
         self.start_receives(name, context, &kept.0.receives, (place, beside));
         self.start_sends(name, context, &kept.0.sends, (out, &kept.1));
         Ok(name)
@@ -418,9 +331,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             // `open` until the request has ended or is given up, which is within 'scope.
             let buffer = unsafe { RecvBuffer::new(start.cast(), bytes) };
             let selector = Selector { source: Some(*process), tag: Some(*tag), context };
-            let started = self.world.engine().borrow_mut().start_recv(buffer, selector);
+            let started = self.core.world.engine().borrow_mut().start_recv(buffer, selector);
             let expected = Some((*edge, bytes as u64));
-            self.exchange(name, |exchange| exchange.started(started, expected));
+            self.core.exchange(name, |exchange| exchange.started(started, expected));
         }
     }
 
@@ -439,74 +352,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
             let envelope = Envelope { destination: *process, context, tag: *tag };
             let mode = SendMode::Standard;
-            let started = self.world.engine().borrow_mut().start_send(buffer, envelope, mode);
-            self.exchange(name, |exchange| exchange.started(started, None));
-        }
-    }
-
-    /// Does something with an exchange that has not ended.
-    fn exchange<R>(&self, name: u64, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
-        self.open
-            .borrow_mut()
-            .iter_mut()
-            .find_map(|open| match open {
-                Open::Exchange(exchange) if exchange.name() == name => Some(exchange),
-                _ => None,
-            })
-            .map(act)
-    }
-}
-
-impl Request<'_> {
-    /// Waits for the operation.
-    ///
-    /// # Errors
-    /// What it failed with.
-    pub fn wait(self) -> Result<Received, Error> {
-        let id = match self.state {
-            State::Ended(received) => return Ok(received),
-            State::Open(id) => id,
-        };
-        let result = self.scope.world().wait_for(id);
-        self.scope.close(id);
-        Ok(result?.into())
-    }
-
-    /// Its result if it has ended, or the request again.
-    ///
-    /// # Errors
-    /// What it failed with.
-    pub fn test(self) -> Result<Result<Received, Self>, Error> {
-        let id = match self.state {
-            State::Ended(received) => return Ok(Ok(received)),
-            State::Open(id) => id,
-        };
-        let result = self.scope.world().test(id);
-        match result {
-            None => Ok(Err(self)),
-            Some(result) => {
-                self.scope.close(id);
-                Ok(Ok(result?.into()))
-            }
-        }
-    }
-
-    /// Tries to undo the operation (MPI 5.0 §3.8.4) and waits until that is decided: `None` if it
-    /// was undone, its result if it was too late.
-    ///
-    /// # Errors
-    /// What the operation failed with, if it was too late.
-    pub fn cancel(self) -> Result<Option<Received>, Error> {
-        if let State::Open(id) = self.state {
-            let outcome = self.scope.world().engine().borrow_mut().cancel(id);
-            if outcome == CancelOutcome::Cancelled {
-                self.scope.close(id);
-                return Ok(None);
-            }
-        }
-        match self.wait() {
-            Err(Error::Message(MsgError::Cancelled)) => Ok(None),
-            result => result.map(Some),
+            let started = self.core.world.engine().borrow_mut().start_send(buffer, envelope, mode);
+            self.core.exchange(name, |exchange| exchange.started(started, None));
         }
     }
 }

@@ -1,0 +1,135 @@
+//! What of a scope its requests need, whatever the scope's own lifetimes: the world, and the list
+//! of what was started and not waited for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+
+use hikyaku_msg::{MsgError, RequestId};
+use hikyaku_nic::fabric::Activity;
+
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::tasks::TaskId;
+use crate::world::{Received, World};
+
+/// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
+/// reference to it needs one lifetime only, and one word.
+pub(crate) struct Core<'world> {
+    pub(super) world: &'world World,
+    /// What nobody has waited for yet.
+    pub(super) open: RefCell<VecDeque<Open>>,
+    /// Exchanges started so far: their names.
+    pub(super) exchanges: Cell<u64>,
+}
+
+/// Something that was started and that nobody has waited for.
+#[derive(Debug)]
+pub(super) enum Open {
+    Request(RequestId),
+    Collective(TaskId),
+    Exchange(Exchange),
+}
+
+/// The name of something open.
+pub(super) enum Next {
+    Request(RequestId),
+    Collective(TaskId),
+    Exchange(u64),
+}
+
+impl fmt::Debug for Core<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl<'world> Core<'world> {
+    pub(super) fn new(world: &'world World) -> Core<'world> {
+        Core { world, open: RefCell::default(), exchanges: Cell::new(0) }
+    }
+
+    /// A request has been started.
+    #[inline]
+    pub(super) fn opened(&self, id: RequestId) {
+        self.open.borrow_mut().push_back(Open::Request(id));
+    }
+
+    /// Waits for a request.
+    #[inline(always)]
+    pub(super) fn wait(&self, id: RequestId) -> Result<Received, Error> {
+        if self.world.tasks().are_over() {
+            let taken = self.world.engine().borrow_mut().wait_for_next(id);
+            if let Some(received) = taken {
+                self.close(id);
+                return Ok(received.into());
+            }
+        }
+        self.wait_long(id)
+    }
+
+    #[inline(never)]
+    fn wait_long(&self, id: RequestId) -> Result<Received, Error> {
+        let result = self.world.wait_for(id);
+        self.close(id);
+        Ok(result?.into())
+    }
+
+    /// A request has ended: the scope need not wait for it.
+    pub(super) fn close(&self, id: RequestId) {
+        let mut open = self.open.borrow_mut();
+        let is_it = |other: &Open| matches!(other, Open::Request(other) if *other == id);
+        // Requests mostly end in the order in which they were started.
+        if open.front().is_some_and(is_it) {
+            open.pop_front();
+        } else if let Some(at) = open.iter().position(is_it) {
+            open.remove(at);
+        }
+    }
+
+    /// Waits for a collective to end, or looks once whether it has: `None` if not.
+    pub(crate) fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
+        let result = match wait {
+            true => self.world.wait_for_task(Activity::Collective, id),
+            false => self.world.test_task(id)?,
+        };
+        let mut open = self.open.borrow_mut();
+        open.retain(|other| !matches!(other, Open::Collective(other) if *other == id));
+        Some(result)
+    }
+
+    /// Waits for an exchange to end, or looks once whether it has: `None` if not.
+    pub(crate) fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
+        // It stays in `open` until its last request has ended, so that whatever happens meanwhile
+        // it is given up before its memory goes.
+        loop {
+            let next = match self.exchange(name, |exchange| exchange.open().next()) {
+                None => return Some(Err(MsgError::NoSuchRequest.into())),
+                Some(None) => break,
+                Some(Some(next)) => next,
+            };
+            let result = if wait { self.world.wait_for(next) } else { self.world.test(next)? };
+            self.exchange(name, |exchange| exchange.settle(result));
+        }
+        let mut open = self.open.borrow_mut();
+        let is_it =
+            |other: &Open| matches!(other, Open::Exchange(exchange) if exchange.name() == name);
+        let at = open.iter().position(is_it)?;
+        match open.remove(at) {
+            Some(Open::Exchange(exchange)) => Some(exchange.end()),
+            _ => None,
+        }
+    }
+
+    /// Does something with an exchange that has not ended.
+    pub(super) fn exchange<R>(&self, name: u64, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
+        self.open
+            .borrow_mut()
+            .iter_mut()
+            .find_map(|open| match open {
+                Open::Exchange(exchange) if exchange.name() == name => Some(exchange),
+                _ => None,
+            })
+            .map(act)
+    }
+}

@@ -1,0 +1,174 @@
+//! A send or receive that was started within a scope.
+
+use hikyaku_msg::{CancelOutcome, MsgError, RequestId};
+
+use super::core::Core;
+use crate::error::Error;
+use crate::world::Received;
+
+/// An operation that was started and has not been waited for.
+///
+/// Dropping it does not undo the operation: the scope waits for it at its end.
+#[derive(Debug)]
+pub struct Request<'scope> {
+    core: &'scope Core<'scope>,
+    state: State,
+}
+
+/// How far a request was when it was started, in one word, so that a request is two, which travel
+/// in registers: an enum of three words was built in memory and moved about there, which cost
+/// more than the message.
+#[derive(Debug, Clone, Copy)]
+struct State(u64);
+
+/// What a state holds.
+enum Stage {
+    /// Its message went, or had come, at once: the engine knows of no request.
+    Ended(Received),
+    /// The engine has it.
+    Open(RequestId),
+}
+
+/// Set if the operation has ended. Then follow source (24 bits), tag (31) and bytes (8).
+const ENDED: u64 = 1 << 63;
+
+impl State {
+    /// An operation that has ended; `None` if what it says does not fit.
+    #[inline(always)]
+    fn ended(source: u32, tag: i32, bytes: u64) -> Option<State> {
+        let fits = source < 1 << 24 && tag >= 0 && bytes < 1 << 8;
+        fits.then_some(State(ENDED | u64::from(source) << 39 | (tag as u64) << 8 | bytes))
+    }
+
+    #[inline]
+    fn open(id: RequestId) -> State {
+        debug_assert!(id.word() & ENDED == 0, "names of requests leave the first bit");
+        State(id.word())
+    }
+
+    #[inline]
+    fn stage(self) -> Stage {
+        let State(word) = self;
+        if word & ENDED == 0 {
+            return Stage::Open(RequestId::from_word(word));
+        }
+        let source = (word >> 39) as u32 & ((1 << 24) - 1);
+        let tag = (word >> 8) as u32 & i32::MAX as u32;
+        Stage::Ended(Received { source, tag: tag as i32, bytes: word & 0xff })
+    }
+}
+
+impl<'scope> Request<'scope> {
+    /// A request whose message went, or had come, at once.
+    #[inline(always)]
+    pub(super) fn ended(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
+        match State::ended(source, tag, bytes) {
+            Some(state) => Request { core, state },
+            None => Request::kept(core, source, tag, bytes),
+        }
+    }
+
+    /// The same, where the engine has to remember what it says.
+    #[cold]
+    fn kept(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
+        let received = hikyaku_msg::Received { source, tag, bytes };
+        let id = core.world.engine().borrow_mut().completed(received);
+        Request::opened(core, id)
+    }
+
+    /// A request that the engine has. The scope waits for it from here on.
+    pub(super) fn opened(core: &'scope Core<'scope>, id: RequestId) -> Self {
+        core.opened(id);
+        Request { core, state: State::open(id) }
+    }
+
+    /// Its name, if it had not ended when it was started; else its result.
+    pub(super) fn name(&self) -> Result<RequestId, Received> {
+        match self.state.stage() {
+            Stage::Open(id) => Ok(id),
+            Stage::Ended(received) => Err(received),
+        }
+    }
+
+    /// Waits for the operation.
+    ///
+    /// # Errors
+    /// What it failed with.
+    #[inline]
+    pub fn wait(self) -> Result<Received, Error> {
+        match self.state.stage() {
+            Stage::Ended(received) => Ok(received),
+            Stage::Open(id) => self.core.wait(id),
+        }
+    }
+
+    /// Its result if it has ended, or the request again.
+    ///
+    /// # Errors
+    /// What it failed with.
+    pub fn test(self) -> Result<Result<Received, Self>, Error> {
+        let id = match self.state.stage() {
+            Stage::Ended(received) => return Ok(Ok(received)),
+            Stage::Open(id) => id,
+        };
+        match self.core.world.test(id) {
+            None => Ok(Err(self)),
+            Some(result) => {
+                self.core.close(id);
+                Ok(Ok(result?.into()))
+            }
+        }
+    }
+
+    /// Tries to undo the operation (MPI 5.0 §3.8.4) and waits until that is decided: `None` if it
+    /// was undone, its result if it was too late.
+    ///
+    /// # Errors
+    /// What the operation failed with, if it was too late.
+    pub fn cancel(self) -> Result<Option<Received>, Error> {
+        if let Stage::Open(id) = self.state.stage() {
+            let outcome = self.core.world.engine().borrow_mut().cancel(id);
+            if outcome == CancelOutcome::Cancelled {
+                self.core.close(id);
+                return Ok(None);
+            }
+        }
+        match self.wait() {
+            Err(Error::Message(MsgError::Cancelled)) => Ok(None),
+            result => result.map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_says_what_it_was_told_and_refuses_what_does_not_fit() {
+        for (source, tag, bytes) in [(0, 0, 0), (1, 2, 3), ((1 << 24) - 1, i32::MAX, 255)] {
+            let Stage::Ended(received) = State::ended(source, tag, bytes).unwrap().stage() else {
+                panic!("it has ended");
+            };
+            assert_eq!((received.source, received.tag, received.bytes), (source, tag, bytes));
+        }
+        assert!(State::ended(1 << 24, 0, 0).is_none());
+        assert!(State::ended(0, -1, 0).is_none());
+        assert!(State::ended(0, 0, 256).is_none());
+    }
+
+    #[test]
+    fn a_message_too_long_for_the_word_is_remembered_by_the_engine() {
+        let world = crate::World::init().unwrap();
+        let (mut long, mut short) = ([0_u8; 300], [0_u8; 8]);
+        world.send(&[7_u8; 300], 0, 5).unwrap();
+        world.send(&[9_u8; 8], 0, 6).unwrap();
+        let heard = world.scope(|scope| {
+            let long = scope.irecv(&mut long, 0, 5)?;
+            let short = scope.irecv(&mut short, 0, 6)?;
+            Ok([long.wait()?.bytes, short.wait()?.bytes])
+        });
+        assert_eq!(heard.unwrap(), [300, 8]);
+        assert!(long == [7; 300] && short == [9; 8]);
+    }
+}
