@@ -30,7 +30,7 @@ demo: ## run the heat solver on 4 ranks, check it against the serial answer, wri
 test: unit loom python ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models, Python
 
 unit:
-	@scripts/setup.sh rust cc python3
+	@scripts/setup.sh rust cc c++ python3
 	cargo test --locked --workspace --no-fail-fast
 
 # Another cfg for every crate: a target folder of its own keeps the others' builds. Models are

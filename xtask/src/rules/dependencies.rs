@@ -30,6 +30,7 @@ const TABLE: &[Row] = &[
     Row { name: "world", level: 4, may_use: &["nic", "shm", "ofi", "sim", "msg", "coll", "dsm"] },
     Row { name: "mpi", level: 5, may_use: &["world"] },
     Row { name: "python", level: 5, may_use: &["world", "report"] },
+    Row { name: "c", level: 5, may_use: &["world"] },
     // Experiments run models, not programs: no message layer between them and the simulator. dsm
     // for its protocols, which are values.
     Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "dsm", "report"] },

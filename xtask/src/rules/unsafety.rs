@@ -34,6 +34,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/world/src/shared/guard.rs", "the slice of a part that is held"),
     ("crates/world/src/shared/direct.rs", "the bytes of a part that are fetched"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
+    ("crates/c/src/api/", "functions that C links with by their names"),
+    ("crates/c/src/pointer.rs", "arguments of C that are pointers"),
     ("crates/python/src/array.rs", "memory of Python objects as bytes"),
     ("crates/python/src/memory.rs", "memory of a job, shown to Python as a buffer"),
     ("crates/python/src/wait.rs", "what is done while other threads have the interpreter"),

@@ -1,0 +1,110 @@
+//! The functions of the header, a file a chapter, and the types of elements.
+
+mod message;
+mod shared;
+mod world;
+
+use std::ffi::c_int;
+
+use hikyaku::shared::Element;
+
+use crate::failure::Failure;
+
+macro_rules! types {
+    ($($type:ident = $code:literal: $rust:ty,)*) => {
+        /// A type of elements.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(i32)]
+        pub(crate) enum Type {
+            $(#[doc = concat!("`", stringify!($rust), "`.")] $type = $code,)*
+        }
+
+        impl Type {
+            /// The type of a code.
+            pub(crate) fn of(code: c_int) -> Result<Type, Failure> {
+                match code {
+                    $($code => Ok(Type::$type),)*
+                    _ => Err(Failure::argument(format!(
+                        "{code} is no type: use one of hikyaku.h, such as HIKYAKU_DOUBLE"
+                    ))),
+                }
+            }
+
+            /// The size of an element, bytes.
+            #[inline]
+            pub(crate) fn size(self) -> usize {
+                match self {
+                    $(Type::$type => size_of::<$rust>(),)*
+                }
+            }
+
+            /// How ranks compare it: as ranks that are Rust programs do.
+            pub(crate) fn element(self) -> Element {
+                match self {
+                    $(Type::$type => Element::of::<$rust>(),)*
+                }
+            }
+        }
+
+        /// The header's names of the types, in capitals.
+        #[cfg(test)]
+        const TYPES: &[(&str, i64)] = &[$((stringify!($type), $code)),*];
+
+        /// Does something with the type of Rust that a [`Type`] is.
+        macro_rules! typed {
+            ($given:expr, $name:ident => $body:expr) => {
+                match $given {
+                    $($crate::api::Type::$type => {
+                        type $name = $rust;
+                        $body
+                    })*
+                }
+            };
+        }
+        use typed;
+    };
+}
+
+types! {
+    Int8 = 1: i8,
+    Int16 = 2: i16,
+    Int32 = 3: i32,
+    Int64 = 4: i64,
+    Uint8 = 5: u8,
+    Uint16 = 6: u16,
+    Uint32 = 7: u32,
+    Uint64 = 8: u64,
+    Float = 9: f32,
+    Double = 10: f64,
+}
+
+/// A rank that C names by an int.
+fn rank_of(number: c_int) -> Result<u32, Failure> {
+    u32::try_from(number).map_err(|_| Failure::argument(format!("rank {number} does not exist")))
+}
+
+/// A small number as an answer that is no error.
+fn number(value: u32) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+/// The header's names of what is not an error's.
+#[cfg(test)]
+pub(crate) fn constants() -> impl Iterator<Item = (&'static str, i64)> {
+    let name = |(name, code): &(&str, i64)| {
+        let name = format!("HIKYAKU_{}", name.to_uppercase());
+        (&*Box::leak(name.into_boxed_str()), *code)
+    };
+    TYPES.iter().map(name).chain(message::CONSTANTS).chain(shared::CONSTANTS)
+}
+
+/// Sizes of the header's structures, in the order of their names in its test.
+#[cfg(test)]
+pub(crate) fn sizes() -> [usize; 4] {
+    [
+        size_of::<shared::Shared>(),
+        size_of::<shared::Options>(),
+        size_of::<shared::Marked>(),
+        size_of::<message::Received>(),
+    ]
+}

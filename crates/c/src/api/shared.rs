@@ -1,0 +1,327 @@
+//! Shared variables: made, found, had, let go and freed.
+
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hikyaku::shared::{Element, Parts, SharedOptions, State};
+
+use super::{Type, number};
+use crate::failure::{BUSY, Failure, OK, answer};
+use crate::pointer::{Data, In, Out, Room, Text};
+use crate::rank::{self, Hold, Rank, Variable};
+
+/// Names a shared variable of this rank: `hikyaku_shared`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Shared {
+    number: u64,
+}
+
+/// How a variable is made: `hikyaku_options`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Options {
+    rows: u64,
+    columns: u64,
+    flags: u64,
+}
+
+/// What a death has left of the contents: `hikyaku_mark`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Marked {
+    what: c_int,
+    victim: c_int,
+}
+
+/// `HIKYAKU_RECOVERABLE`.
+const RECOVERABLE: u64 = 1;
+
+/// `HIKYAKU_WAIT`.
+const WAIT: i64 = -1;
+
+/// Most dimensions of an array.
+const DIMENSIONS_MOST: usize = 32;
+
+/// `HIKYAKU_WHOLE`, `HIKYAKU_TORN`, `HIKYAKU_STALE`.
+const WHOLE: c_int = 0;
+const TORN: c_int = 1;
+const STALE: c_int = 2;
+
+/// `HIKYAKU_WLOCK` and so on.
+const WLOCK: c_int = 0;
+const RLOCK: c_int = 1;
+const CLEAN: c_int = 2;
+const DIRTY: c_int = 3;
+
+/// The header's names.
+#[cfg(test)]
+pub(super) const CONSTANTS: [(&str, i64); 9] = [
+    ("HIKYAKU_RECOVERABLE", RECOVERABLE as i64),
+    ("HIKYAKU_WAIT", WAIT),
+    ("HIKYAKU_WHOLE", WHOLE as i64),
+    ("HIKYAKU_TORN", TORN as i64),
+    ("HIKYAKU_STALE", STALE as i64),
+    ("HIKYAKU_WLOCK", WLOCK as i64),
+    ("HIKYAKU_RLOCK", RLOCK as i64),
+    ("HIKYAKU_CLEAN", CLEAN as i64),
+    ("HIKYAKU_DIRTY", DIRTY as i64),
+];
+
+impl Options {
+    fn read(self) -> Result<SharedOptions, Failure> {
+        let Options { rows, columns, flags } = self;
+        if flags & !RECOVERABLE != 0 {
+            let text = format!("options: flags {flags:#x} has bits that hikyaku.h does not name");
+            return Err(Failure::argument(text));
+        }
+        let parts = match (rows, columns) {
+            (0, 0) => Parts::Whole,
+            (0, _) => {
+                return Err(Failure::argument("options: columns without rows: tiles have both"));
+            }
+            (rows, 0) => Parts::Rows(rows),
+            (rows, columns) => Parts::Tiles(rows, columns),
+        };
+        Ok(SharedOptions { parts, recoverable: flags & RECOVERABLE != 0 })
+    }
+}
+
+/// What a variable is to be, if the arguments say that.
+fn wanted<'c>(
+    name: Text<'c>,
+    element: c_int,
+    shape: (Data<'c>, usize),
+    options: In<'_, Options>,
+) -> Result<(&'c str, Type, &'c [u64], SharedOptions), Failure> {
+    let (shape, dimensions) = shape;
+    if dimensions > DIMENSIONS_MOST {
+        let text = format!("{dimensions} dimensions are too many: at most {DIMENSIONS_MOST}");
+        return Err(Failure::argument(text));
+    }
+    let options = options.get().unwrap_or_default().read()?;
+    let shape = shape.read::<u64>(dimensions, "shape")?;
+    Ok((name.read("name")?, Type::of(element)?, shape, options))
+}
+
+/// Takes part in the making of a variable that this rank cannot make, so that the others have an
+/// error too and wait for nobody.
+fn refuse(rank: &Rank) {
+    let element = Element { name: "none".to_owned(), bytes: 0 };
+    let name = "(none: an argument cannot be)";
+    let refused = rank.world.shared_bytes(name, &[0], element, SharedOptions::default());
+    debug_assert!(refused.is_err(), "there is no array of no elements");
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_create(
+    name: Text<'_>,
+    element: c_int,
+    dimensions: usize,
+    shape: Data<'_>,
+    options: In<'_, Options>,
+    made: Out<'_, Shared>,
+) -> c_int {
+    answer(|| {
+        rank::with(|rank| {
+            let wanted = wanted(name, element, (shape, dimensions), options);
+            let wanted = made.required("made").and_then(|made| Ok((made, wanted?)));
+            let (made, (name, element, shape, options)) = wanted.inspect_err(|_| refuse(rank))?;
+            let shared = rank.world.shared_bytes(name, shape, element.element(), options)?;
+            made.put(Shared { number: rank.add(shared, element) });
+            Ok(OK)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_find(name: Text<'_>, element: c_int, found: Out<'_, Shared>) -> c_int {
+    answer(|| {
+        rank::with(|rank| {
+            let (name, element) = (name.read("name")?, Type::of(element)?);
+            let found = found.required("found")?;
+            let shared = rank.world.shared_named_bytes(name)?;
+            let (has, wants) = (&shared.element().name, element.element().name);
+            if *has != wants {
+                let text =
+                    format!("the shared variable `{name}` has elements of {has}, not of {wants}");
+                return Err(Failure::argument(text));
+            }
+            found.put(Shared { number: rank.add(shared, element) });
+            Ok(OK)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_free(shared: Shared) -> c_int {
+    answer(|| rank::with(|rank| rank.remove(shared.number).map(|()| OK)))
+}
+
+/// Runs a call about one variable.
+#[inline]
+fn about(shared: Shared, body: impl FnOnce(&Rc<Variable>) -> Result<c_int, Failure>) -> c_int {
+    answer(|| rank::with(|rank| body(&rank.variable(shared.number)?)))
+}
+
+/// How long a call may wait.
+enum Limit {
+    None,
+    Look,
+    Within(Duration),
+}
+
+impl Limit {
+    #[inline]
+    fn of(timeout: i64) -> Result<Limit, Failure> {
+        match timeout {
+            WAIT => Ok(Limit::None),
+            0 => Ok(Limit::Look),
+            _ => {
+                u64::try_from(timeout).map(Duration::from_nanos).map(Limit::Within).map_err(|_| {
+                    Failure::argument(format!(
+                        "timeout {timeout} cannot be: nanoseconds, 0 to look once, or HIKYAKU_WAIT"
+                    ))
+                })
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_write_begin(
+    shared: Shared,
+    part: u64,
+    timeout: i64,
+    data: Out<'_, *mut c_void>,
+    count: Out<'_, usize>,
+) -> c_int {
+    about(shared, |variable| {
+        let data = data.required("data")?;
+        let limit = Limit::of(timeout)?;
+        let the_part = variable.shared.part(part)?;
+        let guard = match limit {
+            Limit::None => Some(the_part.write()?),
+            Limit::Look => the_part.try_write()?,
+            Limit::Within(time) => the_part.write_within(time)?,
+        };
+        let Some(mut guard) = guard else { return Ok(BUSY) };
+        data.put(guard.as_mut_ptr().cast());
+        count.put(guard.len() / variable.element.size());
+        variable.hold(part, Hold::Write(guard));
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_read_begin(
+    shared: Shared,
+    part: u64,
+    timeout: i64,
+    data: Out<'_, *const c_void>,
+    count: Out<'_, usize>,
+) -> c_int {
+    about(shared, |variable| {
+        let data = data.required("data")?;
+        let limit = Limit::of(timeout)?;
+        let the_part = variable.shared.part(part)?;
+        let guard = match limit {
+            Limit::None => Some(the_part.read()?),
+            Limit::Look => the_part.try_read()?,
+            Limit::Within(time) => the_part.read_within(time)?,
+        };
+        let Some(guard) = guard else { return Ok(BUSY) };
+        data.put(guard.as_ptr().cast());
+        count.put(guard.len() / variable.element.size());
+        variable.hold(part, Hold::Read(guard));
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_end(shared: Shared, part: u64) -> c_int {
+    about(shared, |variable| variable.end(part).map(|()| OK))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_mark(shared: Shared, part: u64, mark: Out<'_, Marked>) -> c_int {
+    about(shared, |variable| {
+        let mark = mark.required("mark")?;
+        let found = variable.mark(part)?;
+        mark.put(match found {
+            None => Marked { what: WHOLE, victim: -1 },
+            Some(found) => {
+                let what = if found.stale { STALE } else { TORN };
+                Marked { what, victim: number(found.victim) }
+            }
+        });
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_state(shared: Shared, part: u64) -> c_int {
+    about(shared, |variable| {
+        Ok(match variable.shared.part(part)?.state()? {
+            State::Wlock => WLOCK,
+            State::Rlock => RLOCK,
+            State::Clean => CLEAN,
+            State::Dirty => DIRTY,
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_owner(shared: Shared, part: u64) -> c_int {
+    about(shared, |variable| Ok(number(variable.shared.part(part)?.owner()?)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_moved(
+    shared: Shared,
+    bytes: Out<'_, u64>,
+    times: Out<'_, u64>,
+) -> c_int {
+    about(shared, |variable| {
+        let moved = variable.shared.moved();
+        bytes.put(moved.0);
+        times.put(moved.1);
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_parts(shared: Shared, parts: Out<'_, u64>) -> c_int {
+    about(shared, |variable| {
+        parts.required("parts")?.put(variable.shared.parts());
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_shape(shared: Shared, room: usize, shape: Room<'_>) -> c_int {
+    about(shared, |variable| fill(shape, room, variable.shared.shape()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hikyaku_shared_part(
+    shared: Shared,
+    part: u64,
+    room: usize,
+    origin: Room<'_>,
+    shape: Room<'_>,
+) -> c_int {
+    about(shared, |variable| {
+        let part = variable.shared.part(part)?;
+        fill(origin, room, &part.origin())?;
+        fill(shape, room, &part.shape())
+    })
+}
+
+/// Gives as many numbers as are wanted and have room, and answers how many there are.
+fn fill(into: Room<'_>, room: usize, numbers: &[u64]) -> Result<c_int, Failure> {
+    let fitting = if into.is_wanted() { room.min(numbers.len()) } else { 0 };
+    into.open::<u64>(fitting, "the room for numbers")?.copy_from_slice(&numbers[..fitting]);
+    Ok(number(numbers.len() as u32))
+}

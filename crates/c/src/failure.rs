@@ -1,0 +1,192 @@
+//! What a call answers: a code, and the line that says why. Panics end here.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hikyaku::shared::SharedError;
+use hikyaku::{CollError, Error, InitError, MsgError};
+
+/// Done.
+pub(crate) const OK: c_int = 0;
+
+/// Not done, without anybody's fault: others have it, or its turn did not come in time.
+pub(crate) const BUSY: c_int = 1;
+
+/// Whose fault it is, as in the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Code {
+    /// An argument that cannot be.
+    Argument = -1,
+    /// A call at a time when it cannot be made.
+    Order = -2,
+    /// A call from another thread than the rank's.
+    Thread = -3,
+    /// Another rank died, left or gave up.
+    Peer = -4,
+    /// Ranks called different things.
+    Disagree = -5,
+    /// No room: memory, sync variables.
+    Room = -6,
+    /// The job cannot be joined.
+    Job = -7,
+    /// A mistake in this library.
+    Bug = -8,
+}
+
+/// Why a call did not do what was asked, in one line.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Failure {
+        Failure { code, text: text.into() }
+    }
+
+    /// An argument that cannot be.
+    pub(crate) fn argument(text: impl Into<String>) -> Failure {
+        Failure::new(Code::Argument, text)
+    }
+
+    /// A call at a time when it cannot be made.
+    pub(crate) fn order(text: impl Into<String>) -> Failure {
+        Failure::new(Code::Order, text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::new(code_of(&error), error.to_string())
+    }
+}
+
+impl From<InitError> for Failure {
+    fn from(error: InitError) -> Failure {
+        Failure::new(Code::Job, error.to_string())
+    }
+}
+
+fn code_of(error: &Error) -> Code {
+    match error {
+        Error::Message(error) => code_of_message(error),
+        Error::Collective(error) => match error {
+            CollError::NoSuchRoot { .. } => Code::Argument,
+            CollError::GaveUp { .. } => Code::Peer,
+            _ => Code::Disagree,
+        },
+        Error::Shared(error) => code_of_shared(error),
+        Error::GaveUp { .. } => Code::Peer,
+        Error::PartialElement { .. } | Error::Disagreement { .. } => Code::Disagree,
+        Error::Memory(_) | Error::TooLarge { .. } => Code::Room,
+        _ => Code::Bug,
+    }
+}
+
+fn code_of_message(error: &MsgError) -> Code {
+    match error {
+        MsgError::PeerFailed(_) | MsgError::PeerLeft { .. } | MsgError::Abandoned { .. } => {
+            Code::Peer
+        }
+        MsgError::Truncated { .. } => Code::Disagree,
+        MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. } => Code::Argument,
+        MsgError::WaitsForItself { .. } => Code::Order,
+        _ => Code::Bug,
+    }
+}
+
+fn code_of_shared(error: &SharedError) -> Code {
+    match error {
+        SharedError::Mismatch { .. } => Code::Disagree,
+        SharedError::Recursive { .. } | SharedError::VirtualTime => Code::Order,
+        SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
+        SharedError::Refused { .. } | SharedError::Lost { .. } => Code::Peer,
+        _ => Code::Argument,
+    }
+}
+
+/// The header's names of the codes.
+#[cfg(test)]
+pub(crate) const CONSTANTS: [(&str, i64); 10] = [
+    ("HIKYAKU_OK", OK as i64),
+    ("HIKYAKU_BUSY", BUSY as i64),
+    ("HIKYAKU_E_ARGUMENT", Code::Argument as i64),
+    ("HIKYAKU_E_ORDER", Code::Order as i64),
+    ("HIKYAKU_E_THREAD", Code::Thread as i64),
+    ("HIKYAKU_E_PEER", Code::Peer as i64),
+    ("HIKYAKU_E_DISAGREE", Code::Disagree as i64),
+    ("HIKYAKU_E_ROOM", Code::Room as i64),
+    ("HIKYAKU_E_JOB", Code::Job as i64),
+    ("HIKYAKU_E_BUG", Code::Bug as i64),
+];
+
+thread_local! {
+    /// What `hikyaku_error` gives. No text has a zero within.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// The last line that a call of this thread failed with; none yet: an empty one.
+pub(crate) fn last() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// Runs the body of a call: the one door between C and everything behind it. A failure becomes its
+/// code, and its line is kept; a panic, which is a mistake of this library, does not go further.
+#[inline]
+pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => keep(failure),
+        Err(panic) => keep(Failure::new(Code::Bug, said(&*panic))),
+    }
+}
+
+#[cold]
+fn keep(Failure { code, text }: Failure) -> c_int {
+    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    // A thread that is ending has no place for it any more.
+    let _ = LAST.try_with(|last| last.replace(text));
+    code as c_int
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "it did not say why".to_owned());
+    format!("hikyaku has a mistake, please report it: {}", text.replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn last_line() -> String {
+        LAST.with_borrow(|last| CStr::to_string_lossy(last).into_owned())
+    }
+
+    #[test]
+    fn a_panic_becomes_a_code_and_a_line() {
+        assert_eq!(answer(|| Ok(7)), 7);
+        let code = answer(|| panic!("rank {} of\n2", 5));
+        assert_eq!(code, Code::Bug as c_int);
+        assert_eq!(last_line(), "hikyaku has a mistake, please report it: rank 5 of 2");
+        let code = answer(|| std::panic::panic_any(5));
+        assert_eq!((code, last_line().lines().count()), (Code::Bug as c_int, 1));
+    }
+
+    #[test]
+    fn the_line_stays_until_the_next_failure_of_the_thread() {
+        let failed = answer(|| Err(Failure::argument("a zero \0 within")));
+        assert_eq!((failed, last_line().as_str()), (-1, "a zero \\0 within"));
+        assert_eq!(answer(|| Ok(OK)), OK);
+        assert_eq!(last_line(), "a zero \\0 within");
+        let other = std::thread::spawn(last_line).join();
+        assert!(other.is_ok_and(|line| line.is_empty()));
+    }
+}

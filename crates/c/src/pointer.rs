@@ -1,0 +1,151 @@
+//! Arguments that are pointers, as types: the one place that follows what C gives.
+//!
+//! A value of these types can only come from C, through the signature of a function of the header,
+//! and each type says what C has promised there: NULL, or what the header says the pointer is. What
+//! can be seen to break the promise (NULL where something has to be, an address that is no multiple
+//! of the elements' size, more elements than can be counted) is an error.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::marker::PhantomData;
+
+use hikyaku::Scalar;
+
+use crate::failure::Failure;
+
+/// A string that ends with a zero, or NULL.
+#[repr(transparent)]
+pub(crate) struct Text<'c>(*const c_char, PhantomData<&'c CStr>);
+
+impl<'c> Text<'c> {
+    /// What it says.
+    pub(crate) fn read(self, what: &str) -> Result<&'c str, Failure> {
+        not_null(self.0, what)?;
+        // SAFETY: not NULL, so C has promised a string that stays until the call returns.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        text.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+    }
+}
+
+/// Elements to be read, or NULL if there are none.
+#[repr(transparent)]
+pub(crate) struct Data<'c>(*const c_void, PhantomData<&'c [u8]>);
+
+impl<'c> Data<'c> {
+    /// So many of them.
+    pub(crate) fn read<T: Scalar>(self, count: usize, what: &str) -> Result<&'c [T], Failure> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        check::<T>(self.0, count, what)?;
+        // SAFETY: not NULL, aligned and countable by the check; C has promised that so many
+        // elements are there and that nobody changes them during the call. Any bytes are a Scalar.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), count) })
+    }
+}
+
+/// Elements to be written, or NULL if there are none.
+#[repr(transparent)]
+pub(crate) struct Room<'c>(*mut c_void, PhantomData<&'c mut [u8]>);
+
+impl<'c> Room<'c> {
+    /// Whether there is any.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// So many of them.
+    pub(crate) fn open<T: Scalar>(self, count: usize, what: &str) -> Result<&'c mut [T], Failure> {
+        if count == 0 {
+            return Ok(&mut []);
+        }
+        check::<T>(self.0, count, what)?;
+        // SAFETY: as for `Data`; C has promised that nobody else uses them during the call.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), count) })
+    }
+}
+
+/// Where one value goes, or NULL if it is not wanted.
+#[repr(transparent)]
+pub(crate) struct Out<'c, T>(*mut T, PhantomData<&'c mut T>);
+
+impl<T: Copy> Out<'_, T> {
+    /// Says that it has to be wanted.
+    pub(crate) fn required(self, what: &str) -> Result<Self, Failure> {
+        not_null(self.0, what)?;
+        Ok(self)
+    }
+
+    /// Gives the value.
+    #[inline]
+    pub(crate) fn put(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not NULL, so C has promised room for one. What was there is not read.
+            unsafe { self.0.write(value) };
+        }
+    }
+}
+
+/// One value, or NULL if there is none.
+#[repr(transparent)]
+pub(crate) struct In<'c, T>(*const T, PhantomData<&'c T>);
+
+impl<T: Copy> In<'_, T> {
+    /// The value.
+    pub(crate) fn get(self) -> Option<T> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, so C has promised that there is one.
+        Some(unsafe { self.0.read() })
+    }
+}
+
+fn not_null<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
+    match pointer.is_null() {
+        true => Err(Failure::argument(format!("{what} is NULL"))),
+        false => Ok(()),
+    }
+}
+
+fn check<T: Scalar>(pointer: *const c_void, count: usize, what: &str) -> Result<(), Failure> {
+    not_null(pointer, what)?;
+    if !pointer.cast::<T>().is_aligned() {
+        let size = align_of::<T>();
+        return Err(Failure::argument(format!("{what} is not aligned: no multiple of {size}")));
+    }
+    let bytes = count.checked_mul(size_of::<T>());
+    match bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::argument(format!("{what} cannot have {count} elements"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_seen_to_be_wrong_is_told() {
+        let numbers = [1u64, 2];
+        let data = |at: *const u64| Data(at.cast(), PhantomData);
+        assert_eq!(data(numbers.as_ptr()).read::<u64>(2, "data").unwrap(), numbers);
+        assert!(data(std::ptr::null()).read::<u64>(0, "data").unwrap().is_empty());
+        let text = |data: Data<'_>, count| data.read::<u64>(count, "data").unwrap_err().text;
+        assert_eq!(text(data(std::ptr::null()), 1), "data is NULL");
+        let odd = Data(numbers.as_ptr().cast::<u8>().wrapping_add(1).cast(), PhantomData);
+        assert_eq!(text(odd, 1), "data is not aligned: no multiple of 8");
+        let many = usize::MAX / 8;
+        let expected = format!("data cannot have {many} elements");
+        assert_eq!(text(data(numbers.as_ptr()), many), expected);
+        assert_eq!(
+            text(data(numbers.as_ptr()), usize::MAX),
+            expected.replace(&many.to_string(), &usize::MAX.to_string())
+        );
+        let name = Text(std::ptr::null(), PhantomData);
+        assert_eq!(name.read("the name").unwrap_err().text, "the name is NULL");
+        let name = Text(c"\xff".as_ptr(), PhantomData);
+        assert_eq!(name.read("the name").unwrap_err().text, "the name is not UTF-8");
+    }
+}

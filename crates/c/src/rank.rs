@@ -1,0 +1,225 @@
+//! The rank that this process is, the one thread that may speak for it, and what C has names of.
+//!
+//! The rank lies in a thread-local of the thread that joined the job. Variables have numbers, each
+//! a place and how often that place was taken before: a number that was freed names nothing for
+//! ever, whatever takes its place.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hikyaku::World;
+use hikyaku::shared::{Mark, ReadGuard, Shared, WriteGuard};
+
+use crate::api::Type;
+use crate::failure::{Code, Failure};
+
+/// What this process is in its job.
+pub(crate) struct Rank {
+    pub(crate) world: World,
+    variables: RefCell<Vec<Place>>,
+}
+
+/// Where a variable is, or was.
+#[derive(Default)]
+struct Place {
+    /// How many were here before.
+    used: u32,
+    variable: Option<Rc<Variable>>,
+}
+
+/// A shared variable that C has a name of.
+pub(crate) struct Variable {
+    pub(crate) shared: Shared<u8>,
+    pub(crate) element: Type,
+    /// What holds each part.
+    holds: RefCell<Vec<Option<Hold>>>,
+}
+
+/// What holds a part.
+pub(crate) enum Hold {
+    Read(ReadGuard<u8>),
+    Write(WriteGuard<u8>),
+}
+
+/// What a thread knows of the rank. It is let go of by [`leave`] alone: a thread, and with it a
+/// program, that ends without has not left its job, and the others are told so.
+enum Here {
+    Nothing,
+    Rank(ManuallyDrop<Rc<Rank>>),
+    Left,
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here::Nothing) };
+}
+
+/// Whether some thread of this process has joined the job.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// Does something with the rank, if this is its thread and it is in its job.
+#[inline]
+pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<R, Failure> {
+    let here = HERE.try_with(|here| match &*here.borrow() {
+        Here::Rank(rank) => Ok(Rc::clone(rank)),
+        Here::Left => Err(Some(left())),
+        Here::Nothing => Err(None),
+    });
+    match here.unwrap_or(Err(None)) {
+        Ok(rank) => body(&rank),
+        Err(failure) => Err(failure.unwrap_or_else(|| not_here("hikyaku_init"))),
+    }
+}
+
+fn left() -> Failure {
+    Failure::order("this process has left its job by hikyaku_finalize: there is no way back")
+}
+
+fn not_here(wanted: &str) -> Failure {
+    match JOINED.load(Ordering::Relaxed) {
+        true => Failure::new(
+            Code::Thread,
+            "this is not the thread that called hikyaku_init, the only one that may call hikyaku",
+        ),
+        false => Failure::order(format!("this process has not joined its job: call {wanted}")),
+    }
+}
+
+/// Joins the job.
+pub(crate) fn join() -> Result<(), Failure> {
+    let known = HERE.with_borrow(|here| match here {
+        Here::Rank(_) => Some(Failure::order("this process is a rank already: call it once")),
+        Here::Left => Some(left()),
+        Here::Nothing => None,
+    });
+    if let Some(failure) = known {
+        return Err(failure);
+    }
+    if JOINED.swap(true, Ordering::Relaxed) {
+        return Err(not_here("hikyaku_init"));
+    }
+    let world = World::init().inspect_err(|_| JOINED.store(false, Ordering::Relaxed))?;
+    let rank = Rc::new(Rank { world, variables: RefCell::default() });
+    HERE.set(Here::Rank(ManuallyDrop::new(rank)));
+    Ok(())
+}
+
+/// Leaves the job in order, if nothing is held.
+pub(crate) fn leave() -> Result<(), Failure> {
+    with(|rank| match rank.held() {
+        None => Ok(()),
+        Some(name) => Err(Failure::order(format!(
+            "the shared variable `{name}` is held: call hikyaku_end before hikyaku_finalize"
+        ))),
+    })?;
+    if let Here::Rank(rank) = HERE.replace(Here::Left) {
+        drop(ManuallyDrop::into_inner(rank));
+    }
+    Ok(())
+}
+
+impl Rank {
+    /// The name of a variable that is held, if there is one.
+    fn held(&self) -> Option<String> {
+        let variables = self.variables.borrow();
+        let mut all = variables.iter().filter_map(|place| place.variable.as_ref());
+        all.find(|variable| variable.is_held()).map(|variable| variable.shared.name().to_owned())
+    }
+
+    /// Takes a variable in; its number, which is not 0.
+    pub(crate) fn add(&self, shared: Shared<u8>, element: Type) -> u64 {
+        let parts = usize::try_from(shared.parts()).unwrap_or(usize::MAX);
+        let holds = RefCell::new((0..parts).map(|_| None).collect());
+        let variable = Some(Rc::new(Variable { shared, element, holds }));
+        let mut variables = self.variables.borrow_mut();
+        let free = |place: &Place| place.variable.is_none() && place.used < u32::MAX;
+        let at = variables.iter().position(free).unwrap_or_else(|| {
+            variables.push(Place::default());
+            variables.len() - 1
+        });
+        variables[at].variable = variable;
+        u64::from(variables[at].used) << 32 | (at as u64 + 1)
+    }
+
+    /// The variable of a number.
+    #[inline]
+    pub(crate) fn variable(&self, number: u64) -> Result<Rc<Variable>, Failure> {
+        let variables = self.variables.borrow();
+        let found = place_of(number).and_then(|(at, used)| {
+            variables.get(at).filter(|place| place.used == used)?.variable.as_ref().map(Rc::clone)
+        });
+        found.ok_or_else(|| {
+            Failure::order("this is no shared variable: it was freed, or never made")
+        })
+    }
+
+    /// Frees a number.
+    pub(crate) fn remove(&self, number: u64) -> Result<(), Failure> {
+        let variable = self.variable(number)?;
+        if variable.is_held() {
+            let name = variable.shared.name();
+            let text = format!("the shared variable `{name}` is held: call hikyaku_end before");
+            return Err(Failure::order(text));
+        }
+        if let Some((at, _)) = place_of(number) {
+            let place = &mut self.variables.borrow_mut()[at];
+            place.used += 1;
+            place.variable = None;
+        }
+        // The last handle: it is dropped when nothing is borrowed.
+        drop(variable);
+        Ok(())
+    }
+}
+
+/// The place that a number names, and how often it had been taken before.
+#[inline]
+fn place_of(number: u64) -> Option<(usize, u32)> {
+    let at = (number & u64::from(u32::MAX)).checked_sub(1)?;
+    Some((at as usize, (number >> 32) as u32))
+}
+
+impl Variable {
+    fn is_held(&self) -> bool {
+        self.holds.borrow().iter().any(Option::is_some)
+    }
+
+    /// Notes what holds a part.
+    #[inline]
+    pub(crate) fn hold(&self, part: u64, hold: Hold) {
+        self.holds.borrow_mut()[part as usize] = Some(hold);
+    }
+
+    /// Lets a part go.
+    #[inline]
+    pub(crate) fn end(&self, part: u64) -> Result<(), Failure> {
+        let hold = self.holds.borrow_mut().get_mut(part as usize).and_then(Option::take);
+        hold.map(drop).ok_or_else(|| self.not_held(part))
+    }
+
+    /// What is wrong with the contents of a part that is held.
+    pub(crate) fn mark(&self, part: u64) -> Result<Option<Mark>, Failure> {
+        match self.holds.borrow().get(part as usize) {
+            Some(Some(Hold::Read(guard))) => Ok(guard.mark()),
+            Some(Some(Hold::Write(guard))) => Ok(guard.mark()),
+            _ => Err(self.not_held(part)),
+        }
+    }
+
+    #[cold]
+    fn not_held(&self, part: u64) -> Failure {
+        let (name, parts) = (self.shared.name(), self.shared.parts());
+        if part >= parts {
+            let last = parts - 1;
+            let text = format!("the shared variable `{name}` has parts 0 to {last}, not {part}");
+            return Failure::argument(text);
+        }
+        Failure::order(match parts {
+            1 => format!("the shared variable `{name}` is not held through this handle"),
+            _ => format!(
+                "part {part} of the shared variable `{name}` is not held through this handle"
+            ),
+        })
+    }
+}

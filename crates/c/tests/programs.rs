@@ -1,0 +1,202 @@
+//! C programs against the library: compiled without a warning as C and as C++, linked both ways,
+//! and run as jobs.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hikyaku::launch::Launch;
+
+/// Names the ranks, the ranks of a node (0: all) and the program with its arguments of the job that
+/// [`launcher`] is to run, one a line.
+const JOB: &str = "HIKYAKU_C_TEST_JOB";
+
+/// What the launcher's exit code is said in, among the lines of the test harness.
+const CODE: &str = "the job's code is ";
+
+/// The header, the test programs and the examples.
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    C,
+    Cpp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Linking {
+    Shared,
+    Static,
+}
+
+/// Where cargo has put the library: beside this program.
+fn library() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// Compiles a program.
+fn compile(source: &Path, language: Language, linking: Linking) -> PathBuf {
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{stem}-{language:?}-{linking:?}-{}", std::process::id()));
+    let mut compiler = match language {
+        Language::C => Command::new("gcc"),
+        Language::Cpp => Command::new("g++"),
+    };
+    match language {
+        Language::C => compiler.args(["-std=c11", "-D_XOPEN_SOURCE=700", "-Wstrict-prototypes"]),
+        Language::Cpp => compiler.args(["-std=c++17", "-x", "c++"]),
+    };
+    compiler.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-o"]).arg(&program);
+    compiler.arg(format!("-I{ROOT}/include")).arg(source).args(["-x", "none", "-pthread"]);
+    let library = library();
+    match linking {
+        Linking::Shared => compiler
+            .arg(format!("-L{}", library.display()))
+            .args(["-lhikyaku_c", &format!("-Wl,-rpath,{}", library.display())]),
+        Linking::Static => compiler.arg(library.join("libhikyaku_c.a")).args(["-ldl", "-lm"]),
+    };
+    let output = compiler.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{compiler:?}: {said}");
+    program
+}
+
+/// One of the test programs.
+fn program(name: &str, language: Language, linking: Linking) -> PathBuf {
+    compile(&Path::new(ROOT).join(format!("tests/programs/{name}.c")), language, linking)
+}
+
+/// Without the variable there is no job and nothing to do.
+#[test]
+fn launcher() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let mut words = job.lines();
+    let mut number = || words.next().unwrap().parse().unwrap();
+    let (ranks, ranks_per_node): (u32, u32) = (number(), number());
+    let program = words.next().unwrap();
+    let launch = Launch {
+        args: words.map(Into::into).collect(),
+        ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
+        timeout: Some(Duration::from_secs(100)),
+        ..Launch::new(ranks, program)
+    };
+    let outcome = launch.run().unwrap();
+    outcome.reason.iter().for_each(|line| eprintln!("{line}"));
+    println!("{CODE}{}", outcome.code);
+}
+
+/// Runs a program as a job: its exit code, and what it wrote to both streams.
+fn job(ranks: u32, ranks_per_node: u32, program: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
+    let words = [&[program.to_str().unwrap()], words].concat().join("\n");
+    let output = command.env(JOB, format!("{ranks}\n{ranks_per_node}\n{words}")).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let code = stdout.split(CODE).nth(1).and_then(|rest| rest.lines().next());
+    let code = code.unwrap_or_else(|| panic!("no code: {stdout}{stderr}")).parse().unwrap();
+    (code, stdout, stderr)
+}
+
+/// Runs a job that has to end well, without a word on standard error; what it wrote.
+#[track_caller]
+fn succeed(ranks: u32, ranks_per_node: u32, program: &Path, words: &[&str]) -> String {
+    let (code, stdout, stderr) = job(ranks, ranks_per_node, program, words);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{ranks}, {ranks_per_node}: {stdout}");
+    stdout
+}
+
+#[test]
+fn every_call_works_from_c_and_cpp_linked_both_ways() {
+    let cases = [
+        (Language::C, Linking::Shared),
+        (Language::C, Linking::Static),
+        (Language::Cpp, Linking::Shared),
+    ];
+    for (language, linking) in cases {
+        let program = program("calls", language, linking);
+        let stdout = succeed(4, 0, &program, &[]);
+        assert!(stdout.contains("4 ranks, every call"), "{stdout}");
+        if linking == Linking::Static {
+            succeed(3, 1, &program, &[]);
+            succeed(4, 2, &program, &[]);
+        }
+        let alone = Command::new(&program).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&alone.stdout), "1 ranks, every call\n");
+    }
+}
+
+#[test]
+fn every_misuse_is_an_error_that_says_why() {
+    for (language, linking) in [(Language::C, Linking::Shared), (Language::Cpp, Linking::Static)] {
+        let program = program("misuse", language, linking);
+        succeed(1, 0, &program, &[]);
+        let stdout = succeed(4, 2, &program, &[]);
+        assert_eq!(stdout.matches("every misuse is told").count(), 4, "{stdout}");
+    }
+}
+
+#[test]
+fn ranks_that_disagree_are_all_told() {
+    let program = program("disagree", Language::C, Linking::Shared);
+    succeed(4, 0, &program, &[]);
+    succeed(3, 1, &program, &[]);
+}
+
+#[test]
+fn others_go_on_when_a_rank_dies_that_holds() {
+    let program = program("death", Language::C, Linking::Shared);
+    let (code, stdout, stderr) = job(4, 0, &program, &[]);
+    assert_eq!(code, 137, "{stdout}{stderr}");
+    assert!(stderr.contains("rank 0") && stderr.contains("SIGKILL"), "{stderr}");
+    assert_eq!(stdout.matches("goes on").count(), 3, "{stdout}{stderr}");
+}
+
+#[test]
+fn a_rank_that_ends_without_finalize_is_dead_to_the_others() {
+    let program = program("death", Language::C, Linking::Static);
+    let (code, stdout, stderr) = job(2, 0, &program, &["unfinished"]);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+}
+
+#[test]
+fn the_library_has_what_the_header_declares_and_nothing_else() {
+    let header = fs::read_to_string(format!("{ROOT}/include/hikyaku.h")).unwrap();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = header.split(|c: char| !is_name(c));
+    let names: BTreeSet<&str> = words.filter(|word| word.starts_with("hikyaku_")).collect();
+    let library = library().join("libhikyaku_c.so");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    let symbols: BTreeSet<&str> =
+        symbols.lines().filter_map(|line| line.split_whitespace().next_back()).collect();
+    assert!(symbols.len() > 20 && symbols.is_subset(&names), "{symbols:?}");
+    let functions = names.iter().filter(|name| header.contains(&format!("{name}(")));
+    let missing: Vec<_> = functions.filter(|name| !symbols.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_program_of_the_guide_works() {
+    let guide = fs::read_to_string(format!("{ROOT}/../../docs/c.md")).unwrap();
+    let program = guide.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide.c");
+    fs::write(&source, program).unwrap();
+    succeed(2, 0, &compile(&source, Language::C, Linking::Static), &[]);
+}
+
+#[test]
+fn the_example_divides_its_work() {
+    let source = Path::new(ROOT).join("../../examples/c/work_queue.c");
+    let program = compile(&source, Language::C, Linking::Shared);
+    for (ranks, ranks_per_node) in [(4, 0), (3, 1)] {
+        let stdout = succeed(ranks, ranks_per_node, &program, &[]);
+        assert!(stdout.contains("400 pieces, longest 143 steps"), "{stdout}");
+    }
+}
