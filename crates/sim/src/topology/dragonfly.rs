@@ -10,9 +10,11 @@
 //! ```
 //!
 //! Routing is minimal: to the router of the group that has the link to the receiver's group, over
-//! it, and to the receiver's router. Link `q` of a group leads to the group `q + 1` further on, so
-//! every pair of groups has exactly one. Link classes: `Network(0)` in a group, `Network(1)`
-//! between groups.
+//! it, and to the receiver's router. With `g` groups, link `q` of a group leads to the group
+//! `q % (g - 1) + 1` further on: one to each in the largest system, as many to each as there are in
+//! a smaller one. Of several the sender's own router's are taken if it has any, and of those the
+//! one that the receiver's number picks, which spreads receivers evenly and keeps two nodes on one
+//! way. Link classes: `Network(0)` in a group, `Network(1)` between groups.
 //!
 //! Deadlock: links within a group have two channels, the first for messages that have not left
 //! their group, the second for those that came from another. In the order injection, first, global,
@@ -36,7 +38,8 @@ impl Dragonfly {
         Dragonfly::with_groups(p, a, h, a * h + 1)
     }
 
-    /// A dragonfly of fewer groups; the links to those that are missing are left out.
+    /// A dragonfly of fewer groups: every pair of groups has as many links as there are for each,
+    /// and what is left over is not used.
     ///
     /// # Panics
     /// If a group has not enough global links for `groups`.
@@ -65,11 +68,32 @@ impl Dragonfly {
         self.first_local() + from * (self.routers_per_group - 1) + slot
     }
 
-    /// The router of `group` that has the link to the group `away` further on, and that link.
-    fn gateway(&self, group: u32, away: u32) -> (u32, Link) {
-        let router = group * self.routers_per_group + (away - 1) / self.global_per_router;
-        let port = (away - 1) % self.global_per_router;
+    /// Links from a group to each other group.
+    fn bundle(&self) -> u32 {
+        let others = (self.groups - 1).max(1);
+        self.routers_per_group * self.global_per_router / others
+    }
+
+    /// The router of `group` that has this one of the links to the group `away` further on, and
+    /// that link. The same one leads back from there.
+    fn gateway(&self, group: u32, away: u32, of_bundle: u32) -> (u32, Link) {
+        let place = of_bundle * (self.groups - 1) + away - 1;
+        let router = group * self.routers_per_group + place / self.global_per_router;
+        let port = place % self.global_per_router;
         (router, 2 * self.nodes() + router * self.global_per_router + port)
+    }
+
+    /// Which of the links to the group `away` further on a message from a router takes.
+    fn choose(&self, router: u32, away: u32, to: Node) -> u32 {
+        let (others, bundle) = (self.groups - 1, self.bundle());
+        let first = router % self.routers_per_group * self.global_per_router;
+        // The router's own: the places `first..first + h` that lead there.
+        let from = (first + others - away) / others;
+        let end = ((first + self.global_per_router + others - away) / others).min(bundle);
+        match end.saturating_sub(from) {
+            0 => to % bundle,
+            own => from + to % own,
+        }
     }
 }
 
@@ -98,7 +122,7 @@ impl Topology for Dragonfly {
         if channel < self.links() { channel } else { channel - self.local_links() }
     }
 
-    /// Global links to groups that are left out lead back to their own router.
+    /// Global links that are left over lead back to their own router.
     fn link(&self, link: Link) -> LinkEnds {
         let nodes = self.nodes();
         let router_of = |node| Vertex::Switch(node / self.nodes_per_router);
@@ -130,9 +154,13 @@ impl Topology for Dragonfly {
         let offset = link - 2 * nodes;
         let router = offset / self.global_per_router;
         let group = router / self.routers_per_group;
-        let away = offset - group * self.routers_per_group * self.global_per_router + 1;
-        let to = match away < self.groups {
-            true => self.gateway((group + away) % self.groups, self.groups - away).0,
+        let place = offset - group * self.routers_per_group * self.global_per_router;
+        let others = self.groups - 1;
+        let to = match place < self.bundle() * others {
+            true => {
+                let (away, of_bundle) = (place % others + 1, place / others);
+                self.gateway((group + away) % self.groups, self.groups - away, of_bundle).0
+            }
             false => router,
         };
         let (from, to) = (Vertex::Switch(router), Vertex::Switch(to));
@@ -149,8 +177,9 @@ impl Topology for Dragonfly {
             }
         } else {
             let away = (target + self.groups - home) % self.groups;
-            let (exit, global) = self.gateway(home, away);
-            let (entry, _) = self.gateway(target, self.groups - away);
+            let of_bundle = self.choose(first, away, to);
+            let (exit, global) = self.gateway(home, away, of_bundle);
+            let (entry, _) = self.gateway(target, self.groups - away, of_bundle);
             if first != exit {
                 route.push(self.local(first, exit));
             }
@@ -173,8 +202,28 @@ mod tests {
         for (p, a, h) in [(1, 1, 1), (1, 2, 1), (2, 4, 2), (2, 3, 1)] {
             check_shape(&Dragonfly::new(p, a, h));
         }
-        check_shape(&Dragonfly::with_groups(2, 4, 2, 5));
-        check_shape(&Dragonfly::with_groups(3, 2, 2, 1));
+        for (p, a, h, g) in [(2, 4, 2, 5), (2, 4, 2, 3), (1, 3, 4, 4), (2, 3, 5, 2), (3, 2, 2, 1)] {
+            check_shape(&Dragonfly::with_groups(p, a, h, g));
+        }
+    }
+
+    #[test]
+    fn fewer_groups_have_more_links_to_each_and_all_of_them_are_used() {
+        // 8 links of a group to 2 others: 4 to each, one at every router.
+        let dragonfly = Dragonfly::with_groups(2, 4, 2, 3);
+        assert_eq!(dragonfly.bundle(), 4);
+        let global = |link: &Link| dragonfly.link(*link).class == LinkClass::Network(1);
+        let mut used = std::collections::BTreeSet::new();
+        for from in 0..dragonfly.nodes() {
+            for to in 0..dragonfly.nodes() {
+                let mut route = Vec::new();
+                dragonfly.route(from, to, &mut route);
+                used.extend(route.iter().map(|&c| dragonfly.link_of(c)).filter(global));
+                // Every router has its own way out: no local link before the global one.
+                assert!(dragonfly.distance(from, to) <= 4, "{from} -> {to}");
+            }
+        }
+        assert_eq!(used.len(), 3 * 8);
     }
 
     #[test]
