@@ -9,6 +9,7 @@
 //!   protocol/   what to do next: direct, fagus, udp     word       the words, bit by bit
 //!   geometry    where the words are                     departed   who is gone
 //!   parts       how an array is divided among variables  state      the paper's four states
+//!   link        messages over datagrams that get lost
 //! ```
 //!
 //! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`State`]; the owner is the node of the
@@ -16,6 +17,7 @@
 
 pub mod departed;
 pub mod geometry;
+pub mod link;
 pub mod parts;
 pub mod protocol;
 pub mod state;
@@ -24,7 +26,7 @@ pub mod word;
 pub use departed::Departed;
 pub use geometry::{Geometry, Place, Word};
 pub use parts::{Division, Part, Parts, PartsError};
+pub use protocol::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
 pub use protocol::{Action, Direct, Entry, Op, Patience, Protocol, Refusal};
-pub use protocol::{Effect, Mailbox, Message, Style};
 pub use state::State;
 pub use word::{Kind, Mark};

@@ -1,15 +1,17 @@
-//! The paper's protocols on networks that delay what they carry as they like.
+//! The paper's protocols on networks that delay what they carry as they like, with nodes that give
+//! up, do not want to wait, leave and die.
 //!
 //! Messages between two nodes stay in order; everything else is a matter of chance, seeded: which
 //! message comes next, when a store lands (stores of different nodes in any order), when a node
-//! asks and lets go. Contents are numbers, a new one for each write.
+//! asks and lets go, who dies and when each of the others learns of it. Contents are numbers, a new
+//! one for each write.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Style};
+use hikyaku_dsm::{Copyset, Effect, Kind, Mailbox, Mark, Message, Patience, Refusal, Style};
 
 /// A small generator: the order of things, nothing more.
 struct Chance(u64);
@@ -23,69 +25,128 @@ impl Chance {
     }
 }
 
+/// What a node is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Waiting,
+    Inside,
+}
+
+/// A message under way, with the contents if it has them, and of whose end its sender knew.
+type Parcel = (Message, u64, Copyset);
+
 struct Network {
     style: Style,
+    recoverable: bool,
     nodes: Vec<Mailbox>,
     copies: Vec<u64>,
     /// What each node still wants.
     wants: Vec<u32>,
-    asked: Vec<bool>,
-    entered: Vec<bool>,
-    channels: BTreeMap<(u32, u32), VecDeque<(Message, u64)>>,
+    doing: Vec<Doing>,
+    /// Whose end each node knows of, who is gone, and who of them has died.
+    knows: Vec<Copyset>,
+    gone: Copyset,
+    died: Copyset,
+    channels: BTreeMap<(u32, u32), VecDeque<Parcel>>,
     stores: Vec<(u32, Version)>,
     newest: u64,
     writes: u64,
+    /// Whether nodes give up and try.
+    fickle: bool,
+    /// How often a request was answered with what.
+    entered: u32,
+    lost: u32,
+    marked: u32,
     /// Messages with contents, without, and stores.
     counts: [u64; 3],
-    /// Grants of turns to write, in order of their requests' arrival at the owner, if watched.
     chance: Chance,
 }
 
 impl Network {
     fn new(style: Style, nodes: u32, wants: u32, seed: u64) -> Network {
         let count = nodes as usize;
+        let side = |node| Mailbox::new(style, node, nodes, 0, false);
         Network {
             style,
-            nodes: (0..nodes).map(|node| Mailbox::new(style, node, nodes, 0)).collect(),
+            recoverable: false,
+            nodes: (0..nodes).map(side).collect(),
             copies: vec![0; count],
             wants: vec![wants; count],
-            asked: vec![false; count],
-            entered: vec![false; count],
+            doing: vec![Doing::Nothing; count],
+            knows: vec![Copyset::default(); count],
+            gone: Copyset::default(),
+            died: Copyset::default(),
             channels: BTreeMap::new(),
             stores: Vec::new(),
             newest: 0,
             writes: 0,
+            fickle: false,
+            entered: 0,
+            lost: 0,
+            marked: 0,
             counts: [0; 3],
             chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         }
+    }
+
+    fn recoverable(mut self) -> Network {
+        let (style, nodes) = (self.style, self.nodes.len() as u32);
+        self.nodes = (0..nodes).map(|node| Mailbox::new(style, node, nodes, 0, true)).collect();
+        self.recoverable = true;
+        self
     }
 
     fn carry_out(&mut self, node: u32, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Send(to, message) => {
-                    let contents = matches!(message, Message::Contents(_));
+                    assert_ne!(to, node, "nobody writes to himself: {message:?}");
+                    let contents = matches!(message, Message::Contents(..));
                     self.counts[usize::from(!contents)] += 1;
+                    if let Message::Contents(version, mark) = message
+                        && self.style == Style::Stores
+                        && !self.gone.contains(to)
+                    {
+                        // It is stored there, whatever becomes of the message that says so.
+                        self.nodes[to as usize].hold(if mark.is_some() { 0 } else { version });
+                        self.copies[to as usize] = self.copies[node as usize];
+                        assert_ne!(self.doing[to as usize], Doing::Inside, "under a reader");
+                    }
                     let value = self.copies[node as usize];
-                    self.channels.entry((node, to)).or_default().push_back((message, value));
+                    let parcel = (message, value, self.knows[node as usize]);
+                    self.channels.entry((node, to)).or_default().push_back(parcel);
                 }
                 Effect::Store(to, version) => {
                     self.counts[2] += 1;
                     self.stores.push((to, version));
                 }
-                Effect::Entered { .. } => self.on_entry(node),
+                Effect::Entered { mark, .. } => self.on_entry(node, mark),
+                Effect::Refused(refusal) => {
+                    assert_eq!(self.doing[node as usize], Doing::Waiting);
+                    self.doing[node as usize] = Doing::Nothing;
+                    if let Refusal::Lost(mark) = refusal {
+                        assert!(!self.recoverable && self.gone.contains(mark.victim));
+                        self.lost += 1;
+                    }
+                }
             }
         }
         self.check();
     }
 
-    fn on_entry(&mut self, node: u32) {
+    fn on_entry(&mut self, node: u32, mark: Option<Mark>) {
         let at = node as usize;
-        self.entered[at] = true;
+        assert_eq!(self.doing[at], Doing::Waiting);
+        self.doing[at] = Doing::Inside;
+        self.entered += 1;
         let kind = self.nodes[at].inside().unwrap();
-        let newest = self.copies[at] == self.newest;
-        // With datagrams a copy may be read that is about to be told old (§4.2: no message).
-        assert!(newest || (kind == Kind::Read && self.style == Style::Datagrams), "old contents");
+        if let Some(mark) = mark {
+            assert!(self.recoverable && self.gone.contains(mark.victim));
+            self.marked += 1;
+        } else {
+            assert_eq!(self.copies[at], self.newest, "old contents");
+        }
         if kind == Kind::Write {
             self.writes += 1;
             self.copies[at] = self.writes;
@@ -93,19 +154,22 @@ impl Network {
     }
 
     fn check(&self) {
-        let inside = |kind| self.nodes.iter().filter(|node| node.inside() == Some(kind)).count();
+        let living = || (0..self.nodes.len()).filter(|at| !self.gone.contains(*at as u32));
+        let inside = |kind| living().filter(|at| self.nodes[*at].inside() == Some(kind)).count();
         let (writers, readers) = (inside(Kind::Write), inside(Kind::Read));
         assert!(writers <= 1, "two writers");
-        if self.style == Style::Stores {
-            assert!(writers == 0 || readers == 0, "a reader beside a writer");
-        }
-        let owners = self.nodes.iter().filter(|node| node.owns()).count();
-        let promised = self
-            .channels
-            .values()
-            .flatten()
-            .filter(|(message, _)| matches!(message, Message::Grant { kind: Kind::Write, .. }));
-        assert_eq!(owners + promised.count(), 1, "one owner, here or on its way");
+        assert!(writers == 0 || readers == 0, "a reader beside a writer");
+        let owners = living().filter(|at| self.nodes[*at].owns()).count();
+        let promised = |(ends, channel): (&(u32, u32), &VecDeque<Parcel>)| {
+            let heard = !self.gone.contains(ends.1) && !self.nodes[ends.1 as usize].is_gone(ends.0);
+            let grants = channel.iter().filter(|(message, ..)| {
+                matches!(message, Message::Grant { kind: Kind::Write, .. } | Message::Adopt { .. })
+            });
+            if heard { grants.count() } else { 0 }
+        };
+        let promised: usize = self.channels.iter().map(promised).sum();
+        assert!(owners + promised <= 1, "two owners, here or on their way");
+        assert!(!self.gone.is_empty() || owners + promised == 1, "no owner");
     }
 
     /// Does something that can be done; `false`: nothing can.
@@ -113,13 +177,23 @@ impl Network {
         let full: Vec<(u32, u32)> = self
             .channels
             .iter()
-            .filter(|(_, channel)| !channel.is_empty())
+            .filter(|(ends, channel)| self.may_come(**ends, channel))
             .map(|(ends, _)| *ends)
             .collect();
         let ready: Vec<usize> = (0..self.nodes.len())
-            .filter(|at| self.entered[*at] || (!self.asked[*at] && self.wants[*at] > 0))
+            .filter(|at| !self.gone.contains(*at as u32))
+            .filter(|at| match self.doing[*at] {
+                Doing::Nothing => self.wants[*at] > 0,
+                Doing::Waiting => false,
+                Doing::Inside => true,
+            })
             .collect();
-        let total = full.len() + self.stores.len() + ready.len();
+        let unaware: Vec<(usize, u32)> = (0..self.nodes.len())
+            .filter(|at| !self.gone.contains(*at as u32))
+            .flat_map(|at| (0..self.nodes.len() as u32).map(move |node| (at, node)))
+            .filter(|(at, node)| self.gone.contains(*node) && !self.knows[*at].contains(*node))
+            .collect();
+        let total = full.len() + self.stores.len() + ready.len() + unaware.len();
         if total == 0 {
             return false;
         }
@@ -134,42 +208,113 @@ impl Network {
             self.nodes[to as usize].told(version);
             return true;
         }
-        self.act(ready[pick - self.stores.len()]);
+        pick -= self.stores.len();
+        match ready.get(pick) {
+            Some(at) => self.act(*at),
+            None => {
+                let (at, node) = unaware[pick - ready.len()];
+                self.learn(at, node);
+            }
+        }
         true
     }
 
+    /// Whether the next message of a channel may be handled: its receiver is there and knows of
+    /// every end that its sender knew of.
+    fn may_come(&self, (_, to): (u32, u32), channel: &VecDeque<Parcel>) -> bool {
+        let knows = &self.knows[to as usize];
+        let next = channel.front();
+        !self.gone.contains(to) && next.is_some_and(|(.., theirs)| theirs.is_within(knows))
+    }
+
     fn deliver(&mut self, from: u32, to: u32) {
-        let (message, value) = self.channels.get_mut(&(from, to)).unwrap().pop_front().unwrap();
-        if matches!(message, Message::Contents(_)) {
-            self.copies[to as usize] = value;
+        let parcel = self.channels.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+        let (message, value, _) = parcel;
+        let at = to as usize;
+        if let Message::Contents(version, _) = message
+            && self.style == Style::Datagrams
+            && !self.nodes[at].is_gone(from)
+            && self.nodes[at].takes(version)
+        {
+            self.copies[at] = value;
         }
         let mut effects = Vec::new();
-        self.nodes[to as usize].receive(from, message, &mut effects);
+        self.nodes[at].receive(from, message, &mut effects);
         self.carry_out(to, effects);
+    }
+
+    /// A node learns of another's end, after what that has sent.
+    fn learn(&mut self, at: usize, node: u32) {
+        let ends = (node, at as u32);
+        while self.channels.get(&ends).is_some_and(|channel| !channel.is_empty()) {
+            self.deliver(node, at as u32);
+        }
+        self.channels.remove(&ends);
+        self.knows[at].insert(node);
+        // By stores, what others have stored here has landed.
+        let landed: Vec<_> =
+            self.stores.iter().filter(|(to, _)| *to == at as u32).copied().collect();
+        self.stores.retain(|(to, _)| *to != at as u32);
+        landed.into_iter().for_each(|(_, version)| self.nodes[at].told(version));
+        let mut effects = Vec::new();
+        self.nodes[at].depart(node, self.died.contains(node), &mut effects);
+        self.carry_out(at as u32, effects);
     }
 
     fn act(&mut self, at: usize) {
         let mut effects = Vec::new();
-        if self.entered[at] {
+        if self.doing[at] == Doing::Inside {
             if self.nodes[at].inside() == Some(Kind::Write) {
                 self.newest = self.copies[at];
             }
-            (self.entered[at], self.asked[at]) = (false, false);
+            self.doing[at] = Doing::Nothing;
             self.nodes[at].release(&mut effects);
         } else {
             let kind = if self.chance.below(3) == 0 { Kind::Read } else { Kind::Write };
-            self.asked[at] = true;
+            let hasty = self.fickle && self.chance.below(3) == 0;
+            let patience = if hasty { Patience::Try } else { Patience::Wait };
+            self.doing[at] = Doing::Waiting;
             self.wants[at] -= 1;
-            self.nodes[at].acquire(kind, &mut effects);
+            self.nodes[at].acquire(kind, patience, &mut effects);
         }
         self.carry_out(at as u32, effects);
+        if self.fickle && self.doing[at] == Doing::Waiting && self.chance.below(3) == 0 {
+            let mut effects = Vec::new();
+            self.doing[at] = Doing::Nothing;
+            self.nodes[at].cancel(&mut effects);
+            self.carry_out(at as u32, effects);
+        }
+    }
+
+    /// A node dies: what it has not stored is not stored, what it has sent last may be lost.
+    fn kill(&mut self, node: u32) {
+        self.gone.insert(node);
+        self.died.insert(node);
+        for (ends, channel) in &mut self.channels {
+            if ends.0 == node {
+                let rest = self.chance.below(channel.len() + 1);
+                channel.truncate(rest);
+            }
+        }
+    }
+
+    /// A node leaves in order, if it may.
+    fn leave(&mut self, node: u32) {
+        let at = node as usize;
+        if self.nodes[at].may_leave() && !self.gone.contains(node) {
+            self.gone.insert(node);
+        }
     }
 
     /// Runs to the end; every request is answered.
     fn run(&mut self) {
         while self.step() {}
-        assert!(self.wants.iter().all(|wants| *wants == 0), "not everybody has asked");
-        assert!(self.asked.iter().all(|asked| !asked), "a request was not answered");
+        for at in 0..self.nodes.len() {
+            if !self.gone.contains(at as u32) {
+                assert_eq!(self.wants[at], 0, "node {at} has not asked");
+                assert_eq!(self.doing[at], Doing::Nothing, "node {at} was not answered");
+            }
+        }
     }
 }
 
@@ -188,6 +333,21 @@ fn fg_01_fg_04_one_owner_one_writer_and_every_request_answered() {
 }
 
 #[test]
+fn nodes_that_give_up_or_do_not_wait_leave_nothing_behind() {
+    for style in STYLES {
+        for nodes in [2, 3, 5] {
+            for seed in 1..150 {
+                println!("{style:?}, {nodes} nodes, seed {seed}");
+                let mut network = Network::new(style, nodes, 10, seed);
+                network.fickle = true;
+                network.run();
+                assert!(network.entered > 0);
+            }
+        }
+    }
+}
+
+#[test]
 fn sixty_four_nodes_with_random_delays() {
     for style in STYLES {
         for seed in 1..4 {
@@ -197,28 +357,84 @@ fn sixty_four_nodes_with_random_delays() {
     }
 }
 
+#[test]
+fn whoever_dies_the_others_are_answered() {
+    let (mut lost, mut marked, mut whole) = (0, 0, 0);
+    for style in STYLES {
+        for nodes in [2, 3, 5] {
+            for seed in 1..600 {
+                let recoverable = seed % 2 == 0;
+                println!("{style:?}, {nodes} nodes, seed {seed}");
+                let mut network = Network::new(style, nodes, 8, seed);
+                if recoverable {
+                    network = network.recoverable();
+                }
+                network.fickle = seed % 3 == 0;
+                let deaths = 1 + network.chance.below(nodes as usize - 1);
+                for _ in 0..deaths {
+                    for _ in 0..network.chance.below(60) {
+                        network.step();
+                    }
+                    let victim = network.chance.below(nodes as usize) as u32;
+                    if !network.gone.contains(victim) {
+                        network.kill(victim);
+                    }
+                }
+                network.run();
+                lost += network.lost;
+                marked += network.marked;
+                whole += u32::from(network.lost + network.marked == 0);
+            }
+        }
+    }
+    assert!(lost > 0 && marked > 0 && whole > 0, "{lost} {marked} {whole}");
+}
+
+#[test]
+fn who_leaves_in_order_takes_nothing_away() {
+    let mut left = 0;
+    for style in STYLES {
+        for nodes in [2, 3, 5] {
+            for seed in 1..200 {
+                println!("{style:?}, {nodes} nodes, seed {seed}");
+                let mut network = Network::new(style, nodes, 8, seed);
+                network.fickle = seed % 2 == 0;
+                for _ in 0..20 {
+                    for _ in 0..network.chance.below(20) {
+                        network.step();
+                    }
+                    let node = network.chance.below(nodes as usize) as u32;
+                    network.leave(node);
+                }
+                network.run();
+                assert_eq!((network.lost, network.marked), (0, 0));
+                left += u32::from(!network.gone.is_empty());
+            }
+        }
+    }
+    assert!(left > 0);
+}
+
 /// One after the other, everything delivered in between.
 fn settle(network: &mut Network, at: usize, kind: Kind) -> [u64; 3] {
     let before = network.counts;
     let mut effects = Vec::new();
-    network.nodes[at].acquire(kind, &mut effects);
+    network.doing[at] = Doing::Waiting;
+    network.nodes[at].acquire(kind, Patience::Wait, &mut effects);
     network.carry_out(at as u32, effects);
-    loop {
-        let open = network.channels.iter().find(|(_, channel)| !channel.is_empty());
-        match open.map(|(ends, _)| *ends) {
-            Some((from, to)) => network.deliver(from, to),
-            None => break,
+    let deliver = |network: &mut Network| {
+        while let Some((from, to)) =
+            network.channels.iter().find(|(_, c)| !c.is_empty()).map(|(ends, _)| *ends)
+        {
+            network.deliver(from, to);
         }
-    }
+    };
+    deliver(network);
     for (to, version) in std::mem::take(&mut network.stores) {
         network.nodes[to as usize].told(version);
     }
     network.act(at);
-    while let Some((from, to)) =
-        network.channels.iter().find(|(_, c)| !c.is_empty()).map(|(ends, _)| *ends)
-    {
-        network.deliver(from, to);
-    }
+    deliver(network);
     std::array::from_fn(|which| network.counts[which] - before[which])
 }
 
@@ -241,7 +457,7 @@ fn fg_02_fg_03_the_owner_asks_nobody_and_a_clean_copy_moves_nothing() {
 #[test]
 fn fg_15_the_baseline_tells_copies_by_messages_and_reads_valid_ones_alone() {
     let mut network = Network::new(Style::Datagrams, 3, 0, 1);
-    assert_eq!(settle(&mut network, 0, Kind::Write), [0, 2, 0], "an invalidation each");
+    assert_eq!(settle(&mut network, 0, Kind::Write), [0, 4, 0], "an invalidation each, heard");
     assert_eq!(settle(&mut network, 0, Kind::Write), [0, 0, 0], "nobody has a copy");
     assert_eq!(settle(&mut network, 1, Kind::Read), [1, 2, 0], "request, contents, grant");
     assert_eq!(settle(&mut network, 1, Kind::Read), [0, 0, 0], "a valid copy is read alone");
@@ -251,12 +467,53 @@ fn fg_15_the_baseline_tells_copies_by_messages_and_reads_valid_ones_alone() {
 
 #[test]
 fn fg_21_an_invalidation_leaves_a_reader_alone() {
-    let mut reader = Mailbox::new(Style::Datagrams, 1, 2, 0);
+    let mut reader = Mailbox::new(Style::Datagrams, 1, 2, 0, false);
     let mut effects = Vec::new();
-    reader.acquire(Kind::Read, &mut effects);
-    reader.receive(0, Message::Told(Version { position: 9, node: 0, shared: false }), &mut effects);
-    assert_eq!(reader.inside(), Some(Kind::Read));
+    reader.acquire(Kind::Read, Patience::Wait, &mut effects);
+    assert_eq!(effects, [Effect::Entered { moved: false, mark: None }]);
+    effects.clear();
+    let version = Version { position: 9, node: 0, shared: false };
+    let told = |answer| Message::Told { version, answer };
+    reader.receive(0, told(Some(Patience::Try)), &mut effects);
+    assert_eq!(effects, [Effect::Send(0, Message::Heard { position: 9, busy: true })]);
+    effects.clear();
+    reader.receive(0, told(Some(Patience::Wait)), &mut effects);
+    assert_eq!((reader.inside(), &effects[..]), (Some(Kind::Read), &[][..]));
     reader.release(&mut effects);
     assert!(!reader.is_clean(), "DIRTY once it has let go");
-    assert_eq!(effects, [Effect::Entered { moved: false }]);
+    // And then the owner is told that nobody reads here any more (FG-09).
+    assert_eq!(effects, [Effect::Send(0, Message::Heard { position: 9, busy: false })]);
+}
+
+#[test]
+fn a_reader_under_a_dead_owner_is_waited_for_by_the_next_one() {
+    let mut network = Network::new(Style::Stores, 3, 0, 1);
+    settle(&mut network, 0, Kind::Write);
+    // Node 1 reads, counted by node 0, which dies.
+    let mut effects = Vec::new();
+    network.doing[1] = Doing::Waiting;
+    network.nodes[1].acquire(Kind::Read, Patience::Wait, &mut effects);
+    network.carry_out(1, effects);
+    while network.doing[1] != Doing::Inside {
+        network.step();
+    }
+    network.gone.insert(0);
+    network.learn(1, 0);
+    network.learn(2, 0);
+    let mut effects = Vec::new();
+    network.doing[2] = Doing::Waiting;
+    network.nodes[2].acquire(Kind::Write, Patience::Wait, &mut effects);
+    network.carry_out(2, effects);
+    while let Some((from, to)) =
+        network.channels.iter().find(|(_, c)| !c.is_empty()).map(|(ends, _)| *ends)
+    {
+        network.deliver(from, to);
+    }
+    assert_eq!(network.doing[2], Doing::Waiting, "FG-09");
+    network.act(1);
+    while network.doing[2] == Doing::Waiting {
+        assert!(network.step(), "it is never answered");
+    }
+    // Node 1 had the newest contents: nothing is lost.
+    assert_eq!((network.lost, network.doing[2]), (0, Doing::Inside));
 }

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Style};
+use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Patience, Style};
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet1::{Costs, Pair, Side};
@@ -78,7 +78,8 @@ pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> 
         Version::Dimmnet => Style::Stores,
     };
     // The state before the first round that moves data: each row at the node of the other parity.
-    let sides = |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2));
+    let sides =
+        |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2, false));
     let variables = RefCell::new((0..variables).map(sides).collect());
     let run = Rc::new(Run { pair, version, bytes, size, variables });
     for side in [0, 1] {
@@ -105,26 +106,21 @@ impl Run {
             if !own.owns() {
                 continue;
             }
-            let mut effects = Vec::new();
-            own.acquire(Kind::Write, &mut effects);
-            own.release(&mut effects);
-            for effect in effects {
-                match effect {
-                    Effect::Send(_, message) => {
-                        other.receive(side as u32, message, &mut Vec::new());
-                    }
-                    Effect::Store(_, version) => other.told(version),
-                    Effect::Entered { .. } => {}
-                }
-            }
+            let mut pair = [own, other];
+            settle(&mut pair, side, |own, effects| {
+                own.acquire(Kind::Write, Patience::Wait, effects);
+            });
+            settle(&mut pair, side, Mailbox::release);
         }
     }
 
     async fn round(&self, side: Side, round: u64) {
         let count = self.variables.borrow().len();
         for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
-            self.step(variable, side, |mailbox, effects| mailbox.acquire(Kind::Write, effects))
-                .await;
+            self.step(variable, side, |mailbox, effects| {
+                mailbox.acquire(Kind::Write, Patience::Wait, effects);
+            })
+            .await;
             let inside = self.variables.borrow()[variable][side].inside();
             assert_eq!(inside, Some(Kind::Write), "an acquire ends inside");
             self.step(variable, side, Mailbox::release).await;
@@ -145,7 +141,7 @@ impl Run {
         while let Some((from, effect)) = work.pop_front() {
             let mut effects = Vec::new();
             match effect {
-                Effect::Entered { .. } => {}
+                Effect::Entered { .. } | Effect::Refused(_) => {}
                 Effect::Store(to, version) => {
                     self.pair.work(from, self.pair.costs().host.bookkeeping).await;
                     self.pair.store().await;
@@ -162,7 +158,7 @@ impl Run {
             }
             let at = match effect {
                 Effect::Send(to, _) | Effect::Store(to, _) => to as Side,
-                Effect::Entered { .. } => from,
+                Effect::Entered { .. } | Effect::Refused(_) => from,
             };
             work.extend(effects.into_iter().map(|effect| (at, effect)));
         }
@@ -182,7 +178,7 @@ impl Run {
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
             }
-            Message::Contents(_) => {
+            Message::Contents(..) => {
                 pair.copy(from, self.size).await;
                 let mut left = self.size;
                 while left > 0 {
@@ -192,12 +188,12 @@ impl Run {
                 }
                 pair.copy(1 - from, self.size).await;
             }
-            Message::Grant { .. } | Message::Done => self.acknowledged(from, SMALL, true).await,
-            Message::Told(_) => {
+            Message::Told { .. } => {
                 pair.work(from, bookkeeping).await;
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
             }
+            _ => self.acknowledged(from, SMALL, true).await,
         }
     }
 
@@ -209,19 +205,40 @@ impl Run {
                 pair.store().await;
                 pair.respond(1 - from).await;
             }
-            Message::Contents(_) => {
+            Message::Contents(..) => {
                 pair.copy(from, self.size).await;
                 if self.bytes == Bytes::Physical {
                     pair.blocks(from, self.size).await;
                 }
                 pair.copy(1 - from, self.size).await;
             }
-            Message::Grant { .. } | Message::Done | Message::Told(_) => {
+            _ => {
                 pair.work(from, bookkeeping).await;
                 pair.store().await;
                 pair.respond(1 - from).await;
             }
         }
+    }
+}
+
+/// One call of the first of a variable's two sides, which is node `side`, and all that follows.
+fn settle(
+    pair: &mut [&mut Mailbox; 2],
+    side: Side,
+    call: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+) {
+    let mut effects = Vec::new();
+    call(pair[0], &mut effects);
+    let mut work: VecDeque<(usize, Effect)> = effects.into_iter().map(|e| (0, e)).collect();
+    while let Some((at, effect)) = work.pop_front() {
+        let mut effects = Vec::new();
+        let from = if at == 0 { side } else { 1 - side };
+        match effect {
+            Effect::Send(_, message) => pair[1 - at].receive(from as u32, message, &mut effects),
+            Effect::Store(_, version) => pair[1 - at].told(version),
+            Effect::Entered { .. } | Effect::Refused(_) => {}
+        }
+        work.extend(effects.into_iter().map(|effect| (1 - at, effect)));
     }
 }
 

@@ -22,7 +22,7 @@ use crate::geometry::Word;
 use crate::word::{Kind, Mark};
 
 pub use direct::Direct;
-pub use mailbox::{Effect, Mailbox, Message, Style};
+pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
 
 /// What is done to one word, undivided. The answer is the value before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,7 +110,7 @@ pub struct Entry {
 }
 
 /// Why a variable could not be entered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Others have it.
     Busy,

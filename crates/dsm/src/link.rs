@@ -1,0 +1,298 @@
+//! Messages over datagrams that may be lost, doubled and overtaken: numbers, acknowledgements,
+//! sending again.
+//!
+//! ```text
+//!   send ──► | waiting | ──► | not acknowledged | ──► datagram ──► network
+//!                                    ▲ again when its time is up
+//!   datagram ──► number seen? early? ──► messages, in order; an acknowledgement is owed
+//! ```
+//!
+//! One link is one rank's end towards one other. It knows neither sockets nor clocks: whoever
+//! drives it says what time it is and carries the datagrams.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most bytes that are under way and not acknowledged; one message may always be.
+const WINDOW: usize = 96 << 10;
+
+/// Most messages under way.
+const MESSAGES: u32 = 64;
+
+/// First time to wait for an acknowledgement, nanoseconds: some hundred round trips within a host.
+/// A rank that computes acknowledges nothing meanwhile.
+const PATIENCE: u64 = 5_000_000;
+
+/// Longest time between two sends of one message, nanoseconds.
+const PATIENCE_MOST: u64 = 100_000_000;
+
+/// Bytes before a message in its datagram.
+pub const HEAD_BYTES: usize = 24;
+
+/// What stands before a message in its datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// What only ranks of the same job know of the receiver.
+    pub key: u64,
+    /// The sender.
+    pub from: u32,
+    /// The number of the message; 0: there is none, this acknowledges only.
+    pub number: u32,
+    /// The sender has all messages before this number.
+    pub expected: u32,
+    /// Bytes of the message.
+    pub length: u32,
+}
+
+impl Head {
+    /// The head as bytes.
+    pub fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_le_bytes());
+        for (at, value) in [self.from, self.number, self.expected, self.length].iter().enumerate() {
+            bytes[8 + 4 * at..][..4].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Head and message of a datagram; `None`: it is none of ours, or not whole.
+    pub fn decode(datagram: &[u8]) -> Option<(Head, &[u8])> {
+        let (bytes, message) = datagram.split_first_chunk::<HEAD_BYTES>()?;
+        let (key, words) = bytes.split_first_chunk::<8>()?;
+        let word = |at: usize| {
+            let word = words.get(4 * at..4 * at + 4)?;
+            Some(u32::from_le_bytes(word.try_into().ok()?))
+        };
+        let head = Head {
+            key: u64::from_le_bytes(*key),
+            from: word(0)?,
+            number: word(1)?,
+            expected: word(2)?,
+            length: word(3)?,
+        };
+        (head.length as usize == message.len()).then_some((head, message))
+    }
+}
+
+/// A message that has not been acknowledged.
+#[derive(Debug, Clone)]
+struct Sent {
+    number: u32,
+    message: Vec<u8>,
+    /// When it is sent, or sent again; 0: at once.
+    due: u64,
+    patience: u64,
+}
+
+/// What a link has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Datagrams with messages, sent for the first time.
+    pub sent: u64,
+    /// Sent again.
+    pub again: u64,
+    /// Acknowledgements sent.
+    pub acknowledged: u64,
+    /// Messages that came twice.
+    pub doubled: u64,
+}
+
+/// One end of messages in order towards one other rank.
+#[derive(Debug, Clone)]
+pub struct Link {
+    next: u32,
+    sent: VecDeque<Sent>,
+    waiting: VecDeque<Vec<u8>>,
+    expected: u32,
+    early: BTreeMap<u32, Vec<u8>>,
+    owes: bool,
+    counts: LinkCounts,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link {
+            next: 1,
+            sent: VecDeque::new(),
+            waiting: VecDeque::new(),
+            expected: 1,
+            early: BTreeMap::new(),
+            owes: false,
+            counts: LinkCounts::default(),
+        }
+    }
+}
+
+impl Link {
+    /// Sends a message; [`Link::poll`] says when.
+    pub fn send(&mut self, message: Vec<u8>) {
+        self.waiting.push_back(message);
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        while let Some(message) = self.waiting.front() {
+            let under_way: usize = self.sent.iter().map(|sent| sent.message.len()).sum();
+            let full = under_way + message.len() > WINDOW || self.sent.len() as u32 >= MESSAGES;
+            if full && !self.sent.is_empty() {
+                return;
+            }
+            let Some(message) = self.waiting.pop_front() else { return };
+            let (number, due, patience) = (self.next, 0, PATIENCE);
+            self.next += 1;
+            self.sent.push_back(Sent { number, message, due, patience });
+        }
+    }
+
+    /// The next datagram to be sent now, as its number, what it acknowledges, and its message:
+    /// empty, under number 0, if there is only something to acknowledge. Times are nanoseconds of
+    /// one clock that is past 0.
+    pub fn poll(&mut self, now: u64) -> Option<(u32, u32, &[u8])> {
+        if let Some(sent) = self.sent.iter_mut().find(|sent| sent.due <= now) {
+            if sent.due == 0 {
+                self.counts.sent += 1;
+            } else {
+                self.counts.again += 1;
+                sent.patience = (2 * sent.patience).min(PATIENCE_MOST);
+            }
+            sent.due = now + sent.patience;
+            self.owes = false;
+            return Some((sent.number, self.expected, &sent.message));
+        }
+        if std::mem::take(&mut self.owes) {
+            self.counts.acknowledged += 1;
+            return Some((0, self.expected, &[]));
+        }
+        None
+    }
+
+    /// A datagram has come; `take` gets the messages that are now whole and in order.
+    pub fn arrive(
+        &mut self,
+        number: u32,
+        expected: u32,
+        message: &[u8],
+        mut take: impl FnMut(Vec<u8>),
+    ) {
+        while self.sent.front().is_some_and(|sent| sent.number < expected) {
+            self.sent.pop_front();
+        }
+        self.fill();
+        if number == 0 {
+            return;
+        }
+        self.owes = true;
+        if number < self.expected || self.early.contains_key(&number) {
+            self.counts.doubled += 1;
+            return;
+        }
+        if number - self.expected >= MESSAGES {
+            // Nobody sends so far ahead.
+            return;
+        }
+        self.early.insert(number, message.to_vec());
+        while let Some(message) = self.early.remove(&self.expected) {
+            self.expected += 1;
+            take(message);
+        }
+    }
+
+    /// Whether everything that was sent has been acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.sent.is_empty() && self.waiting.is_empty()
+    }
+
+    /// The other end is gone: nothing is sent any more.
+    pub fn close(&mut self) {
+        (self.sent, self.waiting, self.owes) = (VecDeque::new(), VecDeque::new(), false);
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> LinkCounts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn chance(state: &mut u64, below: u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 11) % below
+    }
+
+    #[test]
+    fn messages_come_once_and_in_order_whatever_the_network_does() {
+        for seed in 1..200_u64 {
+            println!("seed {seed}");
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let (mut a, mut b) = (Link::default(), Link::default());
+            let (mut air, mut heard, mut now) = (Vec::new(), Vec::new(), 1);
+            let mut said = 0_u32;
+            while heard.len() < 200 {
+                now += chance(&mut state, 2_000_000);
+                if said < 200 && chance(&mut state, 2) == 0 {
+                    let length = chance(&mut state, 40_000) as usize;
+                    let message = [&said.to_le_bytes()[..], &vec![7; length]].concat();
+                    a.send(message);
+                    said += 1;
+                }
+                for (to, end) in [(1, &mut a), (0, &mut b)] {
+                    while let Some((number, expected, message)) = end.poll(now) {
+                        let copies = [0, 1, 1, 1, 2][chance(&mut state, 5) as usize];
+                        let datagram = (to, number, expected, message.to_vec());
+                        (0..copies).for_each(|_| air.push(datagram.clone()));
+                    }
+                }
+                while !air.is_empty() && chance(&mut state, 3) > 0 {
+                    let at = chance(&mut state, air.len() as u64) as usize;
+                    let (to, number, expected, message) = air.swap_remove(at);
+                    let end = if to == 1 { &mut b } else { &mut a };
+                    end.arrive(number, expected, &message, |message| {
+                        heard.push(u32::from_le_bytes(message[..4].try_into().unwrap()));
+                    });
+                }
+            }
+            assert_eq!(heard, (0..200).collect::<Vec<_>>());
+            assert!(a.counts().again > 0 && b.counts().doubled > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_not_sent_again_and_a_silent_end_is_asked_ever_more_rarely() {
+        let (mut a, mut b) = (Link::default(), Link::default());
+        a.send(vec![1]);
+        assert_eq!(a.poll(1), Some((1, 1, &[1][..])));
+        assert_eq!(a.poll(1 + PATIENCE - 1), None);
+        let mut times = 0;
+        for now in (0..10_000).map(|at| at * 1_000_000 + PATIENCE) {
+            times += u32::from(a.poll(now).is_some());
+        }
+        assert!((80..=110).contains(&times), "{times} in ten seconds");
+        b.arrive(1, 1, &[1], |message| assert_eq!(message, [1]));
+        assert_eq!(b.poll(9), Some((0, 2, &[][..])));
+        assert!(!a.is_quiet());
+        a.arrive(0, 2, &[], |_| panic!("nothing was said"));
+        assert!(a.is_quiet() && a.poll(u64::MAX).is_none());
+        a.send(vec![2]);
+        a.close();
+        assert!(a.is_quiet() && a.poll(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_head_says_what_was_put_in_and_nonsense_is_none() {
+        let head = Head { key: u64::MAX - 1, from: 3, number: 9, expected: 8, length: 2 };
+        let datagram = [&head.encode()[..], &[5, 6]].concat();
+        assert_eq!(Head::decode(&datagram), Some((head, &[5, 6][..])));
+        for length in 0..datagram.len() {
+            assert_eq!(Head::decode(&datagram[..length]), None);
+        }
+        assert_eq!(Head::decode(&[&datagram[..], &[0]].concat()), None);
+        let mut link = Link::default();
+        link.arrive(u32::MAX, u32::MAX, &[0; 9], |_| panic!("nobody sends so far ahead"));
+    }
+}

@@ -1,0 +1,275 @@
+//! When a node is gone: who stands in for an owner, and what becomes of requests.
+//!
+//! The paper says nothing of it. Here the lowest node that is left stands in: it asks everybody who
+//! owns the variable, and if nobody does and no ownership is on its way between two of them, gives
+//! it to the node whose copy is the newest.
+//!
+//! ```text
+//!   requester              stand-in                     everybody that is left
+//!   Want, in doubt ──────► Survey ────────────────────► Account: owns it? told what? holds what?
+//!                          nobody owns it:
+//!                          Adopt ─────────────────────► the newest copy's node: tells the others
+//!                          Want ──────────────────────►
+//! ```
+//!
+//! Whoever has a request under way sends it again, in doubt: it may have been in the dead node's
+//! queue. If it was not, it comes twice, and its number says so.
+//!
+//! Who drives this promises: what a node sent before its end is handled before [`Mailbox::depart`]
+//! is called, or never; and a message is handled by a node that knows of every end that its sender
+//! knew of.
+
+use super::{Account, Copyset, Effect, Mailbox, Message, Stage, Want};
+use crate::protocol::Patience;
+use crate::word::{Kind, Mark, Version};
+
+/// What a node knows of those that are gone, and does as a stand-in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Recovery {
+    /// Who is gone.
+    departed: Copyset,
+    /// Those of them that did not leave in order.
+    died: Copyset,
+    /// The owner that was found since somebody was last gone.
+    found: Option<u32>,
+    /// What was answered so far, if a survey is under way.
+    accounts: Option<Vec<(u32, Account)>>,
+    /// What waits for its end.
+    waiting: Vec<Want>,
+}
+
+impl Mailbox {
+    /// A node is gone; `died`: not in order.
+    pub fn depart(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
+        if self.is_gone(node) || node == self.node {
+            return;
+        }
+        self.recovery.departed.insert(node);
+        if died {
+            self.recovery.died.insert(node);
+        }
+        self.recovery.found = None;
+        self.readers.retain(|(reader, _)| *reader != node);
+        self.copies.remove(node);
+        self.queue.retain(|want| want.from != node);
+        self.owed.retain(|(owner, _)| *owner != node);
+        if let Stage::Clearing { left, .. } = &mut self.stage {
+            left.remove(node);
+            self.look_whether_clear(effects);
+        }
+        if self.recovery.accounts.is_some() {
+            self.survey(effects);
+        }
+        if let Some(kind) = self.pending {
+            let patience = match self.stage {
+                Stage::Asked { patience, .. } => patience,
+                _ => Patience::Wait,
+            };
+            let want = Want { doubt: true, ..self.want(kind, patience) };
+            self.forward(want, effects);
+        }
+        self.serve(effects);
+    }
+
+    /// Whether a node is gone, as far as this one was told.
+    pub fn is_gone(&self, node: u32) -> bool {
+        self.recovery.departed.contains(node)
+    }
+
+    /// Whether the others can do without this node: it has nothing of the variable, and nothing of
+    /// it is on its way here.
+    pub fn may_leave(&self) -> bool {
+        !self.owns && self.pending.is_none() && self.stage == Stage::Free
+    }
+
+    fn living(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.nodes).filter(|node| !self.is_gone(*node))
+    }
+
+    fn stand_in(&self) -> u32 {
+        self.living().next().unwrap_or(self.node)
+    }
+
+    /// Sends a request on to the owner, or to whoever finds out who that is.
+    pub(super) fn forward(&mut self, want: Want, effects: &mut Vec<Effect>) {
+        let owner = self.known.node;
+        if !want.doubt && owner != self.node && !self.is_gone(owner) {
+            return effects.push(Effect::Send(owner, Message::Want(want)));
+        }
+        self.to_stand_in(Want { doubt: true, ..want }, effects);
+    }
+
+    fn to_stand_in(&mut self, want: Want, effects: &mut Vec<Effect>) {
+        let stand_in = self.stand_in();
+        if stand_in != self.node {
+            return effects.push(Effect::Send(stand_in, Message::Want(want)));
+        }
+        if self.owns || self.recovery.found.is_some() {
+            return self.pass(want, effects);
+        }
+        self.recovery.waiting.push(want);
+        if self.recovery.accounts.is_none() {
+            self.survey(effects);
+        }
+    }
+
+    /// Sends a request to the owner that was found.
+    fn pass(&mut self, want: Want, effects: &mut Vec<Effect>) {
+        if self.is_stale(&want) {
+            return;
+        }
+        let want = Want { doubt: false, ..want };
+        match self.recovery.found.filter(|_| !self.owns) {
+            None => self.on_want(want, effects),
+            Some(owner) if owner != self.node => {
+                effects.push(Effect::Send(owner, Message::Want(want)));
+            }
+            // It is on its way to this node.
+            Some(_) if want.from == self.node => {}
+            Some(_) => {
+                let owner = self.known.node;
+                let coming = self.pending == Some(Kind::Write) || self.is_gone(owner);
+                if coming || owner == self.node {
+                    self.queue.push_back(want);
+                } else {
+                    // It was here, and has gone on.
+                    effects.push(Effect::Send(owner, Message::Want(want)));
+                }
+            }
+        }
+    }
+
+    /// Asks everybody, anew if somebody else is gone.
+    fn survey(&mut self, effects: &mut Vec<Effect>) {
+        self.recovery.accounts = Some(vec![(self.node, self.account())]);
+        let others: Vec<u32> = self.living().filter(|node| *node != self.node).collect();
+        effects.extend(others.into_iter().map(|node| Effect::Send(node, Message::Survey)));
+        self.look_whether_all_have_answered(effects);
+    }
+
+    fn account(&self) -> Account {
+        Account {
+            owns: self.owns,
+            known: self.known,
+            passed: self.passed,
+            held: self.held,
+            reads: matches!(self.stage, Stage::Inside { counted: Some(_), .. }),
+            departed: self.recovery.departed,
+        }
+    }
+
+    pub(super) fn on_survey(&mut self, from: u32, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Send(from, Message::Account(self.account())));
+    }
+
+    pub(super) fn on_account(&mut self, from: u32, account: Account, effects: &mut Vec<Effect>) {
+        // Who knew less, or of more, was asked before, or will be asked again.
+        let departed = self.recovery.departed;
+        let Some(accounts) = &mut self.recovery.accounts else { return };
+        if account.departed != departed || accounts.iter().any(|(node, _)| *node == from) {
+            return;
+        }
+        accounts.push((from, account));
+        self.look_whether_all_have_answered(effects);
+    }
+
+    fn look_whether_all_have_answered(&mut self, effects: &mut Vec<Effect>) {
+        let living = self.living().count();
+        let Some(accounts) = self.recovery.accounts.take_if(|all| all.len() == living) else {
+            return;
+        };
+        self.decide(accounts, effects);
+        for want in std::mem::take(&mut self.recovery.waiting) {
+            self.pass(want, effects);
+        }
+    }
+
+    /// Who owns the variable, now that everybody has answered.
+    fn decide(&mut self, mut accounts: Vec<(u32, Account)>, effects: &mut Vec<Effect>) {
+        // Its own may have changed meanwhile.
+        accounts[0].1 = self.account();
+        let newest = accounts.iter().map(|(_, account)| account.known).max_by_key(|v| v.bits());
+        let Some(newest) = newest else { return };
+        let owner = accounts.iter().find(|(_, account)| account.owns).map(|(node, _)| *node);
+        // Whoever was given it last, by somebody who is left, has it or will, or has given it away
+        // since and knows to whom.
+        let given = accounts.iter().map(|(_, account)| account.passed);
+        let given = given.max_by_key(|v| v.position).filter(|v| v.position > 0);
+        let given = given.map(|v| v.node).filter(|node| !self.is_gone(*node));
+        if let Some(owner) = owner.or(given) {
+            self.recovery.found = Some(owner);
+            return;
+        }
+        let mut heir = (self.node, self.held);
+        for (node, account) in &accounts {
+            if account.held > heir.1 || (account.held == heir.1 && *node < heir.0) {
+                heir = (*node, account.held);
+            }
+        }
+        let sent = accounts.iter().any(|(_, account)| account.passed == newest);
+        let mark = self.judge(newest, sent, heir.1);
+        let mut readers = Copyset::default();
+        accounts.iter().filter(|(_, account)| account.reads).for_each(|(n, _)| readers.insert(*n));
+        self.recovery.found = Some(heir.0);
+        let version = newest.position.max(heir.1) + 1;
+        if heir.0 == self.node {
+            self.adopt(version, mark, readers, effects);
+        } else {
+            effects.push(Effect::Send(heir.0, Message::Adopt { version, mark, readers }));
+        }
+    }
+
+    /// What is wrong with a copy of version `held`, where `newest` is the last owner that anybody
+    /// was told of, and `sent` by somebody who is left. An owner that died may have written; one
+    /// that never got the variable has not.
+    fn judge(&self, newest: Version, sent: bool, held: u64) -> Option<Mark> {
+        let Recovery { died, departed, .. } = &self.recovery;
+        let node = newest.node;
+        let never_had = !departed.contains(node) || (sent && !died.contains(node));
+        let written = newest.position - u64::from(never_had);
+        let victim = Some(node).filter(|node| departed.contains(*node)).or(departed.first());
+        victim.filter(|_| held < written).map(|victim| Mark { victim, stale: true })
+    }
+
+    /// This node owns the variable, its copy being the newest that is left.
+    pub(super) fn adopt(
+        &mut self,
+        version: u64,
+        mark: Option<Mark>,
+        readers: Copyset,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.owns = true;
+        self.known = Version { position: version, node: self.node, shared: false };
+        self.mark = mark.or(self.mark);
+        if mark.is_none() || self.recoverable {
+            self.held = version;
+        }
+        self.copies = Copyset::default();
+        self.living().collect::<Vec<_>>().into_iter().for_each(|node| self.copies.insert(node));
+        self.count_anew(readers, effects);
+        self.tell_of_owner(self.node, effects);
+        self.pending = None;
+        if let Stage::Asked { kind, patience, .. } = self.stage {
+            self.number += 1;
+            self.queue.push_front(self.want(kind, patience));
+        }
+        self.serve(effects);
+    }
+
+    /// Whoever read under the owner that is gone says when it has finished.
+    fn count_anew(&mut self, readers: Copyset, effects: &mut Vec<Effect>) {
+        let (version, answer) = (self.known, Some(Patience::Wait));
+        self.readers.clear();
+        for node in (0..self.nodes).filter(|node| readers.contains(*node)) {
+            if node != self.node {
+                self.readers.push((node, 0));
+                effects.push(Effect::Send(node, Message::Told { version, answer }));
+            }
+        }
+        if let Stage::Inside { counted: Some(counted), .. } = &mut self.stage {
+            *counted = (self.node, 0);
+            self.readers.push(*counted);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The owner: its queue, what it grants, and how it becomes and ceases to be one.
+
+use super::{Copyset, Effect, Mailbox, Message, Stage, Style, Want};
+use crate::protocol::{Patience, Refusal};
+use crate::word::{Kind, Mark, Version};
+
+impl Mailbox {
+    pub(super) fn on_want(&mut self, want: Want, effects: &mut Vec<Effect>) {
+        let Want { from, number, patience, .. } = want;
+        if self.is_gone(from) || self.is_stale(&want) {
+            return;
+        }
+        let promised = !want.doubt && from != self.node && self.pending == Some(Kind::Write);
+        if !self.owns && !promised {
+            return self.forward(want, effects);
+        }
+        // What was sent again because somebody died may be here already.
+        match self.queue.iter_mut().find(|other| other.from == from) {
+            Some(other) if other.number >= number => return,
+            Some(other) => *other = want,
+            None => self.queue.push_back(want),
+        }
+        self.serve(effects);
+        if patience == Patience::Try {
+            self.refuse_the_hasty(from, number, effects);
+        }
+    }
+
+    /// Whether a request has been answered: it was sent again after a death.
+    pub(super) fn is_stale(&self, want: &Want) -> bool {
+        if want.from == self.node {
+            return self.owns || self.pending.is_none() || want.number != self.number;
+        }
+        self.readers.iter().any(|(node, number)| *node == want.from && want.number <= *number)
+    }
+
+    /// Takes a request that must not wait out of the queue, if it is still there.
+    pub(super) fn refuse_the_hasty(&mut self, from: u32, number: u32, effects: &mut Vec<Effect>) {
+        let hasty = |want: &Want| {
+            want.from == from && want.number == number && want.patience == Patience::Try
+        };
+        let Some(at) = self.queue.iter().position(hasty) else { return };
+        self.queue.remove(at);
+        self.answer(from, number, Refusal::Busy, effects);
+    }
+
+    fn answer(&mut self, to: u32, number: u32, refusal: Refusal, effects: &mut Vec<Effect>) {
+        if to != self.node {
+            effects.push(Effect::Send(to, Message::Refused { number, refusal }));
+        } else if matches!(self.stage, Stage::Asked { .. }) {
+            self.refuse(refusal, effects);
+        }
+    }
+
+    /// What is lost and must not be handed out.
+    fn lost(&self) -> Option<Mark> {
+        self.mark.filter(|_| !self.recoverable)
+    }
+
+    /// Serves the queue, in order, as far as may be (FG-04).
+    pub(super) fn serve(&mut self, effects: &mut Vec<Effect>) {
+        if !self.owns {
+            return;
+        }
+        while self.owns && !self.is_written() {
+            let Some(want) = self.queue.front().copied() else { return };
+            let reads_here = matches!(self.stage, Stage::Inside { .. });
+            let blocked = match want.kind {
+                Kind::Write => !self.readers.is_empty() || reads_here,
+                // It has just let go: that it has is on its way.
+                Kind::Read => self.readers.iter().any(|(node, _)| *node == want.from),
+            };
+            if let Some(mark) = self.lost() {
+                self.queue.pop_front();
+                self.answer(want.from, want.number, Refusal::Lost(mark), effects);
+            } else if blocked {
+                return;
+            } else {
+                self.queue.pop_front();
+                self.grant(want, effects);
+            }
+        }
+        if !self.owns {
+            self.hand_on(effects);
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        matches!(self.stage, Stage::Inside { kind: Kind::Write, .. } | Stage::Clearing { .. })
+    }
+
+    /// Ownership is elsewhere: who still waits here, perhaps this node too, waits there, in the
+    /// same order.
+    pub(super) fn hand_on(&mut self, effects: &mut Vec<Effect>) {
+        for want in std::mem::take(&mut self.queue) {
+            if want.from == self.node {
+                self.pending = Some(want.kind);
+            }
+            self.forward(want, effects);
+        }
+    }
+
+    fn grant(&mut self, want: Want, effects: &mut Vec<Effect>) {
+        let Want { from, number, kind, held, .. } = want;
+        let version = self.known.position;
+        if kind == Kind::Read && self.style == Style::Stores {
+            self.readers.push((from, number));
+        }
+        if from == self.node {
+            return match kind {
+                Kind::Write => self.begin_writing(None, effects),
+                Kind::Read => self.enter(kind, Some((from, number)), self.has_moved(), effects),
+            };
+        }
+        let valid = match self.style {
+            Style::Stores => held == version,
+            Style::Datagrams => self.copies.contains(from) && held == version,
+        };
+        if !valid {
+            effects.push(Effect::Send(from, Message::Contents(version, self.mark)));
+        }
+        self.copies.insert(from);
+        let (copies, mark) = (self.copies, self.mark);
+        effects.push(Effect::Send(from, Message::Grant { number, kind, version, copies, mark }));
+        if kind == Kind::Write {
+            self.owns = false;
+            // The version that the new owner is about to write: a later word than any before.
+            self.known = Version { position: version + 1, node: from, shared: false };
+            self.passed = self.known;
+            self.tell_of_owner(from, effects);
+        }
+    }
+
+    /// The owner change is told to all nodes, at the same time as to the new owner.
+    pub(super) fn tell_of_owner(&mut self, owner: u32, effects: &mut Vec<Effect>) {
+        let version = self.known;
+        for node in (0..self.nodes).filter(|node| *node != self.node && *node != owner) {
+            if self.is_gone(node) {
+                continue;
+            }
+            effects.push(match self.style {
+                Style::Stores => Effect::Store(node, version),
+                Style::Datagrams => Effect::Send(node, Message::Told { version, answer: None }),
+            });
+        }
+    }
+
+    /// This node is the owner from now on; `from` was, and does not read.
+    pub(super) fn on_ownership(&mut self, from: u32, version: u64, effects: &mut Vec<Effect>) {
+        self.owns = true;
+        self.pending = None;
+        self.known = Version { position: version, node: self.node, shared: false };
+        match self.stage {
+            Stage::Asked { kind: Kind::Write, .. } => {
+                // What waited for this node to be the owner waits for it to let go.
+                return self.begin_writing(Some(from), effects);
+            }
+            Stage::Asked { kind, patience, .. } => {
+                self.number += 1;
+                self.queue.push_front(self.want(kind, patience));
+            }
+            _ => {}
+        }
+        // The number that was promised, without a write.
+        self.known.position += 1;
+        self.held = self.known.position;
+        self.tell_of_owner(self.node, effects);
+        self.serve(effects);
+    }
+
+    fn has_moved(&self) -> bool {
+        matches!(self.stage, Stage::Asked { moved: true, .. })
+    }
+
+    /// The owner is about to enter WLOCK: its version is a new one, and the others' copies are old.
+    fn begin_writing(&mut self, granter: Option<u32>, effects: &mut Vec<Effect>) {
+        let moved = self.has_moved();
+        let version = Version { position: self.known.position + 1, node: self.node, shared: false };
+        self.known = version;
+        self.held = version.position;
+        let others = (0..self.nodes).filter(|node| *node != self.node && !self.is_gone(*node));
+        if self.style == Style::Stores {
+            effects.extend(others.map(|node| Effect::Store(node, version)));
+            return self.enter(Kind::Write, None, moved, effects);
+        }
+        let Stage::Asked { patience, .. } = self.stage else { return };
+        let mut left = Copyset::default();
+        for node in others.filter(|node| self.copies.contains(*node)) {
+            // Who has just given it away does not read.
+            let answer = (granter != Some(node)).then_some(patience);
+            if answer.is_some() {
+                left.insert(node);
+            }
+            effects.push(Effect::Send(node, Message::Told { version, answer }));
+        }
+        self.copies = Copyset::default();
+        self.copies.insert(self.node);
+        self.stage = Stage::Clearing { patience, moved, left };
+        self.look_whether_clear(effects);
+    }
+
+    pub(super) fn look_whether_clear(&mut self, effects: &mut Vec<Effect>) {
+        if let Stage::Clearing { moved, left, .. } = self.stage
+            && left.is_empty()
+        {
+            self.enter(Kind::Write, None, moved, effects);
+        }
+    }
+
+    pub(super) fn on_heard(
+        &mut self,
+        from: u32,
+        position: u64,
+        busy: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.style == Style::Stores {
+            // It read when the owner before this one died.
+            return self.on_done(from, 0, effects);
+        }
+        let Stage::Clearing { left, .. } = &mut self.stage else { return };
+        if position != self.known.position {
+            return;
+        }
+        if busy {
+            self.stop_clearing(effects);
+            return effects.push(Effect::Refused(Refusal::Busy));
+        }
+        left.remove(from);
+        self.look_whether_clear(effects);
+    }
+
+    /// Who has not answered may still read: it is told again before the next write.
+    pub(super) fn stop_clearing(&mut self, effects: &mut Vec<Effect>) {
+        let Stage::Clearing { left, .. } = self.stage else { return };
+        self.copies = self.copies.with(&left);
+        self.stage = Stage::Free;
+        self.serve(effects);
+    }
+
+    pub(super) fn on_done(&mut self, from: u32, number: u32, effects: &mut Vec<Effect>) {
+        self.readers.retain(|reader| *reader != (from, number));
+        self.serve(effects);
+    }
+}

@@ -1,0 +1,345 @@
+//! Messages of the paper's protocols as bytes, and back.
+//!
+//! ```text
+//!   byte  0     1      2 .. 4   4 .. 8     8 ..
+//!         kind  flags  part     variable   [departed: 16]  fields of the kind
+//! ```
+//!
+//! All numbers are little-endian. What comes from elsewhere is checked: nonsense is no message.
+
+use super::{Account, Copyset, Message, Want};
+use crate::protocol::{Patience, Refusal};
+use crate::word::{Kind, Mark, RANKS_MOST, Version};
+
+/// A message, of which variable it speaks and of whose end its sender knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Letter {
+    /// The number of the variable.
+    pub variable: u32,
+    /// The part of it.
+    pub part: u16,
+    /// Who is gone, as far as the sender knows.
+    pub departed: Copyset,
+    /// Whether the contents of this grant have been stored into the receiver's copy.
+    pub filled: bool,
+    /// What it says.
+    pub message: Message,
+}
+
+/// Most bytes of a letter.
+pub const LETTER_MOST: usize = 128;
+
+const DEPARTED: u8 = 1;
+const FILLED: u8 = 2;
+const WRITE: u8 = 4;
+const TRY: u8 = 8;
+const MARK: u8 = 16;
+const STALE: u8 = 32;
+const FIRST: u8 = 64;
+const SECOND: u8 = 128;
+
+#[derive(Default)]
+struct Writer {
+    flags: u8,
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn short(&mut self, value: u32) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn long(&mut self, value: u64) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn set(&mut self, set: Copyset) {
+        set.words().into_iter().for_each(|word| self.long(word));
+    }
+
+    fn flag(&mut self, flag: u8, on: bool) {
+        self.flags |= if on { flag } else { 0 };
+    }
+
+    fn mark(&mut self, mark: Option<Mark>) {
+        self.flag(MARK, mark.is_some());
+        self.flag(STALE, mark.is_some_and(|mark| mark.stale));
+        self.short(mark.map_or(0, |mark| mark.victim));
+    }
+}
+
+impl Letter {
+    /// The letter as bytes, at most [`LETTER_MOST`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        let kind = write(&mut out, &self.message);
+        out.flag(DEPARTED, !self.departed.is_empty());
+        out.flag(FILLED, self.filled);
+        let mut bytes = vec![kind, out.flags];
+        bytes.extend(self.part.to_le_bytes());
+        bytes.extend(self.variable.to_le_bytes());
+        if !self.departed.is_empty() {
+            self.departed.words().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        }
+        bytes.extend(out.bytes);
+        debug_assert!(bytes.len() <= LETTER_MOST);
+        bytes
+    }
+
+    /// What bytes say; `None`: they are no letter.
+    pub fn decode(bytes: &[u8]) -> Option<Letter> {
+        let (head, rest) = bytes.split_first_chunk::<8>()?;
+        let mut reader = Reader { flags: head[1], rest };
+        let part = u16::from_le_bytes([head[2], head[3]]);
+        let variable = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        let departed = if reader.has(DEPARTED) { reader.set()? } else { Copyset::default() };
+        let filled = reader.has(FILLED);
+        let message = read(&mut reader, head[0])?;
+        let letter = Letter { variable, part, departed, filled, message };
+        reader.rest.is_empty().then_some(letter)
+    }
+}
+
+fn write(out: &mut Writer, message: &Message) -> u8 {
+    match *message {
+        Message::Want(Want { from, number, kind, patience, held, doubt }) => {
+            out.flag(WRITE, kind == Kind::Write);
+            out.flag(TRY, patience == Patience::Try);
+            out.flag(FIRST, doubt);
+            out.short(from);
+            out.short(number);
+            out.long(held);
+            0
+        }
+        Message::Contents(version, mark) => {
+            out.long(version);
+            out.mark(mark);
+            1
+        }
+        Message::Grant { number, kind, version, copies, mark } => {
+            out.flag(WRITE, kind == Kind::Write);
+            out.short(number);
+            out.long(version);
+            out.set(copies);
+            out.mark(mark);
+            2
+        }
+        Message::Refused { number, refusal } => {
+            out.short(number);
+            out.mark(match refusal {
+                Refusal::Busy => None,
+                Refusal::Lost(mark) => Some(mark),
+            });
+            3
+        }
+        Message::Done { number } => {
+            out.short(number);
+            4
+        }
+        Message::Told { version, answer } => {
+            out.flag(FIRST, answer.is_some());
+            out.flag(TRY, answer == Some(Patience::Try));
+            out.long(version.bits());
+            5
+        }
+        Message::Heard { position, busy } => {
+            out.flag(FIRST, busy);
+            out.long(position);
+            6
+        }
+        Message::Survey => 7,
+        Message::Account(Account { owns, known, passed, held, reads, departed }) => {
+            out.flag(FIRST, owns);
+            out.flag(SECOND, reads);
+            out.long(known.bits());
+            out.long(passed.bits());
+            out.long(held);
+            out.set(departed);
+            8
+        }
+        Message::Adopt { version, mark, readers } => {
+            out.long(version);
+            out.mark(mark);
+            out.set(readers);
+            9
+        }
+    }
+}
+
+struct Reader<'b> {
+    flags: u8,
+    rest: &'b [u8],
+}
+
+impl Reader<'_> {
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn short(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// A position, of which there are 46 bits.
+    fn position(&mut self) -> Option<u64> {
+        self.long().filter(|position| *position < 1 << 46)
+    }
+
+    fn node(&mut self) -> Option<u32> {
+        self.short().filter(|node| *node < Copyset::MOST)
+    }
+
+    fn set(&mut self) -> Option<Copyset> {
+        Some(Copyset::of([self.long()?, self.long()?]))
+    }
+
+    fn version(&mut self) -> Option<Version> {
+        let version = Version::of(self.long()?);
+        (version.node < Copyset::MOST).then_some(version)
+    }
+
+    fn mark(&mut self) -> Option<Option<Mark>> {
+        let victim = self.short().filter(|victim| *victim < RANKS_MOST)?;
+        Some(self.has(MARK).then_some(Mark { victim, stale: self.has(STALE) }))
+    }
+
+    fn kind(&self) -> Kind {
+        if self.has(WRITE) { Kind::Write } else { Kind::Read }
+    }
+
+    fn patience(&self) -> Patience {
+        if self.has(TRY) { Patience::Try } else { Patience::Wait }
+    }
+}
+
+fn read(from: &mut Reader<'_>, kind: u8) -> Option<Message> {
+    Some(match kind {
+        0 => Message::Want(Want {
+            from: from.node()?,
+            number: from.short()?,
+            kind: from.kind(),
+            patience: from.patience(),
+            held: from.position()?,
+            doubt: from.has(FIRST),
+        }),
+        1 => Message::Contents(from.position()?, from.mark()?),
+        2 => Message::Grant {
+            number: from.short()?,
+            kind: from.kind(),
+            version: from.position()?,
+            copies: from.set()?,
+            mark: from.mark()?,
+        },
+        3 => Message::Refused {
+            number: from.short()?,
+            refusal: from.mark()?.map_or(Refusal::Busy, Refusal::Lost),
+        },
+        4 => Message::Done { number: from.short()? },
+        5 => Message::Told {
+            version: from.version()?,
+            answer: from.has(FIRST).then_some(from.patience()),
+        },
+        6 => Message::Heard { position: from.position()?, busy: from.has(FIRST) },
+        7 => Message::Survey,
+        8 => Message::Account(Account {
+            owns: from.has(FIRST),
+            reads: from.has(SECOND),
+            known: from.version()?,
+            passed: from.version()?,
+            held: from.position()?,
+            departed: from.set()?,
+        }),
+        9 => Message::Adopt { version: from.position()?, mark: from.mark()?, readers: from.set()? },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters() -> Vec<Letter> {
+        let version = Version { position: (1 << 46) - 1, node: 127, shared: false };
+        let mark = Some(Mark { victim: 4095, stale: true });
+        let all = Copyset::all(128);
+        let (kind, patience, doubt) = (Kind::Write, Patience::Try, true);
+        let messages = [
+            Message::Want(Want { from: 127, number: u32::MAX, kind, patience, held: 7, doubt }),
+            Message::Contents(9, mark),
+            Message::Contents(9, None),
+            Message::Grant { number: 3, kind, version: 8, copies: all, mark },
+            Message::Grant { number: 3, kind: Kind::Read, version: 8, copies: all, mark: None },
+            Message::Refused { number: 1, refusal: Refusal::Busy },
+            Message::Refused {
+                number: 1,
+                refusal: Refusal::Lost(Mark { victim: 2, stale: false }),
+            },
+            Message::Done { number: 4 },
+            Message::Told { version, answer: None },
+            Message::Told { version, answer: Some(Patience::Wait) },
+            Message::Told { version, answer: Some(Patience::Try) },
+            Message::Heard { position: 6, busy: true },
+            Message::Survey,
+            Message::Account(Account {
+                owns: true,
+                known: version,
+                passed: version,
+                held: 3,
+                reads: true,
+                departed: all,
+            }),
+            Message::Adopt { version: 1, mark, readers: all },
+        ];
+        let letter = |message| {
+            [(Copyset::default(), false), (all, true)].map(|(departed, filled)| Letter {
+                variable: 0xfeed_beef,
+                part: 8191,
+                departed,
+                filled,
+                message,
+            })
+        };
+        messages.into_iter().flat_map(letter).collect()
+    }
+
+    #[test]
+    fn letters_say_what_was_put_in() {
+        for letter in letters() {
+            let bytes = letter.encode();
+            assert!(bytes.len() <= LETTER_MOST, "{}", bytes.len());
+            assert_eq!(Letter::decode(&bytes), Some(letter));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_letter() {
+        for letter in letters() {
+            let bytes = letter.encode();
+            for length in 0..bytes.len() {
+                assert_eq!(Letter::decode(&bytes[..length]), None, "{letter:?}");
+            }
+            let longer = [&bytes[..], &[0]].concat();
+            assert_eq!(Letter::decode(&longer), None);
+            // Whatever one byte is: no panic, and no node that cannot be.
+            for at in 0..bytes.len() {
+                for value in [0, 1, 0x7f, 0x80, 0xff] {
+                    let mut other = bytes.clone();
+                    other[at] = value;
+                    if let Some(Letter { message: Message::Want(want), .. }) =
+                        Letter::decode(&other)
+                    {
+                        assert!(want.from < Copyset::MOST);
+                    }
+                }
+            }
+        }
+    }
+}
