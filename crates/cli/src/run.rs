@@ -3,7 +3,7 @@
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
-use hikyaku::launch::{Bind, Launch};
+use hikyaku::launch::{Bind, Launch, LongStores};
 use hikyaku::{Choices, UnknownChoice};
 
 use crate::exit;
@@ -51,6 +51,13 @@ pub(crate) struct Arguments {
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
+    /// How messages of 4 KiB and more are stored [default: auto]
+    ///
+    /// Where data goes between cores depends on the machine. By default the launcher takes a
+    /// millisecond or two to find out which way is faster.
+    #[arg(long, value_enum, value_name = "WAY")]
+    long_stores: Option<Stores>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -63,6 +70,17 @@ enum BindTo {
     Core,
     /// Ranks run on any CPU
     None,
+}
+
+/// What `--long-stores` takes.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Stores {
+    /// As is measured to be faster
+    Auto,
+    /// Into the caches, like short ones
+    Cached,
+    /// Past the caches, to memory
+    PastCaches,
 }
 
 const DETAILS: &str = "\
@@ -140,6 +158,11 @@ fn launch(arguments: Arguments) -> Launch {
         label: arguments.label,
         timeout: arguments.timeout,
         owns_process: true,
+        long_stores: match arguments.long_stores {
+            None | Some(Stores::Auto) => None,
+            Some(Stores::Cached) => Some(LongStores::Cached),
+            Some(Stores::PastCaches) => Some(LongStores::PastCaches),
+        },
         ..Launch::new(arguments.ranks, program)
     };
     for choice in &arguments.choices {

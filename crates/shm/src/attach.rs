@@ -193,6 +193,7 @@ pub(crate) fn join(
         mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
         (0..ranks).for_each(|other| wait::wake(mapping.segment(other).doorbell()));
     }
+    facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(Region::new(mapping, memory, inode, rank));
     Ok(HostedPort::new(ShmHost::new(region, rank, facts.origin, patience)))
 }

@@ -45,6 +45,13 @@ impl Mask {
         &self.0
     }
 
+    /// The first two processors, if there are two.
+    pub(crate) fn first_two(&self) -> Option<[usize; 2]> {
+        let set = |cpu: &usize| self.0[cpu / 64] >> (cpu % 64) & 1 == 1;
+        let mut cpus = (0..64 * MASK_WORDS).filter(set);
+        Some([cpus.next()?, cpus.next()?])
+    }
+
     /// How many processors.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
@@ -141,6 +148,12 @@ mod tests {
         let masks = [Some(Mask::of(&[0])), Some(Mask::of(&[1]))];
         assert!(crowded(0, &masks, Some(1)));
         assert!(!crowded(0, &masks, Some(2)));
+    }
+
+    #[test]
+    fn two_processors_are_found_wherever_they_are() {
+        assert_eq!(Mask::of(&[3, 70, 90]).first_two(), Some([3, 70]));
+        assert_eq!(Mask::of(&[64]).first_two(), None);
     }
 
     #[test]

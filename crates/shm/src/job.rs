@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{Activity, DeathCause, PeerState, Rank, Wait};
+use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::time::Time;
 use rustix::io::{Errno, FdFlags};
 
@@ -18,6 +19,7 @@ use crate::header::Facts;
 use crate::mapping::Mapping;
 use crate::memory;
 use crate::plan::{JobConfig, Plan};
+use crate::probe;
 use crate::wait::Patience;
 
 /// A job's memory in the hands of its launcher. The memory is gone when the launcher has dropped
@@ -32,12 +34,13 @@ pub struct Job {
 
 impl Job {
     /// Makes the memory of a job and fills its tables: from here on messages to ranks that have
-    /// not started yet land.
+    /// not started yet land. Takes a millisecond or two to measure which stores are faster here,
+    /// if the sizes do not say.
     ///
     /// # Errors
     /// The sizes cannot be, the memory is not there, or the system refuses.
     pub fn create(config: &JobConfig) -> Result<Job, JobError> {
-        let job = Job::create_private(config)?;
+        let job = Job::create_as(config, probe::long_stores)?;
         // Ranks inherit it.
         rustix::io::fcntl_setfd(&job.memory, FdFlags::empty()).map_err(system("share"))?;
         Ok(job)
@@ -45,6 +48,13 @@ impl Job {
 
     /// A job whose memory programs started from here do not inherit.
     fn create_private(config: &JobConfig) -> Result<Job, JobError> {
+        Job::create_as(config, |_| LongStores::default())
+    }
+
+    fn create_as(
+        config: &JobConfig,
+        decide: impl FnOnce(&Mapping) -> LongStores,
+    ) -> Result<Job, JobError> {
         let plan = Plan::new(config)?;
         let memory = memory::create(plan.total as u64, plan.regions_at as u64, config.ranks)?;
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
@@ -52,8 +62,9 @@ impl Job {
         for rank in 0..config.ranks {
             mapping.segment(rank).set_up();
         }
-        let launcher = std::process::id();
-        let facts = Facts { launcher, origin: clock::monotonic(), config: config.clone() };
+        let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));
+        let config = JobConfig { long_stores, ..config.clone() };
+        let facts = Facts { launcher: std::process::id(), origin: clock::monotonic(), config };
         mapping.header().write(&facts);
         Ok(Job { memory, mapping, facts, inode })
     }
@@ -68,6 +79,11 @@ impl Job {
     /// The memory. It stays open across exec, for ranks to inherit.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
+    }
+
+    /// How ranks store long messages: as was said, or as was measured.
+    pub fn long_stores(&self) -> Option<LongStores> {
+        self.facts.config.long_stores
     }
 
     /// How many ranks the job has.

@@ -19,6 +19,7 @@
 //!   conducted  jobs in virtual time: ranks that run one at a time
 //!   watch      processes that end
 //!   plan       what lies where, as arithmetic
+//!   probe      which stores are faster on this machine
 //!   header     what the first page and the ranks' notes say
 //!   mapping    the memory as references
 //!   memory     how much there is, and committing it
@@ -39,6 +40,7 @@ mod kernel_copy;
 mod mapping;
 mod memory;
 mod plan;
+mod probe;
 mod region;
 mod view;
 mod wait;

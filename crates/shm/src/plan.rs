@@ -17,6 +17,7 @@ use std::mem::size_of;
 
 use hikyaku_nic::fabric::{FullPolicy, Rank};
 use hikyaku_nic::hosted::RankLine;
+use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::sync::{AtomicU64, Line};
 
@@ -52,6 +53,9 @@ pub struct JobConfig {
     /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 that is
     /// larger than any ring; 0: it runs in real time.
     pub log_bytes: u32,
+    /// How ranks store long messages. `None`: as is faster on this machine, which
+    /// [`Job::create`](crate::Job::create) measures.
+    pub long_stores: Option<LongStores>,
 }
 
 impl JobConfig {
@@ -62,7 +66,8 @@ impl JobConfig {
         let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
         let layout = Layout::for_ranks(ranks);
-        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0 }
+        let (log_bytes, long_stores) = (0, None);
+        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores }
     }
 
     /// The same in virtual time: to be conducted through a [`Stage`](crate::Stage).
@@ -111,6 +116,7 @@ impl JobConfig {
             layout.groups.channels.into(),
             layout.groups.area_bytes.into(),
             self.log_bytes.into(),
+            long_stores_word(self.long_stores),
         ]
     }
 
@@ -135,13 +141,15 @@ impl JobConfig {
             groups: GroupLayout { channels: size(15)?, area_bytes: size(16)? },
         };
         let (ranks_per_node, log_bytes) = (size(1)?, size(17)?);
-        let config = JobConfig { ranks, ranks_per_node, layout, region_bytes: words[2], log_bytes };
+        let (region_bytes, long_stores) = (words[2], long_stores(words[18])?);
+        let config =
+            JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores };
         config.check().is_ok().then_some(config)
     }
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 18;
+pub(crate) const CONFIG_WORDS: usize = 19;
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {
@@ -156,6 +164,18 @@ fn policy(word: u64) -> Option<FullPolicy> {
         1 => Some(FullPolicy::Refuse),
         _ => None,
     }
+}
+
+fn long_stores_word(way: Option<LongStores>) -> u64 {
+    match way {
+        None => 0,
+        Some(LongStores::Cached) => 1,
+        Some(LongStores::PastCaches) => 2,
+    }
+}
+
+fn long_stores(word: u64) -> Option<Option<LongStores>> {
+    [None, Some(LongStores::Cached), Some(LongStores::PastCaches)].get(word as usize).copied()
 }
 
 /// Offsets of the parts, bytes.

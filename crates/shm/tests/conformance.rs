@@ -5,6 +5,7 @@
 
 use hikyaku_conformance::{Harness, Setup};
 use hikyaku_nic::fabric::{DeathCause, Port};
+use hikyaku_nic::ring::LongStores;
 use hikyaku_shm::{JobConfig, ShmPort, open_all};
 
 struct Shm;
@@ -16,7 +17,10 @@ impl Harness for Shm {
         let Setup { layout, ranks_per_node, region_bytes } = *setup;
         let ranks = layout.ranks;
         let region_bytes = region_bytes as u64;
-        let config = JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0 };
+        // The other way is the one in which every other test of this crate stores.
+        let long_stores = Some(LongStores::PastCaches);
+        let config =
+            JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0, long_stores };
         open_all(&config).unwrap()
     }
 

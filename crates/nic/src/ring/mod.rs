@@ -11,7 +11,7 @@ mod lines;
 mod mail;
 mod status;
 
-pub use bytes::Bytes;
+pub use bytes::{Bytes, LongStores};
 pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
     ReleaseError, Setup,

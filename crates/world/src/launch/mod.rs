@@ -61,6 +61,7 @@ use self::{engine::Engine, spawn::Recipe};
 pub use self::{memory::JobMemory, placement::Bind};
 use crate::UnknownChoice;
 use crate::collective::choices;
+pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
 /// that at this number the usual limits of one machine (32768 processes, some ten thousand open
@@ -95,6 +96,9 @@ pub struct Launch {
     /// catches the signals that people send to end the job, and adopts and ends descendants that
     /// left their rank's process group. Otherwise both are left to the program it is part of.
     pub owns_process: bool,
+    /// How ranks store long messages in each other's memory. `None`: as is faster on this machine,
+    /// which takes a millisecond or two to measure.
+    pub long_stores: Option<LongStores>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
 }
@@ -123,6 +127,7 @@ impl Launch {
             label: false,
             timeout: None,
             owns_process: false,
+            long_stores: None,
             variables: Vec::new(),
         }
     }
@@ -147,7 +152,9 @@ impl Launch {
     pub fn run(&self) -> Result<Outcome, LaunchError> {
         self.check()?;
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
-        let job = Job::create(&JobConfig::new(self.ranks, ranks_per_node))?;
+        let long_stores = self.long_stores;
+        let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
+        let job = Job::create(&config)?;
         self.run_in(&job)
     }
 

@@ -1,0 +1,175 @@
+//! Which way of storing long messages is faster on this machine: measured when a job is made.
+//!
+//! No table of processors says it: it depends on how far the caches of two cores are apart, how
+//! many lines a core fetches at once for its stores, and how far the memory is behind both. So two
+//! threads on two processors pass a block to and fro in the new job's own memory, stored each way
+//! in turn, and the quicker way is taken: a millisecond or two, once a job.
+
+use std::hint;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hikyaku_nic::ring::LongStores;
+use hikyaku_nic::sync::{AtomicU64, Line, Ordering};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::cgroup::Cgroup;
+use crate::cpus::Mask;
+use crate::mapping::Mapping;
+
+/// Bytes of a block: as much as an eager message. The ways differ most clearly there: on an EPYC
+/// by 1.3 (near cores) to 5 (far ones), on a Xeon by 1.3 the other way.
+const BLOCK: usize = 64 << 10;
+
+/// Bytes stored and loaded at a time: a packet of the default layout.
+const PACKET: usize = 8 << 10;
+
+/// Blocks passed on in each turn of a way; the first is not measured, since the other way has left
+/// the lines in another state.
+const BLOCKS: u64 = 4;
+
+/// Turns of each way.
+const TURNS: usize = 5;
+
+/// It is given up after so long: something else keeps one of the processors.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The faster way for ranks of a job with this memory, which nobody uses yet. Through the caches
+/// where ranks have one processor, or no time to measure.
+pub(crate) fn long_stores(mapping: &Mapping) -> LongStores {
+    let cpus = Mask::of_this_thread().first_two();
+    let alone = mapping.plan().config.ranks < 2 || mapping.is_conducted();
+    let quota = Cgroup::of_this_process().cpu_quota().is_some_and(|quota| quota < 2);
+    match cpus {
+        Some(cpus) if !alone && !quota => faster(mapping, cpus),
+        _ => LongStores::Cached,
+    }
+}
+
+/// The way that takes less time between these processors.
+fn faster(mapping: &Mapping, [first, second]: [usize; 2]) -> LongStores {
+    // Blocks stored and loaded so far, twice: the turn of whoever finds it even or odd.
+    let turn = Line(AtomicU64::new(0));
+    let until = Instant::now() + PATIENCE;
+    let ways = [LongStores::Cached, LongStores::PastCaches];
+    let times = thread::scope(|scope| {
+        let loads = || load_blocks(mapping, &turn, second, until);
+        // Without a second thread nothing can be measured; the job will have the same trouble.
+        thread::Builder::new().spawn_scoped(scope, loads).ok()?;
+        let stores = || store_blocks(mapping, &turn, first, until, ways);
+        thread::Builder::new().spawn_scoped(scope, stores).ok()?.join().ok()?
+    });
+    match times {
+        Some([cached, past]) if past < cached => LongStores::PastCaches,
+        _ => LongStores::Cached,
+    }
+}
+
+/// Stores blocks, each when the one before has been loaded; answers the median time of a turn for
+/// each way.
+fn store_blocks(
+    mapping: &Mapping,
+    turn: &AtomicU64,
+    cpu: usize,
+    until: Instant,
+    ways: [LongStores; 2],
+) -> Option<[Duration; 2]> {
+    stay_on(cpu);
+    let block = vec![1; block_of(mapping)];
+    let area = mapping.segment(0).area();
+    let mut times = [[Duration::ZERO; TURNS]; 2];
+    let mut at = 0;
+    for round in 0..TURNS {
+        for (way, times) in ways.into_iter().zip(&mut times) {
+            let mut began = Instant::now();
+            for index in 0..BLOCKS {
+                if index == 1 {
+                    began = Instant::now();
+                }
+                for (piece, from) in block.chunks(PACKET).enumerate() {
+                    area.store_as(way, piece * PACKET, from);
+                }
+                turn.store(at + 1, Ordering::Release);
+                at += 2;
+                wait_for(turn, at, until)?;
+            }
+            times[round] = began.elapsed();
+        }
+    }
+    Some(times.map(|mut times| {
+        times.sort_unstable();
+        times[TURNS / 2]
+    }))
+}
+
+/// Loads each block that has been stored.
+fn load_blocks(mapping: &Mapping, turn: &AtomicU64, cpu: usize, until: Instant) {
+    stay_on(cpu);
+    let mut block = vec![0; block_of(mapping)];
+    let area = mapping.segment(0).area();
+    for index in 0..BLOCKS * 2 * TURNS as u64 {
+        if wait_for(turn, 2 * index + 1, until).is_none() {
+            return;
+        }
+        for (piece, into) in block.chunks_mut(PACKET).enumerate() {
+            area.load(piece * PACKET, into);
+        }
+        turn.store(2 * index + 2, Ordering::Release);
+    }
+}
+
+/// Bytes of a block, if the area of the job has no more.
+fn block_of(mapping: &Mapping) -> usize {
+    BLOCK.min(mapping.segment(0).area().size())
+}
+
+/// Waits for one's turn; `None` if it does not come in time.
+fn wait_for(turn: &AtomicU64, at: u64, until: Instant) -> Option<()> {
+    loop {
+        for _ in 0..1000 {
+            if turn.load(Ordering::Acquire) == at {
+                return Some(());
+            }
+            hint::spin_loop();
+        }
+        if Instant::now() > until {
+            return None;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Keeps this thread on a processor. If that is refused it measures what it can.
+fn stay_on(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Job;
+    use crate::plan::JobConfig;
+
+    fn job(ranks: u32, long_stores: Option<LongStores>) -> Job {
+        Job::create(&JobConfig { long_stores, ..JobConfig::new(ranks, ranks) }).unwrap()
+    }
+
+    #[test]
+    fn a_job_decides_and_what_was_decided_for_it_stands() {
+        assert!(job(2, None).long_stores().is_some());
+        for way in [LongStores::Cached, LongStores::PastCaches] {
+            assert_eq!(job(2, Some(way)).long_stores(), Some(way));
+        }
+        assert_eq!(job(1, None).long_stores(), Some(LongStores::Cached), "one rank");
+    }
+
+    #[test]
+    fn nothing_is_decided_against_a_processor_that_has_no_time() {
+        let turn = AtomicU64::new(0);
+        assert_eq!(wait_for(&turn, 1, Instant::now()), None);
+        assert_eq!(wait_for(&turn, 0, Instant::now()), Some(()));
+    }
+}
