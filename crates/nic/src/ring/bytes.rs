@@ -253,6 +253,7 @@ impl<'m> Bytes<'m> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
