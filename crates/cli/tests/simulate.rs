@@ -50,6 +50,7 @@ fn every_built_in_program_ends_with_the_right_answer() {
         "scatter",
         "allgather",
         "alltoall --size 100",
+        "alltoallw --size 101",
         "reduce_scatter",
         "scan",
         "exscan",

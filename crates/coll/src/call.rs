@@ -15,7 +15,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use hikyaku_msg::{join, join_all};
+use hikyaku_msg::{Layout, join, join_all};
 
 use crate::error::{Cause, CollError, Failure, OtherCall};
 use crate::group::{Ending, Group, Notice};
@@ -229,6 +229,21 @@ impl<'c, G: Group> Team<'c, G> {
         }
         let operation = self.named.operation.name();
         Err(CollError::Length { operation, what, given: given as u64, needed: needed as u64 })
+    }
+
+    /// Whether the part for a rank, or of one, lies within an array of `length` bytes.
+    pub(crate) fn check_within(
+        &self,
+        peer: u32,
+        layout: &Layout,
+        length: usize,
+    ) -> Result<(), Failure<G>> {
+        layout.check(length).map_err(|_| CollError::Outside {
+            operation: self.named.operation.name(),
+            peer,
+            end: layout.end() as u64,
+            length: length as u64,
+        })
     }
 
     /// Whether an array is a whole number of elements of `width` bytes.

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::names::Operation;
-use crate::{allgather, allreduce, alltoall, barrier, broadcast};
+use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
 /// Algorithms that somebody has chosen by name; `None`: the table decides.
@@ -25,6 +25,8 @@ pub struct Choices {
     pub allgather: Option<allgather::Algorithm>,
     /// For [`crate::alltoall()`] and [`crate::alltoallv`].
     pub alltoall: Option<alltoall::Algorithm>,
+    /// For [`crate::alltoallw()`].
+    pub alltoallw: Option<alltoallw::Algorithm>,
     /// For [`crate::reduce_scatter()`] and [`crate::reduce_scatter_block`].
     pub reduce_scatter: Option<reduce_scatter::Algorithm>,
     /// For [`crate::scan()`].
@@ -78,6 +80,7 @@ impl Choices {
             Operation::Scatter => set(&mut self.scatter, scatter::Algorithm::from_name(name)),
             Operation::Allgather => set(&mut self.allgather, allgather::Algorithm::from_name(name)),
             Operation::Alltoall => set(&mut self.alltoall, alltoall::Algorithm::from_name(name)),
+            Operation::Alltoallw => set(&mut self.alltoallw, alltoallw::Algorithm::from_name(name)),
             Operation::ReduceScatter => {
                 set(&mut self.reduce_scatter, reduce_scatter::Algorithm::from_name(name))
             }

@@ -38,6 +38,20 @@ pub enum CollError<E> {
         /// How many it must have.
         needed: u64,
     },
+    /// A layout reaches beyond its array.
+    #[error(
+        "{operation}: the layout for rank {peer} reaches to byte {end} of an array of {length}"
+    )]
+    Outside {
+        /// The operation.
+        operation: &'static str,
+        /// Whose part it is.
+        peer: u32,
+        /// One past the last byte of the layout.
+        end: u64,
+        /// Bytes of the array.
+        length: u64,
+    },
     /// A rank other than the root said that its part is in its place already.
     #[error("{operation}: rank {rank} is not the root {root}, so it must give a part of its own")]
     NotInPlace {

@@ -12,14 +12,14 @@
 //! The sequence comes round after 33 million operations of a group. By then nothing is left of the
 //! first: what it sent was received, or dropped if it failed.
 
-use crate::{allgather, allreduce, alltoall, barrier, broadcast};
+use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
 /// Bits of a tag that hold the number of the algorithm.
 const NUMBER_BITS: u32 = 6;
 
-/// A collective operation. Variants with counts of their own per rank (MPI's `v` and `w`) are the
-/// same operation.
+/// A collective operation. Variants with counts of their own per rank (MPI's `v`) are the same
+/// operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Wait for all.
@@ -38,6 +38,8 @@ pub enum Operation {
     Allgather,
     /// All to all, a part each.
     Alltoall,
+    /// All to all, a part each that lies anywhere.
+    Alltoallw,
     /// All combined, a part at each.
     ReduceScatter,
     /// All up to this rank combined.
@@ -48,7 +50,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Operation; 11] = [
+    pub const ALL: [Operation; 12] = [
         Operation::Barrier,
         Operation::Broadcast,
         Operation::Reduce,
@@ -57,6 +59,7 @@ impl Operation {
         Operation::Scatter,
         Operation::Allgather,
         Operation::Alltoall,
+        Operation::Alltoallw,
         Operation::ReduceScatter,
         Operation::Scan,
         Operation::Exscan,
@@ -73,6 +76,7 @@ impl Operation {
             Operation::Scatter => "scatter",
             Operation::Allgather => "allgather",
             Operation::Alltoall => "alltoall",
+            Operation::Alltoallw => "alltoallw",
             Operation::ReduceScatter => "reduce_scatter",
             Operation::Scan => "scan",
             Operation::Exscan => "exscan",
@@ -95,6 +99,7 @@ impl Operation {
             Operation::Scatter => scatter::Algorithm::NAMES,
             Operation::Allgather => allgather::Algorithm::NAMES,
             Operation::Alltoall => alltoall::Algorithm::NAMES,
+            Operation::Alltoallw => alltoallw::Algorithm::NAMES,
             Operation::ReduceScatter => reduce_scatter::Algorithm::NAMES,
             Operation::Scan | Operation::Exscan => scan::Algorithm::NAMES,
         }

@@ -9,7 +9,7 @@
 
 use crate::group::Group;
 use crate::reduction::Reduction;
-use crate::{allgather, allreduce, alltoall, barrier, broadcast};
+use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
 /// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
@@ -119,6 +119,15 @@ pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
         alltoall::Algorithm::Chained
     } else {
         alltoall::Algorithm::Pairwise
+    }
+}
+
+pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
+    // As with parts in one piece; and beside the arrays there is no more than one part each way.
+    if group.size() < MANY_RANKS {
+        alltoallw::Algorithm::Chained
+    } else {
+        alltoallw::Algorithm::Pairwise
     }
 }
 

@@ -167,6 +167,30 @@ impl Layout {
         Layout { shape: Shape::Strided { start, run, levels }, length, end }
     }
 
+    /// The same in units of which each element has `width`: in bytes, what is here in elements of
+    /// so many bytes.
+    #[must_use]
+    pub fn scaled(&self, width: usize) -> Layout {
+        let scale = |number: usize| number.saturating_mul(width);
+        if width == 0 {
+            return Layout::contiguous(0, 0);
+        }
+        let shape = match &self.shape {
+            Shape::Strided { start, run, levels } => Shape::Strided {
+                start: scale(*start),
+                run: scale(*run),
+                levels: levels
+                    .iter()
+                    .map(|level| Level { count: level.count, stride: scale(level.stride) })
+                    .collect(),
+            },
+            Shape::Indexed(runs) => {
+                Shape::Indexed(runs.iter().map(|(at, run)| (scale(*at), scale(*run))).collect())
+            }
+        };
+        Layout { shape, length: scale(self.length), end: scale(self.end) }
+    }
+
     /// How many elements it has.
     pub fn len(&self) -> usize {
         self.length
@@ -234,11 +258,7 @@ impl Layout {
         let mut rest = packed;
         self.for_each_run(|run| {
             let (here, after) = std::mem::take(&mut rest).split_at_mut(run.len());
-            // Single elements are not worth a call of memcpy.
-            match (here, &from[run]) {
-                ([place], [value]) => *place = *value,
-                (here, run) => here.copy_from_slice(run),
-            }
+            copy_run(here, &from[run]);
             rest = after;
         });
         Ok(())
@@ -254,10 +274,7 @@ impl Layout {
         let mut rest = packed;
         self.for_each_run(|run| {
             let (here, after) = rest.split_at(run.len());
-            match (&mut into[run], here) {
-                ([place], [value]) => *place = *value,
-                (run, here) => run.copy_from_slice(here),
-            }
+            copy_run(&mut into[run], here);
             rest = after;
         });
         Ok(())
@@ -269,6 +286,23 @@ impl Layout {
         }
         Err(LayoutError::Count { elements: self.length, given })
     }
+}
+
+/// Copies a run. Single elements, and the bytes of one, are not worth a call of memcpy.
+#[inline]
+fn copy_run<T: Copy>(into: &mut [T], from: &[T]) {
+    match (into, from) {
+        ([place], [value]) => *place = *value,
+        (into, from) if into.len() == 8 && from.len() == 8 => copy_short::<8, T>(into, from),
+        (into, from) if into.len() == 4 && from.len() == 4 => copy_short::<4, T>(into, from),
+        (into, from) => into.copy_from_slice(from),
+    }
+}
+
+/// Copies so many elements that one or two instructions do it.
+#[inline]
+fn copy_short<const N: usize, T: Copy>(into: &mut [T], from: &[T]) {
+    into[..N].copy_from_slice(&from[..N]);
 }
 
 /// Calls `act` with the first element of every run.
@@ -384,6 +418,23 @@ mod tests {
             if let Some(range) = layout.as_range() {
                 prop_assert_eq!(range.collect::<Vec<_>>(), expected);
             }
+        }
+
+        #[test]
+        fn in_bytes_an_element_is_its_bytes(
+            (layout, expected) in any_layout(), width in 1usize..9,
+        ) {
+            let bytes = |at: &usize| at * width..(at + 1) * width;
+            let scaled = layout.scaled(width);
+            let all: Vec<usize> = expected.iter().flat_map(bytes).collect();
+            prop_assert_eq!(scaled.len(), all.len());
+            prop_assert_eq!(scaled.end(), layout.end() * width);
+            let from: Vec<u16> = (100..100 + scaled.end() as u16 + 3).collect();
+            let mut packed = vec![0; scaled.len()];
+            scaled.pack(&from, &mut packed).unwrap();
+            prop_assert_eq!(&packed, &all.iter().map(|at| from[*at]).collect::<Vec<_>>());
+            prop_assert_eq!(elements(&scaled), all);
+            prop_assert!(layout.scaled(0).is_empty());
         }
 
         #[test]

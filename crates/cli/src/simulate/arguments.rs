@@ -201,6 +201,8 @@ pub(crate) enum Program {
     Allgather(Collective),
     /// A part of each to each
     Alltoall(Collective),
+    /// The same, of parts that lie in two pieces
+    Alltoallw(Collective),
     /// All ranks' data combined, a part at each
     #[command(name = "reduce_scatter")]
     ReduceScatter(Collective),
@@ -236,6 +238,7 @@ impl Program {
             Program::Scatter(_) => Operation::Scatter,
             Program::Allgather(_) => Operation::Allgather,
             Program::Alltoall(_) => Operation::Alltoall,
+            Program::Alltoallw(_) => Operation::Alltoallw,
             Program::ReduceScatter(_) => Operation::ReduceScatter,
             Program::Scan(_) => Operation::Scan,
             Program::Exscan(_) => Operation::Exscan,
@@ -252,6 +255,7 @@ impl Program {
             | Program::Scatter(how)
             | Program::Allgather(how)
             | Program::Alltoall(how)
+            | Program::Alltoallw(how)
             | Program::ReduceScatter(how)
             | Program::Scan(how)
             | Program::Exscan(how) => Some((operation, how)),

@@ -8,8 +8,7 @@
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
 //!
-//! Here the parts are bytes, so MPI_Alltoallw, whose parts have types of their own, is
-//! [`alltoallv`].
+//! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
 mod bruck;
 mod chained;
@@ -65,7 +64,7 @@ pub fn alltoall<'a, G: Group>(
     })
 }
 
-/// The same with lengths of each pair's own (MPI_Alltoallv, MPI_Alltoallw): rank `s` gets block `s`
+/// The same with lengths of each pair's own (MPI_Alltoallv): rank `s` gets block `s`
 /// of `parts` of rank `r` in its block `r` of `into`, which is as long.
 ///
 /// # Errors

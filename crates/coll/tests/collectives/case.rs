@@ -11,6 +11,7 @@ use hikyaku_coll::{
 };
 
 use crate::random::Random;
+use crate::scattered;
 
 /// Bytes of an element: a 2 × 2 matrix of `u32`.
 pub(crate) const WIDTH: usize = 16;
@@ -33,6 +34,8 @@ pub(crate) enum What {
     Alltoallv(Option<hikyaku_coll::alltoall::Algorithm>),
     AlltoallInPlace,
     AlltoallvInPlace,
+    Alltoallw(Option<hikyaku_coll::alltoallw::Algorithm>),
+    AlltoallwInPlace,
     ReduceScatterBlock(Option<hikyaku_coll::reduce_scatter::Algorithm>),
     ReduceScatter(Option<hikyaku_coll::reduce_scatter::Algorithm>),
     Scan(Option<hikyaku_coll::scan::Algorithm>),
@@ -76,7 +79,7 @@ fn combine(commutative: bool, left: &[u8], right: &mut [u8]) {
 
 impl Case {
     /// `elements` elements of `rank`, another lot for each `lot`.
-    fn data(&self, rank: u32, lot: u32, elements: usize) -> Vec<u8> {
+    pub(crate) fn data(&self, rank: u32, lot: u32, elements: usize) -> Vec<u8> {
         let seed = self.seed ^ (u64::from(rank) << 32) ^ u64::from(lot);
         let mut random = Random(seed);
         (0..elements * WIDTH).map(|_| random.draw() as u8).collect()
@@ -93,7 +96,7 @@ impl Case {
     }
 
     /// Elements that go from one rank to another.
-    fn pair_count(&self, from: u32, to: u32) -> usize {
+    pub(crate) fn pair_count(&self, from: u32, to: u32) -> usize {
         self.count(from * self.size + to) % 64
     }
 
@@ -103,7 +106,7 @@ impl Case {
         Reduction { combine, commutative, width: WIDTH }
     }
 
-    fn ranks(&self) -> std::ops::Range<u32> {
+    pub(crate) fn ranks(&self) -> std::ops::Range<u32> {
         0..self.size
     }
 
@@ -144,6 +147,8 @@ impl Case {
             What::AlltoallvInPlace => {
                 self.joined(|from| self.data(from, rank, self.symmetric_count(from, rank)))
             }
+            What::Alltoallw(_) => scattered::expected(self, rank),
+            What::AlltoallwInPlace => scattered::expected_in_place(self, rank),
             What::ReduceScatterBlock(_) => {
                 self.combined(self.ranks(), |from| self.data(from, rank, self.elements))
             }
@@ -156,7 +161,7 @@ impl Case {
         }
     }
 
-    fn symmetric_count(&self, a: u32, b: u32) -> usize {
+    pub(crate) fn symmetric_count(&self, a: u32, b: u32) -> usize {
         self.pair_count(a.min(b), a.max(b))
     }
 
@@ -184,6 +189,8 @@ impl Case {
             | What::Alltoallv(_)
             | What::AlltoallInPlace
             | What::AlltoallvInPlace => self.perform_alltoall(group).await,
+            What::Alltoallw(algorithm) => scattered::perform(self, group, algorithm).await,
+            What::AlltoallwInPlace => scattered::perform_in_place(self, group).await,
             _ => self.perform_reduction(group).await,
         }
     }
@@ -354,9 +361,9 @@ pub(crate) fn everything() -> Vec<What> {
     fn each<A: Copy + 'static>(all: &'static [A]) -> impl Iterator<Item = Option<A>> {
         std::iter::once(None).chain(all.iter().copied().map(Some))
     }
-    use hikyaku_coll::{allgather, allreduce, alltoall, barrier, broadcast};
+    use hikyaku_coll::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
     use hikyaku_coll::{gather, reduce, reduce_scatter, scan, scatter};
-    let mut all = vec![What::AlltoallInPlace, What::AlltoallvInPlace];
+    let mut all = vec![What::AlltoallInPlace, What::AlltoallvInPlace, What::AlltoallwInPlace];
     all.extend(each(barrier::Algorithm::ALL).map(What::Barrier));
     all.extend(each(broadcast::Algorithm::ALL).map(What::Broadcast));
     all.extend(each(reduce::Algorithm::ALL).map(What::Reduce));
@@ -372,6 +379,7 @@ pub(crate) fn everything() -> Vec<What> {
     all.extend(
         each(alltoall::Algorithm::ALL).flat_map(|by| [What::Alltoall(by), What::Alltoallv(by)]),
     );
+    all.extend(each(alltoallw::Algorithm::ALL).map(What::Alltoallw));
     all.extend(
         each(reduce_scatter::Algorithm::ALL)
             .flat_map(|by| [What::ReduceScatterBlock(by), What::ReduceScatter(by)]),

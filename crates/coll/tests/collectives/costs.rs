@@ -1,6 +1,9 @@
 //! What the tables of the operations say that an algorithm costs, counted.
 
-use hikyaku_coll::{Reduction, allgather, allreduce, alltoall, barrier, broadcast, scatter};
+use hikyaku_coll::{
+    Reduction, allgather, allreduce, alltoall, alltoallw, barrier, broadcast, scatter,
+};
+use hikyaku_msg::Layout;
 
 use crate::network::{Counts, Node, Setup, run};
 use crate::oracle::ALL;
@@ -87,6 +90,15 @@ fn cp_06_cp_12_chains_are_one_command() {
     assert_eq!(by(alltoall::Algorithm::Chained), sent(7, 14, 1));
     assert_eq!(by(alltoall::Algorithm::Pairwise), sent(7, 14, 7));
     assert_eq!(by(alltoall::Algorithm::Bruck), sent(3, 24, 3));
+    let by_layouts = |algorithm| {
+        counts(8, async move |node| {
+            let columns: Vec<Layout> = (0..8).map(|to| Layout::vector(to, 2, 1, 8)).collect();
+            let (data, mut into) = ([0; 16], [0; 16]);
+            alltoallw(node, Some(algorithm), &data, &columns, &mut into, &columns).await.unwrap();
+        })
+    };
+    assert_eq!(by_layouts(alltoallw::Algorithm::Chained), sent(7, 14, 1));
+    assert_eq!(by_layouts(alltoallw::Algorithm::Pairwise), sent(7, 14, 7));
     let scattered = |algorithm| {
         let all = counts(8, async move |node| {
             scatter(node, Some(algorithm), &[0; 16], Some(&mut [0; 2]), 0).await.unwrap();

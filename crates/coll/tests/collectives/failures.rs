@@ -5,8 +5,9 @@ use std::cell::Cell;
 
 use hikyaku_coll::{
     Cause, CollError, Facilities, Group, Reduction, allgather, allreduce, alltoall, alltoallv,
-    barrier, broadcast, gather, reduce_scatter_block, scan, scatter,
+    alltoallw, alltoallw_in_place, barrier, broadcast, gather, reduce_scatter_block, scan, scatter,
 };
+use hikyaku_msg::Layout;
 use proptest::prelude::*;
 
 use crate::case::{Case, everything};
@@ -132,6 +133,70 @@ fn a_mismatch_names_the_ranks_and_their_sizes_everywhere() {
             || line.starts_with("scan: rank 2 gave up: rank 1 sent it 4 bytes where it");
         assert!(own || told, "{line}");
     }
+}
+
+/// Rank 1 gives rank 2 a part that is one element longer than the place for it.
+#[test]
+fn a_mismatch_of_layouts_names_the_ranks_and_their_sizes() {
+    for algorithm in alltoallw::Algorithm::ALL {
+        let results = run(&setup(3, 1), async |node: &Node<u8>| {
+            let column = |peer: usize| Layout::vector(peer * 4, 2, 4, 12);
+            let mut parts: Vec<Layout> = (0..3).map(column).collect();
+            let places = parts.clone();
+            if node.rank() == 1 {
+                parts[2] = Layout::vector(8, 3, 4, 12);
+            }
+            alltoallw(node, Some(*algorithm), &[1; 36], &parts, &mut [0; 36], &places).await
+        });
+        let line = results[2].clone().unwrap().unwrap_err().to_string();
+        let expected = "alltoallw: rank 1 sent 12 bytes where rank 2 expects 8: the counts given \
+                        by the two do not fit";
+        assert_eq!(line, expected);
+        let told = "alltoallw: rank 2 gave up: rank 1 sent it 12 bytes where it expects 8";
+        for rank in [0, 1] {
+            // Who has sent and received all may be done before it is told.
+            if let Err(error) = results[rank].clone().unwrap() {
+                assert_eq!(error.to_string(), told);
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_layouts_are_errors_at_the_rank_that_gives_them_and_told_to_the_others() {
+    let results = run(&setup(2, 4), async |node: &Node<u8>| {
+        let odd = usize::from(node.rank() == 0);
+        let two = [Layout::from(0..2), Layout::from(2..4)];
+        let outside = [Layout::from(0..2), Layout::vector(2, 2, 1, 1 + odd)];
+        let other = [Layout::from(0..2 + odd), Layout::from(2..4)];
+        let mut all = Vec::new();
+        let (data, mut into) = ([0; 4], [0; 4]);
+        for (parts, places) in [(&two[odd..], &two[..]), (&two, &two[odd..]), (&outside, &two)] {
+            all.push(alltoallw(node, None, &data, parts, &mut into, places).await);
+        }
+        all.push(alltoallw(node, None, &data, &two, &mut into, &outside).await);
+        all.push(alltoallw(node, None, &data, &two, &mut into, &other).await);
+        all.push(alltoallw_in_place(node, &mut into, &outside).await);
+        all
+    });
+    let lines: Vec<Vec<String>> = results
+        .into_iter()
+        .map(|all| all.unwrap().into_iter().map(|it| it.unwrap_err().to_string()).collect())
+        .collect();
+    let outside = "alltoallw: the layout for rank 1 reaches to byte 5 of an array of 4";
+    assert_eq!(
+        lines[0],
+        [
+            "alltoallw: the list of layouts to send, one a rank, has 1 where 2 are needed",
+            "alltoallw: the list of layouts to receive, one a rank, has 1 where 2 are needed",
+            outside,
+            outside,
+            "alltoallw: a rank's part for itself, in bytes, has 3 where 2 are needed",
+            outside,
+        ]
+    );
+    let told = "alltoallw: rank 0 gave up: its own call failed there";
+    assert!(lines[1].iter().all(|line| line == told), "{:?}", lines[1]);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Groups that carry lengths only, as a simulation of many ranks does, and what stays O(1) there.
 
-use hikyaku_coll::{Group, Reduction, allgather, allreduce, alltoall, barrier, broadcast};
+use hikyaku_coll::{
+    Group, Reduction, allgather, allreduce, alltoall, alltoallw, barrier, broadcast,
+};
+use hikyaku_msg::Layout;
 
 use crate::network::{Node, Setup, run};
 use crate::oracle::ALL;
@@ -23,6 +26,13 @@ fn every_algorithm_runs_on_terabytes_that_are_not_there() {
         for algorithm in alltoall::Algorithm::ALL {
             let (data, mut into) = (vec![(); HUGE * size], vec![(); HUGE * size]);
             alltoall(node, Some(*algorithm), &data, &mut into).await.unwrap();
+        }
+        for algorithm in alltoallw::Algorithm::ALL {
+            let (data, mut into) = (vec![(); HUGE * size], vec![(); HUGE * size]);
+            let half = HUGE / 2;
+            let columns = |to| Layout::vector(to * half, 2, half, size * half);
+            let columns: Vec<Layout> = (0..size).map(columns).collect();
+            alltoallw(node, Some(*algorithm), &data, &columns, &mut into, &columns).await.unwrap();
         }
         broadcast(node, None, &mut [(); HUGE], 4).await.unwrap();
     });

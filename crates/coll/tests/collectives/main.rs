@@ -11,3 +11,4 @@ mod lengths;
 mod network;
 mod oracle;
 mod random;
+mod scattered;

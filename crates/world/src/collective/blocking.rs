@@ -3,9 +3,11 @@
 use std::mem::size_of;
 
 use hikyaku_coll::CollError;
+use hikyaku_msg::Layout;
 use hikyaku_nic::fabric::Activity;
 
 use super::Ranks;
+use super::operations::in_bytes;
 use crate::error::Error;
 use crate::node::WIDEST;
 use crate::reducer::{Reducer, on_bytes};
@@ -219,13 +221,47 @@ impl World {
     }
 
     /// [`World::alltoall`] with blocks of any lengths (MPI_Alltoallv): what rank `r` has for rank
-    /// `s` is as long as the place that `s` has for it. For elements of several types
-    /// (MPI_Alltoallw), exchange bytes (`bytemuck::cast_slice`).
+    /// `s` is as long as the place that `s` has for it.
     ///
     /// # Errors
     /// As [`World::allgather`].
     pub fn alltoallv<T: Scalar>(&self, parts: &[&[T]], into: Vec<&mut [T]>) -> Result<(), Error> {
         self.together(async |ranks| ranks.alltoallv(parts, into).await)
+    }
+
+    /// [`World::alltoall`] with parts that lie anywhere (MPI_Alltoallw): rank `s` gets what
+    /// `parts[s]` says of the `data` of rank `r` where its own `places[r]` says in `into`, which is
+    /// as long. Layouts of `into` must not overlap: which rank's elements would stay is not said.
+    ///
+    /// Elements have one type; for several, exchange bytes (`bytemuck::cast_slice`), in which
+    /// layouts then count.
+    ///
+    /// # Errors
+    /// As [`World::allgather`]; or another number of layouts than ranks, or one that reaches
+    /// outside.
+    pub fn alltoallw<T: Scalar>(
+        &self,
+        data: &[T],
+        parts: &[Layout],
+        into: &mut [T],
+        places: &[Layout],
+    ) -> Result<(), Error> {
+        let (parts, places) = (in_bytes::<T>(parts), in_bytes::<T>(places));
+        self.together(async |ranks| ranks.alltoallw(data, &parts, into, &places).await)
+    }
+
+    /// [`World::alltoallw`] where what comes replaces what goes (MPI_IN_PLACE): what rank `r` has
+    /// for rank `s` is as long as what `s` has for `r`.
+    ///
+    /// # Errors
+    /// As [`World::alltoallw`].
+    pub fn alltoallw_in_place<T: Scalar>(
+        &self,
+        data: &mut [T],
+        layouts: &[Layout],
+    ) -> Result<(), Error> {
+        let layouts = in_bytes::<T>(layouts);
+        self.together(async |ranks| ranks.alltoallw_in_place(data, &layouts).await)
     }
 
     /// Combines the ranks' `data`, of which `counts[r]` elements are for rank `r`; `into` is this

@@ -3,6 +3,12 @@
 //! They move during any call of this library, and end in whatever order they can: ranks that wait
 //! for one of them help the others on.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hikyaku_msg::Layout;
+
+use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::Reducer;
 use crate::scalar::Scalar;
@@ -13,6 +19,9 @@ use crate::tasks::TaskId;
 ///
 /// Dropping it does not undo it: the scope waits for it at its end. It cannot be cancelled (MPI 5.0
 /// §3.8.4); if the scope is given up, all ranks in the operation are told.
+///
+/// It is a future as well, for [`World::block_on`](crate::World::block_on): it goes on as every
+/// collective does, whether it is polled or not.
 #[derive(Debug)]
 #[must_use = "it ends when it is waited for, or with its scope"]
 pub struct Collective<'scope> {
@@ -41,6 +50,21 @@ impl<'scope> Collective<'scope> {
         match self.scope.end_collective(self.id, false) {
             None => Ok(Err(self)),
             Some(result) => result.map(Ok),
+        }
+    }
+}
+
+impl Future for Collective<'_> {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.scope.end_collective(self.id, false) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                // Whoever polls makes it go on.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
     }
 }
@@ -178,7 +202,7 @@ impl<'scope> Scope<'scope, '_> {
         self.begin(async move { world.ranks().alltoall_in_place(data).await })
     }
 
-    /// Starts [`World::alltoallv`](crate::World::alltoallv) (MPI_Ialltoallv, MPI_Ialltoallw).
+    /// Starts [`World::alltoallv`](crate::World::alltoallv) (MPI_Ialltoallv).
     pub fn ialltoallv<T: Scalar>(
         &'scope self,
         parts: Vec<&'scope [T]>,
@@ -186,6 +210,30 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Collective<'scope> {
         let world = self.world();
         self.begin(async move { world.ranks().alltoallv(&parts, into).await })
+    }
+
+    /// Starts [`World::alltoallw`](crate::World::alltoallw) (MPI_Ialltoallw).
+    pub fn ialltoallw<T: Scalar>(
+        &'scope self,
+        data: &'scope [T],
+        parts: &[Layout],
+        into: &'scope mut [T],
+        places: &[Layout],
+    ) -> Collective<'scope> {
+        let world = self.world();
+        let (parts, places) = (in_bytes::<T>(parts), in_bytes::<T>(places));
+        self.begin(async move { world.ranks().alltoallw(data, &parts, into, &places).await })
+    }
+
+    /// Starts [`World::alltoallw_in_place`](crate::World::alltoallw_in_place)
+    /// (MPI_Ialltoallw with MPI_IN_PLACE).
+    pub fn ialltoallw_in_place<T: Scalar>(
+        &'scope self,
+        data: &'scope mut [T],
+        layouts: &[Layout],
+    ) -> Collective<'scope> {
+        let (world, layouts) = (self.world(), in_bytes::<T>(layouts));
+        self.begin(async move { world.ranks().alltoallw_in_place(data, &layouts).await })
     }
 
     /// Starts [`World::reduce_scatter`](crate::World::reduce_scatter) (MPI_Ireduce_scatter).

@@ -4,6 +4,7 @@
 //! starts one polls it at once.
 
 use hikyaku_coll::{self as coll, Choices, Communicator, Group};
+use hikyaku_msg::Layout;
 use hikyaku_shm::ShmPort;
 
 use crate::error::Error;
@@ -148,6 +149,29 @@ impl Ranks<'_> {
         Ok(coll::alltoallv(&self.group, by, &as_bytes(parts), into).await?)
     }
 
+    /// Layouts are in bytes.
+    pub(super) async fn alltoallw<T: Scalar>(
+        &self,
+        data: &[T],
+        parts: &[Layout],
+        into: &mut [T],
+        places: &[Layout],
+    ) -> Result<(), Error> {
+        let (data, into) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(into));
+        let by = self.choices.alltoallw;
+        Ok(coll::alltoallw(&self.group, by, data, parts, into, places).await?)
+    }
+
+    /// Layouts are in bytes.
+    pub(super) async fn alltoallw_in_place<T: Scalar>(
+        &self,
+        data: &mut [T],
+        layouts: &[Layout],
+    ) -> Result<(), Error> {
+        let data = bytemuck::cast_slice_mut(data);
+        Ok(coll::alltoallw_in_place(&self.group, data, layouts).await?)
+    }
+
     pub(super) async fn reduce_scatter<T: Scalar>(
         &self,
         data: &mut [T],
@@ -188,6 +212,11 @@ impl Ranks<'_> {
         let bytes = bytemuck::cast_slice_mut(data);
         Ok(coll::exscan(&self.group, self.choices.exscan, bytes, on_bytes(op)).await?)
     }
+}
+
+/// Layouts in bytes of layouts in elements.
+pub(super) fn in_bytes<T>(layouts: &[Layout]) -> Vec<Layout> {
+    layouts.iter().map(|layout| layout.scaled(size_of::<T>())).collect()
 }
 
 /// Lengths in bytes of counts of elements.

@@ -9,9 +9,11 @@ use std::cell::Cell;
 use std::ops::DerefMut;
 use std::rc::Rc;
 
+use hikyaku_msg::Layout;
 use hikyaku_nic::fabric::Activity;
 
 use super::Ranks;
+use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::Reducer;
 use crate::scalar::Scalar;
@@ -288,7 +290,7 @@ impl World {
         })
     }
 
-    /// Makes a persistent [`World::alltoallv`] (MPI_Alltoallv_init, MPI_Alltoallw_init).
+    /// Makes a persistent [`World::alltoallv`] (MPI_Alltoallv_init).
     pub fn alltoallv_init<T: Scalar, D: Buffer<T>, E: Buffer<T>>(
         &self,
         parts: Vec<D>,
@@ -296,6 +298,32 @@ impl World {
     ) -> Persistent<(Vec<D>, Vec<E>)> {
         Persistent::new(self, "alltoallv", (parts, into), async move |ranks, (parts, into)| {
             ranks.alltoallv(&slices(parts), slices_mut(into)).await
+        })
+    }
+
+    /// Makes a persistent [`World::alltoallw`] (MPI_Alltoallw_init).
+    pub fn alltoallw_init<T: Scalar, D: Buffer<T>, E: Buffer<T>>(
+        &self,
+        data: D,
+        parts: &[Layout],
+        into: E,
+        places: &[Layout],
+    ) -> Persistent<(D, E)> {
+        let (parts, places) = (in_bytes::<T>(parts), in_bytes::<T>(places));
+        Persistent::new(self, "alltoallw", (data, into), async move |ranks, (data, into)| {
+            ranks.alltoallw(data, &parts, into, &places).await
+        })
+    }
+
+    /// Makes a persistent [`World::alltoallw_in_place`] (MPI_Alltoallw_init with MPI_IN_PLACE).
+    pub fn alltoallw_in_place_init<T: Scalar, D: Buffer<T>>(
+        &self,
+        data: D,
+        layouts: &[Layout],
+    ) -> Persistent<D> {
+        let layouts = in_bytes::<T>(layouts);
+        Persistent::new(self, "alltoallw", data, async move |ranks, data| {
+            ranks.alltoallw_in_place(data, &layouts).await
         })
     }
 

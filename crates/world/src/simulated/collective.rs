@@ -1,9 +1,10 @@
 //! Any collective by name, on simulated ranks, with an answer that is known and checked.
 
 use hikyaku_coll::{
-    Choices, CollError, Group, Operation, Reduction, allgather, allreduce, alltoall, barrier,
-    broadcast, exscan, gather, reduce, reduce_scatter_block, scan, scatter,
+    Choices, CollError, Group, Operation, Reduction, allgather, allreduce, alltoall, alltoallw,
+    barrier, broadcast, exscan, gather, reduce, reduce_scatter_block, scan, scatter,
 };
+use hikyaku_msg::Layout;
 use hikyaku_sim::SimError;
 use thiserror::Error;
 
@@ -89,6 +90,7 @@ pub async fn collective<U: Unit>(
             alltoall(group, choices.alltoall, &mine, &mut all).await?;
             check.blocks(&all, |rank| value(rank, me))
         }
+        Operation::Alltoallw => by_layouts(group, choices, &check).await,
         Operation::ReduceScatter => {
             let (mut all, mut mine) = (to_all(), part(me, 0));
             let algorithm = choices.reduce_scatter;
@@ -107,6 +109,39 @@ pub async fn collective<U: Unit>(
             if me > 0 { check.block(&data, total(me, 0)) } else { Ok(()) }
         }
     }
+}
+
+/// An all-to-all of parts in two pieces.
+async fn by_layouts<U: Unit>(
+    group: &SimulatedRank<U>,
+    choices: &Choices,
+    check: &Check,
+) -> Result<(), CollectiveError> {
+    let (me, size, bytes) = (check.rank, group.size(), check.bytes);
+    let (mine, mut all) = (halves(me, size, bytes), vec![U::default(); bytes * size as usize]);
+    let (parts, rows) = (in_halves(size, bytes), in_rows(size, bytes));
+    alltoallw(group, choices.alltoallw, &mine, &parts, &mut all, &rows).await?;
+    check.blocks(&all, |rank| value(rank, me))
+}
+
+/// Parts of so many bytes in two pieces: the first halves of all, then the others.
+fn in_halves(size: u32, bytes: usize) -> Vec<Layout> {
+    let (size, first) = (size as usize, bytes / 2);
+    let rest = bytes - first;
+    let halves = |to| [(to * first, first), (size * first + to * rest, rest)];
+    (0..size).map(|to| Layout::indexed(&halves(to))).collect()
+}
+
+/// The parts of a rank for all others, laid out so.
+fn halves<U: Unit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
+    let half = |to, length| std::iter::repeat_n(U::from_byte(value(me, to)), length);
+    let first = (0..size).flat_map(|to| half(to, bytes / 2));
+    first.chain((0..size).flat_map(|to| half(to, bytes - bytes / 2))).collect()
+}
+
+/// Parts of so many bytes one after the other.
+fn in_rows(size: u32, bytes: usize) -> Vec<Layout> {
+    (0..size as usize).map(|from| Layout::contiguous(from * bytes, bytes)).collect()
 }
 
 /// The byte that the part of a rank for a block consists of.

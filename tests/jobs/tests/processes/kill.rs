@@ -20,8 +20,17 @@ const AT_A_TIME: usize = 3;
 /// A job has to be over so long after a rank was killed.
 const IN_TIME: Duration = Duration::from_secs(3);
 
-const PROGRAMS: [&str; 8] =
-    ["ping-pong", "allreduce", "large", "blocked", "neighbours", "window", "persistent", "full"];
+const PROGRAMS: [&str; 9] = [
+    "ping-pong",
+    "allreduce",
+    "alltoallw",
+    "large",
+    "blocked",
+    "neighbours",
+    "window",
+    "persistent",
+    "full",
+];
 
 #[test]
 fn a_hundred_jobs_survive_the_death_of_a_rank() {

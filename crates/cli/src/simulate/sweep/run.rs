@@ -192,8 +192,8 @@ mod tests {
     fn every_operation_has_its_points_with_a_best_and_a_choice() {
         let mut told = Vec::new();
         let points = points(&plan(12, 100_000), &Watch::start(), &mut |line| told.push(line));
-        // Ten operations of two sizes, and the barrier.
-        assert_eq!((points.len(), told.len()), (2 * 21, 11));
+        // Eleven operations of two sizes, and the barrier.
+        assert_eq!((points.len(), told.len()), (2 * 23, 12));
         for point in &points {
             assert!(point.best().is_some() && point.chosen.is_some(), "{point:?}");
             assert!(point.loss().is_some_and(|loss| loss >= 1.0), "{point:?}");

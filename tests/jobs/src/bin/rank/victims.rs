@@ -4,12 +4,12 @@ use std::hint::spin_loop;
 
 use hikyaku::persistent::{Exchange, Neighbours, Scheme, StagedExchange};
 use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
-use hikyaku::{ANY_SOURCE, Error, Op, PostError, Window, World};
+use hikyaku::{ANY_SOURCE, Error, Layout, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
-/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `large`, `blocked`,
-/// `neighbours`, `window` and `persistent` every rank depends on every other, directly or through
-/// others that do; in `full` all depend on rank 0 and it on nobody.
+/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `alltoallw`, `large`,
+/// `blocked`, `neighbours`, `window` and `persistent` every rank depends on every other, directly
+/// or through others that do; in `full` all depend on rank 0 and it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
@@ -26,6 +26,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
         match program {
             "ping-pong" => ping_pong(world)?,
             "allreduce" => world.allreduce(&mut [1.0f64; 16], Op::Sum)?,
+            "alltoallw" => columns(world, turn)?,
             "large" => around(world, &mut large, random.below(6 << 20))?,
             "blocked" => blocked(world)?,
             "neighbours" => neighbours(world, ring.as_ref(), turn)?,
@@ -35,6 +36,17 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             other => panic!("there is no program {other}"),
         }
     }
+    Ok(())
+}
+
+/// A matrix's columns, short and long in turn.
+fn columns(world: &World, turn: u64) -> Result<(), Error> {
+    let (size, side) = (world.size() as usize, if turn.is_multiple_of(2) { 2 } else { 60 });
+    let columns = |peer| Layout::vector(peer * side, side, side, size * side);
+    let columns: Vec<Layout> = (0..size).map(columns).collect();
+    let (data, mut into) = (vec![turn; size * side * side], vec![0; size * side * side]);
+    world.alltoallw(&data, &columns, &mut into, &columns)?;
+    assert_eq!(into, data);
     Ok(())
 }
 

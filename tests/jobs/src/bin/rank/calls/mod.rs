@@ -12,6 +12,7 @@ mod modes;
 mod neighbours;
 mod persistent;
 mod requests;
+mod scattered;
 mod shared;
 mod together;
 mod topologies;
@@ -61,6 +62,10 @@ const CASES: &[(&str, Case)] = &[
     ("together: persistent mistakes", together::persistent_mistakes),
     ("together: mismatch", together::mismatch),
     ("together: given up", together::given_up),
+    ("together: all to all by layouts", scattered::blocking),
+    ("together: layouts of any lengths", scattered::counts),
+    ("together: layouts in flight", scattered::started),
+    ("together: mistakes of layouts", scattered::mistakes),
     ("topologies: grids", topologies::grids),
     ("topologies: slices of grids", topologies::slices),
     ("topologies: graphs", topologies::graphs),
