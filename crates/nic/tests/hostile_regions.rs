@@ -19,9 +19,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Advance, Atomic, AtomicOp, Command, ContextId, DeathCause, Event, FullPolicy, Get, Integer,
-    Key, Landing, Member, Notification, Operation, Port, PostError, QueueAddress, QueueCommand,
-    QueueMode, QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, Route, Space, Wake,
+    Advance, Atomic, AtomicOp, Command, ContextId, DeathCause, Event, FullPolicy, Get, GroupId,
+    Integer, Key, Landing, Member, Notification, Operation, Port, PostError, QueueAddress,
+    QueueCommand, QueueMode, QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, Route,
+    Space, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -311,15 +312,18 @@ struct Job {
     shared: Vec<usize>,
     ports: Vec<HostedPort<TestHost>>,
     keys: Vec<(Rank, Key)>,
+    groups: Vec<GroupId>,
 }
 
 impl Job {
     fn new() -> Job {
         let memory = Memory::new();
         let port = |rank| HostedPort::new(TestHost(Rc::clone(&memory), rank));
-        let ports = (0..HONEST as Rank).map(port).collect();
+        let mut ports: Vec<_> = (0..HONEST as Rank).map(port).collect();
+        let all: Vec<Rank> = (0..RANKS).collect();
+        let groups = ports.iter_mut().map(|port| port.join(0, &all, 0).unwrap()).collect();
         let shared = memory.shared().collect();
-        let mut job = Job { memory, shared, ports, keys: Vec::new() };
+        let mut job = Job { memory, shared, ports, keys: Vec::new(), groups };
         for by in 0..HONEST {
             (0..4).for_each(|what| job.change_table(by, what, [64, 1024]));
         }
@@ -407,6 +411,32 @@ impl Job {
         let _ = port.get(target, &mut vec![0; (length % 700) as usize]);
         let _ = port.fetch(&atomic);
         let _ = port.read(target, &mut [0; 16]);
+        self.multicast(by, &command, numbers);
+    }
+
+    /// The same to both others, and a put through their registers, whatever keys they are known by.
+    fn multicast(&mut self, by: usize, command: &Command<'_>, numbers: [u64; 4]) {
+        let [which, offset, length, value] = numbers;
+        let key = |number: u64| self.keys[number as usize % self.keys.len()].1;
+        let keys = [which, offset, value].map(key).map(|key| match value % 3 {
+            0 => key,
+            _ => Key { generation: 1, ..key },
+        });
+        let (group, port) = (self.groups[by], &mut self.ports[by]);
+        let few = if value.is_multiple_of(11) { 2 } else { 3 };
+        let _ = port.set_registers(group, &keys[..few]);
+        let payload = vec![0xab; (length % 700) as usize];
+        let through = Command::put_through(which as u8 % 5, &payload);
+        let through =
+            Command { notification: command.notification, reply: command.reply, ..through };
+        for command in [command, &through] {
+            let mut reached = (0, 0);
+            // On behind whoever refused it.
+            for _ in 0..RANKS {
+                let Err(cut) = port.multicast(group, command, reached.0, reached.1) else { break };
+                reached = (cut.done + 1, 0);
+            }
+        }
     }
 
     fn change_table(&mut self, by: usize, what: u8, numbers: [u64; 2]) {

@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "bodies of tests: an error is a failure")]
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Contribution, Event, GroupError, GroupId, Notification, Operation, Port,
-    PostError, Rank, RemoteAddress, SYNC_IDS, Space,
+    ChainError, Command, Contribution, GroupError, GroupId, Port, PostError, Rank, SYNC_IDS,
 };
 use hikyaku_nic::ring::LINE_BYTES;
 
@@ -12,7 +11,12 @@ use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
 /// Every member of a list joins.
-fn join<H: Harness>(job: &mut Job<'_, H>, channel: u32, ranks: &[Rank], first: u64) -> GroupId {
+pub(crate) fn join<H: Harness>(
+    job: &mut Job<'_, H>,
+    channel: u32,
+    ranks: &[Rank],
+    first: u64,
+) -> GroupId {
     let mut ids = ranks.iter().map(|rank| job.port(*rank).join(channel, ranks, first).unwrap());
     let id = ids.next().expect("a group has members");
     assert!(ids.all(|other| other == id));
@@ -74,7 +78,12 @@ pub fn cj_15_ids_and_members_have_limits<H: Harness>(harness: &H) {
 }
 
 /// Multicasts a command, taking what comes to the sender meanwhile, until all are reached.
-fn multicast<H: Harness>(job: &mut Job<'_, H>, from: Rank, group: GroupId, command: &Command<'_>) {
+pub(crate) fn multicast<H: Harness>(
+    job: &mut Job<'_, H>,
+    from: Rank,
+    group: GroupId,
+    command: &Command<'_>,
+) {
     let (mut reached, mut taken) = (0, 0);
     for _ in 0..100_000 {
         match job.port(from).multicast(group, command, reached, taken) {
@@ -115,55 +124,6 @@ pub fn cj_14_one_command_reaches_every_member<H: Harness>(harness: &H) {
         }
         assert!(job.take(3).is_none() && job.take(2).is_none(), "to nobody else");
     }
-}
-
-/// Each member has an address of its own for multicast puts (CJ-14: "DMA with address register").
-pub fn cj_14_every_member_has_its_own_address<H: Harness>(harness: &H) {
-    let mut job = Job::open(harness, &Setup::private(3));
-    let group = join(&mut job, 0, &[0, 1, 2], 0);
-    let mut buffers = Vec::new();
-    let mut addresses = Vec::new();
-    for rank in 0..3 {
-        // In each region somewhere else.
-        let gap = job.port(rank).allocate(64 * (rank as usize + 1)).unwrap();
-        let mut buffer = job.port(rank).allocate(256).unwrap();
-        buffer.fill(0xaa);
-        addresses.push(buffer.offset());
-        buffers.push((buffer, gap));
-    }
-    let payload = pattern(1, 100);
-    let nowhere = RemoteAddress { rank: 99, space: Space::Region, offset: 16 };
-    let put = Command::put(nowhere, &payload);
-    let put = Command { notification: Notification::Status, header: 5, ..put };
-    let without = job.port(1).multicast(group, &put, 0, 0).unwrap_err();
-    assert!(matches!(without.error, PostError::Unsupported(_)), "no addresses yet: {without}");
-    let few = GroupError::NoSuchMember { place: 2, members: 3 };
-    assert_eq!(job.port(1).set_addresses(group, &addresses[..2]), Err(few));
-    job.port(1).set_addresses(group, &addresses).unwrap();
-    assert_eq!(job.port(1).group(group).map(|g| g.addresses().to_vec()), Some(addresses));
-    multicast(&mut job, 1, group, &put);
-    for rank in [0, 2] {
-        let Some(Event::Notified(told)) = job.next(rank) else { panic!("it is announced") };
-        assert_eq!((told.source, told.header, told.length), (1, 5, 100));
-        let buffer = &buffers[rank as usize].0;
-        assert_eq!(buffer[16..116], payload);
-        assert!(buffer[..16].iter().chain(&buffer[116..]).all(|byte| *byte == 0xaa));
-    }
-    assert!(buffers[1].0.iter().all(|byte| *byte == 0xaa), "not to the sender");
-    let far = RemoteAddress { offset: u64::MAX - 5, ..nowhere };
-    let outside = Command { operation: Operation::Put(far), ..put };
-    // A layer may refuse, or take a command and give the answer with a later one.
-    let mut tries = (0..1000).filter_map(|_| match job.port(1).multicast(group, &outside, 0, 0) {
-        Ok(()) | Err(ChainError { error: PostError::Full { .. }, .. }) => {
-            job.drive(1);
-            None
-        }
-        Err(cut) => Some(cut.error),
-    });
-    let told = tries.next().expect("it is outside of every region");
-    assert!(matches!(told, PostError::OutOfBounds { .. }), "{told}");
-    let whole = |buffer: &[u8]| buffer[16..116] == payload[..];
-    assert!(buffers.iter().enumerate().all(|(rank, (buffer, _))| rank == 1 || whole(buffer)));
 }
 
 /// A multicast that finds no room at a member says how far it came and goes on from there.

@@ -26,7 +26,7 @@
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
 //!   mail      mailboxes: letters of rounds
-//!   group     CJ-14, CJ-15, rounds
+//!   group     CJ-14, CJ-15, rounds              multicast  CJ-14: into memory
 //!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
 //!   threads, race  the same rules with a thread a rank
 //!   access    what the bodies on remote operations share
@@ -46,6 +46,7 @@ pub mod job;
 pub mod landing;
 pub mod layered;
 pub mod mail;
+pub mod multicast;
 pub mod protection;
 pub mod race;
 pub mod remote;
@@ -210,7 +211,12 @@ macro_rules! conformance {
             death: leaving_in_order_is_not_dying,
             death: park_returns_at_its_deadline,
             group: cj_14_one_command_reaches_every_member,
-            group: cj_14_every_member_has_its_own_address,
+            multicast: cj_14_every_member_has_its_own_address,
+            multicast: cj_14_registers_move_on_as_their_members_say,
+            multicast: cj_14_what_a_member_refuses_is_an_event_and_the_others_are_served,
+            multicast: cj_12_cj_14_events_of_refusals_are_limited,
+            multicast: cj_15_one_command_adds_at_every_member,
+            multicast: what_cannot_be_multicast_is_refused,
             group: cj_14_a_multicast_stops_where_there_is_no_room,
             group: cj_15_barriers_of_several_ids_complete_apart,
             group: cj_15_ids_and_members_have_limits,

@@ -17,6 +17,13 @@ pub enum Operation {
     Nop,
 }
 
+impl Operation {
+    /// Whether it is done to memory that the sender names: what a target's tables may refuse.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Operation::Put(_) | Operation::Get(_) | Operation::Atomic(_))
+    }
+}
+
 /// Whether a message of several packets leaves a status record for each or one for all
 /// (paper 000 §3.3, the one-bit flag of the packet header).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -17,7 +17,8 @@
 use thiserror::Error;
 
 use super::{
-    ChainError, Command, Operation, PeerFailure, Port, PostError, Rank, RemoteAddress, Space,
+    Atomic, ChainError, Command, Completed, Key, Operation, PeerFailure, Port, PostError,
+    REGISTERS, Rank, RemoteAddress, Reply, Space,
 };
 use crate::ring::{Place, Said};
 
@@ -48,7 +49,7 @@ impl GroupId {
 pub struct Group {
     pub(crate) members: Vec<Rank>,
     pub(crate) place: usize,
-    pub(crate) addresses: Vec<u64>,
+    pub(crate) registers: Vec<Key>,
     pub(crate) area_bytes: usize,
 }
 
@@ -70,39 +71,64 @@ impl Group {
         self.area_bytes
     }
 
-    /// Where in its region, bytes, each member wants multicast puts: what paper 003's address
-    /// registers say. Empty until it was told.
-    pub fn addresses(&self) -> &[u64] {
-        &self.addresses
+    /// In whose contexts multicast puts find each member's address registers. Empty until it was
+    /// told.
+    pub fn registers(&self) -> &[Key] {
+        &self.registers
     }
 
-    /// A command as it is for the member at `place`. A put goes as far behind the member's address
-    /// as its own offset says.
+    /// A command as it is for the member at `place`.
     fn addressed<'a>(&self, place: usize, command: &Command<'a>) -> Result<Command<'a>, PostError> {
-        let destination = self.members[place];
+        let (rank, destination) = (self.members[place], self.members[place]);
         let operation = match command.operation {
-            Operation::Put(RemoteAddress { offset, .. }) => {
-                let Some(address) = self.addresses.get(place) else {
-                    return Err(PostError::Unsupported("multicast a put without addresses"));
+            Operation::Put(RemoteAddress {
+                space: Space::Register(Key { index, .. }),
+                offset,
+                ..
+            }) => {
+                if index >= REGISTERS {
+                    return Err(PostError::Unsupported("put through a fourth address register"));
+                }
+                let Some(key) = self.registers.get(place) else {
+                    let what = "multicast a put without the keys of the members' address registers";
+                    return Err(PostError::Unsupported(what));
                 };
-                let offset = address.saturating_add(offset);
-                let space = Space::Region;
-                Operation::Put(RemoteAddress { rank: destination, space, offset })
+                let space = Space::Register(Key { index, ..*key });
+                Operation::Put(RemoteAddress { rank, space, offset })
             }
-            other => other,
+            Operation::Put(_) => {
+                let what = "multicast a put to anything but address registers";
+                return Err(PostError::Unsupported(what));
+            }
+            Operation::Get(_) => return Err(PostError::Unsupported("multicast a get")),
+            Operation::Atomic(atomic) => {
+                let target = RemoteAddress { rank, ..atomic.target };
+                Operation::Atomic(Atomic { target, ..atomic })
+            }
+            Operation::Send | Operation::Nop => command.operation,
         };
-        Ok(Command { operation, destination, ..*command })
+        let reply = match command.reply {
+            // Whether a put lands is each receiver's affair: the sender is told of those at which
+            // it did not.
+            Reply::None if operation.is_remote() => Reply::Failure,
+            reply => reply,
+        };
+        Ok(Command { operation, destination, reply, ..*command })
     }
 }
 
 /// One command to every other member of a group, in the order of their places, by `post`. Starts
 /// at place `done` of which `bytes` were taken already.
+///
+/// What a member's tables refuse of a put or an atomic operation is told by `tell`, and the others
+/// are served; `tell` answers whether it could.
 pub(crate) fn multicast_by<P: Port + ?Sized>(
     port: &mut P,
     group: GroupId,
     command: &Command<'_>,
     (mut done, mut bytes): (usize, usize),
     mut post: impl FnMut(&mut P, &Command<'_>) -> Result<usize, PostError>,
+    mut tell: impl FnMut(&mut P, Completed) -> bool,
 ) -> Result<(), ChainError> {
     let fail = |done, bytes, error| Err(ChainError { done, bytes, error });
     loop {
@@ -131,7 +157,15 @@ pub(crate) fn multicast_by<P: Port + ?Sized>(
         };
         match post(port, &rest) {
             Ok(taken) => bytes = from + taken,
-            Err(error) => return fail(done, from, error),
+            Err(error @ PostError::Full { .. }) => return fail(done, from, error),
+            Err(error) => {
+                let Command { destination, protocol, header, operation, .. } = one;
+                let completed = Completed { destination, protocol, header, outcome: Err(error) };
+                if !operation.is_remote() || !tell(port, completed) {
+                    return fail(done, from, error);
+                }
+                bytes = length;
+            }
         }
         if bytes >= length || one.operation == Operation::Nop {
             (done, bytes) = (done + 1, 0);

@@ -396,19 +396,27 @@ pub trait Port {
         None
     }
 
-    /// Says for each member where in its region multicast puts go: its address register (paper
-    /// 003: "DMA with address register").
+    /// Says for each member in which of its contexts multicast puts find its address registers, by
+    /// the key of any of them ([`Port::register_key`]): what paper 003's multicast header knows of
+    /// its receivers. Where the registers point is the members' affair, at any time.
     ///
     /// # Errors
-    /// The group was not joined, or there are not as many addresses as members.
-    fn set_addresses(&mut self, group: GroupId, addresses: &[u64]) -> Result<(), GroupError> {
-        let _ = addresses;
+    /// The group was not joined, or there are not as many keys as members.
+    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+        let _ = registers;
         Err(GroupError::NoSuchGroup { channel: group.channel() })
     }
 
-    /// One command to every other member of a group (CJ-14): a send lands at each as if it had been
-    /// posted to it, a put at the member's own address, as far behind it as the command's offset.
-    /// The command's destination is not looked at.
+    /// One command to every other member of a group (CJ-14). The command's destination is not
+    /// looked at. A send lands at each member as if it had been posted to it. A put
+    /// ([`Command::put_through`]) lands where the member's own address register of that number
+    /// points, which moves on if it advances (paper 003 §4.9: "DMA with address register"). An
+    /// atomic operation is done at the same address of each.
+    ///
+    /// Where a put or an atomic operation cannot be done (outside of the segment, a register that
+    /// is unset or stale, a member that is gone) nothing is written; the sender gets an
+    /// [`Event::Completed`](super::Event::Completed) with the member and the error, whatever reply
+    /// it asked for, and the other members are served.
     ///
     /// Begins at the member at place `done`, of whose payload `bytes` were taken already; zero both
     /// at first, and what the error said to go on after it.
@@ -422,7 +430,8 @@ pub trait Port {
         done: usize,
         bytes: usize,
     ) -> Result<(), ChainError> {
-        super::multicast_by(self, group, command, (done, bytes), |port, one| port.post(one))
+        let post = |port: &mut Self, one: &Command<'_>| port.post(one);
+        super::multicast_by(self, group, command, (done, bytes), post, |_, _| false)
     }
 
     /// Enters the group's next round with a word and a payload that all members can read: up to

@@ -222,6 +222,10 @@ pub enum Reply {
     /// without their event having been polled (paper 003's rrid and its counter, CJ-12): beyond
     /// that `post` answers full.
     Event,
+    /// By [`Event::Completed`](super::Event::Completed) if nothing was done, and else not at all:
+    /// for commands of which [`post`](super::Port::post) does not answer for each, such as those of
+    /// a multicast. Counts among the outstanding as [`Reply::Event`] does.
+    Failure,
     /// By an 8-byte store in the requester's own region (paper 003: the pattern at `ntf`, CJ-10).
     Word {
         /// Offset in the region; 8-byte aligned.
@@ -231,7 +235,15 @@ pub enum Reply {
     },
 }
 
-/// A command with [`Reply::Event`] has been done, or came to nothing.
+impl Reply {
+    /// Whether an event tells of a failure.
+    pub(crate) fn tells_failure(self) -> bool {
+        matches!(self, Reply::Event | Reply::Failure)
+    }
+}
+
+/// A command with [`Reply::Event`] has been done, or one with that or [`Reply::Failure`] came to
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     /// To which rank it was posted.
@@ -384,6 +396,18 @@ pub enum ContextError {
 
 /// Address registers of a context (paper 003 §4.5: 0, 1 and 2).
 pub const REGISTERS: u8 = 3;
+
+impl<'a> Command<'a> {
+    /// A put through this address register of each member of a group: for
+    /// [`Port::multicast`](super::Port::multicast), which fills in the rank and the context.
+    pub fn put_through(register: u8, payload: &'a [u8]) -> Command<'a> {
+        let key = Key { context: ContextId(0), index: register, generation: 0 };
+        Command::put(
+            RemoteAddress { rank: 0, space: super::Space::Register(key), offset: 0 },
+            payload,
+        )
+    }
+}
 
 impl Command<'static> {
     /// A read of `length` bytes at `from` to offset `into` of this rank's own region.

@@ -22,8 +22,8 @@ macro_rules! group_calls {
             self.groups.group(group)
         }
 
-        fn set_addresses(&mut self, group: GroupId, addresses: &[u64]) -> Result<(), GroupError> {
-            self.groups.set_addresses(group, addresses)
+        fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+            self.groups.set_registers(group, registers)
         }
 
         fn multicast(
@@ -34,7 +34,8 @@ macro_rules! group_calls {
             bytes: usize,
         ) -> Result<(), ChainError> {
             self.doorbells += 1;
-            multicast_by(self, group, command, (done, bytes), |port, one| port.execute(one))
+            let post = |port: &mut Self, one: &Command<'_>| port.execute_one_of_many(one);
+            multicast_by(self, group, command, (done, bytes), post, Self::tell_completed)
         }
 
         #[inline]

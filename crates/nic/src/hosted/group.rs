@@ -251,7 +251,7 @@ impl<H: Host> HostedPort<H> {
             group: Group {
                 members: ranks.to_vec(),
                 place,
-                addresses: Vec::new(),
+                registers: Vec::new(),
                 area_bytes: self.own.layout().groups.area_bytes as usize,
             },
             round: first,

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! That is for rounds. A multicast *command* has no area: it is posted to each member in turn,
-//! lands in its rings or at its address, and costs what the posts do but for the doorbell.
+//! lands in its rings or where its address register points, and costs what the posts do but for the
+//! doorbell. What one member's tables refuse is an event at the sender; the others are served.
 //!
 //! A slot is used again when all members of its group have finished its round; slots come free in
 //! the order in which they were taken. The gone hold up nothing.
@@ -15,7 +16,9 @@ use std::collections::VecDeque;
 
 use super::group::Groups;
 use super::{Host, HostedPort};
-use crate::fabric::{GroupError, GroupId, Rank};
+use crate::fabric::{
+    Command, Completed, Event, FullCause, GroupError, GroupId, Key, PostError, Rank,
+};
 use crate::ring::GRANULE;
 
 /// The book of a rank's multicast area: free-running positions, place = position mod size.
@@ -65,23 +68,41 @@ impl Stage {
 }
 
 impl Groups {
-    /// See [`crate::fabric::Port::set_addresses`].
-    pub(super) fn set_addresses(
+    /// See [`crate::fabric::Port::set_registers`].
+    pub(super) fn set_registers(
         &mut self,
         id: GroupId,
-        addresses: &[u64],
+        registers: &[Key],
     ) -> Result<(), GroupError> {
         let joined = self.joined(id)?;
-        let (place, members) = (addresses.len(), joined.members.len());
+        let (place, members) = (registers.len(), joined.members.len());
         if place != members {
             return Err(GroupError::NoSuchMember { place, members });
         }
-        joined.group.addresses = addresses.to_vec();
+        joined.group.registers = registers.to_vec();
         Ok(())
     }
 }
 
 impl<H: Host> HostedPort<H> {
+    /// A multicast's command for one member. Whatever comes of it, there is room to tell.
+    pub(super) fn execute_one_of_many(
+        &mut self,
+        command: &Command<'_>,
+    ) -> Result<usize, PostError> {
+        if command.operation.is_remote() && !self.can_complete() {
+            let (destination, cause) = (command.destination, FullCause::Outstanding);
+            return Err(PostError::Full { destination, cause });
+        }
+        self.execute(command)
+    }
+
+    /// Tells this rank's program what became of a command; it always can.
+    pub(super) fn tell_completed(&mut self, completed: Completed) -> bool {
+        self.events.push_back(Event::Completed(completed));
+        true
+    }
+
     /// Writes a payload to this rank's area and answers where.
     pub(super) fn stage(
         &mut self,

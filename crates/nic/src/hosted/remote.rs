@@ -80,11 +80,11 @@ impl<H: Host> HostedPort<H> {
         }
         match command.reply {
             Reply::None => {}
-            Reply::Event if self.waiting_completions() >= OUTSTANDING => {
+            Reply::Event | Reply::Failure if !self.can_complete() => {
                 let (destination, cause) = (command.destination, FullCause::Outstanding);
                 return Err(PostError::Full { destination, cause });
             }
-            Reply::Event => {}
+            Reply::Event | Reply::Failure => {}
             Reply::Word { offset, .. } => _ = self.own_word(offset, 8)?,
         }
         Ok(inside)
@@ -102,8 +102,10 @@ impl<H: Host> HostedPort<H> {
         peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
     }
 
-    fn waiting_completions(&self) -> usize {
-        self.events.iter().filter(|event| matches!(event, Event::Completed(_))).count()
+    /// Whether there is room for another completion event.
+    pub(super) fn can_complete(&self) -> bool {
+        let completions = self.events.iter().filter(|event| matches!(event, Event::Completed(_)));
+        completions.count() < OUTSTANDING
     }
 
     /// Resolves and does it. Answers where in the target's region, and the old value of an atomic
@@ -323,7 +325,7 @@ impl<H: Host> HostedPort<H> {
     /// Tells this rank's own program that a command has been done.
     fn complete(&mut self, command: &Command<'_>, value: u64) {
         match command.reply {
-            Reply::None => {}
+            Reply::None | Reply::Failure => {}
             Reply::Event => self.push_completion(command, Ok(value)),
             Reply::Word { offset, value } => {
                 if let Some(word) = self.host.word64(self.rank, offset) {
@@ -337,13 +339,13 @@ impl<H: Host> HostedPort<H> {
     fn push_completion(&mut self, command: &Command<'_>, outcome: Result<u64, PostError>) {
         let Command { destination, protocol, header, .. } = *command;
         let completed = Completed { destination, protocol, header, outcome };
-        self.events.push_back(Event::Completed(completed));
+        self.tell_completed(completed);
     }
 
     /// A command of a chain was refused for good: whoever waits for its completion is told, too.
     pub(super) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
         let final_word = !matches!(error, PostError::Full { .. });
-        if final_word && command.reply == Reply::Event {
+        if final_word && command.reply.tells_failure() {
             self.push_completion(command, Err(error));
         }
     }

@@ -415,7 +415,18 @@ impl<P: Port> Port for FaultInjector<P> {
         if self.faults.are_off() && self.held() == 0 {
             return self.port.multicast(group, command, done, bytes);
         }
-        multicast_by(self, group, command, (done, bytes), |layer, one| layer.submit(one))
+        let most = self.port.capabilities().outstanding;
+        let post = |layer: &mut Self, one: &Command<'_>| match one.operation.is_remote() {
+            true if layer.told.len() >= most => {
+                Err(layer.full(one.destination, FullCause::Outstanding))
+            }
+            _ => layer.submit(one),
+        };
+        let tell = |layer: &mut Self, completed| {
+            layer.told.push_back(Event::Completed(completed));
+            true
+        };
+        multicast_by(self, group, command, (done, bytes), post, tell)
     }
 
     fn poll(&mut self) -> Option<Event> {

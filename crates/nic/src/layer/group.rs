@@ -26,12 +26,12 @@ macro_rules! pass_groups {
             self.$port.group(group)
         }
 
-        fn set_addresses(
+        fn set_registers(
             &mut self,
             group: $crate::fabric::GroupId,
-            addresses: &[u64],
+            registers: &[$crate::fabric::Key],
         ) -> Result<(), $crate::fabric::GroupError> {
-            self.$port.set_addresses(group, addresses)
+            self.$port.set_registers(group, registers)
         }
 
         fn contribute(

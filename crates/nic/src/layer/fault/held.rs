@@ -1,7 +1,7 @@
 //! A command that a link holds: it owns its payload, since the caller's is borrowed for the post
 //! only.
 
-use crate::fabric::{Command, Completed, Event, PostError, Reply};
+use crate::fabric::{Command, Completed, Event, PostError};
 
 /// A command that owns its payload. It needs no credit.
 #[derive(Debug, Clone)]
@@ -60,5 +60,5 @@ pub(super) fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) ->
 pub(super) fn completion(command: &Command<'_>, error: PostError) -> Option<Event> {
     let Command { destination, protocol, header, .. } = *command;
     let completed = Completed { destination, protocol, header, outcome: Err(error) };
-    (command.reply == Reply::Event).then_some(Event::Completed(completed))
+    command.reply.tells_failure().then_some(Event::Completed(completed))
 }
