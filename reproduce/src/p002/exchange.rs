@@ -56,7 +56,7 @@ pub(super) fn run(
     bytes: u64,
 ) -> Result<f64, SimError> {
     let simulation = Simulation::new(0x70f2);
-    let system = System::new(&simulation, costs, machine.topology());
+    let system = System::new(&simulation, costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (index, process) in processes(machine, &system, scheme, bytes).into_iter().enumerate() {
         let (sim, system) = (simulation.clone(), system.clone());

@@ -50,15 +50,15 @@ fn costs() -> (Machine, Costs) {
     let Interface::Tofu2(tofu) = machine("fx100-tofu2").interface else {
         unreachable!("the file says which interface it describes")
     };
-    let (rate, hop) = (cp_pacs.links.rate, cp_pacs.links.hop);
-    (cp_pacs, Costs { rate, hop, ..*tofu })
+    let rate = cp_pacs.links.rate;
+    (cp_pacs, Costs { rate, link: rate, ..*tofu })
 }
 
 /// Seconds of an exchange that is set up once and started again and again.
 fn persistent(scheme: Scheme, bytes: u64) -> f64 {
     let (machine, costs) = costs();
     let simulation = Simulation::new(0x4a10);
-    let system = System::new(&simulation, &costs, machine.topology());
+    let system = System::new(&simulation, &costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (node, parts) in (0..).zip(parts(&system, &costs, scheme, bytes)) {
         let (sim, system) = (simulation.clone(), system.clone());
@@ -182,11 +182,11 @@ pub(super) fn run() -> Answer {
         None => "FAST is ahead of MRC at every length.".to_owned(),
     };
     Answer {
-        setup: "Tofu2's engines, queues and host steps (fx100-tofu2) with CP-PACS's links of \
-                300 MB/s and its switches of 100 ns, on its hyper-crossbar 4 x 8 x 8, beside \
-                CP-PACS's own adaptor. On a hyper-crossbar a neighbour exchange has no conflict \
-                (paper 004 §2.2), so that links are not shared costs nothing here. Both \
-                directions of a dimension are neighbours, also where they are the same node."
+        setup: "Tofu2's engines, queues and host steps (fx100-tofu2) on CP-PACS's hyper-crossbar \
+                4 x 8 x 8 with its links of 300 MB/s, its switches of 100 ns and its wormhole \
+                routing, beside CP-PACS's own adaptor. On a hyper-crossbar a neighbour exchange \
+                has no conflict (paper 004 §2.2). Both directions of a dimension are neighbours, \
+                also where they are the same node."
             .into(),
         findings: vec![
             format!(
@@ -196,9 +196,9 @@ pub(super) fn run() -> Answer {
                 ratio(sizes.len() - 1)
             ),
             overtakes,
-            "FAST sends over four engines at once, each with the rate of a link; a CP-PACS node \
-             has one link into its exchanger, so its long faces show four times what that link \
-             would let through."
+            "A CP-PACS node has one link into its exchanger: FAST's four engines and six queues \
+             share it, so long faces take as long in every way of sending them, less the gap \
+             that CP-PACS's adaptor leaves between packets."
                 .into(),
         ],
         charts: vec![chart.into()],

@@ -5,12 +5,16 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use super::{Flow, Interface, Machine, Shape};
+use super::{Flow, Interface, Links, Machine, Shape};
 use crate::engine::Sim;
 use crate::job::Carrier;
 use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
-use crate::network::{CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Timing, Wormhole};
-use crate::topology::{Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology};
+use crate::network::{
+    CutThrough, LinkTiming, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
+};
+use crate::topology::{
+    Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Switch, Topology,
+};
 
 /// A machine in a simulation, ready to carry the messages of a job.
 pub struct Installed {
@@ -44,7 +48,10 @@ impl Machine {
         match &self.interface {
             Interface::Dimmnet1(costs) => alone(dimmnet1::Boards::new(sim, costs, self.nodes)),
             Interface::Dimmnet2(costs) => alone(dimmnet2::Boards::new(sim, costs, self.nodes)),
-            Interface::Tofu2(costs) => alone(tofu2::Engines::new(sim, costs, self.topology())),
+            Interface::Tofu2(costs) => {
+                let network = self.network(sim);
+                over(tofu2::Engines::new(sim, costs, Rc::clone(&network)), network)
+            }
             Interface::Cenju4(costs) => {
                 let buffer = self.links.buffer;
                 let carrier = cenju4::Interfaces::new(sim, costs, self.topology(), buffer);
@@ -90,7 +97,12 @@ impl Machine {
             Shape::Multistage => Rc::new(Multistage::new(self.nodes)),
             Shape::Torus(extent) => Rc::new(Grid::torus(extent)),
             Shape::Mesh(extent) => Rc::new(Grid::mesh(extent)),
-            Shape::Tofu([x, y, z]) => Rc::new(Grid::tofu(*x, *y, *z)),
+            Shape::Tofu([x, y, z]) => {
+                let grid = Grid::tofu(*x, *y, *z);
+                // Several engines send and receive at once.
+                let several = matches!(self.interface, Interface::Tofu2(_));
+                Rc::new(if several { grid.with_own_ways() } else { grid })
+            }
             Shape::FatTree { radix, levels } => Rc::new(FatTree::new(&arities(*radix, *levels))),
             Shape::Dragonfly { nodes, routers, links, groups } => {
                 Rc::new(Dragonfly::with_groups(*nodes, *routers, *links, *groups))
@@ -105,8 +117,7 @@ impl Machine {
 
     /// The same links and switches in another shape, for comparisons.
     pub fn network_on(&self, sim: &Sim, topology: Rc<dyn Topology>) -> Rc<Network> {
-        let links = self.links;
-        let timing = Timing::uniform(links.hop, links.rate, links.buffer);
+        let (links, timing) = (self.links, self.timing());
         let model: Box<dyn NetworkModel> = match links.flow {
             Flow::Wormhole => Box::new(Wormhole::new(topology, &timing)),
             Flow::CutThrough => Box::new(CutThrough::new(topology, &timing)),
@@ -117,6 +128,22 @@ impl Machine {
             }
         };
         Network::new(sim, model)
+    }
+
+    /// What the links of the network cost; those at its edge belong to some interfaces.
+    fn timing(&self) -> Timing {
+        let Links { hop, rate, buffer, .. } = self.links;
+        let uniform = Timing::uniform(hop, rate, buffer);
+        let edge = |rate| LinkTiming { latency: Time::ZERO, rate, buffer };
+        match self.interface {
+            // Each engine has its own way into the router of its node and out of it, at its rate.
+            Interface::Tofu2(_) => uniform
+                .with(LinkClass::Injection, edge(Rate::INFINITE))
+                .with(LinkClass::Ejection, edge(Rate::INFINITE)),
+            // A hop is a switch from port to port: behind the last one is only a wire.
+            Interface::Rdma(_) => uniform.with(LinkClass::Ejection, edge(rate)),
+            _ => uniform,
+        }
     }
 }
 

@@ -10,6 +10,10 @@
 //! coordinate go up and the others down, so that both directions are used. Link classes:
 //! `Network(d)` along dimension `d`.
 //!
+//! Node and router are joined by one wire each way; or, where several engines of a node use its
+//! router at once ([`Grid::with_own_ways`]), by one to each wire that leaves the router and one
+//! from each that enters it, so that nothing waits at a router but for wires between routers.
+//!
 //! Deadlock: dimensions are taken in order, so only one ring could close a circle. Every wire has
 //! two channels; messages start a dimension on channel 0 and take channel 1 on the wire that wraps
 //! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps,
@@ -31,13 +35,23 @@ pub struct Dimension {
 pub struct Grid {
     dimensions: Vec<Dimension>,
     nodes: u32,
+    /// Wires from a node to its router, and as many back.
+    ways: u32,
 }
 
 impl Grid {
     /// A grid with these dimensions, the first varying fastest with the node number.
     pub fn new(dimensions: &[Dimension]) -> Grid {
         let nodes = dimensions.iter().map(|dimension| dimension.size).product();
-        Grid { dimensions: dimensions.to_vec(), nodes }
+        Grid { dimensions: dimensions.to_vec(), nodes, ways: 1 }
+    }
+
+    /// The same grid, with a wire between a node and its router for each of the router's wires, and
+    /// one for what a node sends to itself.
+    #[must_use]
+    pub fn with_own_ways(self) -> Grid {
+        let ways = 2 * self.dimensions.len() as u32 + 1;
+        Grid { ways, ..self }
     }
 
     /// A torus with these sizes.
@@ -84,11 +98,18 @@ impl Grid {
 
     /// Wires that start at a node: injection, ejection, and two for each dimension.
     fn wires(&self) -> u32 {
-        2 + 2 * self.dimensions.len() as u32
+        2 * self.ways + 2 * self.dimensions.len() as u32
     }
 
     fn wire(&self, node: Node, d: usize, up: bool) -> Link {
-        node * self.wires() + 2 + 2 * d as u32 + u32::from(!up)
+        node * self.wires() + 2 * self.ways + 2 * d as u32 + u32::from(!up)
+    }
+
+    /// Which of the ways between a node and its router goes with a channel between routers; the
+    /// last one if there is none.
+    fn way(&self, channel: Option<Channel>) -> u32 {
+        let along = channel.map(|channel| channel / 2 % self.wires() - 2 * self.ways);
+        along.unwrap_or(self.ways - 1).min(self.ways - 1)
     }
 }
 
@@ -124,19 +145,20 @@ impl Topology for Grid {
     fn link(&self, link: Link) -> LinkEnds {
         let (node, wire) = (link / self.wires(), link % self.wires());
         let router = Vertex::Switch(node);
-        match wire {
-            0 => LinkEnds { from: Vertex::Node(node), to: router, class: LinkClass::Injection },
-            1 => LinkEnds { from: router, to: Vertex::Node(node), class: LinkClass::Ejection },
-            _ => {
-                let d = (wire as usize - 2) / 2;
-                let to = self.neighbour(node, d, wire % 2 == 0).unwrap_or(node);
-                let class = LinkClass::Network(d as u8);
-                LinkEnds { from: router, to: Vertex::Switch(to), class }
-            }
-        }
+        let Some(along) = wire.checked_sub(2 * self.ways) else {
+            let node = Vertex::Node(node);
+            return match wire < self.ways {
+                true => LinkEnds { from: node, to: router, class: LinkClass::Injection },
+                false => LinkEnds { from: router, to: node, class: LinkClass::Ejection },
+            };
+        };
+        let d = along as usize / 2;
+        let to = self.neighbour(node, d, along % 2 == 0).unwrap_or(node);
+        LinkEnds { from: router, to: Vertex::Switch(to), class: LinkClass::Network(d as u8) }
     }
 
     fn route(&self, from: Node, to: Node, route: &mut Vec<Channel>) {
+        let start = route.len();
         route.push(2 * from * self.wires());
         let (mut at, mut stride) = (from, 1);
         for (d, &Dimension { size, wraps }) in self.dimensions.iter().enumerate() {
@@ -157,7 +179,10 @@ impl Topology for Grid {
             }
             stride *= size;
         }
-        route.push(2 * (to * self.wires() + 1));
+        let between = &route[start + 1..];
+        let (first, last) = (self.way(between.first().copied()), self.way(between.last().copied()));
+        route[start] += 2 * first;
+        route.push(2 * (to * self.wires() + self.ways + last));
     }
 }
 
@@ -173,6 +198,27 @@ mod tests {
             check_shape(&Grid::mesh(sizes));
         }
         check_shape(&Grid::tofu(2, 3, 1));
+        check_shape(&Grid::tofu(2, 3, 1).with_own_ways());
+        check_shape(&Grid::mesh(&[3, 2]).with_own_ways());
+    }
+
+    #[test]
+    fn own_ways_are_shared_only_by_what_takes_the_same_wire() {
+        let grid = Grid::torus(&[4, 4]).with_own_ways();
+        let ends = |from, to| {
+            let mut route = Vec::new();
+            grid.route(from, to, &mut route);
+            (route[0], route[route.len() - 1])
+        };
+        // Right, left, down, up, and to itself: five ways out of node 0.
+        let out = [1, 3, 4, 12, 0].map(|to| ends(0, to).0);
+        let mut apart = out;
+        apart.sort_unstable();
+        assert!(apart.windows(2).all(|pair| pair[0] != pair[1]), "{out:?}");
+        // Node 5 lies behind the same first wire as node 1; into node 0 the last wire counts.
+        assert_eq!(ends(0, 5).0, out[0]);
+        assert_eq!(ends(5, 0).1, ends(4, 0).1);
+        assert_ne!(ends(1, 0).1, ends(4, 0).1);
     }
 
     #[test]

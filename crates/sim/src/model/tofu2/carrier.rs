@@ -11,7 +11,8 @@ use super::node::System;
 use super::queue::{Command, QueueAddress};
 use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
-use crate::topology::{Node, Topology};
+use crate::network::Network;
+use crate::topology::Node;
 
 /// Descriptors that a queue of a job holds; messages beyond wait for the engine.
 const SLOTS: u32 = 256;
@@ -32,10 +33,10 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// The interfaces of a machine of this shape.
-    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>) -> Rc<Engines> {
-        let (nodes, engines) = (topology.nodes(), costs.engines as u32);
-        let system = System::new(sim, costs, topology);
+    /// Interfaces at all nodes of a network.
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> Rc<Engines> {
+        let (nodes, engines) = (network.nodes(), costs.engines as u32);
+        let system = System::new(sim, costs, network);
         for queue in 0..nodes * engines {
             let opened = system.open(queue / engines, queue % engines, SLOTS, None);
             opened.expect("an engine has at least one queue");

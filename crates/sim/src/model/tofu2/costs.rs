@@ -15,8 +15,10 @@ pub struct Costs {
     pub fetch: Time,
     /// From a decoded put to its first byte in the router.
     pub inject: Time,
-    /// One router and its link.
-    pub hop: Time,
+    /// What a link carries.
+    pub link: Rate,
+    /// Most payload bytes of a packet.
+    pub packet_bytes: u64,
     /// From the router to memory, notification included, for the last byte of a packet.
     pub land: Time,
     /// What an engine moves, payload.
@@ -45,7 +47,8 @@ impl Costs {
             queues: interface.count("queues")?,
             fetch: interface.time("fetch")?,
             inject: interface.time("inject")?,
-            hop: network.time("hop")?,
+            link: network.rate("link_rate")?,
+            packet_bytes: interface.bytes("packet")?.max(1),
             land: interface.time("land")?,
             rate: interface.rate("rate")?,
             nop: interface.time("nop")?,

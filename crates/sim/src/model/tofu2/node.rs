@@ -3,27 +3,32 @@
 //! ```text
 //!   host: descriptors, doorbell        engine: fetch ─► inject ─► bytes / rate ─► next command
 //!         │                               ▲                            │
-//!         ▼                               │ next()                     ▼ hops
+//!         ▼                               │ next()                     ▼ packets over the network
 //!   TOQ of a queue ───────────────────────┘            receive side of the addressed engine:
 //!         ▲                                            land ─► release(sps), MRQ event
 //!         └──────────────── scheduling pointer ◄───────────────┘
 //! ```
 //!
 //! An engine runs one command at a time, turning to its queues in order. Sending and receiving
-//! are separate and overlap. Between nodes a put takes its hops; links are not shared here, since
-//! the measured neighbours are adjacent and each direction has its own link.
+//! are separate and overlap. A put travels in packets, which wait for the links between routers as
+//! those of others do. Each engine has a way of its own into and out of the router of its node: the
+//! network's first and last links only have to take no time ([`Machine`](crate::machine::Machine)
+//! sees to that).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use hikyaku_nic::time::Time;
 use thiserror::Error;
 
 use super::costs::Costs;
 use super::queue::{Command, Queue, QueueAddress};
 use crate::engine::{Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
-use crate::topology::{Node, Topology};
+use crate::network::{Listener, Network, Packet};
+use crate::slab::Slab;
+use crate::topology::Node;
 
 /// Why there is no queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -44,13 +49,16 @@ pub struct System(Rc<State>);
 struct State {
     sim: Sim,
     costs: Costs,
-    topology: Rc<dyn Topology>,
+    network: Rc<Network>,
     /// By node and engine.
     engines: Vec<Engine>,
+    /// Packets between an engine and another.
+    flights: RefCell<Slab<Flight>>,
     /// The job whose messages these are.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
     /// Called when a message of a job has left a queue.
     completed: OnceCell<Box<dyn Fn(QueueAddress)>>,
+    this: Weak<State>,
 }
 
 impl fmt::Debug for State {
@@ -68,28 +76,57 @@ struct Engine {
     /// Something may have become runnable.
     bell: Signal,
     receive: Server,
+    /// Packets whose head has come to the router, and a count of those that the router has taken.
+    injected: Cell<u64>,
+    departed: Signal,
+}
+
+/// A packet on its way.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    /// The engine that sends it.
+    engine: u32,
+    to: QueueAddress,
+    bytes: u64,
+    /// What its arrival means, if the put ends with it.
+    end: Option<End>,
+}
+
+/// What the arrival of a whole put means.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// Slots of the addressed queue are released; there is an event, or none.
+    Put { release: u32, notify: bool },
+    /// A job is told of its message.
+    Message { token: u64 },
 }
 
 impl System {
-    /// The interfaces of a machine of this shape.
-    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>) -> System {
+    /// The interfaces of all nodes of a network, whose listener they become.
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> System {
         let engine = |_| Engine {
             queues: RefCell::default(),
             turn: Cell::new(0),
             bell: Signal::new(sim, "a runnable command"),
             receive: Server::new(sim),
+            injected: Cell::new(0),
+            departed: Signal::new(sim, "room for a packet in a router"),
         };
-        let count = topology.nodes() * costs.engines as u32;
+        let count = network.nodes() * costs.engines as u32;
         let engines = (0..count).map(engine).collect();
-        let state = State {
+        let state = Rc::new_cyclic(|this| State {
             sim: sim.clone(),
             costs: costs.clone(),
-            topology,
+            network: Rc::clone(&network),
             engines,
+            flights: RefCell::default(),
             consignee: RefCell::new(None),
             completed: OnceCell::new(),
-        };
-        let system = System(Rc::new(state));
+            this: Weak::clone(this),
+        });
+        let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
+        network.connect(listener);
+        let system = System(state);
         for index in 0..count {
             let unit = system.clone();
             let name = TaskName { kind: "send DMA", index };
@@ -186,7 +223,7 @@ impl System {
             match engine.next() {
                 None => engine.bell.reaches(seen + 1).await,
                 Some((queue, command)) => {
-                    self.execute(node, command).await;
+                    self.execute(index, node, command).await;
                     queue.complete();
                     if let Command::Message { token, .. } = command {
                         self.departed(index, token);
@@ -197,44 +234,55 @@ impl System {
     }
 
     /// One command, until the engine is free for the next.
-    async fn execute(&self, node: Node, command: Command) {
+    async fn execute(&self, engine: u32, node: Node, command: Command) {
         let State { sim, costs, .. } = &*self.0;
         sim.delay(costs.fetch).await;
         match command {
             Command::Nop => sim.delay(costs.nop).await,
             Command::Put { to, bytes, release, notify } => {
-                let land = move |system: &System| system.land(to, release, notify);
-                self.put((node, to), bytes, land).await;
+                self.put((engine, node), to, bytes, End::Put { release, notify }).await;
             }
             Command::Message { to, bytes, token } => {
-                let land = move |system: &System| {
-                    if let Some(job) = system.consignee() {
-                        job.delivered(token);
-                    }
-                };
-                self.put((node, to), bytes, land).await;
+                self.put((engine, node), to, bytes, End::Message { token }).await;
             }
         }
     }
 
-    /// Bytes on their way, until the engine has sent the last; `land` is called when that is in
-    /// memory.
-    async fn put(
-        &self,
-        (node, to): (Node, QueueAddress),
-        bytes: u64,
-        land: impl FnOnce(&System) + 'static,
-    ) {
-        let State { sim, costs, .. } = &*self.0;
-        let span = costs.rate.time(bytes);
-        let head = sim.now() + costs.inject + self.way(node, to.node);
-        let system = self.clone();
-        sim.at(head, move |sim| {
-            let start = system.engine_of(to).receive.book(sim.now(), span);
-            let landed = start + span + system.0.costs.land;
-            sim.at(landed, move |_| land(&system));
-        });
-        sim.delay(span).await;
+    /// Packet by packet, until the engine has read the last byte; it goes on reading while the
+    /// router takes what it sends. A put to the node itself loops back inside.
+    async fn put(&self, (engine, node): (u32, Node), to: QueueAddress, bytes: u64, end: End) {
+        let State { sim, costs, engines, .. } = &*self.0;
+        let Engine { injected, departed, .. } = &engines[engine as usize];
+        let mut left = bytes;
+        loop {
+            let part = left.min(costs.packet_bytes);
+            left -= part;
+            departed.reaches(injected.get()).await;
+            let flight = Flight { engine, to, bytes: part, end: (left == 0).then_some(end) };
+            let system = self.clone();
+            sim.at(sim.now() + costs.inject, move |_| system.inject(node, flight));
+            sim.delay(costs.rate.time(part)).await;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A packet's head is at the router.
+    fn inject(&self, source: Node, flight: Flight) {
+        let State { sim, network, flights, .. } = &*self.0;
+        let Flight { engine, to, bytes, .. } = flight;
+        if source == to.node {
+            return self.0.receive(flight, sim.now());
+        }
+        let injected = &self.0.engines[engine as usize].injected;
+        injected.set(injected.get() + 1);
+        let token = u64::from(flights.borrow_mut().insert(flight));
+        let packet = Packet { source, destination: to.node, bytes, token };
+        if let Some(time) = network.send(packet) {
+            let system = self.clone();
+            sim.at(time, move |_| system.0.departed(&packet));
+        }
     }
 
     fn consignee(&self) -> Option<Rc<dyn Consignee>> {
@@ -252,18 +300,17 @@ impl System {
         }
     }
 
-    /// Routers and links between two nodes; none to the node itself, which loops back inside.
-    fn way(&self, from: Node, to: Node) -> hikyaku_nic::time::Time {
-        let hops = match from == to {
-            true => 0,
-            // A route's first and last channel join node and router.
-            false => u64::from(self.0.topology.distance(from, to)).saturating_sub(2),
+    /// The receive DMA has written a whole put.
+    fn land(&self, to: QueueAddress, end: End) {
+        let (release, notify) = match end {
+            End::Put { release, notify } => (release, notify),
+            End::Message { token } => {
+                if let Some(job) = self.consignee() {
+                    job.delivered(token);
+                }
+                return;
+            }
         };
-        hikyaku_nic::time::Time::from_picoseconds(self.0.costs.hop.picoseconds() * hops)
-    }
-
-    /// The receive DMA has written a put.
-    fn land(&self, to: QueueAddress, release: u32, notify: bool) {
         let queue = self.queue(to);
         if release > 0 {
             queue.release(release);
@@ -285,6 +332,37 @@ impl System {
     fn queue(&self, at: QueueAddress) -> Rc<Queue> {
         let queues = self.engine_of(at).queues.borrow();
         Rc::clone(&queues[(at.queue as usize) % self.0.costs.queues as usize])
+    }
+}
+
+impl State {
+    /// The receive DMA of an engine takes a packet whose head is there at `head`.
+    fn receive(&self, flight: Flight, head: Time) {
+        let Flight { to, bytes, end, .. } = flight;
+        let span = self.costs.rate.time(bytes);
+        let Some(system) = self.this.upgrade().map(System) else { return };
+        let start = system.engine_of(to).receive.book(head, span);
+        if let Some(end) = end {
+            self.sim.at(start + span + self.costs.land, move |_| system.land(to, end));
+        }
+    }
+}
+
+impl Listener for State {
+    fn departed(&self, packet: &Packet) {
+        if let Some(flight) = self.flights.borrow().get(packet.token as u32) {
+            self.engines[flight.engine as usize].departed.raise();
+        }
+    }
+
+    /// The tail is told, and what follows the head comes at the rate of the links.
+    fn delivered(&self, packet: &Packet) {
+        let flight = self.flights.borrow_mut().remove(packet.token as u32);
+        let (now, length) = (self.sim.now(), self.costs.link.time(packet.bytes));
+        if let Some(flight) = flight {
+            let head = now.picoseconds().saturating_sub(length.picoseconds());
+            self.receive(flight, Time::from_picoseconds(head));
+        }
     }
 }
 

@@ -10,17 +10,20 @@ use hikyaku_nic::time::Time;
 use super::*;
 use crate::engine::{Simulation, TaskName};
 use crate::machine::{Interface, Machine};
-use crate::topology::Grid;
+
+fn machine() -> Machine {
+    let text = include_str!("../../../../../machines/fx100-tofu2.toml");
+    Machine::parse("fx100-tofu2", text).unwrap()
+}
 
 fn costs() -> Costs {
-    let text = include_str!("../../../../../machines/fx100-tofu2.toml");
-    let machine = Machine::parse("fx100-tofu2", text).unwrap();
-    let Interface::Tofu2(costs) = machine.interface else { panic!("another model") };
+    let Interface::Tofu2(costs) = machine().interface else { panic!("another model") };
     *costs
 }
 
+/// 3 x 1 x 1 cells: along X, nodes 0, 1 and 2 are neighbours.
 fn system(simulation: &Simulation) -> System {
-    System::new(simulation, &costs(), Rc::new(Grid::tofu(3, 1, 1)))
+    System::new(simulation, &costs(), machine().network(simulation))
 }
 
 fn host() -> TaskName {
@@ -47,25 +50,67 @@ fn a_put_to_a_neighbour_takes_what_its_vendor_says() {
     simulation.run().unwrap();
 }
 
+/// Seconds until long puts of node 0 from these engines to these nodes have all arrived.
+fn puts(flows: &[(u32, u32)]) -> f64 {
+    let simulation = Simulation::new(0);
+    let system = system(&simulation);
+    let open = |node, engine| system.open(node, engine, 4, None).unwrap();
+    let ends: Vec<_> = flows
+        .iter()
+        .enumerate()
+        .map(|(at, &(engine, node))| (open(0, engine), open(node, at as u32)))
+        .collect();
+    simulation.spawn(host(), async move {
+        for &(from, to) in &ends {
+            system.start(from, &[put(to, 1 << 20, 0)]).await;
+        }
+        for (_, to) in ends {
+            system.wait(to, 0, 1).await;
+        }
+    });
+    simulation.run().unwrap();
+    simulation.now().seconds()
+}
+
 #[test]
 fn tf_20_puts_on_two_engines_overlap_and_on_one_they_do_not() {
-    let time = |engines: [u32; 2]| {
+    // Nodes 1 and 2 are two neighbours, each at the end of a link of its own.
+    let (apart, together) = (puts(&[(0, 1), (1, 2)]), puts(&[(2, 1), (2, 2)]));
+    assert!((together / apart - 2.0).abs() < 0.02, "{together} {apart}");
+}
+
+#[test]
+fn puts_that_share_a_link_share_its_rate() {
+    // One engine gives 10 GB/s, a link takes 12.5: two over one link take 20 / 12.5 as long as one,
+    // three 30 / 12.5; over two links two take no longer than one.
+    let alone = puts(&[(0, 1)]);
+    let times = [puts(&[(0, 1), (1, 1)]), puts(&[(0, 1), (1, 1), (2, 1)]), puts(&[(0, 1), (1, 2)])];
+    for (time, expected) in times.into_iter().zip([1.6, 2.4, 1.0]) {
+        assert!((time / alone / expected - 1.0).abs() < 0.01, "{} for {expected}", time / alone);
+    }
+}
+
+#[test]
+fn a_put_in_packets_takes_as_long_as_one_in_a_piece() {
+    // From node 0 to node 4: one step along X, one along A.
+    let time = |packet_bytes| {
         let simulation = Simulation::new(0);
-        let system = system(&simulation);
-        let from = engines.map(|engine| system.open(0, engine, 4, None).unwrap());
-        let to = [0, 1].map(|engine| system.open(1, engine, 4, None).unwrap());
+        let costs = Costs { packet_bytes, ..costs() };
+        let system = System::new(&simulation, &costs, machine().network(&simulation));
+        let (from, to) = (system.open(0, 0, 4, None).unwrap(), system.open(4, 0, 4, None).unwrap());
         simulation.spawn(host(), async move {
-            for (from, to) in from.into_iter().zip(to) {
-                system.start(from, &[put(to, 1 << 20, 0)]).await;
-            }
-            system.wait(to[0], 0, 1).await;
-            system.wait(to[1], 0, 1).await;
+            system.start(from, &[put(to, 100_000, 0)]).await;
+            system.wait(to, 0, 1).await;
         });
         simulation.run().unwrap();
-        simulation.now().seconds()
+        simulation.now()
     };
-    let (apart, together) = (time([0, 1]), time([2, 2]));
-    assert!((together / apart - 2.0).abs() < 0.02, "{together} {apart}");
+    let whole = time(1 << 20);
+    assert_eq!([time(1920), time(256)], [whole; 2]);
+    let Costs { describe, doorbell, fetch, inject, land, poll, rate, .. } = costs();
+    let hops = Time::from_nanoseconds(2 * 100);
+    let sum = describe + doorbell + fetch + inject + hops + rate.time(100_000) + land + poll;
+    assert_eq!(whole, sum);
 }
 
 #[test]
