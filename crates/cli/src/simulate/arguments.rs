@@ -62,6 +62,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     pub(crate) most_messages: u64,
 
+    /// Events after which a run of --sweep is given up: long messages are many packets
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000_000)]
+    pub(crate) most_events: u64,
+
     /// Answer a question that no paper measured: halo, rings, broadcast
     #[arg(long, value_name = "QUESTION")]
     pub(crate) what_if: Option<String>,

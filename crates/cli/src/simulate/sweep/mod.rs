@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   machine x operation x ranks x bytes ──► one run for each algorithm ──► Point: times, choice
-//!                                                │ too many messages: left out, and all larger too
+//!                                                │ too much to simulate: left out, and all larger
 //!                                                ▼
 //!                         terminal: where the choice costs most   CSV: every run   page: plots
 //! ```
@@ -41,8 +41,9 @@ struct Plan {
     ranks: Vec<u32>,
     sizes: Vec<u64>,
     seed: u64,
-    /// Messages after which a run is given up.
+    /// Messages and events after which a run is given up.
     most_messages: u64,
+    most_events: u64,
 }
 
 /// One operation on one machine with so many ranks and bytes.
@@ -56,7 +57,7 @@ struct Point {
     times: Vec<Timed>,
     /// The algorithm that the table chooses, if it ran to its end.
     chosen: Option<&'static str>,
-    /// Algorithms that sent too many messages.
+    /// Algorithms that sent too many messages, or too long ones.
     given_up: Vec<&'static str>,
 }
 
@@ -123,8 +124,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, SettingError> {
         [] => SIZES.to_vec(),
         sizes => sizes.to_vec(),
     };
-    let (seed, most_messages) = (arguments.seed, arguments.most_messages);
-    Ok(Plan { machines: machines?, ranks, sizes, seed, most_messages })
+    let (most_messages, most_events) = (arguments.most_messages, arguments.most_events);
+    Ok(Plan { machines: machines?, ranks, sizes, seed: arguments.seed, most_messages, most_events })
 }
 
 /// Prints where the choice is wrong, and writes the page and the CSV.

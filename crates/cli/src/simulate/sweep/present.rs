@@ -40,7 +40,7 @@ pub(super) fn runs(points: &[Point]) -> Table {
             table.push(row(timed.algorithm, [time, messages, Cell::from(is)]));
         }
         for algorithm in &point.given_up {
-            let why = Cell::from("given up: too many messages");
+            let why = Cell::from("given up: too much to simulate");
             table.push(row(algorithm, [Cell::Empty, Cell::Empty, why]));
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn summary(points: &[Point]) -> String {
     let partly = points.iter().filter(|point| !point.given_up.is_empty()).count();
     format!(
         "{} points; of {} with a choice to judge, {right} are within 5 % of the fastest; at \
-         {partly} points some algorithm sent too many messages and is left out",
+         {partly} points some algorithm was too much to simulate and is left out",
         points.len(),
         judged.len()
     )
@@ -174,7 +174,7 @@ mod tests {
         let table = runs(&points);
         assert_eq!(table.len(), 6);
         let csv = table.to_csv();
-        assert!(csv.contains("chosen, fastest") && csv.contains("given up: too many messages"));
+        assert!(csv.contains("chosen, fastest") && csv.contains("given up: too much to simulate"));
         let html = page(&points);
         assert!(html.contains("allreduce, 8 ranks") && html.contains("<svg"));
         assert!(page(&[]).contains("0 points"));

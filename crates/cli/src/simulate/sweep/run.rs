@@ -12,7 +12,7 @@ use hikyaku_sim::machine::Machine;
 use super::{Plan, Point, Timed};
 use crate::simulate::watch::Watch;
 
-/// Steps of a simulation between two looks at its messages and at the interrupt.
+/// Steps of a simulation between two looks at its limits and at the interrupt.
 const STEPS: u64 = 1 << 12;
 
 /// Algorithms that need more than messages; no carrier of a job offers it.
@@ -23,8 +23,8 @@ const NEED_FACILITIES: [&str; 4] = ["multicast", "atomic-add", "multicast-add", 
 enum Ran {
     /// To its end: virtual time and messages.
     Whole(Time, u64),
-    /// It sent too many messages.
-    TooMany,
+    /// It sent too many messages, or was too many events.
+    TooMuch,
     /// The algorithm does not suit the number of ranks, or needs what is not there.
     Unsuitable,
     /// The user interrupted it.
@@ -70,7 +70,7 @@ fn sizes(
     // A barrier has no size.
     let sizes = if operation == Operation::Barrier { &plan.sizes[..1] } else { &plan.sizes[..] };
     for &bytes in sizes {
-        // Whoever sent too many messages with fewer ranks or bytes does so here.
+        // What was too much with fewer ranks and bytes is so here.
         let given_up: Vec<&'static str> = points
             .iter()
             .filter(|point| point.machine == machine.name && point.operation == operation)
@@ -118,7 +118,7 @@ fn point(
             Ran::Whole(end, messages) => {
                 point.times.push(Timed { algorithm, seconds: end.seconds(), messages });
             }
-            Ran::TooMany => point.given_up.push(algorithm),
+            Ran::TooMuch => point.given_up.push(algorithm),
             Ran::Unsuitable => {}
             Ran::Interrupted => return None,
         }
@@ -131,7 +131,7 @@ fn point(
             point.chosen = point.times.iter().find(same).map(|timed| timed.algorithm);
         }
         Ran::Interrupted => return None,
-        Ran::TooMany | Ran::Unsuitable => {}
+        Ran::TooMuch | Ran::Unsuitable => {}
     }
     Some(point)
 }
@@ -152,11 +152,12 @@ fn one(
         let group = SimulatedRank::<()>::new(rank);
         collective(&group, operation, &choices, bytes as usize).await
     });
-    let ran = simulation.run_observed(STEPS, |_| {
-        match job.totals().sent > plan.most_messages || watch.interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+    // Neither depends on when the look is: both only grow, and are what they are in the end.
+    let too_much =
+        || job.totals().sent > plan.most_messages || simulation.events() > plan.most_events;
+    let ran = simulation.run_observed(STEPS, |_| match too_much() || watch.interrupted() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     });
     let report = job.report(&results);
     let unsuitable = |result: &Result<(), CollectiveError>| match result {
@@ -165,11 +166,10 @@ fn one(
     };
     match ran {
         Err(SimError::Stopped { .. }) if watch.interrupted() => Ran::Interrupted,
-        Err(SimError::Stopped { .. }) => Ran::TooMany,
+        Err(SimError::Stopped { .. }) => Ran::TooMuch,
         _ if report.results.iter().any(unsuitable) => Ran::Unsuitable,
         Err(_) => Ran::Unsuitable,
-        // The limit is looked at now and then; what it means does not depend on when.
-        Ok(()) if report.totals.sent > plan.most_messages => Ran::TooMany,
+        Ok(()) if too_much() => Ran::TooMuch,
         Ok(()) => Ran::Whole(report.end, report.totals.sent),
     }
 }
@@ -185,7 +185,8 @@ mod tests {
 
     fn plan(ranks: u32, most_messages: u64) -> Plan {
         let machines = vec![load(Path::new("cp-pacs")).unwrap()];
-        Plan { machines, ranks: vec![4, ranks], sizes: vec![8, 4096], seed: 1, most_messages }
+        let (ranks, sizes, most_events) = (vec![4, ranks], vec![8, 4096], 1_000_000);
+        Plan { machines, ranks, sizes, seed: 1, most_messages, most_events }
     }
 
     #[test]
@@ -210,5 +211,16 @@ mod tests {
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let given_up: Vec<usize> = alltoall.map(|point| point.given_up.len()).collect();
         assert_eq!(given_up, [0, 0, 3, 3]);
+    }
+
+    #[test]
+    fn what_is_too_many_events_is_given_up_for_long_messages_only() {
+        // A message of 1 MiB is 512 packets on CP-PACS.
+        let limited = Plan { sizes: vec![8, 1 << 20], most_events: 5_000, ..plan(4, 100_000) };
+        let points = points(&limited, &Watch::start(), &mut |_| {});
+        let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
+        let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
+        assert!(of(8).all(|point| point.given_up.is_empty() && point.chosen.is_some()));
+        assert!(of(1 << 20).all(|point| point.given_up.len() == 3 && point.chosen.is_none()));
     }
 }
