@@ -6,11 +6,13 @@
 
 mod model;
 mod search;
+mod walk;
 
 use hikyaku_dsm::Kind::{Read, Write};
 use hikyaku_dsm::Patience;
 use model::{Break, Case};
 use search::explore;
+use walk::{Chance, walk};
 
 fn case(ranks_per_node: u32) -> Case {
     let wants = [Write, Write, Read].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
@@ -152,4 +154,65 @@ fn a_copy_that_counts_as_whole_while_it_is_changed_is_caught() {
 #[test]
 fn a_head_that_passes_nobody_who_died_is_caught() {
     is_caught(Break::NobodyHelps, Case { deaths: 1, ..case(3) }, "not answered");
+}
+
+/// Ranks that each want the variable some times, one in three to write.
+fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> Case {
+    let mut chance = Chance(seed);
+    let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
+    let wants = (0..ranks).map(|_| (0..5).map(|_| want()).collect()).collect();
+    Case { wants, ..case(ranks_per_node) }
+}
+
+/// Walks, and says which seed it was if something does not hold.
+fn walks(case: &Case, seed: u64) -> walk::Walked {
+    walk(case, seed).unwrap_or_else(|fault| {
+        let Case { ranks_per_node, deaths, cancels, .. } = case;
+        let ranks = case.wants.len();
+        panic!(
+            "{fault}: {ranks} ranks, {ranks_per_node} a node, {deaths} deaths, {cancels} given up, \
+             seed {seed}"
+        )
+    })
+}
+
+#[test]
+fn fg_09_sixty_four_nodes_with_random_delays() {
+    for (ranks, ranks_per_node) in [(64, 1), (64, 4), (64, 64)] {
+        for seed in 1..=8 {
+            let walked = walks(&crowd(ranks, ranks_per_node, seed), seed);
+            assert!(walked.steps > 64 * 5 * 4, "{walked:?}");
+        }
+    }
+}
+
+#[test]
+fn sixty_four_nodes_of_which_some_die_and_some_give_up() {
+    let (mut deaths, mut given_up) = (0, 0);
+    for ranks_per_node in [1, 4] {
+        for seed in 1..=12 {
+            let case = Case {
+                deaths: 6,
+                cancels: 40,
+                recoverable: seed % 2 == 0,
+                ..crowd(64, ranks_per_node, seed)
+            };
+            let walked = walks(&case, seed);
+            deaths += walked.deaths;
+            given_up += walked.given_up;
+        }
+    }
+    assert!(deaths > 20 && given_up > 20, "{deaths} deaths, {given_up} given up");
+}
+
+#[test]
+fn a_walk_finds_what_is_broken() {
+    for broken in [Break::IgnoreReaders, Break::NoCopy] {
+        let fault = (1..=20).find_map(|seed| {
+            let case = Case { broken: Some(broken), ..crowd(16, 1, seed) };
+            walk(&case, seed).err()
+        });
+        println!("{broken:?}: {fault:?}");
+        assert!(fault.is_some(), "{broken:?}");
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Break {
 }
 
 /// Two halves of the contents.
-type Copy = [u8; 2];
+type Copy = [u16; 2];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Rank {
@@ -68,7 +68,7 @@ pub(crate) struct Model {
     dead: u32,
     given_up: u32,
     /// What the last write that was let go has left.
-    committed: u8,
+    committed: u16,
     /// A death may have taken something: what is found then is marked.
     excused: bool,
     /// A word that a broken variant writes later.
@@ -110,6 +110,38 @@ impl Model {
             excused: false,
             late: None,
         }
+    }
+
+    /// Whether a rank has nothing left to do.
+    pub(crate) fn is_over(&self, at: usize, case: &Case) -> bool {
+        let rank = &self.ranks[at];
+        !rank.alive || rank.want == case.wants[at].len() && rank.doing == Doing::Nothing
+    }
+
+    /// One step of a rank that has something to do.
+    pub(crate) fn advance(&mut self, at: usize, case: &Case) -> Result<(), String> {
+        self.step(at, case)
+    }
+
+    /// Gives up what a rank waits for; says whether it waits.
+    pub(crate) fn give_up(&mut self, at: usize) -> bool {
+        let waits = self.ranks[at].alive && self.ranks[at].doing == Doing::Waiting;
+        if waits {
+            assert!(self.ranks[at].protocol.cancel());
+            self.ranks[at].doing = Doing::Asking(0);
+        }
+        waits
+    }
+
+    /// Ends a rank in the middle of whatever it does.
+    pub(crate) fn kill(&mut self, at: usize, case: &Case) {
+        self.die(at, case);
+    }
+
+    /// Everybody learns which ranks are dead.
+    pub(crate) fn learn(&mut self) {
+        let dead = self.ranks.iter().enumerate().filter(|(_, rank)| !rank.alive);
+        dead.for_each(|(at, _)| self.departed.insert(at as u32));
     }
 
     /// Every state that one step leads to.
@@ -197,7 +229,7 @@ impl Model {
                 Ok(())
             }
             Doing::Inside(Kind::Write, done, found) => {
-                let number = (at + 1) as u8 * 16 + self.ranks[at].want as u8 + 1;
+                let number = (at + 1) as u16 * 16 + self.ranks[at].want as u16 + 1;
                 if done < 2 {
                     self.copies[own][usize::from(done)] = number;
                     self.ranks[at].doing = Doing::Inside(Kind::Write, done + 1, found);
