@@ -33,6 +33,12 @@ pub enum RegionError {
         /// The operating system's error number.
         code: i32,
     },
+    /// The job runs in virtual time.
+    #[error(
+        "there are no mailboxes in virtual time, where letters would take none: use a command \
+         queue or messages, or run the program with hikyaku run"
+    )]
+    NoMailboxes,
     /// The fabric has no regions.
     #[error("this fabric has no shared buffers")]
     Unsupported,

@@ -349,7 +349,8 @@ pub struct SenderLine {
     pub epoch: AtomicU64,
     /// How often the source was held up.
     pub held_up: AtomicU64,
-    /// Nonzero while the source waits for room or credit.
+    /// Nonzero while the source waits for room or credit: a bit for each of its ports, of which it
+    /// has two in virtual time.
     pub waiting: AtomicU64,
 }
 

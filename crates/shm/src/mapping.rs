@@ -421,6 +421,8 @@ unsafe impl Host for ShmHost {
 unsafe impl Host for InterfaceHost {
     const NAME: &'static str = "interface";
 
+    const WAITS_AS: u64 = 2;
+
     fn rank(&self) -> Rank {
         self.rank
     }

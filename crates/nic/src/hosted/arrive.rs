@@ -281,6 +281,7 @@ impl<H: Host> HostedPort<H> {
         let own = self.own;
         own.doorbell().attention.swap(0, Ordering::AcqRel);
         self.eager = true;
+        self.idle = 0;
         for lane in &mut self.lanes {
             let full = lane.ring.full();
             if std::mem::replace(&mut lane.seen_full, full) != full {

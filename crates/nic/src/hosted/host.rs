@@ -17,6 +17,10 @@ pub unsafe trait Host {
     /// The fabric's name, for people.
     const NAME: &'static str;
 
+    /// The bit by which a port on this host says that its rank waits for room: one of two, since a
+    /// rank in virtual time has a port of its own and one that plays its interface.
+    const WAITS_AS: u64 = 1;
+
     /// This rank.
     fn rank(&self) -> Rank;
 

@@ -58,6 +58,9 @@ impl<H: Host> HostedPort<H> {
         from: Rank,
         room: u32,
     ) -> Result<(MailboxId, MailboxAddress), RegionError> {
+        if self.host.is_conducted() {
+            return Err(RegionError::NoMailboxes);
+        }
         self.give_back_mailboxes();
         let mut memory = self.host.allocate(mailbox_bytes(room) as usize)?;
         memory.fill(0);

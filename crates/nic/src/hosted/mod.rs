@@ -392,9 +392,12 @@ impl<H: Host> Port for HostedPort<H> {
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
         let (queues, mailboxes) = (&self.queues, &self.mailboxes);
         let groups = &self.groups;
-        groups.before_park();
         let idle = self.idle;
         self.idle = self.idle.saturating_add(1);
+        if idle == 1 && self.holds_up_somebody() {
+            return Wake::Slept;
+        }
+        groups.before_park();
         let wake = self.host.wait(idle, deadline, |host| {
             lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
                 || own.doorbell().attention.load(Relaxed) != 0

@@ -217,7 +217,8 @@ impl<H: Host> Post<'_, H> {
     pub(super) fn admitted(&mut self) {
         if self.peer.held_up {
             self.peer.held_up = false;
-            self.target.sender(self.rank).waiting.store(0, Ordering::Release);
+            let waiting = &self.target.sender(self.rank).waiting;
+            waiting.store(waiting.load(Ordering::Relaxed) & !H::WAITS_AS, Ordering::Release);
         }
     }
 
@@ -392,7 +393,8 @@ impl<H: Host> Post<'_, H> {
             let line = self.target.sender(self.rank);
             let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
             line.held_up.store(times, Ordering::Relaxed);
-            line.waiting.store(1, Ordering::Release);
+            let waiting = line.waiting.load(Ordering::Relaxed) | H::WAITS_AS;
+            line.waiting.store(waiting, Ordering::Release);
             self.target.doorbell().attention.store(1, Ordering::Release);
             self.ring_doorbell(command.destination);
         }

@@ -30,6 +30,11 @@ const MOST_A_POST: usize = 64 << 10;
 /// Looks in vain that cost no more than a poll.
 const FREE_LOOKS: u32 = 1;
 
+/// Waits that return at once, after the rank has done or found something: what it took in while it
+/// polled one operation may be what another waits for, and that may be for a third. Ranks that spin
+/// before they sleep have such rounds too, so that callers rely on them.
+const SETTLING: u32 = 2;
+
 /// Looks at the clock in a row that take no time.
 const FREE_CLOCKS: u32 = 64;
 
@@ -55,9 +60,13 @@ pub(crate) struct Conducted {
     used: Cell<usize>,
     /// Sends to each rank.
     sent: Vec<u32>,
-    /// Looks in vain, and looks at the clock, since the last thing that was neither.
+    /// Looks in vain in this round, how many of them cost nothing, and looks at the clock, since
+    /// the last thing that was neither.
     looks: Cell<u32>,
+    free_looks: Cell<u32>,
     clocks: Cell<u32>,
+    /// Waits in a row that have returned at once although there was nothing to look at.
+    settled: Cell<u32>,
     /// Waits in a row that had something to look at.
     pended: Cell<u32>,
     tally: Cell<Tally>,
@@ -78,7 +87,9 @@ impl Conducted {
             used: Cell::new(0),
             sent: vec![0; ranks],
             looks: Cell::new(0),
+            free_looks: Cell::new(FREE_LOOKS),
             clocks: Cell::new(0),
+            settled: Cell::new(0),
             pended: Cell::new(0),
             tally: Cell::default(),
             processor: Cell::new(0),
@@ -111,6 +122,13 @@ impl Conducted {
         if self.costs.measured > 0 {
             self.processor.set(processor_time());
         }
+    }
+
+    /// The rank has done or found something: others of its operations may go on because of it.
+    fn stir(&self) {
+        self.looks.set(0);
+        self.free_looks.set(FREE_LOOKS);
+        self.settled.set(0);
     }
 
     fn work(&self, span: Time) {
@@ -166,7 +184,7 @@ impl Conducted {
         mapping.write_log(self.rank, at, head);
         mapping.write_log(self.rank, at + log::HEAD, payload);
         self.used.set(at + log::room(payload.len()));
-        self.looks.set(0);
+        self.stir();
         if self.costs.at_once {
             self.join_time();
         }
@@ -193,11 +211,11 @@ impl Conducted {
     /// See [`hikyaku_nic::hosted::Host::wait`].
     pub(crate) fn park(&self, deadline: Option<Time>, pending: impl FnOnce() -> bool) -> Wake {
         self.enter_call();
-        self.looks.set(0);
-        self.note(|tally| tally.calls += 1);
+        let looks = self.looks.replace(0);
         let bell = self.region.mapping.segment(self.rank).doorbell();
         let over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let pended = self.pended.replace(0);
+        let settled = self.settled.get();
         let wake = if pending() {
             // What is there may be what nobody waits for at the moment: time must pass even so.
             self.pended.set(pended.saturating_add(1));
@@ -211,11 +229,18 @@ impl Conducted {
             self.spend(self.costs.poll.max(CLOCK));
             self.join_time();
             Wake::Deadline
+        } else if settled < SETTLING {
+            self.settled.set(settled + 1);
+            // The same looks again, and nobody else has run meanwhile.
+            self.free_looks.set(FREE_LOOKS.saturating_add(looks));
+            Wake::Look
         } else {
+            self.note(|tally| tally.calls += 1);
             bell.sleeping.store(1, Ordering::Relaxed);
             let answer = self.ask(Request::Park(deadline));
             bell.sleeping.store(0, Ordering::Relaxed);
             self.line().refused.store(0, Ordering::Relaxed);
+            self.stir();
             if over(self.own.get()) { Wake::Deadline } else { answer.wake() }
         };
         self.leave_call();
@@ -231,8 +256,7 @@ impl Conducted {
             if (0..self.sent.len()).all(|to| landed(to) == self.sent[to]) {
                 return;
             }
-            self.spend(span);
-            self.join_time();
+            self.ask(Request::Park(Some(self.own.get() + span)));
             span = span + span.min(LONGEST_LOOK);
         }
     }
@@ -305,20 +329,23 @@ impl Conductor for Conducted {
 
     fn received(&mut self, bytes: u64) {
         self.enter_call();
-        self.looks.set(0);
+        self.stir();
         self.note(|tally| tally.calls += 1);
         self.spend(self.costs.poll + copying(&self.costs, bytes));
         self.leave_call();
     }
 
     fn near(&mut self, bytes: u64) {
-        self.looks.set(0);
+        self.stir();
         self.spend(self.costs.near + copying(&self.costs, bytes));
     }
 
     fn compute(&mut self, span: Time) {
         if self.costs.measured == 0 {
             self.work(span);
+        }
+        if span > Time::ZERO {
+            self.stir();
         }
         self.join_time();
     }
@@ -327,7 +354,7 @@ impl Conductor for Conducted {
         self.enter_call();
         let looks = self.looks.get();
         self.looks.set(looks.saturating_add(1));
-        if looks >= FREE_LOOKS {
+        if looks >= self.free_looks.get() {
             let least = self.costs.poll.max(CLOCK).picoseconds();
             let span = least.saturating_mul(1 + u64::from(looks / 8));
             self.spend(Time::from_picoseconds(span).min(LONGEST_LOOK));

@@ -269,7 +269,8 @@ impl<R: Ranks> Inner<R> {
                 return None;
             }
             state.due = None;
-            state.woken = false;
+            // One that does not return from a wait has not looked yet: it is woken when it waits.
+            state.woken &= state.status != Status::Parked;
             state.status = Status::Ready;
             Some(state.answer)
         });

@@ -57,12 +57,14 @@ struct Waited {
     looks: u32,
     /// When it was last looked for whoever is gone.
     looked: Time,
+    /// Looks are few: in virtual time a rank looks again only when it has been woken for it.
+    is_rare: bool,
 }
 
 impl Waited {
     /// Whether it should be looked for whoever is gone.
     fn is_time(&mut self, port: &impl Port) -> bool {
-        if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) {
+        if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) || self.is_rare {
             return true;
         }
         if self.looks < UNTIMED_LOOKS {
@@ -326,7 +328,8 @@ impl Rounds {
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
-        let mut waited = Waited { looks: 0, looked: self.world.now() };
+        let is_rare = self.world.engine().borrow().port().host().is_conducted();
+        let mut waited = Waited { looks: 0, looked: self.world.now(), is_rare };
         let world = self.world.with_context(0);
         let future = std::future::poll_fn(|_| {
             waited.looks = waited.looks.wrapping_add(1);

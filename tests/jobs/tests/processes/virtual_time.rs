@@ -55,6 +55,13 @@ fn large_messages_get_through() {
 }
 
 #[test]
+fn long_messages_of_many_ranks_to_one_get_through() {
+    for per_node in [1, 4] {
+        run(&simulated(16, &["to-one"]).ranks_per_node(per_node));
+    }
+}
+
+#[test]
 fn who_waits_for_a_rank_that_has_left_is_told() {
     for (way, code) in [("return", 1), ("exit", 1), ("fail", 9), ("exit-with-code", 7)] {
         let end = simulated(3, &["end", way]).run();

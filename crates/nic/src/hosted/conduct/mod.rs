@@ -151,6 +151,13 @@ impl<H: Host> HostedPort<H> {
         self.host.conductor().is_some()
     }
 
+    /// Whether somebody waits for room here although this rank has looked at everything: a rank in
+    /// virtual time does not look again and again before it sleeps, so it is told here that it is
+    /// time to do what is done now and then.
+    pub(super) fn holds_up_somebody(&self) -> bool {
+        self.eager && self.host.is_conducted()
+    }
+
     /// A request with so many bytes of payload is on its way to where it will be carried out.
     #[inline]
     pub(super) fn go(&mut self, to: Rank, bytes: u64) -> Result<(), PostError> {

@@ -32,3 +32,24 @@ pub(crate) fn copies(world: &World) -> Result<(), Error> {
     println!("{}", world.statistics().direct_reads);
     Ok(())
 }
+
+/// Long messages of all ranks to the first at the same time, after many short ones, so that rings
+/// are used up at odd places; ranks leave as soon as their part is away.
+pub(crate) fn to_one(world: &World) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    for round in 0..150 {
+        let mut heard = vec![0; 2056];
+        let mine = message(u64::from(rank) << 32 | round, 2056);
+        world.sendrecv(&mine, next, 0, &mut heard, previous, 0)?;
+        check(u64::from(previous) << 32 | round, &heard);
+    }
+    for length in [70_001, 1 << 19] {
+        let blocks = world.gatherv(&message(u64::from(rank), length + rank as usize), 0)?;
+        for (from, block) in blocks.iter().flatten().enumerate() {
+            assert_eq!(block.len(), length + from);
+            check(from as u64, block);
+        }
+    }
+    Ok(())
+}

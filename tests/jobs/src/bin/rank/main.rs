@@ -32,6 +32,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "flood-before" => flood::before(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
+        "to-one" => large::to_one(world)?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,

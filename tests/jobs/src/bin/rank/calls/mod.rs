@@ -129,16 +129,16 @@ impl Drop for Named<'_> {
 /// What means that all cases are wanted that hold in virtual time.
 const VIRTUAL: &str = "in virtual time";
 
-/// What does not hold there. Different ranks' messages have ways of different length, so the order
-/// in which they were sent is not the one in which they arrive, and nothing is there at once. What
-/// looks at memory without a port is not seen (shared variables). Not solved: progress during a
-/// call that is in another's waiting loop, and news of an exchange that was freed in flight.
+/// What cannot hold there, and why.
 const NOT_VIRTUAL: &[&str] = &[
+    // Messages of different ranks have ways of different length, so the order in which they were
+    // sent is not the one in which they arrive.
     "matching: wildcards in order",
-    "shared: ",
-    "together: progress within other calls",
+    // It asks whether all has arrived at the moment in which the last rank has started. Nothing
+    // arrives at once there; that nobody's help is needed is what all waits there show.
     "persistent: asleep",
-    "persistent: freed in flight",
+    // They look at memory without a port.
+    "shared: ",
 ];
 
 /// Runs all cases, or those whose name begins with `only`; at the end nothing is left over.
