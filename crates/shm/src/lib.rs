@@ -47,7 +47,7 @@ mod wait;
 mod watch;
 
 pub use attach::attach;
-pub use conducted::{Costs, Handed, InterfaceHost, Stage, Tally};
+pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use host::ShmHost;
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};

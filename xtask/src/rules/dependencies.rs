@@ -36,7 +36,7 @@ const TABLE: &[Row] = &[
     Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "dsm", "report"] },
     // nic for its types only: times and ranks in the tables that it prints. sim to show machines.
     Row { name: "cli", level: 5, may_use: &["world", "report", "nic", "sim", "reproduce"] },
-    Row { name: "jobs", level: 6, may_use: &["world"] },
+    Row { name: "jobs", level: 6, may_use: &["sim", "world"] },
     Row { name: "examples", level: 6, may_use: &["world", "report"] },
     Row { name: "xtask", level: 0, may_use: &[] },
 ];

@@ -70,7 +70,7 @@ impl<H: Host> HostedPort<H> {
         self.clock = self.clock.max(time);
         self.consume_record(id);
         if let Some(conductor) = self.host.conductor() {
-            conductor.received(length as u64);
+            conductor.received(source, length as u64, Some(length as u64));
         }
         Short::Taken(length)
     }
@@ -269,11 +269,15 @@ impl<H: Host> HostedPort<H> {
     #[inline]
     fn account(&mut self, event: Option<&Event>) {
         let Some(conductor) = self.host.conductor() else { return };
-        let bytes = match event {
-            Some(Event::Landed(Landed { data: Landing::Ring(slice), .. })) => slice.len(),
-            _ => 0,
+        let (source, bytes, begins) = match event {
+            Some(Event::Landed(Landed { source, data, total, offset, .. })) => {
+                let bytes = if let Landing::Ring(slice) = data { slice.len() } else { 0 };
+                (*source, bytes, (*offset == 0).then_some(*total))
+            }
+            Some(Event::Notified(Notified { source, .. })) => (*source, 0, Some(0)),
+            _ => (self.rank, 0, None),
         };
-        conductor.received(bytes as u64);
+        conductor.received(source, bytes as u64, begins);
     }
 
     /// A sender found no room: say so upwards, and tell it at once about room there is.

@@ -15,13 +15,43 @@ use rustix::thread::futex::{self, Flags, Timespec};
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
 
+/// Sizes at which costs by size are told: nothing, and 8 B doubled again and again, to 32 MiB.
+const SIZES: usize = 24;
+
+/// What something costs by the bytes it is about: exact at nothing and at powers of two from 8 B
+/// to 32 MiB, on a line between them and beyond.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CostBySize([Time; SIZES]);
+
+impl CostBySize {
+    /// The costs that a function says.
+    pub fn of(cost: impl Fn(u64) -> Time) -> CostBySize {
+        CostBySize(std::array::from_fn(|place| cost(size(place))))
+    }
+
+    /// What so many bytes cost.
+    pub fn at(&self, bytes: u64) -> Time {
+        let above = (1..SIZES).find(|place| size(*place) >= bytes).unwrap_or(SIZES - 1);
+        let [from, to] = [above - 1, above].map(|place| i128::from(self.0[place].picoseconds()));
+        let [low, high] = [above - 1, above].map(|place| i128::from(size(place)));
+        let cost = from + (to - from) * (i128::from(bytes) - low) / (high - low);
+        Time::from_picoseconds(u64::try_from(cost.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+fn size(place: usize) -> u64 {
+    if place == 0 { 0 } else { 4 << place }
+}
+
 /// What a job in virtual time charges a rank for, in its own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Describing a command and ringing the doorbell.
-    pub post: Time,
+    /// Handing a message, or another command, for another node to the interface.
+    pub send: CostBySize,
+    /// Taking a message of another node from the interface.
+    pub receive: CostBySize,
     /// Looking for an event.
-    pub poll: Time,
+    pub look: Time,
     /// Copying 1 KiB.
     pub copy: Time,
     /// Reading what another rank of the same node has just written.
@@ -63,7 +93,9 @@ pub(crate) struct TurnLine {
     pub(crate) used: AtomicU64,
     /// A send was refused since the rank last parked.
     pub(crate) refused: AtomicU64,
-    costs: [AtomicU64; 6],
+    send: [AtomicU64; SIZES],
+    receive: [AtomicU64; SIZES],
+    costs: [AtomicU64; 5],
     tally: [AtomicU64; 3],
 }
 
@@ -125,7 +157,7 @@ impl TurnLine {
         self.time.store(now.picoseconds(), Ordering::Relaxed);
         self.turn.store(CONDUCTORS, Ordering::Release);
         wake(&self.turn);
-        if self.costs().at_once {
+        if self.costs[AT_ONCE].load(Ordering::Relaxed) != 0 {
             first.bell.fetch_add(1, Ordering::AcqRel);
             wake(&first.bell);
         }
@@ -190,13 +222,22 @@ impl TurnLine {
     pub(crate) fn costs(&self) -> Costs {
         let word = |at: usize| self.costs[at].load(Ordering::Relaxed);
         let time = |at| Time::from_picoseconds(word(at));
-        let (measured, at_once) = (word(4) as u32, word(5) != 0);
-        Costs { post: time(0), poll: time(1), copy: time(2), near: time(3), measured, at_once }
+        let by_size = |words: &[AtomicU64; SIZES]| {
+            let word = |place: usize| words[place].load(Ordering::Relaxed);
+            CostBySize(std::array::from_fn(|place| Time::from_picoseconds(word(place))))
+        };
+        let (send, receive) = (by_size(&self.send), by_size(&self.receive));
+        let (measured, at_once) = (word(3) as u32, word(AT_ONCE) != 0);
+        Costs { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
     }
 
     pub(crate) fn set_costs(&self, costs: &Costs) {
-        let Costs { post, poll, copy, near, measured, at_once } = *costs;
-        let times = [post, poll, copy, near].map(Time::picoseconds);
+        let Costs { send, receive, look, copy, near, measured, at_once } = *costs;
+        for (words, times) in [(&self.send, send), (&self.receive, receive)] {
+            let pairs = words.iter().zip(times.0);
+            pairs.for_each(|(word, time)| word.store(time.picoseconds(), Ordering::Relaxed));
+        }
+        let times = [look, copy, near].map(Time::picoseconds);
         let words = times.into_iter().chain([u64::from(measured), u64::from(at_once)]);
         self.costs.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     }
@@ -213,6 +254,9 @@ impl TurnLine {
         self.tally.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     }
 }
+
+/// Where among the costs it is said that ranks hand over after every deed.
+const AT_ONCE: usize = 4;
 
 const NEVER: u64 = u64::MAX;
 
@@ -288,6 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn costs_by_size_are_exact_at_powers_of_two_and_on_a_line_between() {
+        let steps = CostBySize::of(|bytes| Time::from_picoseconds(10 + bytes.div_ceil(64) * 100));
+        let at = |bytes| steps.at(bytes).picoseconds();
+        assert_eq!([0, 8, 64, 128, 65536].map(at), [10, 110, 110, 210, 102_410]);
+        assert_eq!([4, 96, 192].map(at), [60, 160, 310]);
+        assert_eq!(at(64 << 20), 10 + 100 * (1 << 20), "beyond the last size");
+        let falling = CostBySize::of(|bytes| Time::from_picoseconds((40 << 20) - bytes));
+        assert_eq!(falling.at(8 << 20).picoseconds(), 32 << 20);
+        assert_eq!(falling.at(u64::MAX), Time::ZERO, "no cost is below nothing");
+    }
+
+    #[test]
     fn causes_and_costs_survive() {
         let way = Way::default();
         assert_eq!(way.blocked(), None);
@@ -298,8 +354,9 @@ mod tests {
         way.set_blocked(None);
         assert_eq!(way.blocked(), None);
         let ns = Time::from_nanoseconds;
-        let [post, poll, copy, near] = [ns(1), ns(2), ns(3), ns(4)];
-        let costs = Costs { post, poll, copy, near, measured: 2500, at_once: true };
+        let (send, receive) = (CostBySize::of(ns), CostBySize::of(|bytes| ns(7 + 2 * bytes)));
+        let [look, copy, near] = [ns(2), ns(3), ns(4)];
+        let costs = Costs { send, receive, look, copy, near, measured: 2500, at_once: true };
         let line = TurnLine::default();
         line.set_costs(&costs);
         assert_eq!(line.costs(), costs);

@@ -32,7 +32,7 @@ mod rank;
 mod stage;
 
 pub use interface::InterfaceHost;
-pub use line::{Costs, Tally};
+pub use line::{CostBySize, Costs, Tally};
 pub use stage::{Handed, Stage};
 
 pub(crate) use interface::not_an_interfaces;

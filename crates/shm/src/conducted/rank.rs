@@ -78,8 +78,8 @@ impl Conducted {
     /// Takes part: returns at this rank's first turn.
     pub(crate) fn begin(region: Arc<Region>, rank: Rank) -> Conducted {
         let ranks = region.mapping.plan().config.ranks as usize;
-        let conducted = Conducted {
-            costs: region.mapping.line(rank).costs(),
+        let mut conducted = Conducted {
+            costs: Costs::default(),
             region,
             rank,
             own: Cell::default(),
@@ -95,6 +95,8 @@ impl Conducted {
             processor: Cell::new(0),
         };
         conducted.ask(Request::Start);
+        // Said by the conductor before the first turn.
+        conducted.costs = conducted.line().costs();
         conducted.leave_call();
         conducted
     }
@@ -134,6 +136,18 @@ impl Conducted {
     fn work(&self, span: Time) {
         self.spend(span);
         self.note(|tally| tally.computing = tally.computing + span);
+    }
+
+    /// Whether another rank is on this one's node, so that no interface is used.
+    fn is_near(&self, other: Rank) -> bool {
+        let per_node = self.region.mapping.plan().config.ranks_per_node;
+        self.rank / per_node == other / per_node
+    }
+
+    /// A command with so many bytes is described.
+    fn command(&self, to: Rank, bytes: u64) {
+        let near = self.is_near(to) && to != self.rank;
+        self.spend(if near { Time::ZERO } else { self.costs.send.at(bytes) });
     }
 
     fn spend(&self, span: Time) {
@@ -220,13 +234,13 @@ impl Conducted {
             // What is there may be what nobody waits for at the moment: time must pass even so.
             self.pended.set(pended.saturating_add(1));
             if pended >= FREE_LOOKS {
-                self.spend(self.costs.poll.max(CLOCK));
+                self.spend(self.costs.look.max(CLOCK));
                 self.join_time();
             }
             Wake::Look
         } else if over(self.own.get()) {
             // Time must pass even so: the caller may wait by deadlines of no length.
-            self.spend(self.costs.poll.max(CLOCK));
+            self.spend(self.costs.look.max(CLOCK));
             self.join_time();
             Wake::Deadline
         } else if settled < SETTLING {
@@ -275,7 +289,6 @@ impl Conductor for Conducted {
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
         self.enter_call();
         self.note(|tally| tally.calls += 1);
-        self.spend(self.costs.post);
         let to = command.destination;
         let way = self.way(to);
         let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
@@ -291,6 +304,12 @@ impl Conductor for Conducted {
             Granularity::PerPacket => whole.min(most / 8 * 8).min(MOST_A_POST),
             Granularity::PerMessage => whole,
         };
+        self.spend(match (self.is_near(to), command.offset) {
+            (true, _) => copying(&self.costs, taken as u64),
+            (false, 0) => self.costs.send.at(command.total),
+            // The rest of a message: the interface goes on with what it was told.
+            (false, _) => Time::ZERO,
+        });
         // Made first: the time in the head is that of its writing.
         self.make_room(taken);
         self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
@@ -308,7 +327,7 @@ impl Conductor for Conducted {
         self.enter_call();
         self.looks.set(0);
         self.note(|tally| tally.calls += 1);
-        self.spend(self.costs.post);
+        self.command(to, bytes);
         let blocked = self.way(to).blocked();
         let cause = blocked.or_else(|| {
             let request = Request::Travel { from: self.rank, to, bytes, command: true };
@@ -324,14 +343,17 @@ impl Conductor for Conducted {
 
     fn come_back(&mut self, from: Rank, bytes: u64) {
         self.ask(Request::Travel { from, to: self.rank, bytes, command: false });
-        self.spend(self.costs.poll);
+        self.spend(self.costs.look);
     }
 
-    fn received(&mut self, bytes: u64) {
+    fn received(&mut self, from: Rank, bytes: u64, begins: Option<u64>) {
         self.enter_call();
         self.stir();
         self.note(|tally| tally.calls += 1);
-        self.spend(self.costs.poll + copying(&self.costs, bytes));
+        if let (Some(total), false) = (begins, self.is_near(from)) {
+            self.spend(self.costs.receive.at(total));
+        }
+        self.spend(copying(&self.costs, bytes));
         self.leave_call();
     }
 
@@ -355,7 +377,7 @@ impl Conductor for Conducted {
         let looks = self.looks.get();
         self.looks.set(looks.saturating_add(1));
         if looks >= self.free_looks.get() {
-            let least = self.costs.poll.max(CLOCK).picoseconds();
+            let least = self.costs.look.max(CLOCK).picoseconds();
             let span = least.saturating_mul(1 + u64::from(looks / 8));
             self.spend(Time::from_picoseconds(span).min(LONGEST_LOOK));
             self.ask(Request::CatchUp);
@@ -375,7 +397,7 @@ impl Conductor for Conducted {
     fn run(&mut self, queue: QueueAddress) {
         self.enter_call();
         self.note(|tally| tally.calls += 1);
-        self.spend(self.costs.post);
+        self.command(queue.rank, 0);
         self.append(&log::run(queue, self.own.get()), &[]);
         self.leave_call();
     }

@@ -35,6 +35,11 @@ pub trait Carrier {
         HostCosts::default()
     }
 
+    /// What a look for a message costs a processor that finds nothing.
+    fn look(&self) -> Time {
+        Time::ZERO
+    }
+
     /// Takes a message. `Some(time)` if it is known already when the sender's memory is free again;
     /// then [`Consignee::departed`] is not called.
     ///

@@ -378,11 +378,12 @@ impl<R: Ranks> Inner<R> {
     /// A parcel leaves: over the carrier, or through the memory of a node.
     fn depart(&self, key: u32) {
         let now = self.sim.now();
-        let (from, to, bytes, at_once) = {
+        let (from, to, bytes, at_once, by_hand) = {
             let parcels = self.parcels.borrow();
             let Some(Parcel { from, to, content }) = parcels.moving.get(key) else { return };
             let at_once = matches!(content, Content::Run(_) | Content::Announce { .. });
-            (*from, *to, content.bytes(), at_once)
+            let by_hand = matches!(content, Content::Send(..));
+            (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
             return self.arrive(key);
@@ -394,7 +395,10 @@ impl<R: Ranks> Inner<R> {
         self.record(now, RecordKind::Send, from, to, bytes);
         let (source, destination) = (self.ranks.node_of(from), self.ranks.node_of(to));
         if source == destination {
-            let copied = self.config.memory.latency + self.config.memory.rate.time(bytes);
+            let memory = &self.config.memory;
+            // A sender copies itself, before it says so; what nobody's processor does takes time.
+            let copied =
+                memory.latency + if by_hand { Time::ZERO } else { memory.rate.time(bytes) };
             let mut near = self.near.borrow_mut();
             let last = near.entry((from, to)).or_default();
             *last = (*last).max(now + copied);

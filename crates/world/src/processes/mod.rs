@@ -119,7 +119,6 @@ impl Processes {
         let system = |source| LaunchError::System { what: "map the job's memory", source };
         let absent = || system(std::io::ErrorKind::Unsupported.into());
         let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
-        stage.set_costs(&costs_of(&self.machine, &self.memory, self.computing));
         let _bound = OnOneProcessor::bind();
         let began = Instant::now();
         let conductor = {
@@ -138,6 +137,8 @@ impl Processes {
         let simulation = Simulation::new(0);
         simulation.trace().records_on(self.trace);
         let carrier = self.machine.install(&simulation).carrier;
+        // Ranks read them at their first turn.
+        stage.set_costs(&costs_of(&*carrier, &self.memory, self.computing));
         let config = Config { memory: self.memory, envelope_bytes: ENVELOPE_BYTES };
         let ranks = OneByOne(Arc::clone(stage));
         let conductor = Conductor::new(&simulation, ranks, carrier, config);

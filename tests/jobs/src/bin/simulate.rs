@@ -2,15 +2,16 @@
 //! places and a line on the run that tests can read.
 //!
 //! `simulate RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; one rank to a node if
-//! RANKS_PER_NODE is 0.
+//! RANKS_PER_NODE is 0. The machine is the tests' own, or that of the file in `SIMULATE_MACHINE`.
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use hikyaku::launch::Launch;
-use hikyaku::processes::{Processes, Report};
+use hikyaku::processes::{Machine, Processes, Report};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -24,7 +25,11 @@ fn main() -> ExitCode {
         ..Launch::new(ranks, words.next().unwrap())
     };
     let launch = Launch { args: words.map(Into::into).collect(), ..launch };
-    match Processes::on_a_test_machine(launch).run() {
+    let mut processes = Processes::on_a_test_machine(launch);
+    if let Some(file) = std::env::var_os("SIMULATE_MACHINE") {
+        processes.machine = Machine::parse("machine", &fs::read_to_string(file).unwrap()).unwrap();
+    }
+    match processes.run() {
         Ok(report) => tell(&report),
         Err(error) => {
             eprintln!("simulate: {error}");

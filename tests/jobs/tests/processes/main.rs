@@ -8,6 +8,7 @@ mod flow;
 mod kill;
 mod restricted;
 mod survivors;
+mod virtual_costs;
 mod virtual_time;
 
 use hikyaku_jobs::Job;

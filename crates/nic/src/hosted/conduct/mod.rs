@@ -55,8 +55,9 @@ pub trait Conductor {
     /// Returns when so many bytes of an answer have come back.
     fn come_back(&mut self, from: Rank, bytes: u64);
 
-    /// A message of so many bytes was found and is copied out.
-    fn received(&mut self, bytes: u64);
+    /// A record was found, and so many bytes of its message are copied out. `begins`: it is the
+    /// message's first, and so long is the whole.
+    fn received(&mut self, from: Rank, bytes: u64, begins: Option<u64>);
 
     /// Bytes of a rank of the same node were read from its memory.
     fn near(&mut self, bytes: u64);

@@ -60,6 +60,10 @@ impl Carrier for Interfaces {
         HostCosts { send: half + host.register, receive: host.poll + half }
     }
 
+    fn look(&self) -> Time {
+        self.system.costs().host.poll
+    }
+
     fn carry(&self, message: job::Parcel, _at: Time) -> Option<Time> {
         let interface = &self.system.costs().interface;
         let (inline, most) = (interface.inline_bytes, interface.parcel_bytes);

@@ -36,6 +36,10 @@ impl Carrier for Adaptors {
         self.host
     }
 
+    fn look(&self) -> Time {
+        self.host.receive
+    }
+
     fn carry(&self, parcel: Parcel, _at: Time) -> Option<Time> {
         let Parcel { source, destination, bytes, token } = parcel;
         self.system.enqueue(source, Tcw { to: destination, bytes, area: token as u32 });

@@ -71,6 +71,10 @@ impl Carrier for Boards {
         HostCosts { send: self.costs.host.issue_send, receive: self.costs.receive(bytes) }
     }
 
+    fn look(&self) -> Time {
+        self.costs.host.access
+    }
+
     fn carry(&self, parcel: Parcel, _at: Time) -> Option<Time> {
         let (from, to) =
             (&self.boards[parcel.source as usize], &self.boards[parcel.destination as usize]);

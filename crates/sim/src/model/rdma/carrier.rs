@@ -81,6 +81,10 @@ impl Carrier for Interfaces {
         HostCosts { send: self.costs.post, receive: self.costs.poll }
     }
 
+    fn look(&self) -> Time {
+        self.costs.poll
+    }
+
     fn carry(&self, parcel: Parcel, at: Time) -> Option<Time> {
         let start = self.engines[parcel.source as usize].book(at, self.costs.gap);
         let key = self.injected.borrow_mut().insert(parcel);

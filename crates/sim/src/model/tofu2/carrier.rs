@@ -81,6 +81,10 @@ impl Carrier for Engines {
         self.host
     }
 
+    fn look(&self) -> Time {
+        self.host.receive
+    }
+
     fn carry(&self, parcel: Parcel, _at: Time) -> Option<Time> {
         let Parcel { source, destination, bytes, token } = parcel;
         let (from, to) = (self.queue(source, destination), self.queue(destination, source));

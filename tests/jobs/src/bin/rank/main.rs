@@ -9,6 +9,7 @@ mod calls;
 mod ends;
 mod flood;
 mod large;
+mod lone;
 mod ring;
 mod survivors;
 mod traffic;
@@ -33,6 +34,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,
+        "lone" => lone::run(world, number(word(1)) as usize)?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,

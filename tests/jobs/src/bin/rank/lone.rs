@@ -1,0 +1,22 @@
+//! One message between ranks that have nothing else to do: what it takes, in virtual time.
+
+use std::time::Duration;
+
+use hikyaku::{Error, World};
+use hikyaku_jobs::pattern::{check, message};
+
+/// A message of `length` bytes from rank 0 to rank 1, which waits for it; rank 0 says when it sent,
+/// rank 1 when it had it.
+pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
+    let mut data = message(1, length);
+    if world.rank() == 0 {
+        world.compute(Duration::from_millis(1));
+        println!("sent {}", world.now().picoseconds());
+        return world.send(&data, 1, 0);
+    }
+    data.fill(0);
+    world.recv(&mut data, 0, 0)?;
+    println!("had {}", world.now().picoseconds());
+    check(1, &data);
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What calls cost in virtual time is the machine file's word: a lone message of a process takes
+//! what that of a built-in program takes, on every machine, and a file that says otherwise changes
+//! it by as much.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hikyaku_jobs::Job;
+use hikyaku_sim::engine::Simulation;
+use hikyaku_sim::job::{self, JobConfig};
+use hikyaku_sim::machine::Machine;
+
+use super::RANK;
+
+/// Bytes that a message of a process has on the wire beside its payload.
+const ENVELOPE: u64 = 16;
+
+/// Copying out of the landing ring, picoseconds a byte: 10 GB/s.
+const COPYING: u64 = 100;
+
+fn machines() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|form| form == "toml")).collect();
+    files.sort();
+    files
+}
+
+/// How long a message takes a process that waits for it, in picoseconds from its sending.
+fn by_process(machine: &Path, bytes: u64) -> u64 {
+    let words = ["lone", &bytes.to_string()];
+    let file = format!("SIMULATE_MACHINE={}", machine.display());
+    let job = Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, 2, &words);
+    let output = job.within(&["env", &file]).succeed();
+    let said = |what: &str| -> u64 {
+        let line = output.lines().find_map(|line| line.strip_prefix(what));
+        line.unwrap_or_else(|| panic!("{output}")).trim().parse().unwrap()
+    };
+    said("had ") - said("sent ")
+}
+
+/// The same of a built-in program.
+fn by_task(machine: &Path, bytes: u64) -> u64 {
+    let machine = Machine::parse("machine", &fs::read_to_string(machine).unwrap()).unwrap();
+    let simulation = Simulation::new(0);
+    let carrier = machine.install(&simulation).carrier;
+    let job = job::Job::new(&simulation, JobConfig::new(2), carrier).unwrap();
+    let report = job.run(move |rank| async move {
+        if rank.rank() == 0 {
+            rank.send(1, 0, &vec![1u8; bytes as usize][..]).await.unwrap();
+        } else {
+            rank.recv(Some(0), Some(0)).await;
+        }
+    });
+    report.unwrap().ends[1].picoseconds()
+}
+
+#[test]
+fn a_lone_message_of_a_process_takes_what_one_of_a_built_in_program_takes() {
+    let machines = machines();
+    assert_eq!(machines.len(), 7);
+    for machine in machines {
+        for bytes in [8, 64, 4096] {
+            let expected = by_task(&machine, bytes + ENVELOPE) + COPYING * bytes;
+            let took = by_process(&machine, bytes);
+            let name = machine.display();
+            assert!(took.abs_diff(expected) <= 2, "{name}, {bytes} B: {took}, not {expected} ps");
+        }
+    }
+}
+
+#[test]
+fn what_the_file_says_of_the_host_is_what_a_process_is_charged() {
+    let [shipped, changed] = [
+        machines().into_iter().find(|file| file.ends_with("fat-tree-200g.toml")).unwrap(),
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("slow-host.toml"),
+    ];
+    let text = fs::read_to_string(&shipped).unwrap();
+    let machine = Machine::parse("machine", &text).unwrap();
+    let hikyaku_sim::machine::Interface::Rdma(costs) = &machine.interface else {
+        panic!("an RDMA interface")
+    };
+    let mut slow = String::new();
+    for line in text.lines() {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        match key {
+            "post" => slow += "post = { value = \"1000 ns\", source = \"assumed: a slow host\" }",
+            "poll" => slow += "poll = { value = \"700 ns\", source = \"assumed: a slow host\" }",
+            _ => slow += line,
+        }
+        slow.push('\n');
+    }
+    fs::write(&changed, slow).unwrap();
+    let more = 1_700_000 - (costs.post + costs.poll).picoseconds();
+    assert_eq!(by_process(&changed, 64), by_process(&shipped, 64) + more);
+}
