@@ -5,7 +5,8 @@
 //! the most that the process grew by in one of the runs; what an earlier pattern left free is used
 //! again and not counted, so name a pattern to see it alone. The last column says how many times
 //! over the project's target for such a pattern is met. Where SimGrid is installed (Debian:
-//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
+//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed. The
+//! first line says how busy the machine was, and which SimGrid there is.
 
 mod peer;
 
@@ -82,6 +83,10 @@ impl Target {
 fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown");
+    let peer = peer::version().unwrap_or_else(|| "no SimGrid: its SMPI is not compared".into());
+    println!("load average {load}; {peer}");
     println!(
         "{:28} {:>12} {:>12} {:>9} {:>10} {:>9}",
         "pattern", "messages/s", "events/s", "seconds", "bytes/rank", "of target"

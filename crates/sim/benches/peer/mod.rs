@@ -48,6 +48,12 @@ pub(crate) fn halo() -> Result<f64, String> {
     Ok(f64::from((long - short) * RANKS * MESSAGES) / took)
 }
 
+/// Which SimGrid, as `smpirun` says it: `SimGrid version 3.32`.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new("smpirun").arg("-version").output().ok()?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
 fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status =
