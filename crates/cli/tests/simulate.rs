@@ -205,7 +205,7 @@ fn a_sweep_and_a_question_write_their_pages() {
     let swept = simulate(&words);
     assert_eq!(swept.status.code(), Some(0));
     let text = String::from_utf8(swept.stdout).unwrap();
-    assert!(text.contains("21 points; of 21 with a choice to judge"), "{text}");
+    assert!(text.contains("23 points; of 23 with a choice to judge"), "{text}");
     let csv = std::fs::read_to_string(folder.join("sweep.csv")).unwrap();
     assert!(csv.lines().count() > 40 && csv.contains("chosen, fastest"), "{csv}");
     assert!(std::fs::read_to_string(folder.join("sweep.html")).unwrap().contains("<svg"));
