@@ -112,9 +112,9 @@ fn halos_are_exchanged_and_looked_at_on_rings_of_any_size() {
 }
 
 #[test]
-fn waiting_in_an_exchange_has_three_figures() {
+fn waiting_in_an_exchange_has_four_figures() {
     let document = document(&["late", "--sizes", "8,16K"]);
-    for kind in ["wait", "calls", "late"] {
+    for kind in ["wait", "calls", "processor", "late"] {
         let own = own(&document, kind);
         assert_eq!(own.len(), 8, "{kind}");
         assert!(own.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])), "{kind}");

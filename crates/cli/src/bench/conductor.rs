@@ -22,8 +22,8 @@ use super::kinds::{
     bandwidth, barrier, collectives, halo, idle, late, latency, rate, shared, start,
 };
 use super::peers::{self, Peer};
-use super::plan::{self, Block, Schedule};
-use super::results::{Blocks, ContestantInfo, Figure, OWN, summarise};
+use super::plan::{self, Block, NearFar, Schedule};
+use super::results::{Blocks, ContestantInfo, Figure, OWN, by_state, summarise};
 
 /// Start-up is slow and steady: fewer repetitions tell as much.
 const START_BLOCKS: u32 = 7;
@@ -217,11 +217,13 @@ impl<'a> Conductor<'a> {
         let bare = || {
             let line = hardware::line(self.cores);
             self.lines.borrow_mut().push(line);
-            Some(point.bare(self.cores, line))
+            Some(Beside { bare: point.bare(self.cores, line), line: Some(line) })
         };
         let all = rounds(self.settings.blocks, bare, turns);
         let has_messages = point.bytes > 0 || point.kind == Kind::Latency;
+        let split = NearFar::split(&self.lines.borrow());
         Figure {
+            states: by_state(&all, split, point.kind.lower_is_better()),
             bytes: has_messages.then_some(point.bytes),
             window: (point.window > 1).then_some(point.window),
             bare_is: Some(point.bare.description()),
@@ -268,7 +270,8 @@ impl<'a> Conductor<'a> {
                 Turn { contestant, form: "", sample: Box::new(sample) }
             };
             let turns = self.contestants.iter().map(turn).collect();
-            let bare = || start::bare(&self.executable, ranks).ok();
+            let beside = |bare| Beside { bare, line: None };
+            let bare = || start::bare(&self.executable, ranks).ok().map(beside);
             let all = rounds(self.settings.blocks.min(START_BLOCKS), bare, turns);
             let bare_is = Some(format!("{ranks} processes that do nothing"));
             self.report(&Figure { bare_is, ..figure(Kind::Start, ranks, &all) });
@@ -289,7 +292,7 @@ impl<'a> Conductor<'a> {
                     contestant: contestant.name().to_owned(),
                     form,
                     own: contestant.own(),
-                    outcome: outcome.map(|value| vec![Block { value, bare: None }]),
+                    outcome: outcome.map(|value| vec![Block { value, bare: None, lines: None }]),
                 };
                 all.push(entry("resident", told.clone().map(|(resident, _)| resident)));
                 all.push(entry("shared", told.map(|(_, shared)| shared)));
@@ -344,6 +347,7 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
         bare_is: None,
         bare,
         series,
+        states: Vec::new(),
     }
 }
 
@@ -390,12 +394,21 @@ fn sample(
     Ok(point.value(time(fitting)?))
 }
 
+/// What is measured between two blocks.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// The bare value, in the point's unit.
+    bare: f64,
+    /// The cache-line transfer at that moment, in nanoseconds, if that is part of it.
+    line: Option<f64>,
+}
+
 /// Runs all turns `blocks` times in alternation, each between two bare measurements.
 ///
 /// A turn that fails is not asked again.
 fn rounds(
     blocks: u32,
-    mut bare: impl FnMut() -> Option<f64>,
+    mut bare: impl FnMut() -> Option<Beside>,
     mut turns: Vec<Turn<'_>>,
 ) -> Vec<Blocks> {
     let mut outcomes: Vec<Result<Vec<Block>, String>> = turns.iter().map(|_| Ok(vec![])).collect();
@@ -406,8 +419,10 @@ fn rounds(
             match (turn.sample)() {
                 Ok(value) => {
                     let after = bare();
-                    let beside = before.zip(after).map(|(one, other)| (one + other) / 2.0);
-                    taken.push(Block { value, bare: beside });
+                    let beside = before.zip(after);
+                    let bare = beside.map(|(one, other)| (one.bare + other.bare) / 2.0);
+                    let lines = beside.and_then(|(one, other)| Some([one.line?, other.line?]));
+                    taken.push(Block { value, bare, lines });
                     before = after;
                 }
                 Err(reason) => *outcome = Err(reason),
@@ -438,12 +453,14 @@ mod tests {
         let measured = Cell::new(0.0);
         let bare = || {
             measured.set(measured.get() + 10.0);
-            Some(measured.get())
+            Some(Beside { bare: measured.get(), line: Some(-measured.get()) })
         };
         let all = rounds(2, bare, vec![turn("heap", 1.0), turn("allocated", 2.0)]);
         let bares = |entry: &Blocks| plan::bare_values(entry.outcome.as_ref().unwrap());
         assert_eq!(bares(&all[0]), [15.0, 35.0]);
         assert_eq!(bares(&all[1]), [25.0, 45.0]);
+        let lines = |entry: &Blocks| entry.outcome.as_ref().unwrap().last().unwrap().lines;
+        assert_eq!(lines(&all[1]), Some([-40.0, -50.0]));
         assert_eq!(measured.get(), 50.0);
     }
 

@@ -74,6 +74,8 @@ pub(crate) enum Clock {
     Wait,
     /// The start and the wait, without the computing between them.
     Calls,
+    /// The processor time of the start, the wait and whatever else the process does for it.
+    Processor,
     /// From the start of a neighbour that is late to the end of the wait for it.
     Late,
 }
@@ -90,7 +92,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 22] = [
+const WORDS: [(Verb, &str); 24] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -105,6 +107,8 @@ const WORDS: [(Verb, &str); 22] = [
     (Verb::Exchange(Clock::Wait, Calls::Persistent), "wait-persist"),
     (Verb::Exchange(Clock::Calls, Calls::Isend), "calls-isend"),
     (Verb::Exchange(Clock::Calls, Calls::Persistent), "calls-persist"),
+    (Verb::Exchange(Clock::Processor, Calls::Isend), "cpu-isend"),
+    (Verb::Exchange(Clock::Processor, Calls::Persistent), "cpu-persist"),
     (Verb::Exchange(Clock::Late, Calls::Isend), "late-isend"),
     (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
     (Verb::SharedFree, "shared-free"),

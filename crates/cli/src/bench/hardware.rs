@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::plan;
+use super::{plan, processor};
 
 /// Batches per probe.
 const BATCHES: usize = 9;
@@ -33,6 +33,44 @@ const COPY_BYTES: usize = 16 * 1024;
 
 /// The size and alignment of a cache line.
 const LINE_BYTES: usize = 64;
+
+/// By what a probe is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The time that passes.
+    Wall,
+    /// The time that the measuring thread has had a processor.
+    Processor,
+}
+
+impl Clock {
+    /// How long `work` takes, in nanoseconds.
+    fn time(self, work: impl FnOnce()) -> f64 {
+        match self {
+            Clock::Wall => {
+                let start = Instant::now();
+                work();
+                start.elapsed().as_nanos() as f64
+            }
+            Clock::Processor => {
+                let start = processor::of_thread();
+                work();
+                (processor::of_thread() - start).as_nanos() as f64
+            }
+        }
+    }
+
+    /// What looking at it costs within such a time, where that is not next to nothing.
+    fn look(self) -> f64 {
+        match self {
+            Clock::Wall => 0.0,
+            Clock::Processor => {
+                let empty = || processor::of_thread().abs_diff(processor::of_thread());
+                processor::middle_of_empty(empty).as_nanos() as f64
+            }
+        }
+    }
+}
 
 /// Two cores between which is measured; equal where the process may use only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +221,8 @@ pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
     middle(&on_both(cores, send, receive))
 }
 
-/// One copy of `bytes` that the other core has just written: nanoseconds, the copy alone.
+/// One copy of `bytes` that the other core has just written: nanoseconds by `clock`, the copy
+/// alone.
 ///
 /// Source and destination both begin on a cache line, which is the best the hardware gives: a
 /// destination 16 bytes beside its source's alignment, as malloc likes to place it, was measured
@@ -191,7 +230,7 @@ pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
 ///
 /// Small buffers are written and copied several at a time, since a clock reading costs as much as
 /// a copy of 1 KiB.
-pub(crate) fn fresh_copy(cores: Cores, bytes: usize) -> f64 {
+pub(crate) fn fresh_copy(cores: Cores, bytes: usize, clock: Clock) -> f64 {
     let bytes = bytes.max(1);
     let count = COPY_BYTES.div_ceil(bytes);
     let shared = Mutex::new(vec![0_u8; bytes * count + LINE_BYTES]);
@@ -208,16 +247,18 @@ pub(crate) fn fresh_copy(cores: Cores, bytes: usize) -> f64 {
         let mut own = vec![1_u8; bytes * count + LINE_BYTES];
         let own = from_line(&mut own);
         let mut times = Vec::with_capacity(BATCHES);
+        let look = clock.look();
         for round in 0..BATCHES as u64 {
             turn.wait_for(2 * round + 1, yielding);
             let mut shared = lock(&shared);
             let fresh = from_line(&mut shared);
-            let start = Instant::now();
             let pairs = own.chunks_exact_mut(bytes).zip(fresh.chunks_exact(bytes)).take(count);
-            for (to, from) in pairs {
-                black_box(to).copy_from_slice(black_box(from));
-            }
-            times.push(start.elapsed().as_nanos() as f64 / count as f64);
+            let taken = clock.time(|| {
+                for (to, from) in pairs {
+                    black_box(to).copy_from_slice(black_box(from));
+                }
+            });
+            times.push((taken - look).max(1.0) / count as f64);
             drop(shared);
             turn.0.store(2 * round + 2, Release);
         }
@@ -251,8 +292,9 @@ mod tests {
             let figures = [
                 line(cores),
                 stream(cores, 64),
-                fresh_copy(cores, 1),
-                fresh_copy(cores, 1 << 16),
+                fresh_copy(cores, 1, Clock::Wall),
+                fresh_copy(cores, 1 << 16, Clock::Wall),
+                fresh_copy(cores, 1 << 16, Clock::Processor),
                 switch(cores.first),
             ];
             assert!(
@@ -270,7 +312,7 @@ mod tests {
     #[test]
     fn an_empty_window_counts_as_one_message() {
         assert!(stream(Cores::available(), 0) > 0.0);
-        assert!(fresh_copy(Cores::available(), 0) > 0.0);
+        assert!(fresh_copy(Cores::available(), 0, Clock::Wall) > 0.0);
     }
 
     #[test]

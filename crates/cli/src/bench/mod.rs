@@ -18,6 +18,7 @@ mod plan;
 mod hardware;
 mod kinds;
 mod machine;
+mod processor;
 
 mod control;
 mod rank;

@@ -273,7 +273,7 @@ mod tests {
         use crate::bench::control::{Calls, Clock, Verb};
         use crate::bench::kinds::{halo, late};
         let source: String = SOURCES.iter().map(|(_, text)| *text).collect();
-        let exchanges = [Clock::Whole, Clock::Wait, Clock::Calls, Clock::Late];
+        let exchanges = [Clock::Whole, Clock::Wait, Clock::Calls, Clock::Processor, Clock::Late];
         let mut verbs: Vec<Verb> =
             exchanges.iter().flat_map(|clock| halo::forms(*clock).1).map(|f| f.verb).collect();
         verbs.push(Verb::Exchange(Clock::Whole, Calls::Blocking));

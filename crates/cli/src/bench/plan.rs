@@ -80,6 +80,30 @@ pub(crate) struct Block {
     pub(crate) value: f64,
     /// The bare value in the same unit, where the point has one.
     pub(crate) bare: Option<f64>,
+    /// The cache-line transfers before and after it, in nanoseconds, where that is what is bare.
+    pub(crate) lines: Option<[f64; 2]>,
+}
+
+/// How far apart the cores were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Distance {
+    /// In the nearer of two states.
+    Near,
+    /// In the farther one.
+    Far,
+}
+
+impl Block {
+    /// The state that the machine was in while it was taken, if it was in one; `split` is between
+    /// the two, in nanoseconds.
+    pub(crate) fn distance(&self, split: f64) -> Option<Distance> {
+        match self.lines?.map(|line| line > split) {
+            [false, false] => Some(Distance::Near),
+            [true, true] => Some(Distance::Far),
+            _ => None,
+        }
+    }
 }
 
 /// The values of a series of blocks.
@@ -176,8 +200,7 @@ impl NearFar {
     /// Splits cache-line times at the geometric mean of their 5th and 95th percentile, if these
     /// are a factor of two apart; a machine that never changed has near blocks only.
     pub(crate) fn of(lines: &[f64]) -> Option<NearFar> {
-        let (low, high) = (percentile(lines, 0.05)?, percentile(lines, 0.95)?);
-        let split = if high > 2.0 * low { (low * high).sqrt() } else { f64::INFINITY };
+        let split = NearFar::split(lines).unwrap_or(f64::INFINITY);
         let (near, far): (Vec<f64>, Vec<f64>) = lines.iter().partition(|line| **line <= split);
         Some(NearFar {
             near_nanoseconds: median(&near)?,
@@ -185,6 +208,12 @@ impl NearFar {
             far_nanoseconds: median(&far),
             far_blocks: far.len(),
         })
+    }
+
+    /// What is between the two states, in nanoseconds; `None` of a machine that never changed.
+    pub(crate) fn split(lines: &[f64]) -> Option<f64> {
+        let (low, high) = (percentile(lines, 0.05)?, percentile(lines, 0.95)?);
+        (high > 2.0 * low).then(|| (low * high).sqrt())
     }
 }
 
@@ -194,7 +223,7 @@ mod tests {
     use super::*;
 
     fn block(value: f64, bare: f64) -> Block {
-        Block { value, bare: Some(bare) }
+        Block { value, bare: Some(bare), lines: None }
     }
 
     #[test]
@@ -230,7 +259,9 @@ mod tests {
 
     #[test]
     fn a_block_without_a_bare_value_has_no_ratio() {
-        assert!(ratios_to_bare(&[Block { value: 3.0, bare: None }, block(1.0, 0.0)]).is_empty());
+        assert!(
+            ratios_to_bare(&[Block { bare: None, ..block(3.0, 1.0) }, block(1.0, 0.0)]).is_empty()
+        );
     }
 
     #[test]
@@ -266,6 +297,15 @@ mod tests {
         assert_eq!(slow.look_again(5e6, 50e6), None);
         assert_eq!(Schedule::FIRST.look_again(5e9, 50e6).map(|next| next.repetitions), Some(2));
         assert_eq!(Schedule::FIRST.look_again(f64::NAN, 50e6).map(|next| next.batches), Some(1));
+    }
+
+    #[test]
+    fn a_block_is_of_one_state_if_it_began_and_ended_there() {
+        let between = |before, after| Block { lines: Some([before, after]), ..block(1.0, 1.0) };
+        assert_eq!(between(50.0, 60.0).distance(110.0), Some(Distance::Near));
+        assert_eq!(between(160.0, 240.0).distance(110.0), Some(Distance::Far));
+        assert_eq!(between(50.0, 160.0).distance(110.0), None);
+        assert_eq!(block(1.0, 1.0).distance(110.0), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
 use super::kinds::{Kind, Unit};
+use super::plan::{Distance, Summary};
 use super::results::{Figure, OWN, PeerRatio, Results, Series};
 
 /// A value in the base unit that the report crate shows.
@@ -149,9 +150,11 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     let has_bare = figures(results, kind).any(|figure| figure.bare.is_some());
     let has_form = figures(results, kind).flat_map(|f| &f.series).any(|s| !s.form.is_empty());
     let columns = Columns::of(results, kind);
+    let has_states = figures(results, kind).any(|figure| !figure.states.is_empty());
     let mut header: Vec<String> = Vec::new();
     header.extend(columns.ranks.then(|| "ranks".to_owned()));
     header.extend(columns.bytes.then(|| "message".to_owned()));
+    header.extend(has_states.then(|| "cores".to_owned()));
     header.push("library".into());
     header.extend(has_form.then(|| "form".to_owned()));
     header.extend(["median", "p10", "p90"].map(str::to_owned));
@@ -162,13 +165,34 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     header.push("blocks".into());
     let mut table = Table::new(kind.title(), header);
     for figure in figures(results, kind) {
-        for series in &figure.series {
-            let mut row = columns.cells(figure);
-            row.extend(cells(figure, series, has_bare, has_form, &peers));
-            table.push(row);
+        for (cores, bare, all) in standings(figure) {
+            for series in all {
+                let mut row = columns.cells(figure);
+                row.extend(has_states.then(|| Cell::from(cores)));
+                row.extend(cells((figure.unit, bare), series, has_bare, has_form, &peers));
+                table.push(row);
+            }
         }
     }
     Some(table)
+}
+
+/// What a figure's rows say: all of it, and what was reached in each state of the machine, if it
+/// changed meanwhile; else in which state it was, if it is known to have two.
+fn standings(figure: &Figure) -> Vec<(&'static str, Option<Summary>, &[Series])> {
+    let word = |cores| match cores {
+        Distance::Near => "near",
+        Distance::Far => "far",
+    };
+    let all = |cores| (cores, figure.bare, &figure.series[..]);
+    match &figure.states[..] {
+        [] => vec![all("")],
+        [one] if blocks(&one.series) == blocks(&figure.series) => vec![all(word(one.cores))],
+        states => {
+            let states = states.iter().map(|one| (word(one.cores), one.bare, &one.series[..]));
+            std::iter::once(all("all")).chain(states).collect()
+        }
+    }
 }
 
 /// Which columns tell the figures of a table apart. Two ranks go without saying beside a size.
@@ -195,14 +219,18 @@ impl Columns {
     }
 }
 
+/// How many blocks each series has.
+fn blocks(series: &[Series]) -> Vec<usize> {
+    series.iter().map(|one| one.value.map_or(0, |value| value.blocks)).collect()
+}
+
 fn cells(
-    figure: &Figure,
+    (unit, bare): (Unit, Option<Summary>),
     series: &Series,
     has_bare: bool,
     has_form: bool,
     peers: &[&str],
 ) -> Vec<Cell> {
-    let unit = figure.unit;
     let value = |value: Option<f64>| match value {
         Some(value) => Cell::number(base(unit, value), shown(unit)),
         None => Cell::Empty,
@@ -217,7 +245,7 @@ fn cells(
     row.extend([own.map(|s| s.median), own.map(|s| s.p10), own.map(|s| s.p90)].map(value));
     if has_bare {
         let to_bare = series.to_bare;
-        row.push(value(figure.bare.map(|bare| bare.median)));
+        row.push(value(bare.map(|bare| bare.median)));
         row.extend(
             [to_bare.map(|s| s.median), to_bare.map(|s| s.p10), to_bare.map(|s| s.p90)].map(ratio),
         );
@@ -369,6 +397,7 @@ pub(crate) fn files(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::bench::results::InState;
     use crate::bench::results::tests::example;
 
     #[test]
@@ -444,6 +473,29 @@ mod tests {
             names,
             [Path::new("b-broadcast-2-ranks.svg"), Path::new("b-broadcast-4-ranks.svg")]
         );
+    }
+
+    #[test]
+    fn rows_of_both_states_stand_below_those_of_all() {
+        let mut results = example();
+        assert!(!text(&results).contains("cores  library"));
+        for figure in &mut results.figures {
+            let (bare, series) = (figure.bare, &figure.series);
+            let state = |cores| InState { cores, bare, series: series.clone() };
+            figure.states = [Distance::Near, Distance::Far].map(state).into();
+        }
+        let told = text(&results);
+        let rows = |cores: &str| {
+            let has = |line: &&str| line.split_whitespace().any(|word| word == cores);
+            told.lines().filter(has).filter(|line| line.contains("hikyaku")).count()
+        };
+        assert_eq!((rows("all"), rows("near"), rows("far")), (2, 2, 2), "{told}");
+        // One state, and all of the blocks in it.
+        let mut figure = results.figures.remove(0);
+        let (bare, series) = (figure.bare, figure.series.clone());
+        figure.states = vec![InState { cores: Distance::Far, bare, series }];
+        assert_eq!(standings(&figure).len(), 1);
+        assert_eq!(standings(&figure)[0].0, "far");
     }
 
     #[test]

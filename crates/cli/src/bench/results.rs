@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::kinds::{Kind, Unit};
 use super::machine::Machine;
-use super::plan::{self, Block, NearFar, Summary};
+use super::plan::{self, Block, Distance, NearFar, Summary};
 
 /// The version of the JSON document; it grows when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
@@ -66,6 +66,20 @@ pub(crate) struct Figure {
     pub(crate) window: Option<u32>,
     /// What "bare" is for this figure.
     pub(crate) bare_is: Option<String>,
+    /// What the bare hardware gave.
+    pub(crate) bare: Option<Summary>,
+    /// What each contestant reached.
+    pub(crate) series: Vec<Series>,
+    /// The same of the rounds in which the cores were near, and of those in which they were far, if
+    /// the machine was seen in both states; a round in which it changed is in neither.
+    pub(crate) states: Vec<InState>,
+}
+
+/// What was reached in one state of the machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct InState {
+    /// How far apart the cores were.
+    pub(crate) cores: Distance,
     /// What the bare hardware gave.
     pub(crate) bare: Option<Summary>,
     /// What each contestant reached.
@@ -141,6 +155,28 @@ pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summar
     (Summary::of(&bare), all.iter().map(series).collect())
 }
 
+/// The rounds of a figure by the state of the machine, where there is one on each side of `split`.
+pub(crate) fn by_state(all: &[Blocks], split: Option<f64>, lower_is_better: bool) -> Vec<InState> {
+    let Some(split) = split else { return Vec::new() };
+    let whole = |round: usize, cores: Distance| {
+        let mut blocks = all.iter().filter_map(|entry| entry.outcome.as_ref().ok()?.get(round));
+        blocks.all(|block| block.distance(split) == Some(cores))
+    };
+    let of = |cores| {
+        let kept = |entry: &Blocks| Blocks {
+            outcome: entry.outcome.clone().map(|blocks| {
+                let rounds = blocks.into_iter().enumerate();
+                rounds.filter(|(round, _)| whole(*round, cores)).map(|(_, block)| block).collect()
+            }),
+            ..entry.clone()
+        };
+        let kept: Vec<Blocks> = all.iter().map(kept).collect();
+        let (bare, series) = summarise(&kept, lower_is_better);
+        series.iter().any(|one| one.value.is_some()).then_some(InState { cores, bare, series })
+    };
+    [Distance::Near, Distance::Far].into_iter().filter_map(of).collect()
+}
+
 /// For each peer that has been measured, the form that `form` is compared with.
 fn opponents<'a>(all: &'a [Blocks], form: &str, lower_is_better: bool) -> Vec<&'a Blocks> {
     let middle = |entry: &Blocks| {
@@ -168,7 +204,12 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn entry(name: &str, own: bool, pairs: &[(f64, f64)]) -> Blocks {
-        let blocks = pairs.iter().map(|&(value, bare)| Block { value, bare: Some(bare) }).collect();
+        let blocks = pairs.iter().map(|&(value, bare)| Block {
+            value,
+            bare: Some(bare),
+            lines: Some([bare; 2]),
+        });
+        let blocks = blocks.collect();
         Blocks { contestant: name.into(), form: "heap", own, outcome: Ok(blocks) }
     }
 
@@ -195,6 +236,7 @@ pub(crate) mod tests {
             bare_is: Some("one cache line one way".into()),
             bare,
             series: series.clone(),
+            states: Vec::new(),
         };
         Results {
             schema: SCHEMA,
@@ -229,6 +271,26 @@ pub(crate) mod tests {
         assert_eq!(series[0].to_peers[0].ratio.median, 0.25);
         assert!(series[1].to_peers.is_empty());
         assert_eq!(series[1].to_bare.unwrap().median, 8.0);
+    }
+
+    #[test]
+    fn rounds_of_a_state_are_those_in_which_all_were_in_it() {
+        let all = [
+            entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0), (110.0, 55.0)]),
+            entry("Open MPI", false, &[(400.0, 50.0), (960.0, 240.0), (990.0, 240.0)]),
+        ];
+        let states = by_state(&all, Some(110.0), true);
+        let told: Vec<_> = states
+            .iter()
+            .map(|state| {
+                let own = &state.series[0];
+                let value = own.value.unwrap();
+                (state.cores, value.median, value.blocks, own.to_peers[0].ratio.median)
+            })
+            .collect();
+        assert_eq!(told, [(Distance::Near, 100.0, 1, 0.25), (Distance::Far, 480.0, 1, 0.5)]);
+        assert_eq!(by_state(&all, None, true), []);
+        assert_eq!(by_state(&all[..1], Some(1000.0), true).len(), 1);
     }
 
     #[test]

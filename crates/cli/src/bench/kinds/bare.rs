@@ -4,13 +4,15 @@
 //! line from one core to the other, a copy of data that the other core has just written, and a
 //! switch between threads of one core. So what a collective needs at least is said by counting.
 
-use crate::bench::hardware::{self, Cores};
+use crate::bench::hardware::{self, Clock, Cores};
 
 /// What the bare hardware gives for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bare {
     /// A sum of parts, as a time.
     Parts(Parts),
+    /// The same as processor time of who waits for the lines and does the copies.
+    Work(Parts),
     /// One copy of fresh data, as a rate.
     CopyRate,
     /// A stream of cache lines in windows.
@@ -74,10 +76,14 @@ impl Bare {
     pub(crate) fn measure(self, cores: Cores, line: f64, bytes: u64, window: u32) -> f64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         match self {
-            Bare::CopyRate => bytes as f64 / hardware::fresh_copy(cores, bytes),
+            Bare::CopyRate => bytes as f64 / hardware::fresh_copy(cores, bytes, Clock::Wall),
             Bare::Stream => 1e3 / hardware::stream(cores, window),
-            Bare::Parts(Parts { lines, copies, switches }) => {
-                let copy = if copies > 0.0 { hardware::fresh_copy(cores, bytes) } else { 0.0 };
+            Bare::Parts(parts) | Bare::Work(parts) => {
+                let Parts { lines, copies, switches } = parts;
+                let work = matches!(self, Bare::Work(_));
+                let clock = if work { Clock::Processor } else { Clock::Wall };
+                let copy =
+                    if copies > 0.0 { hardware::fresh_copy(cores, bytes, clock) } else { 0.0 };
                 let switch = if switches > 0.0 { hardware::switch(cores.first) } else { 0.0 };
                 f64::from(lines) * line + copies * copy + switches * switch
             }
@@ -90,6 +96,9 @@ impl Bare {
             Bare::CopyRate => return "one copy of data the other core has just written".into(),
             Bare::Stream => return "a stream of cache lines in windows of 64".into(),
             Bare::Parts(parts) => parts,
+            Bare::Work(parts) => {
+                return format!("the processor time of {}", Bare::Parts(parts).description());
+            }
         };
         let mut parts = Vec::new();
         match lines {
@@ -158,5 +167,10 @@ mod tests {
         for (bare, words) in cases {
             assert_eq!(bare.description(), words);
         }
+        let work = Bare::Work(Parts { lines: 0, copies: 2.0, switches: 0.0 });
+        let words = "the processor time of 2 copies of fresh data";
+        assert_eq!(work.description(), words);
+        let cores = Cores { first: 0, second: 0 };
+        assert!(work.measure(cores, 50.0, 1 << 16, 1) > 0.0);
     }
 }

@@ -109,6 +109,7 @@ fn measure(
         Clock::Whole => halo::whole(world, command, exchange),
         Clock::Wait => late::laps(world, command, exchange, Lap::wait),
         Clock::Calls => late::laps(world, command, exchange, Lap::calls),
+        Clock::Processor => late::processor(world, command, exchange),
         Clock::Late => late::late(world, command, exchange),
     }
 }

@@ -11,10 +11,12 @@
 //!
 //! *wait* is what waiting costs when both sides have started long ago: nothing but a look, if the
 //! data came by itself, and all of the transfer, if it moves only inside calls. *calls* is what an
-//! exchange costs a program altogether: work that is hidden in the start shows there. *late* is how
-//! long after a late neighbour's start the exchange ends: one transfer, or that and all that the
-//! neighbour computes before it calls the library again.
+//! exchange costs a program altogether: work that is hidden in the start shows there. *processor*
+//! is the same in processor time, helper threads included, beside that of the bare copies. *late*
+//! is how long after a late neighbour's start the exchange ends: one transfer, or that and all that
+//! the neighbour computes before it calls the library again.
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use super::exchange::{Exchange, Lap};
 use super::{Bare, Kind, Parts, Point, halo};
 use crate::bench::arguments::Settings;
 use crate::bench::control::{Answer, Clock, Command};
+use crate::bench::processor;
 use crate::bench::rank::{self, RankError, TAG};
 
 /// What every rank computes between its start and its wait, as in peer/exchange.c.
@@ -34,7 +37,7 @@ pub(crate) const LATENESS: Duration = Duration::from_micros(100);
 
 const SIZES: [u64; 3] = [8, 16 << 10, 64 << 10];
 
-/// Three points per size.
+/// Four points per size.
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0);
@@ -42,7 +45,16 @@ pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let waits = sizes().map(|bytes| point(Kind::Wait, Clock::Wait, bytes, Bare::LINE));
     let calls = sizes().map(|bytes| point(Kind::Calls, Clock::Calls, bytes, copies(bytes)));
     let lates = sizes().map(|bytes| point(Kind::Late, Clock::Late, bytes, copies(bytes)));
-    waits.chain(calls).chain(lates).collect()
+    let processors =
+        sizes().map(|bytes| point(Kind::Processor, Clock::Processor, bytes, bare_work(bytes)));
+    waits.chain(calls).chain(processors).chain(lates).collect()
+}
+
+/// The processor time of the bare copies; of what fits into a line, a look at it.
+fn bare_work(bytes: u64) -> Bare {
+    let all = Parts::signal(2, 2).with_copies(2.0, bytes, 2, 2);
+    let lines = if all.copies > 0.0 { 0 } else { all.lines };
+    Bare::Work(Parts { lines, ..all })
 }
 
 fn point(kind: Kind, clock: Clock, bytes: u64, bare: Bare) -> Point {
@@ -63,6 +75,45 @@ pub(crate) fn laps(
         let lap = |_| Lap::run(exchange, || compute(COMPUTE)).map(&counted);
         (0..command.repetitions).map(lap).sum()
     })
+}
+
+/// The ranks' side of *processor*.
+pub(crate) fn processor(
+    world: &World,
+    command: &Command,
+    exchange: &mut impl Exchange,
+) -> Result<Answer, RankError> {
+    rank::batches(world, command, || {
+        let looking = processor::middle_of_empty(|| {
+            let nothing = |between: &mut dyn FnMut()| -> Result<(), Infallible> {
+                between();
+                Ok(())
+            };
+            spent(Duration::ZERO, nothing).unwrap_or_else(|never| match never {})
+        });
+        let mut sum = Duration::ZERO;
+        for _ in 0..command.repetitions {
+            sum += spent(COMPUTE, |between| exchange.exchange(between))?;
+        }
+        let looking = looking.as_nanos() as u64 * command.repetitions;
+        Ok(sum.saturating_sub(Duration::from_nanos(looking)))
+    })
+}
+
+/// The processor time that this process takes in a round, but for what it computes in between, for
+/// so long.
+fn spent<E>(
+    time: Duration,
+    round: impl FnOnce(&mut dyn FnMut()) -> Result<(), E>,
+) -> Result<Duration, E> {
+    let begin = processor::of_process();
+    let mut computing = Duration::ZERO;
+    round(&mut || {
+        let start = processor::of_thread();
+        compute(time);
+        computing = processor::of_thread() - start;
+    })?;
+    Ok((processor::of_process() - begin).saturating_sub(computing))
 }
 
 /// The ranks' side of *late*: rank 1 is late, and rank 0 says for how long it was held up.
@@ -110,6 +161,26 @@ mod tests {
         let start = Instant::now();
         compute(COMPUTE);
         assert!(start.elapsed() >= COMPUTE);
+    }
+
+    #[test]
+    fn computing_is_no_part_of_what_is_spent() {
+        let mut work = 0;
+        let none = spent(Duration::from_millis(5), |between: &mut dyn FnMut()| {
+            between();
+            Ok::<_, ()>(())
+        });
+        assert!(none.is_ok_and(|time| time < Duration::from_millis(2)), "{none:?}");
+        let some = spent(Duration::ZERO, |between: &mut dyn FnMut()| {
+            between();
+            let begin = processor::of_thread();
+            while processor::of_thread() - begin < Duration::from_millis(3) {
+                work += 1;
+            }
+            Ok::<_, ()>(())
+        });
+        assert!(some.is_ok_and(|time| time >= Duration::from_millis(3)), "{some:?} {work}");
+        assert_eq!(spent(Duration::ZERO, |_| Err(7)), Err(7));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Wait,
     /// The time an exchange takes of a program that computes meanwhile.
     Calls,
+    /// The processor time of that.
+    Processor,
     /// How long after the start of a late neighbour an exchange with it ends.
     Late,
     /// Acquiring a shared variable that is free, and letting it go.
@@ -97,7 +99,7 @@ pub(crate) enum Unit {
 
 impl Kind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 16] = [
+    pub(crate) const ALL: [Kind; 17] = [
         Kind::Latency,
         Kind::Rate,
         Kind::Bandwidth,
@@ -108,6 +110,7 @@ impl Kind {
         Kind::Halo,
         Kind::Wait,
         Kind::Calls,
+        Kind::Processor,
         Kind::Late,
         Kind::Acquire,
         Kind::HandOver,
@@ -125,7 +128,7 @@ impl Kind {
             Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
                 Unit::Microseconds
             }
-            Kind::Halo | Kind::Calls | Kind::Late => Unit::Microseconds,
+            Kind::Halo | Kind::Calls | Kind::Processor | Kind::Late => Unit::Microseconds,
             Kind::Start => Unit::Milliseconds,
             Kind::Memory => Unit::Mebibytes,
             Kind::Idle => Unit::Percent,
@@ -150,6 +153,7 @@ impl Kind {
             Kind::Halo => "halo",
             Kind::Wait => "wait",
             Kind::Calls => "calls",
+            Kind::Processor => "processor",
             Kind::Late => "late",
             Kind::Acquire => "acquire",
             Kind::HandOver => "handover",
@@ -172,6 +176,7 @@ impl Kind {
             Kind::Halo => "Halo exchange with two neighbours",
             Kind::Wait => "Wait of an exchange, both started 50 µs ago",
             Kind::Calls => "Start and wait of an exchange, without the 50 µs between",
+            Kind::Processor => "Processor time of start and wait of an exchange",
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
             Kind::Acquire => "Shared variable: acquired for writing and let go, free",
             Kind::HandOver => "Shared variable: handed over to the other rank, every byte written",
@@ -195,7 +200,11 @@ impl Kind {
                  MPI_Neighbor_alltoallw_init"
             }
             Kind::Wait => "both ranks start an exchange, compute 50 µs, and wait: the wait alone",
-            Kind::Calls => "the same: all that the exchange takes of a program's processor",
+            Kind::Calls => "the same: start and wait, which the program cannot compute in",
+            Kind::Processor => {
+                "the same as the kernel counts it: of the whole process but for the computing, \
+                 helper threads included, and no time asleep"
+            }
             Kind::Late => {
                 "rank 1 starts 100 µs late and computes 50 µs before it waits; from its start to \
                  the end of rank 0's wait"
@@ -287,7 +296,7 @@ impl Point {
     pub(crate) fn bare(&self, cores: Cores, line: f64) -> f64 {
         let measured = self.bare.measure(cores, line, self.bytes, self.window);
         match self.bare {
-            Bare::Parts(_) => self.kind.of_nanoseconds(measured),
+            Bare::Parts(_) | Bare::Work(_) => self.kind.of_nanoseconds(measured),
             Bare::CopyRate | Bare::Stream => measured,
         }
     }

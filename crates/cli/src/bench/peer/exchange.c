@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { LEFT, RIGHT, SIDES };
 
@@ -190,6 +191,41 @@ static unsigned long long in_calls(const struct command *c, enum call from) {
 static unsigned long long waits(const struct command *c) { return in_calls(c, WAIT); }
 static unsigned long long calls(const struct command *c) { return in_calls(c, START); }
 
+static unsigned long long clock_ns(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
+
+/* The processor time that the process takes in one round, but for what it computes in between.
+   Without an exchange: what looking at the clocks takes. */
+static unsigned long long spent(struct exchange *e, int bytes) {
+    unsigned long long begin = clock_ns(CLOCK_PROCESS_CPUTIME_ID), start, computing;
+    if (e) form->begin(e, bytes);
+    start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    compute(e ? COMPUTE : 0);
+    computing = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
+    if (e) form->end(e);
+    unsigned long long all = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin;
+    return all > computing ? all - computing : 0;
+}
+
+static int by_size(const void *a, const void *b) {
+    unsigned long long one = *(const unsigned long long *)a, other = *(const unsigned long long *)b;
+    return (one > other) - (one < other);
+}
+
+/* The processor time of start and wait, helper threads included; as in late.rs and processor.rs. */
+static unsigned long long processor(const struct command *c) {
+    enum { EMPTY_ROUNDS = 65 };
+    unsigned long long empty[EMPTY_ROUNDS], sum = 0;
+    for (int i = 0; i < EMPTY_ROUNDS; i++) empty[i] = spent(NULL, 0);
+    qsort(empty, EMPTY_ROUNDS, sizeof *empty, by_size);
+    for (unsigned long long i = 0; i < c->repetitions; i++) sum += spent(next(), (int)c->bytes);
+    unsigned long long looking = empty[EMPTY_ROUNDS / 2] * c->repetitions;
+    return sum > looking ? sum - looking : 0;
+}
+
 /* Rank 1 is late. From its start to the end of rank 0's wait. */
 static unsigned long long late(const struct command *c) {
     unsigned long long sum = 0, stamp;
@@ -216,6 +252,8 @@ const struct measurement exchanges[] = {
     {"wait-persist", blocks, waits, prepare_init, clean_up},
     {"calls-isend", blocks, calls, prepare_isend, clean_up},
     {"calls-persist", blocks, calls, prepare_init, clean_up},
+    {"cpu-isend", blocks, processor, prepare_isend, clean_up},
+    {"cpu-persist", blocks, processor, prepare_init, clean_up},
     {"late-isend", blocks, late, prepare_isend, clean_up},
     {"late-persist", blocks, late, prepare_init, clean_up},
     {0},
