@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::launch::{Bind, Launch, LongStores};
+use hikyaku::shared::Protocol;
 use hikyaku::{Choices, UnknownChoice};
 
 use crate::exit;
@@ -58,6 +59,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "WAY")]
     long_stores: Option<Stores>,
 
+    /// Get shared variables to ranks by this protocol: direct, fagus or udp
+    ///
+    /// As the variable HIKYAKU_SHARED=fagus does. The last two are paper 001's, for comparison.
+    #[arg(long, value_name = "PROTOCOL")]
+    shared: Option<Protocol>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -109,7 +116,8 @@ Exit code:
 
 Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
-  the algorithm of a collective operation, as --coll does.
+  the algorithm of a collective operation, as --coll does, HIKYAKU_SHARED the protocol of shared
+  variables, as --shared does.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -167,6 +175,9 @@ fn launch(arguments: Arguments) -> Launch {
     };
     for choice in &arguments.choices {
         launch.choose(choice).expect("it was checked when the command line was read");
+    }
+    if let Some(protocol) = arguments.shared {
+        launch.share_by(protocol);
     }
     launch
 }
@@ -226,6 +237,14 @@ mod tests {
             let error = parse(&format!("-n 2 --coll {bad} true")).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_protocol_of_shared_variables_becomes_a_variable_of_the_ranks() {
+        let launch = parse("-n 2 --shared fagus true").unwrap();
+        assert_eq!(launch.variables, [("HIKYAKU_SHARED".into(), "fagus".into())]);
+        let error = parse("-n 2 --shared tcp true").unwrap_err();
+        assert!(error.to_string().contains("there are direct, fagus and udp"), "{error}");
     }
 
     #[test]

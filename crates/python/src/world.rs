@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use hikyaku::shared::{Element, Parts, SharedOptions};
+use hikyaku::shared::{Element, Parts, SharedOptions, UnknownProtocol};
 use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -340,7 +340,9 @@ impl World {
 
     /// A shared variable. The element's name and size are numpy's; of `rows` and `tiles` at most
     /// one is given.
-    #[pyo3(signature = (name, shape, element, dtype, rows=None, tiles=None, recoverable=false))]
+    #[pyo3(signature = (
+        name, shape, element, dtype, rows=None, tiles=None, recoverable=false, protocol=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "one of World.shared's, each by name")]
     fn _shared(
         &self,
@@ -352,6 +354,7 @@ impl World {
         rows: Option<u64>,
         tiles: Option<(u64, u64)>,
         recoverable: bool,
+        protocol: Option<&str>,
     ) -> PyResult<Shared> {
         let parts = match (rows, tiles) {
             (None, None) => Parts::Whole,
@@ -361,7 +364,10 @@ impl World {
                 return Err(PyValueError::new_err("give rows or tiles, not both"));
             }
         };
-        let options = SharedOptions { parts, recoverable };
+        let protocol = protocol.map(str::parse).transpose();
+        let protocol =
+            protocol.map_err(|error: UnknownProtocol| PyValueError::new_err(error.to_string()))?;
+        let options = SharedOptions { parts, recoverable, protocol };
         let (name_of_element, bytes) = element;
         let element = Element { name: name_of_element, bytes };
         // All ranks come here before any makes its part, which nothing interrupts.

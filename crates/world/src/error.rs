@@ -9,7 +9,7 @@ use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::persistent::PersistentError;
-use crate::shared::SharedError;
+use crate::shared::{Protocol, SharedError, UnknownProtocol};
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -196,6 +196,12 @@ pub enum InitError {
         variable: String,
         /// What is wrong with its value.
         error: UnknownChoice,
+    },
+    /// The environment names a protocol of shared variables that there is not.
+    #[error("{}: {error}", Protocol::VARIABLE)]
+    Protocol {
+        /// What is wrong with its value.
+        error: UnknownProtocol,
     },
     /// It was started by itself, and a world of one could not be made.
     #[error(transparent)]

@@ -26,6 +26,9 @@ pub(crate) struct Tasks {
     /// How many of them have no result yet: what every blocking call looks at.
     running: Cell<usize>,
     started: Cell<u64>,
+    /// Whether one of them waits for what wakes nobody, and whether that has come.
+    restless: Cell<bool>,
+    stirred: Cell<bool>,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -51,6 +54,26 @@ impl Tasks {
     #[inline]
     pub(crate) fn are_over(&self) -> bool {
         self.running.get() == 0
+    }
+
+    /// From now on one of them waits for what wakes nobody: no sleep may be long.
+    pub(crate) fn make_restless(&self) {
+        self.restless.set(true);
+    }
+
+    /// Whether no sleep may be long.
+    pub(crate) fn are_restless(&self) -> bool {
+        self.restless.get()
+    }
+
+    /// Something has come to one of them.
+    pub(crate) fn stir(&self) {
+        self.stirred.set(true);
+    }
+
+    /// Whether something has, since this was last asked.
+    pub(crate) fn have_stirred(&self) -> bool {
+        self.stirred.take()
     }
 
     /// Takes an operation in and polls it for the first time: what it sends at once is sent.

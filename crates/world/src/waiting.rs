@@ -9,10 +9,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_msg::{Engine, MsgError, RequestId, Selector, block_on};
-use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::fabric::{Activity, Port, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::error::Error;
+use crate::shared::Rest;
 use crate::tasks::{Task, TaskId, Tasks};
 use crate::world::World;
 
@@ -26,6 +27,9 @@ pub(crate) fn drive<P: Port, F: Future>(
     if tasks.are_over() {
         return block_on(engine, activity, future);
     }
+    if tasks.are_restless() {
+        return drive_restlessly(engine, tasks, activity, future);
+    }
     let mut future = pin!(future);
     let all = poll_fn(|context| {
         let polled = future.as_mut().poll(context);
@@ -35,6 +39,46 @@ pub(crate) fn drive<P: Port, F: Future>(
         polled
     });
     block_on(engine, activity, all)
+}
+
+/// The same where something in flight comes by a way that wakes nobody: datagrams.
+fn drive_restlessly<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    tasks: &Tasks,
+    activity: Activity,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut rest = Rest::default();
+    let since = engine.borrow().port().now();
+    let mut announced = false;
+    loop {
+        let polled = future.as_mut().poll(&mut context);
+        if polled.is_pending() {
+            tasks.poll_all();
+        }
+        let mut held = engine.borrow_mut();
+        if let Poll::Ready(output) = polled {
+            if announced {
+                held.port().announce_wait(None);
+            }
+            return output;
+        }
+        let any = held.progress() | tasks.have_stirred();
+        let now = held.port().now();
+        if rest.is_long(now, any) {
+            if !announced {
+                let wait = Wait { activity, peer: None, tag: None, since };
+                held.port().announce_wait(Some(wait));
+                announced = true;
+            }
+            held.port_mut().park(Some(now + LOOK_AGAIN));
+        } else {
+            drop(held);
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Longest sleep of a wait for memory to change.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem::size_of;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use hikyaku_coll::{Book, Choices, Communicator};
@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::shared::Registry;
+use crate::shared::{Registry, protocol};
 use crate::tasks::Tasks;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
@@ -72,8 +72,23 @@ impl Drop for RankState {
     fn drop(&mut self) {
         // A rank that panics owes nobody anything any more, and must not wait for room.
         if !std::thread::panicking() {
+            self.shared.service().linger(&self.engine);
             self.engine.get_mut().flush();
         }
+    }
+}
+
+/// A rank, if it is still there.
+#[derive(Debug)]
+pub(crate) struct Observer(Weak<RankState>);
+
+impl Observer {
+    /// Does something with its engine and what is in flight; `None`: it has left.
+    pub(crate) fn with_engine<R>(
+        &self,
+        act: impl FnOnce(&RefCell<Engine<ShmPort>>, &Tasks) -> R,
+    ) -> Option<R> {
+        self.0.upgrade().map(|rank| act(&rank.engine, &rank.tasks))
     }
 }
 
@@ -108,10 +123,13 @@ impl World {
     ///
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
-    /// variable `HIKYAKU_COLL_...` names an algorithm that there is not.
+    /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
+    /// is not.
     pub fn init() -> Result<World, InitError> {
         let choices = choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
+        let protocol = protocol::from_environment(|name| std::env::var(name).ok())
+            .map_err(|error| InitError::Protocol { error })?;
         let port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
@@ -121,7 +139,7 @@ impl World {
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
         let tasks = Tasks::default();
         let retired = RefCell::default();
-        let shared = Registry::default();
+        let shared = Registry::new(protocol);
         let rank =
             RankState { engine, next_context, next_group_context, tasks, choices, retired, shared };
         Ok(World::new(Rc::new(rank), 0))
@@ -197,6 +215,11 @@ impl World {
 
     pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {
         &self.rank.engine
+    }
+
+    /// For what must not keep this rank from leaving.
+    pub(crate) fn observe(&self) -> Observer {
+        Observer(Rc::downgrade(&self.rank))
     }
 
     /// This rank's shared variables.

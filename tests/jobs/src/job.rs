@@ -28,6 +28,7 @@ pub struct Job {
     ranks_per_node: u32,
     timeout: Duration,
     words: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Job {
@@ -41,7 +42,15 @@ impl Job {
             ranks_per_node: 0,
             timeout: PATIENCE,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
+            variables: Vec::new(),
         }
+    }
+
+    /// The same with a variable in its environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Job {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// The same on virtual nodes of so many ranks; 0: on one node.
@@ -74,6 +83,7 @@ impl Job {
         words.extend(self.words.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env(MARK, &mark).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = collect(launcher.stdout.take().unwrap());
         let stderr = collect(launcher.stderr.take().unwrap());

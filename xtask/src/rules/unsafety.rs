@@ -33,6 +33,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/world/src/shared/contents.rs", "a copy that ranks of a node share, as a slice"),
     ("crates/world/src/shared/guard.rs", "the slice of a part that is held"),
     ("crates/world/src/shared/direct.rs", "the bytes of a part that are fetched"),
+    ("crates/world/src/shared/service/side.rs", "contents that are sent, and put into the copy"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
     ("crates/c/src/api/", "functions that C links with by their names"),
     ("crates/c/src/pointer.rs", "arguments of C that are pointers"),

@@ -84,7 +84,7 @@ impl Options {
             (rows, 0) => Parts::Rows(rows),
             (rows, columns) => Parts::Tiles(rows, columns),
         };
-        Ok(SharedOptions { parts, recoverable: flags & RECOVERABLE != 0 })
+        Ok(SharedOptions { parts, recoverable: flags & RECOVERABLE != 0, protocol: None })
     }
 }
 

@@ -116,6 +116,7 @@ class World:
         rows: int | None = None,
         tiles: tuple[int, int] | None = None,
         recoverable: bool = False,
+        protocol: str | None = None,
     ) -> Shared: ...
     def _shared_named(
         self, name: str, dtype_of: Callable[[str], numpy.dtype[Any]]

@@ -129,6 +129,7 @@ class World(_native.World):
         rows: int | None = None,
         tiles: tuple[int, int] | None = None,
         recoverable: bool = False,
+        protocol: str | None = None,
     ) -> Shared:
         """An array of zeros that is bound to a lock: having it brings the newest contents. Every
         rank calls it with the same arguments.
@@ -137,11 +138,12 @@ class World(_native.World):
         so many rows and columns. If a rank dies that has a variable, or the only new copy, it is
         lost and having it is an error; if it is recoverable, the newest copy there is goes on,
         and Shared.mark says so.
+
+        protocol is how it gets to those who have it: direct (the default), fagus or udp.
         """
         dtype, shape = _plain(dtype), _shape(shape)
-        element = dtype.str if dtype.names is None else repr(dtype.descr)
-        size = dtype.itemsize
-        return self._shared(name, shape, (element, size), dtype, rows, tiles, recoverable)
+        element = dtype.str if dtype.names is None else repr(dtype.descr), dtype.itemsize
+        return self._shared(name, shape, element, dtype, rows, tiles, recoverable, protocol)
 
     def shared_named(self, name: str) -> Shared:
         """The shared variable of a name, which this rank has made and still has."""

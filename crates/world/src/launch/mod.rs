@@ -61,6 +61,7 @@ use self::{engine::Engine, spawn::Recipe};
 pub use self::{memory::JobMemory, placement::Bind};
 use crate::UnknownChoice;
 use crate::collective::choices;
+use crate::shared::Protocol;
 pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -140,6 +141,11 @@ impl Launch {
         let (operation, name) = choices::written(written)?;
         self.variables.push((choices::variable(operation), name));
         Ok(())
+    }
+
+    /// Has shared variables that do not say their protocol go by this one.
+    pub fn share_by(&mut self, protocol: Protocol) {
+        self.variables.push((Protocol::VARIABLE.to_owned(), protocol.name().to_owned()));
     }
 
     /// Runs the job; returns when it has ended.

@@ -5,11 +5,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::mem::ManuallyDrop;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 
 use hikyaku_dsm::word::{RANKS_MOST, VARIABLES_MOST};
-use hikyaku_dsm::{Division, Geometry};
+use hikyaku_dsm::{Copyset, Division, Geometry, Style};
 use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_shm::View;
 
@@ -17,8 +19,11 @@ use super::Shared;
 use super::direct::DirectDriver;
 use super::driver::Driver;
 use super::error::SharedError;
+use super::mailbox::MailboxDriver;
 use super::memory::{Memory, Own, Sizes};
 use super::options::{Element, SharedOptions};
+use super::protocol::Protocol;
+use super::service::{Service, Side};
 use super::variable::Variable;
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -32,6 +37,10 @@ pub(crate) struct Registry {
     parked: RefCell<Vec<Parked>>,
     /// Sync variables in use, and variables made so far.
     counts: RefCell<(u64, u32)>,
+    /// Of variables that do not say theirs.
+    protocol: Protocol,
+    /// What serves the others' requests.
+    service: Rc<Service>,
 }
 
 /// Memory that others may still use.
@@ -44,10 +53,24 @@ struct Parked {
 }
 
 impl Registry {
-    /// Takes back what a variable had, when nobody uses it any more.
-    pub(super) fn park(&self, name: &str, parts: u64, own: Own, home: Option<View>, ranks: u32) {
+    /// For variables of this protocol, unless they say another.
+    pub(crate) fn new(protocol: Protocol) -> Registry {
+        Registry { protocol, ..Registry::default() }
+    }
+
+    /// What serves the others' requests.
+    pub(crate) fn service(&self) -> &Rc<Service> {
+        &self.service
+    }
+
+    /// This rank does not use a variable any more.
+    pub(super) fn forget(&self, name: &str, parts: u64) {
         self.by_name.borrow_mut().retain(|known, weak| known != name || weak.strong_count() > 0);
         self.counts.borrow_mut().0 -= parts;
+    }
+
+    /// Takes back what a variable had, when nobody uses it any more.
+    pub(super) fn park(&self, own: Own, home: Option<View>, ranks: u32) {
         let own = ManuallyDrop::new(Some(own));
         // Without a view of it nobody can tell: then it stays until the job ends.
         let Some(home) = home else { return };
@@ -150,26 +173,91 @@ impl World {
         }
         let registry = self.registry();
         registry.sweep();
+        let protocol = options.protocol.unwrap_or(registry.protocol);
+        let options = SharedOptions { protocol: Some(protocol), ..options };
         let prepared = self.prepare(name, shape, &element, options);
         let offer = Offer::new(name, shape, &element, options, prepared.as_ref().ok());
         let offers = self.share(&offer.words())?;
-        let (own, sizes, division) = prepared?;
+        let prepared = prepared?;
         let offers = Offer::read_all(&offers, name)?;
-        let mut engine = self.engine().borrow_mut();
         let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
-        let memory = Memory::new(engine.port_mut(), sizes, &places);
+        let memory = Memory::new(self.engine().borrow_mut().port_mut(), prepared.sizes, &places);
         // What a rank told is not in its region: it is not of this program.
         let memory = memory.ok_or(SharedError::Refused { name: name.to_owned(), rank: 0 })?;
-        drop(engine);
-        let counts = *registry.counts.borrow();
-        *registry.counts.borrow_mut() = (counts.0 + division.count(), counts.1 + 1);
+        let sockets: Vec<(u16, u64)> = offers.iter().map(|offer| offer.socket).collect();
+        let division = prepared.division.clone();
+        let driver = self.drive_by(protocol, prepared, memory, (&element, options), &sockets);
         let (name, world) = (name.to_owned(), self.apart());
         let known = name.clone();
-        let driver = Driver::Direct(DirectDriver::new(memory, own, options.recoverable));
         let variable = Variable::new(world, name, element, division, options, driver);
         let variable = Rc::new(variable);
         registry.by_name.borrow_mut().insert(known, Rc::downgrade(&variable));
         Ok(variable)
+    }
+
+    /// What gets the variable to this rank; the same number of contexts is taken at all ranks.
+    fn drive_by(
+        &self,
+        protocol: Protocol,
+        prepared: Prepared,
+        memory: Memory,
+        (element, options): (&Element, SharedOptions),
+        sockets: &[(u16, u64)],
+    ) -> Driver {
+        let Prepared { own, division, .. } = prepared;
+        let registry = self.registry();
+        let (used, number) = *registry.counts.borrow();
+        *registry.counts.borrow_mut() = (used + division.count(), number + 1);
+        let service = registry.service();
+        let style = match protocol {
+            Protocol::Direct => {
+                service.note_made(number + 1, None);
+                let recoverable = options.recoverable;
+                return Driver::Direct(DirectDriver::new(memory, own, recoverable));
+            }
+            Protocol::Fagus => Style::Stores,
+            Protocol::Udp => Style::Datagrams,
+        };
+        match style {
+            Style::Stores => service.open_rings(|| self.apart().context()),
+            Style::Datagrams => service.connect(sockets),
+        }
+        let side = Side::new(
+            number,
+            style,
+            (memory, own),
+            (division, u64::from(element.bytes)),
+            options.recoverable,
+            self.engine().borrow().port(),
+        );
+        let side = Rc::new(side);
+        service.note_made(number + 1, Some(Rc::clone(&side)));
+        self.serve(service);
+        Driver::Mailbox(MailboxDriver::new(side, Rc::clone(service), style == Style::Datagrams))
+    }
+
+    /// Has every call that waits serve the others' requests, as long as there are variables for
+    /// which they ask.
+    fn serve(&self, service: &Rc<Service>) {
+        if service.has_sockets() {
+            self.tasks().make_restless();
+        }
+        if let Some(task) = service.task.take() {
+            match self.tasks().take_result(task) {
+                Some(_) => {}
+                None => return service.task.set(Some(task)),
+            }
+        }
+        let (rank, serving) = (self.observe(), Rc::clone(service));
+        let task = poll_fn(move |_| {
+            let served = rank.with_engine(|engine, tasks| {
+                if serving.poll(engine) {
+                    tasks.stir();
+                }
+            });
+            if served.is_none() || serving.is_over() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        });
+        service.task.set(Some(self.tasks().start(Box::pin(task))));
     }
 
     /// What this rank can tell before it has heard of the others, and what it gives.
@@ -179,11 +267,13 @@ impl World {
         shape: &[u64],
         element: &Element,
         options: SharedOptions,
-    ) -> Result<(Own, Sizes, Division), Error> {
+    ) -> Result<Prepared, Error> {
         let registry = self.registry();
         let ranks = self.size();
-        if ranks > RANKS_MOST {
-            return Err(SharedError::TooManyRanks { ranks, most: RANKS_MOST }.into());
+        let protocol = options.protocol.unwrap_or_default();
+        let most = if protocol == Protocol::Direct { RANKS_MOST } else { Copyset::MOST };
+        if ranks > most {
+            return Err(SharedError::TooManyRanks { protocol, ranks, most }.into());
         }
         if registry.by_name.borrow().get(name).is_some_and(|weak| weak.strong_count() > 0) {
             return Err(SharedError::Exists { name: name.to_owned() }.into());
@@ -198,11 +288,27 @@ impl World {
         }
         let mut engine = self.engine().borrow_mut();
         let port = engine.port_mut();
-        let ranks_per_node = (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32;
+        // The paper's processes have a copy each.
+        let ranks_per_node = match protocol {
+            Protocol::Direct => (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32,
+            Protocol::Fagus | Protocol::Udp => 1,
+        };
         let geometry = Geometry::new(ranks, ranks_per_node, port.rank());
         let bytes = division.elements().saturating_mul(u64::from(element.bytes));
         let sizes = Sizes { geometry, parts: wanted, first_home: made % ranks, bytes };
-        Ok((Own::allocate(port, &sizes)?, sizes, division))
+        let own = Own::allocate(port, &sizes)?;
+        let rank = port.rank();
+        drop(engine);
+        let mut socket = (0, 0);
+        if protocol == Protocol::Udp {
+            let no_socket = |error: std::io::Error| SharedError::Socket {
+                name: name.to_owned(),
+                error: error.to_string(),
+            };
+            let faults = std::env::var(FAULTS).ok().and_then(|seed| seed.parse().ok());
+            socket = registry.service().open_sockets(rank, faults).map_err(no_socket)?;
+        }
+        Ok(Prepared { own, sizes, division, socket })
     }
 
     /// Notes who is gone, if somebody is that was not.
@@ -224,6 +330,19 @@ impl World {
     }
 }
 
+/// What a rank has made ready for a variable.
+#[derive(Debug)]
+struct Prepared {
+    own: Own,
+    sizes: Sizes,
+    division: Division,
+    /// Port and key of its socket, if the protocol has one.
+    socket: (u16, u64),
+}
+
+/// Names a seed by which `udp` loses, doubles and delays its datagrams: for tests.
+const FAULTS: &str = "HIKYAKU_SHARED_FAULTS";
+
 /// What a rank tells of a variable that it makes.
 #[derive(Debug)]
 struct Offer {
@@ -233,10 +352,12 @@ struct Offer {
     same: Vec<(&'static str, String)>,
     /// Where its block and its node's are.
     places: (u64, u64),
+    /// Port and key of its socket, if the protocol has one.
+    socket: (u16, u64),
 }
 
 /// What is the same, in order.
-const SAME: [&str; 5] = ["name", "shape", "type", "division", "recovery"];
+const SAME: [&str; 6] = ["name", "shape", "type", "division", "recovery", "protocol"];
 
 impl Offer {
     fn new(
@@ -244,9 +365,9 @@ impl Offer {
         shape: &[u64],
         element: &Element,
         options: SharedOptions,
-        prepared: Option<&(Own, Sizes, Division)>,
+        prepared: Option<&Prepared>,
     ) -> Offer {
-        let places = prepared.map_or((0, 0), |(own, ..)| {
+        let places = prepared.map_or((0, 0), |Prepared { own, .. }| {
             (own.home.offset(), own.node.as_ref().map_or(0, |node| node.offset()))
         });
         let recovery = if options.recoverable { "recoverable" } else { "not recoverable" };
@@ -256,14 +377,19 @@ impl Offer {
             format!("{} of {} bytes", element.name, element.bytes),
             options.parts.to_string(),
             recovery.to_owned(),
+            options.protocol.unwrap_or_default().to_string(),
         ];
-        Offer { made: prepared.is_some(), same: SAME.into_iter().zip(said).collect(), places }
+        let same = SAME.into_iter().zip(said).collect();
+        let socket = prepared.map_or((0, 0), |prepared| prepared.socket);
+        Offer { made: prepared.is_some(), same, places, socket }
     }
 
     fn words(&self) -> Vec<u32> {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let mut words = vec![u32::from(self.made)];
-        words.extend([self.places.0, self.places.1].map(halves).as_flattened());
+        let (port, key) = self.socket;
+        let longs = [self.places.0, self.places.1, u64::from(port), key];
+        words.extend(longs.map(halves).as_flattened());
         for (_, said) in &self.same {
             words.push(said.len() as u32);
             words.extend(said.bytes().map(u32::from));
@@ -280,13 +406,14 @@ impl Offer {
         let made = take(1)? == [1];
         let long = |halves: &[u32]| u64::from(halves[1]) << 32 | u64::from(halves[0]);
         let places = (long(take(2)?), long(take(2)?));
+        let socket = (long(take(2)?) as u16, long(take(2)?));
         let mut same = Vec::new();
         for what in SAME {
             let length = take(1)?[0] as usize;
             let bytes: Vec<u8> = take(length)?.iter().map(|byte| *byte as u8).collect();
             same.push((what, String::from_utf8_lossy(&bytes).into_owned()));
         }
-        Some(Offer { made, same, places })
+        Some(Offer { made, same, places, socket })
     }
 
     /// What all ranks told: the same error on each of them, if they disagree or one of them could
@@ -342,7 +469,7 @@ mod tests {
         let refused = told(&[2, 3], &element, false);
         let error = Offer::read_all(&[good.clone(), refused], "x").unwrap_err();
         assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
-        let error = Offer::read_all(&[good.clone(), good[..9].to_vec()], "x").unwrap_err();
+        let error = Offer::read_all(&[good.clone(), good[..13].to_vec()], "x").unwrap_err();
         assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
     }
 }

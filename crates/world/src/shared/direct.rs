@@ -12,6 +12,7 @@ use hikyaku_shm::View;
 use super::contents::Contents;
 use super::driver::{Asked, Outcome};
 use super::memory::{Memory, Own, RefPort};
+use super::protocol::Traffic;
 use crate::error::Error;
 use crate::world::World;
 
@@ -59,6 +60,12 @@ impl DirectDriver {
     /// Bytes fetched from other nodes, and how often.
     pub(super) fn moved(&self) -> (u64, u64) {
         self.moved.get()
+    }
+
+    /// What this rank has done at others.
+    pub(super) fn traffic(&self) -> Traffic {
+        let (remote, bytes) = (self.memory.remote(), self.moved.get());
+        Traffic { messages: 0, remote: remote + bytes.1, bytes: 8 * remote + bytes.0 }
     }
 
     /// Asks for a part.
@@ -144,19 +151,19 @@ impl DirectDriver {
         world.note_departures(&mut departed.0, &mut departed.1);
     }
 
-    /// Begins to give up a request that waits; answers whether it has to be driven for that.
-    pub(super) fn cancel(&self, part: u64) -> bool {
+    /// Begins to let a part go that was `had`, or to give up a request for it; answers whether it
+    /// has to be driven for that.
+    #[inline]
+    pub(super) fn give(&self, part: u64, had: bool) -> bool {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
+        if had {
+            state.protocol.release();
+            return true;
+        }
         let begun = state.protocol.cancel();
         state.taken = state.taken.filter(|_| begun);
         begun
-    }
-
-    /// Begins to let a part go that was entered; it has to be driven for that.
-    #[inline]
-    pub(super) fn release(&self, part: u64) {
-        self.parts.borrow_mut()[part as usize].protocol.release();
     }
 
     /// Owner and state of a part at this node, from the control region; `None`: no such part.

@@ -4,10 +4,14 @@
 use std::ptr::NonNull;
 
 use hikyaku_dsm::{Entry, Kind, Patience, Refusal};
+use hikyaku_nic::time::Time;
 use hikyaku_shm::View;
 
 use super::direct::{Control, DirectDriver};
+use super::mailbox::MailboxDriver;
 use super::memory::{Own, Sizes};
+use super::protocol::Traffic;
+use super::service::Rest;
 use crate::error::Error;
 use crate::world::World;
 
@@ -16,6 +20,8 @@ use crate::world::World;
 pub(super) enum Driver {
     /// By remote atomics and remote reads.
     Direct(DirectDriver),
+    /// By messages to its owner.
+    Mailbox(MailboxDriver),
 }
 
 /// What has come of asking for a part.
@@ -41,9 +47,16 @@ pub(super) enum Outcome {
 impl Driver {
     /// Asks for a part.
     #[inline]
-    pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Asked {
+    pub(super) fn request(
+        &self,
+        world: &World,
+        part: u64,
+        kind: Kind,
+        patience: Patience,
+    ) -> Asked {
         match self {
             Driver::Direct(direct) => direct.request(part, kind, patience),
+            Driver::Mailbox(mailbox) => mailbox.request(world, part, kind, patience),
         }
     }
 
@@ -58,21 +71,21 @@ impl Driver {
     ) -> Result<Outcome, Error> {
         match self {
             Driver::Direct(direct) => direct.drive(world, part, extent),
+            Driver::Mailbox(mailbox) => Ok(mailbox.look(world, part)),
         }
     }
 
-    /// Begins to give up a request that waits; answers whether it has to be driven for that.
-    pub(super) fn cancel(&self, part: u64) -> bool {
-        match self {
-            Driver::Direct(direct) => direct.cancel(part),
-        }
-    }
-
-    /// Begins to let a part go that was entered; it has to be driven for that.
+    /// Gives up a request that waits, or lets a part go that was entered, which cannot fail:
+    /// nothing of it waits, and what it does to words of the living is done.
     #[inline]
-    pub(super) fn release(&self, part: u64) {
+    pub(super) fn give(&self, world: &World, part: u64, had: bool) {
         match self {
-            Driver::Direct(direct) => direct.release(part),
+            Driver::Direct(direct) => {
+                if direct.give(part, had) {
+                    let _ = direct.drive(world, part, || (0, 0));
+                }
+            }
+            Driver::Mailbox(mailbox) => mailbox.give(world, part),
         }
     }
 
@@ -80,6 +93,8 @@ impl Driver {
     pub(super) fn look_around(&self, world: &World) {
         match self {
             Driver::Direct(direct) => direct.look_around(world),
+            // It does so whenever it looks for messages.
+            Driver::Mailbox(_) => {}
         }
     }
 
@@ -87,6 +102,7 @@ impl Driver {
     pub(super) fn control(&self, world: &World, part: u64) -> Result<Option<Control>, Error> {
         match self {
             Driver::Direct(direct) => direct.control(world, part),
+            Driver::Mailbox(mailbox) => Ok(mailbox.control(part)),
         }
     }
 
@@ -95,6 +111,7 @@ impl Driver {
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
         match self {
             Driver::Direct(direct) => direct.memory().copy(),
+            Driver::Mailbox(mailbox) => mailbox.side.memory().copy(),
         }
     }
 
@@ -102,6 +119,7 @@ impl Driver {
     pub(super) fn sizes(&self) -> &Sizes {
         match self {
             Driver::Direct(direct) => direct.memory().sizes(),
+            Driver::Mailbox(mailbox) => mailbox.side.memory().sizes(),
         }
     }
 
@@ -109,6 +127,23 @@ impl Driver {
     pub(super) fn moved(&self) -> (u64, u64) {
         match self {
             Driver::Direct(direct) => direct.moved(),
+            Driver::Mailbox(mailbox) => mailbox.side.moved(),
+        }
+    }
+
+    /// What was sent between ranks for it, by this one.
+    pub(super) fn traffic(&self) -> Traffic {
+        match self {
+            Driver::Direct(direct) => direct.traffic(),
+            Driver::Mailbox(mailbox) => mailbox.side.traffic(),
+        }
+    }
+
+    /// Waits a little in a way of its own; `false`: it has none.
+    pub(super) fn rest(&self, world: &World, rest: &mut Rest, until: Option<Time>) -> bool {
+        match self {
+            Driver::Direct(_) => false,
+            Driver::Mailbox(mailbox) => mailbox.rest(world, rest, until),
         }
     }
 
@@ -117,6 +152,10 @@ impl Driver {
     pub(super) fn part(&mut self, world: &World) -> Option<(Own, Option<View>)> {
         match self {
             Driver::Direct(direct) => direct.part(world),
+            Driver::Mailbox(mailbox) => {
+                mailbox.part();
+                None
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 use hikyaku_dsm::{Mark, PartsError};
 use thiserror::Error;
 
+use super::protocol::Protocol;
+
 /// Why a shared variable could not be made, found or acquired.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SharedError {
@@ -74,13 +76,23 @@ pub enum SharedError {
         /// All there are.
         most: u64,
     },
-    /// There are more ranks than the words of a variable can name.
-    #[error("shared variables are for at most {most} ranks: this job has {ranks}")]
+    /// There are more ranks than a protocol can name.
+    #[error("shared variables by `{protocol}` are for at most {most} ranks: this job has {ranks}")]
     TooManyRanks {
+        /// The protocol.
+        protocol: Protocol,
         /// Ranks of the job.
         ranks: u32,
         /// Most ranks.
         most: u32,
+    },
+    /// There is no socket for it.
+    #[error("the shared variable `{name}` needs a UDP socket on 127.0.0.1: {error}")]
+    Socket {
+        /// The variable.
+        name: String,
+        /// What the system says.
+        error: String,
     },
     /// Another rank could not make its part; its own error says why.
     #[error("rank {rank} could not make its part of the shared variable `{name}`")]

@@ -9,12 +9,13 @@
 //! Words on the own node are changed in place; others by commands of the port. When a rank has
 //! died, its words are changed in place by all: on one host the memory outlives the process.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use bytemuck::cast_slice_mut;
 use hikyaku_dsm::geometry::{Place, initial_node};
 use hikyaku_dsm::word::CONTROL_BYTES;
-use hikyaku_dsm::{Departed, Geometry, Op, Word};
+use hikyaku_dsm::{Copyset, Departed, Geometry, Op, Word};
 use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Command, Integer, Notification, Port, PostError, RemoteAddress, Space,
 };
@@ -27,6 +28,7 @@ use crate::error::Error;
 /// Bytes before the words in a rank's block: a line for the bell, a line for who has parted.
 const BELL: u64 = 0;
 const PARTED: u64 = 64;
+const PARTED_RANKS: u64 = 72;
 const WORDS: u64 = 128;
 
 /// Where the copy begins in a node's block is a multiple of this.
@@ -124,6 +126,8 @@ pub(super) struct Memory {
     homes: Vec<Block>,
     /// By node.
     nodes: Vec<Block>,
+    /// Operations on words of other nodes so far.
+    remote: Cell<u64>,
 }
 
 impl Memory {
@@ -142,7 +146,12 @@ impl Memory {
             block(keeper, offsets[keeper as usize].1, sizes.node_bytes())
         });
         let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
-        Some(Memory { sizes, homes, nodes })
+        Some(Memory { sizes, homes, nodes, remote: Cell::default() })
+    }
+
+    /// Operations on words of other nodes so far.
+    pub(super) fn remote(&self) -> u64 {
+        self.remote.get()
     }
 
     pub(super) fn sizes(&self) -> &Sizes {
@@ -167,6 +176,7 @@ impl Memory {
         if block.near || departed.has_died(block.rank) {
             return Ok(apply(block.word(at), op));
         }
+        self.remote.set(self.remote.get() + 1);
         let target = block.address(at);
         let (operation, operand) = operation(op);
         let integer = Integer::U64;
@@ -176,6 +186,20 @@ impl Memory {
             Err(PostError::PeerFailed(_)) => Ok(apply(block.word(at), op)),
             answer => answer,
         }
+    }
+
+    /// Does an operation on one of the own node's words of a part.
+    pub(super) fn near(&self, part: u64, word: Word, op: Op) -> u64 {
+        let Place::Node(node, index) = self.sizes.geometry.place(word) else {
+            unreachable!("words at home are not the node's")
+        };
+        debug_assert_eq!(node, self.sizes.geometry.node());
+        apply(self.nodes[node as usize].word(part * CONTROL_BYTES + 8 * index), op)
+    }
+
+    /// Where a byte of a node's copy is, for commands.
+    pub(super) fn copy_address(&self, node: u32, at: u64) -> RemoteAddress {
+        self.nodes[node as usize].address(self.sizes.copy_at() + at)
     }
 
     /// Fetches bytes of the contents from the copy of a node into that of the own; `false` if that
@@ -221,9 +245,20 @@ impl Memory {
 
     /// Says everywhere that this rank has no use for the memory any more.
     pub(super) fn part(&self) {
+        let rank = u64::from(self.sizes.geometry.rank);
         for block in &self.homes {
+            if rank < u64::from(Copyset::MOST) {
+                let word = block.word(PARTED_RANKS + rank / 64 * 8);
+                word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
+            }
             block.word(PARTED).fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Which of the first ranks have said so, a bit each.
+    pub(super) fn parted_ranks(home: &View) -> [u64; 2] {
+        let word = |at| home.word(PARTED_RANKS + at).map_or(0, |word| word.load(Ordering::Acquire));
+        [word(0), word(8)]
     }
 
     /// How many ranks have said so to this one.

@@ -27,8 +27,11 @@ mod direct;
 mod driver;
 mod error;
 mod guard;
+mod mailbox;
 mod memory;
 mod options;
+pub(crate) mod protocol;
+mod service;
 #[cfg(test)]
 mod tests;
 mod variable;
@@ -46,6 +49,8 @@ pub use error::SharedError;
 pub use guard::{ReadGuard, WriteGuard};
 pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
 pub use options::{Element, SharedOptions};
+pub use protocol::{Protocol, Traffic, UnknownProtocol};
+pub(crate) use service::Rest;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -121,7 +126,17 @@ impl<T: Scalar> Shared<T> {
         Ok(Part { variable: Rc::clone(&self.variable), part, element: PhantomData })
     }
 
-    /// Bytes of contents that this rank has fetched from other nodes, and how often.
+    /// Its protocol: the one that its options name, or the world's.
+    pub fn protocol(&self) -> Protocol {
+        self.variable.options.protocol.unwrap_or_default()
+    }
+
+    /// What this rank has sent to others for it so far.
+    pub fn traffic(&self) -> Traffic {
+        self.variable.traffic()
+    }
+
+    /// Bytes of contents that have come to this rank from other nodes, and how often.
     pub fn moved(&self) -> (u64, u64) {
         self.variable.moved()
     }
@@ -281,10 +296,15 @@ fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> 
 fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
     variable.look_around();
     let mut asking = Asking::new(variable, part, kind, Patience::Try)?;
-    match asking.poll()? {
-        Some(Ok(entry)) => Ok(Some(entry)),
-        Some(Err(refusal)) => lost(variable, part, refusal),
-        None => Ok(None),
+    let mut turn = 0;
+    loop {
+        match asking.poll()? {
+            Some(Ok(entry)) => return Ok(Some(entry)),
+            Some(Err(refusal)) => return lost(variable, part, refusal),
+            // The owner has to say, with protocols that ask it.
+            None => variable.rest(turn, None),
+        }
+        turn = turn.wrapping_add(1);
     }
 }
 

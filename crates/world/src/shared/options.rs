@@ -2,6 +2,7 @@
 
 use hikyaku_dsm::Parts;
 
+use super::protocol::Protocol;
 use crate::scalar::Scalar;
 
 /// The type of a shared variable's elements, as ranks compare it.
@@ -30,4 +31,7 @@ pub struct SharedOptions {
     /// contents may be in the middle of an update ([`super::WriteGuard::mark`]). Otherwise it is
     /// lost, and acquiring it is an error from then on.
     pub recoverable: bool,
+    /// How it gets to those who acquire it; `None`: as the world's environment says
+    /// ([`Protocol::VARIABLE`]), which is [`Protocol::Direct`] if it says nothing.
+    pub protocol: Option<Protocol>,
 }

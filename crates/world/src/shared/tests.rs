@@ -52,7 +52,8 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
 #[test]
 fn parts_are_acquired_alone() {
     let world = World::init().unwrap();
-    let options = SharedOptions { parts: Parts::Tiles(2, 3), recoverable: true };
+    let options =
+        SharedOptions { parts: Parts::Tiles(2, 3), recoverable: true, ..Default::default() };
     let tiles = world.shared_with::<u32>("tiles", &[3, 4], options).unwrap();
     let guards: Vec<_> = (0..tiles.parts())
         .map(|part| {
@@ -94,7 +95,7 @@ fn variables_are_found_by_name() {
 #[test]
 fn fg_05_there_are_as_many_variables_as_the_control_region_holds() {
     let world = World::init().unwrap();
-    let rows = SharedOptions { parts: Parts::Rows(1), recoverable: false };
+    let rows = SharedOptions { parts: Parts::Rows(1), ..Default::default() };
     let many = world.shared_with::<u8>("many", &[8000, 2], rows).unwrap();
     let error = world.shared_with::<u8>("more", &[193], rows).unwrap_err();
     assert_eq!(

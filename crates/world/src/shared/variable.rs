@@ -1,5 +1,6 @@
 //! A shared variable as one rank has it, whatever its protocol.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_dsm::{Division, Entry, Kind, Patience, Refusal, State};
@@ -10,6 +11,8 @@ use super::contents::Contents;
 use super::driver::{Asked, Driver, Outcome};
 use super::error::SharedError;
 use super::options::{Element, SharedOptions};
+use super::protocol::Traffic;
+use super::service::Rest;
 use crate::error::Error;
 use crate::world::World;
 
@@ -28,6 +31,7 @@ pub(super) struct Variable {
     pub(super) division: Division,
     pub(super) options: SharedOptions,
     driver: Driver,
+    rest: RefCell<Rest>,
 }
 
 impl Variable {
@@ -39,7 +43,8 @@ impl Variable {
         options: SharedOptions,
         driver: Driver,
     ) -> Variable {
-        Variable { world, name, element, division, options, driver }
+        let rest = RefCell::default();
+        Variable { world, name, element, division, options, driver, rest }
     }
 
     pub(super) fn world(&self) -> &World {
@@ -62,7 +67,7 @@ impl Variable {
     /// Asks for a part.
     #[inline]
     pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Result<(), Error> {
-        match self.driver.request(part, kind, patience) {
+        match self.driver.request(&self.world, part, kind, patience) {
             Asked::Begun => Ok(()),
             Asked::Taken => Err(SharedError::Recursive { variable: self.label(part) }.into()),
             Asked::NoSuchPart => Err(self.no_such_part(part)),
@@ -98,6 +103,12 @@ impl Variable {
     /// Waits a little. `turn` counts the waits of one request.
     #[inline]
     pub(super) fn rest(&self, turn: u32, until: Option<Time>) {
+        if turn == 0 {
+            self.rest.take();
+        }
+        if self.driver.rest(&self.world, &mut self.rest.borrow_mut(), until) {
+            return;
+        }
         if turn % LOOKS != LOOKS - 1 {
             return std::hint::spin_loop();
         }
@@ -112,23 +123,23 @@ impl Variable {
 
     /// Gives a request up that waits.
     pub(super) fn give_up(&self, part: u64) {
-        if self.driver.cancel(part) {
-            // Nothing of it waits, and what it does to words of the living cannot fail.
-            let _ = self.drive(part);
-        }
+        self.driver.give(&self.world, part, false);
     }
 
     /// Lets a part go that was entered.
     #[inline]
     pub(super) fn release(&self, part: u64) {
-        self.driver.release(part);
-        // As for `give_up`.
-        let _ = self.drive(part);
+        self.driver.give(&self.world, part, true);
     }
 
     /// Owner and state of a part at this node.
     pub(super) fn control(&self, part: u64) -> Result<(u32, State), Error> {
         self.driver.control(&self.world, part)?.ok_or_else(|| self.no_such_part(part))
+    }
+
+    /// What this rank has sent to others for it.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.driver.traffic()
     }
 
     /// Bytes of contents that came from elsewhere, and how often.
@@ -139,10 +150,11 @@ impl Variable {
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        let Some((own, home)) = self.driver.part(&self.world) else { return };
-        let ranks = self.driver.sizes().geometry.ranks;
-        let parts = self.division.count();
-        self.world.registry().park(&self.name, parts, own, home, ranks);
+        let registry = self.world.registry();
+        registry.forget(&self.name, self.division.count());
+        if let Some((own, home)) = self.driver.part(&self.world) {
+            registry.park(own, home, self.driver.sizes().geometry.ranks);
+        }
     }
 }
 

@@ -39,6 +39,41 @@ fn on_nodes_of_four_ranks() {
     every_call(4);
 }
 
+/// The cases of shared variables by the protocols that are not the default (that one is in the
+/// tests above).
+fn shared_by(protocol: &str, faults: Option<&str>) {
+    for (ranks, ranks_per_node) in (1..=8).map(|ranks| (ranks, 1 + ranks % 2)) {
+        let cases = job(ranks, &["calls", "1", "shared: "]).ranks_per_node(ranks_per_node);
+        let cases = cases.variable("HIKYAKU_SHARED", protocol);
+        let cases =
+            faults.iter().fold(cases, |cases, seed| cases.variable("HIKYAKU_SHARED_FAULTS", seed));
+        assert_eq!(cases.succeed(), "");
+    }
+}
+
+#[test]
+fn shared_variables_by_fagus() {
+    shared_by("fagus", None);
+}
+
+#[test]
+fn fg_15_shared_variables_by_udp() {
+    shared_by("udp", None);
+}
+
+#[test]
+fn fg_15_shared_variables_by_udp_with_datagrams_lost_doubled_and_overtaken() {
+    shared_by("udp", Some("77"));
+}
+
+#[test]
+fn a_protocol_that_there_is_not_is_said_by_every_rank() {
+    let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED", "tcp").run();
+    assert_ne!(end.code, Some(0));
+    let said = "HIKYAKU_SHARED: `tcp` is no protocol of shared variables";
+    assert!(end.stderr.contains(said), "{}", end.stderr);
+}
+
 /// A program that nobody launched is a world of one, with everything there is.
 #[test]
 fn without_a_launcher() {

@@ -9,6 +9,9 @@ use hikyaku_jobs::Random;
 use super::job;
 
 const RUNS: u32 = 100;
+
+/// By the paper's protocols, of which every death of an owner is one.
+const RUNS_OF_THE_PAPERS: u32 = 30;
 const AT_A_TIME: usize = 2;
 
 /// A job has to be over so long after a rank was killed; its launcher ends it before that.
@@ -16,16 +19,30 @@ const IN_TIME: Duration = Duration::from_secs(10);
 
 #[test]
 fn shared_variables_survive_a_hundred_deaths() {
+    survive("direct", RUNS);
+}
+
+#[test]
+fn shared_variables_survive_deaths_by_fagus() {
+    survive("fagus", RUNS_OF_THE_PAPERS);
+}
+
+#[test]
+fn shared_variables_survive_deaths_by_udp() {
+    survive("udp", RUNS_OF_THE_PAPERS);
+}
+
+fn survive(protocol: &str, runs: u32) {
     let (next, marked, lost) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= RUNS {
+                    if number >= runs {
                         return;
                     }
-                    let text = kill_one(number);
+                    let text = kill_one(protocol, number);
                     marked.fetch_add(u32::from(text.contains("Marked")), Ordering::Relaxed);
                     lost.fetch_add(u32::from(text.contains("Lost")), Ordering::Relaxed);
                 }
@@ -37,16 +54,18 @@ fn shared_variables_survive_a_hundred_deaths() {
 }
 
 /// Runs one job with one death in it; gives what the survivors said.
-fn kill_one(number: u32) -> String {
+fn kill_one(protocol: &str, number: u32) -> String {
     let mut random = Random::new(u64::from(number) + 77);
     let ranks = 2 + random.below(3) as u32;
     let ranks_per_node = random.below(3) as u32;
     let victim = random.below(ranks as usize) as u32;
     let delay = Duration::from_micros(20_000 + random.below(60_000) as u64);
-    let about =
-        format!("run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}");
+    let about = format!(
+        "{protocol}, run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}"
+    );
 
-    let mut running = job(ranks, &["survive"]).ranks_per_node(ranks_per_node).start();
+    let job = job(ranks, &["survive"]).ranks_per_node(ranks_per_node);
+    let mut running = job.variable("HIKYAKU_SHARED", protocol).start();
     let (process, _) = running.rank(victim);
     assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
     process.kill();

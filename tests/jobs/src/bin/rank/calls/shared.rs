@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
-use hikyaku::shared::{Parts, SharedError, SharedOptions, State};
-use hikyaku::{ANY_SOURCE, Error, World};
+use hikyaku::shared::{Parts, Protocol, SharedError, SharedOptions, State};
+use hikyaku::{ANY_SOURCE, Error, Scalar, Shared, World};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::is_first;
 
 /// Elements of most variables here: some pages, so that a torn copy would show.
 const LENGTH: usize = 1500;
+
+/// The node of a rank as a variable's protocol has it: with the paper's each rank has a copy.
+fn node_of<T: Scalar>(shared: &Shared<T>, world: &World, rank: u32) -> u32 {
+    match shared.protocol() {
+        Protocol::Direct => world.node_of(rank),
+        Protocol::Fagus | Protocol::Udp => rank,
+    }
+}
 
 /// Everybody writes, everybody reads; what is found is always whole and never older than what this
 /// rank has seen (FG-10, FG-11, FG-20).
@@ -40,7 +48,7 @@ pub(super) fn counts(world: &World, _: u64) -> Result<(), Error> {
 pub(super) fn fg_16_rows_change_hands(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
     let rows = 4 * size;
-    let options = SharedOptions { parts: Parts::Rows(1), recoverable: false };
+    let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
     let matrix = world.shared_with::<f64>("matrix", &[rows, 512], options)?;
     for turn in 0..6 {
         for row in (0..rows).filter(|row| (row + turn) % size == rank) {
@@ -56,11 +64,48 @@ pub(super) fn fg_16_rows_change_hands(world: &World, _: u64) -> Result<(), Error
     world.barrier()
 }
 
+/// What that program asks of others' processors, by protocol: nothing, then messages to owners,
+/// then datagrams and their acknowledgements. The rows that move are the same (FG-17, by counting).
+pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> Result<(), Error> {
+    const ROUNDS: u64 = 4;
+    if world.size() < 2 {
+        return Ok(());
+    }
+    let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
+    for (rows, columns) in [(2 * size, 512), (4 * size, 512), (2 * size, 2048)] {
+        let run = |protocol| -> Result<[u64; 2], Error> {
+            let parts = Parts::Rows(1);
+            let options = SharedOptions { parts, protocol: Some(protocol), recoverable: false };
+            let matrix = world.shared_with::<f64>("figure 8", &[rows, columns], options)?;
+            for round in 0..ROUNDS {
+                for row in (0..rows).filter(|row| (row + round) % size == rank) {
+                    matrix.part(row)?.write()?.fill(round as f64);
+                }
+                world.barrier()?;
+            }
+            let mut sums = [matrix.traffic().messages, matrix.moved().0];
+            world.allreduce(&mut sums, hikyaku::Op::Sum)?;
+            Ok(sums)
+        };
+        let [direct, fagus, udp] =
+            [run(Protocol::Direct)?, run(Protocol::Fagus)?, run(Protocol::Udp)?];
+        let about = format!("{rows} rows of {columns}: {direct:?}, {fagus:?}, {udp:?}");
+        assert_eq!(direct[0], 0, "{about}");
+        // A request and a grant for each row that has moved; of datagrams also contents, the owner
+        // change, the invalidation, and acknowledgements.
+        let moved = rows * (ROUNDS - 1);
+        assert!(fagus[0] >= 2 * moved && udp[0] > 2 * fagus[0], "{about}");
+        assert_eq!((fagus[1], udp[1]), (moved * columns * 8, moved * columns * 8), "{about}");
+    }
+    world.barrier()
+}
+
 /// Contents move only to who has old ones, each time once (FG-03, FG-07, FG-08).
 pub(super) fn fg_03_a_clean_copy_moves_nothing(world: &World, _: u64) -> Result<(), Error> {
     let shared = world.shared::<u8>("clean", &[4096])?;
     let last = world.size() - 1;
-    let apart = world.node_of(0) != world.node_of(last);
+    let node = |rank| node_of(&shared, world, rank);
+    let apart = node(0) != node(last);
     if world.rank() == last {
         for round in 0..10 {
             shared.write()?[0] = round;
@@ -71,9 +116,9 @@ pub(super) fn fg_03_a_clean_copy_moves_nothing(world: &World, _: u64) -> Result<
     world.barrier()?;
     if apart {
         // Nobody has asked anybody: the last writer has told all nodes.
-        assert_eq!(shared.owner()?, world.node_of(last));
+        assert_eq!(shared.owner()?, node(last));
     }
-    let expected = match world.node() == world.node_of(last) {
+    let expected = match node(world.rank()) == node(last) {
         true => State::Clean,
         false => State::Dirty,
     };
@@ -93,6 +138,10 @@ pub(super) fn fg_03_a_clean_copy_moves_nothing(world: &World, _: u64) -> Result<
 /// The owner is stopped by the system: it executes nothing, and delays nobody (FG-06).
 pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Result<(), Error> {
     let shared = world.shared::<u64>("stopped", &[LENGTH as u64])?;
+    if shared.protocol() != Protocol::Direct {
+        // An owner serves requests there, or nobody does.
+        return world.barrier();
+    }
     let pid = [getpid().as_raw_nonzero().get()];
     if world.size() > 1 && world.rank() == 0 {
         shared.write()?.fill(1);
@@ -120,6 +169,33 @@ pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Resu
             kill_process(Pid::from_raw(owner[0]).unwrap(), Signal::CONT).unwrap();
         } else {
             world.send(&[1u8], 1, 6)?;
+        }
+    }
+    world.barrier()
+}
+
+/// Who only looks at its own memory is told who owns a variable and that its copy is old, and calls
+/// nothing for that (FG-06, FG-07, FG-08).
+pub(super) fn fg_06_a_bystander_is_told_with_no_processor(
+    world: &World,
+    _: u64,
+) -> Result<(), Error> {
+    let shared = world.shared::<u64>("bystander", &[LENGTH as u64])?;
+    let (rank, size) = (world.rank(), world.size());
+    let node = |rank| node_of(&shared, world, rank);
+    let alone = size < 3 || node(0) == node(1) || shared.protocol() == Protocol::Udp;
+    if rank + 1 == size {
+        shared.write()?.fill(1);
+    }
+    world.barrier()?;
+    assert_eq!(shared.read()?[LENGTH - 1], 1);
+    world.barrier()?;
+    if rank == 1 {
+        shared.write()?.fill(2);
+    } else if rank == 0 && !alone {
+        // Neither call makes progress, and the barrier is not entered before.
+        while shared.owner()? != node(1) || shared.state()? != State::Dirty {
+            std::thread::yield_now();
         }
     }
     world.barrier()
@@ -217,10 +293,60 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
         let error = world.shared::<f32>(name, &[6]).unwrap_err();
         assert!(matches!(error, Error::Shared(SharedError::Mismatch { what: "name", .. })));
     }
+    if world.size() > 1 {
+        let protocol = Some(if last { Protocol::Fagus } else { Protocol::Udp });
+        let options = SharedOptions { protocol, ..SharedOptions::default() };
+        let error = world.shared_with::<u8>("mistake", &[2], options).unwrap_err();
+        assert!(matches!(error, Error::Shared(SharedError::Mismatch { what: "protocol", .. })));
+    }
     let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
     let error = world.shared_with::<u8>("mistake", &[8193], options).unwrap_err();
     assert!(matches!(error, Error::Shared(SharedError::TooMany { .. })), "{error}");
     let shared = world.shared::<u8>("mistake", &[1])?;
     assert_eq!(shared.read()?[0], 0);
+    world.barrier()
+}
+
+/// Variables of all protocols side by side, each with its own.
+pub(super) fn side_by_side(world: &World, _: u64) -> Result<(), Error> {
+    let make = |protocol: Protocol| {
+        let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
+        world.shared_with::<u64>(protocol.name(), &[20_000], options)
+    };
+    let all = [make(Protocol::Udp)?, make(Protocol::Direct)?, make(Protocol::Fagus)?];
+    for _ in 0..10 {
+        for shared in &all {
+            let mut guard = shared.write()?;
+            let next = guard[19_999] + 1;
+            guard.fill(next);
+        }
+    }
+    world.barrier()?;
+    for (shared, protocol) in all.iter().zip(["udp", "direct", "fagus"]) {
+        assert_eq!(shared.protocol().name(), protocol);
+        assert_eq!(shared.read()?[0], 10 * u64::from(world.size()));
+        let traffic = shared.traffic();
+        let asks = world.size() > 1 && shared.protocol() != Protocol::Direct;
+        assert_eq!(traffic.messages > 0, asks, "{protocol}: {traffic:?}");
+    }
+    world.barrier()
+}
+
+/// Ranks leave at different times: what an early one owns the others still get.
+pub(super) fn owners_come_and_go(world: &World, _: u64) -> Result<(), Error> {
+    let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
+    let shared = world.shared_with::<u32>("owners", &[16, 100], options)?;
+    for row in 0..16 {
+        shared.part(row)?.write()?[7] += 1;
+    }
+    if world.rank() > 0 {
+        drop(shared);
+        return world.barrier();
+    }
+    for row in 0..16 {
+        let part = shared.part(row)?;
+        while part.read()?[7] < world.size() {}
+        part.write()?[7] = 0;
+    }
     world.barrier()
 }

@@ -1,0 +1,514 @@
+//! The serving side of `fagus` and `udp`: messages of shared variables, which owners answer within
+//! calls of the library.
+//!
+//! ```text
+//!   fagus   letter ──► landing ring ──► poll ──► state machine ──► letters, stores
+//!   udp     letter ──► datagrams ─────► poll ──► state machine ──► letters, pieces
+//! ```
+//!
+//! A rank that has variables of these protocols has an operation in flight that never ends: every
+//! call that waits polls it, and so serves. A rank that computes serves nobody; that is what paper
+//! 001's future work is about, and what `direct` does without.
+//!
+//! What a rank has sent before its end is handled before its end is; and a letter of somebody who
+//! knows of more ends than this rank waits until it knows of them too. (The state machines ask for
+//! both.)
+
+mod side;
+mod sockets;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use hikyaku_dsm::{
+    Copyset, Effect, Kind, LETTER_MOST, Letter, Mailbox, Mark, Message, Patience, Style,
+};
+use hikyaku_msg::{Engine, Envelope, Selector};
+use hikyaku_nic::fabric::{PeerState, Port};
+use hikyaku_nic::time::Time;
+use hikyaku_shm::ShmPort;
+
+pub(super) use side::Side;
+use sockets::{MESSAGE_MOST, Sockets};
+
+use super::driver::{Asked, Outcome};
+use crate::tasks::TaskId;
+
+/// The engine of a rank, between its calls.
+pub(super) type EngineCell = RefCell<Engine<ShmPort>>;
+
+/// Messages by datagram begin with what they are.
+const LETTER: u8 = 0;
+const PIECE: u8 = 1;
+
+/// Bytes before the contents in a piece: what it is, part, variable, version, offset.
+const PIECE_HEAD: usize = 23;
+
+/// Bytes of contents in a piece.
+const PIECE_MOST: usize = MESSAGE_MOST - 64;
+
+/// A rank's serving side.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// Of letters by rings; there from the first variable on.
+    context: Cell<Option<u32>>,
+    sockets: RefCell<Option<Sockets>>,
+    sides: RefCell<BTreeMap<u32, Rc<Side>>>,
+    /// Variables made so far, of any protocol.
+    made: Cell<u32>,
+    /// Who is gone, and the port's count when that was looked up.
+    gone: Cell<Copyset>,
+    seen: Cell<u64>,
+    inbox: RefCell<VecDeque<(u32, Vec<u8>)>>,
+    polling: Cell<bool>,
+    pub(super) task: Cell<Option<TaskId>>,
+}
+
+impl Service {
+    /// Whether there is nothing to serve.
+    pub(super) fn is_over(&self) -> bool {
+        self.sides.borrow().is_empty()
+    }
+
+    /// Whether what it serves comes by datagrams, which wake nobody.
+    pub(crate) fn has_sockets(&self) -> bool {
+        self.sockets.borrow().is_some() && !self.is_over()
+    }
+
+    /// The socket's port and key, opened if there is none.
+    pub(super) fn open_sockets(
+        &self,
+        rank: u32,
+        faults: Option<u64>,
+    ) -> std::io::Result<(u16, u64)> {
+        let mut sockets = self.sockets.borrow_mut();
+        if sockets.is_none() {
+            *sockets = Some(Sockets::open(rank, faults)?);
+        }
+        sockets.as_ref().map_or(Ok((0, 0)), Sockets::place)
+    }
+
+    /// Where the others' sockets are.
+    pub(super) fn connect(&self, places: &[(u16, u64)]) {
+        if let Some(sockets) = &*self.sockets.borrow() {
+            sockets.connect(places);
+        }
+    }
+
+    /// The context of letters by rings, taken by `take` the first time: by all ranks alike.
+    pub(super) fn open_rings(&self, take: impl FnOnce() -> u32) {
+        if self.context.get().is_none() {
+            self.context.set(Some(take()));
+        }
+    }
+
+    /// One more variable has been made.
+    pub(super) fn note_made(&self, made: u32, side: Option<Rc<Side>>) {
+        self.made.set(made);
+        if let Some(side) = side {
+            self.sides.borrow_mut().insert(side.number, side);
+        }
+    }
+
+    /// Asks for a part.
+    pub(super) fn request(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        part: u64,
+        (kind, patience): (Kind, Patience),
+    ) -> Asked {
+        match side.take(part, kind) {
+            None => return Asked::NoSuchPart,
+            Some(false) => return Asked::Taken,
+            Some(true) => {}
+        }
+        self.poll(engine);
+        self.call(engine, side, part as u32, |mailbox, effects| {
+            mailbox.acquire(kind, patience, effects);
+        });
+        self.pump(engine, side);
+        Asked::Begun
+    }
+
+    /// Serves, and says what has come of asking for a part.
+    pub(super) fn look(&self, engine: &EngineCell, side: &Side, part: u64) -> Outcome {
+        if let Some(outcome) = side.outcome(part) {
+            return outcome.map_or_else(Outcome::Refused, Outcome::Entered);
+        }
+        self.poll(engine);
+        match side.outcome(part) {
+            None => Outcome::Wait,
+            Some(outcome) => outcome.map_or_else(Outcome::Refused, Outcome::Entered),
+        }
+    }
+
+    /// Lets a part go that was entered, or gives up what was asked for.
+    pub(super) fn give(&self, engine: &EngineCell, side: &Side, part: u64) {
+        side.give(part);
+        self.call(engine, side, part as u32, |mailbox, effects| match mailbox.inside() {
+            Some(_) => mailbox.release(effects),
+            None => mailbox.cancel(effects),
+        });
+        self.pump(engine, side);
+    }
+
+    /// Handles what has come; says whether there was anything.
+    pub(crate) fn poll(&self, engine: &EngineCell) -> bool {
+        if self.polling.replace(true) {
+            // A state machine's effect waits for room, say: what has come waits too.
+            return false;
+        }
+        let mut any = false;
+        loop {
+            let fresh = self.look_who_is_gone(engine);
+            self.take_in(engine);
+            let mut did = self.see_off(engine, &fresh);
+            did |= self.handle_letters(engine, |_| true);
+            any |= did;
+            if !did {
+                break;
+            }
+        }
+        if self.has_sockets() {
+            let sides = self.sides.borrow();
+            let side = sides.values().next().map(Rc::clone);
+            drop(sides);
+            side.iter().for_each(|side| self.pump(engine, side));
+        }
+        self.sweep(engine);
+        self.polling.set(false);
+        any
+    }
+
+    /// Forgets variables that nobody uses any more, when the last that was said of them has come.
+    fn sweep(&self, engine: &EngineCell) {
+        let over: Vec<u32> = {
+            let sides = self.sides.borrow();
+            let over = sides.iter().filter(|(_, side)| side.is_over());
+            over.map(|(number, _)| *number).collect()
+        };
+        if over.is_empty() {
+            return;
+        }
+        self.take_in(engine);
+        self.handle_letters(engine, |_| true);
+        for number in over {
+            if let Some(side) = self.sides.borrow_mut().remove(&number) {
+                side.give_back();
+            }
+        }
+    }
+
+    /// Who is gone that was not when this was last looked up, and whether each has died.
+    fn look_who_is_gone(&self, engine: &EngineCell) -> Vec<(u32, bool)> {
+        let engine = engine.borrow();
+        let port = engine.port();
+        let now = port.departures();
+        if now == self.seen.get() {
+            return Vec::new();
+        }
+        self.seen.set(now);
+        let gone = self.gone.get();
+        let state = |rank| match port.peer(rank) {
+            PeerState::Starting | PeerState::Running => None,
+            PeerState::Left => Some((rank, false)),
+            PeerState::Failed(_) => Some((rank, true)),
+        };
+        let ranks = (0..port.size().min(Copyset::MOST)).filter(|rank| *rank != port.rank());
+        ranks.filter(|rank| !gone.contains(*rank)).filter_map(state).collect()
+    }
+
+    /// Takes in what has come.
+    fn take_in(&self, engine: &EngineCell) {
+        let mut inbox = self.inbox.borrow_mut();
+        if let Some(sockets) = &*self.sockets.borrow() {
+            sockets.take_in(|from, message| inbox.push_back((from, message)));
+        }
+        let Some(context) = self.context.get() else { return };
+        let mut engine = engine.borrow_mut();
+        loop {
+            while let Some(found) = engine.find_unexpected(context, |_| true) {
+                let (source, tag) = (Some(found.source), Some(found.tag));
+                let mut letter = vec![LETTER; LETTER_MOST + 1];
+                let selector = Selector { source, tag, context };
+                let Some(taken) = engine.take_unexpected(&mut letter[1..], selector) else {
+                    break;
+                };
+                if let Ok(received) = taken {
+                    letter.truncate(1 + received.bytes as usize);
+                    inbox.push_back((received.source, letter));
+                }
+            }
+            if !engine.progress() {
+                return;
+            }
+        }
+    }
+
+    /// Handles what ranks that are gone have sent, and then their end.
+    fn see_off(&self, engine: &EngineCell, fresh: &[(u32, bool)]) -> bool {
+        if fresh.is_empty() {
+            return false;
+        }
+        self.handle_letters(engine, |from| fresh.iter().any(|(rank, _)| *rank == from));
+        let mut gone = self.gone.get();
+        fresh.iter().for_each(|(rank, _)| gone.insert(*rank));
+        self.gone.set(gone);
+        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        for (rank, died) in fresh {
+            if let Some(sockets) = &*self.sockets.borrow() {
+                sockets.close(*rank);
+            }
+            for side in &sides {
+                side.forget_pieces(*rank);
+                for part in 0..side.parts() {
+                    self.call(engine, side, part, |mailbox, effects| {
+                        mailbox.depart(*rank, *died, effects);
+                    });
+                }
+            }
+        }
+        true
+    }
+
+    /// Handles letters of some ranks, in order; says whether there were any.
+    fn handle_letters(&self, engine: &EngineCell, of: impl Fn(u32) -> bool) -> bool {
+        let letters = std::mem::take(&mut *self.inbox.borrow_mut());
+        let (mut kept, mut any) = (VecDeque::new(), false);
+        // Who has one that waits has all later ones wait.
+        let mut waiting = Copyset::default();
+        for (from, message) in letters {
+            if !of(from) || waiting.contains(from) {
+                kept.push_back((from, message));
+            } else if self.handle(engine, from, &message) {
+                any = true;
+            } else {
+                waiting.insert(from);
+                kept.push_back((from, message));
+            }
+        }
+        let mut inbox = self.inbox.borrow_mut();
+        kept.append(&mut inbox);
+        *inbox = kept;
+        any
+    }
+
+    /// Handles a message; `false`: not yet.
+    fn handle(&self, engine: &EngineCell, from: u32, message: &[u8]) -> bool {
+        match message.split_first() {
+            Some((&LETTER, letter)) => match Letter::decode(letter) {
+                Some(letter) => self.handle_letter(engine, from, &letter),
+                None => true,
+            },
+            Some((&PIECE, piece)) => self.handle_piece(from, piece),
+            _ => true,
+        }
+    }
+
+    fn side(&self, number: u32) -> Option<Rc<Side>> {
+        self.sides.borrow().get(&number).map(Rc::clone)
+    }
+
+    fn handle_letter(&self, engine: &EngineCell, from: u32, letter: &Letter) -> bool {
+        let part = u32::from(letter.part);
+        let Some(side) = self.side(letter.variable) else {
+            // Others may have made it sooner; what is over is over.
+            return letter.variable < self.made.get();
+        };
+        let ahead = !letter.departed.is_within(&self.gone.get());
+        let going = matches!(engine.borrow().port().peer(from), PeerState::Running);
+        if ahead && going {
+            return false;
+        }
+        if let Message::Contents(version, _) = letter.message
+            && !side.assembled(from, part, version)
+        {
+            return true;
+        }
+        if let Message::Grant { version, mark, .. } = letter.message
+            && letter.filled
+        {
+            side.note_moved(part);
+            self.call(engine, &side, part, |mailbox, effects| {
+                mailbox.receive(from, Message::Contents(version, mark), effects);
+            });
+        }
+        self.call(engine, &side, part, |mailbox, effects| {
+            mailbox.receive(from, letter.message, effects);
+        });
+        true
+    }
+
+    fn handle_piece(&self, from: u32, piece: &[u8]) -> bool {
+        let Some((head, bytes)) = piece.split_first_chunk::<{ PIECE_HEAD - 1 }>() else {
+            return true;
+        };
+        let long = |at: usize| {
+            let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        let number = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
+        let part = u32::from(u16::from_le_bytes([head[0], head[1]]));
+        match self.side(number) {
+            Some(side) => side.piece(from, part, long(6), long(14), bytes),
+            None => return number < self.made.get(),
+        }
+        true
+    }
+
+    /// One call of a part's state machine, and what is to be done for it.
+    fn call(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        part: u32,
+        act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+    ) {
+        let mut filled = false;
+        for effect in side.step(part, act) {
+            match effect {
+                Effect::Send(to, Message::Contents(version, mark)) => {
+                    filled = self.send_contents(engine, side, (part, to), version, mark);
+                }
+                Effect::Send(to, message) => {
+                    let departed = self.gone.get();
+                    let filled = std::mem::take(&mut filled);
+                    let (variable, part) = (side.number, part as u16);
+                    let letter = Letter { variable, part, departed, filled, message };
+                    self.send(engine, side, to, &letter);
+                }
+                Effect::Store(to, version) => side.tell(engine, (part, to), version),
+                Effect::Entered { moved, mark } => side.settle(part, Ok((moved, mark))),
+                Effect::Refused(refusal) => side.settle(part, Err(refusal)),
+            }
+        }
+    }
+
+    /// Contents go before the grant. Answers whether that has to say so.
+    fn send_contents(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        (part, to): (u32, u32),
+        version: u64,
+        mark: Option<Mark>,
+    ) -> bool {
+        if side.style == Style::Stores {
+            side.fill(engine, (part, to), version, mark);
+            return true;
+        }
+        let sockets = self.sockets.borrow();
+        let Some(sockets) = &*sockets else { return false };
+        side.with_contents(part, |bytes| {
+            let mut offset = 0;
+            for bytes in bytes.chunks(PIECE_MOST) {
+                let mut piece = Vec::with_capacity(PIECE_HEAD + bytes.len());
+                piece.push(PIECE);
+                piece.extend((part as u16).to_le_bytes());
+                piece.extend(side.number.to_le_bytes());
+                piece.extend(version.to_le_bytes());
+                piece.extend((offset as u64).to_le_bytes());
+                piece.extend_from_slice(bytes);
+                offset += bytes.len();
+                sockets.send(to, piece);
+            }
+        });
+        let (variable, departed) = (side.number, self.gone.get());
+        let message = Message::Contents(version, mark);
+        let letter = Letter { variable, part: part as u16, departed, filled: false, message };
+        sockets.send(to, [&[LETTER][..], &letter.encode()].concat());
+        false
+    }
+
+    fn send(&self, engine: &EngineCell, side: &Side, to: u32, letter: &Letter) {
+        let bytes = letter.encode();
+        if side.style == Style::Datagrams {
+            if let Some(sockets) = &*self.sockets.borrow() {
+                sockets.send(to, [&[LETTER][..], &bytes].concat());
+            }
+            return;
+        }
+        let Some(context) = self.context.get() else { return };
+        let envelope = Envelope { destination: to, context, tag: 0 };
+        // To one that has died: whoever needs to know learns of its end.
+        let _ = engine.borrow_mut().send_and_forget(&bytes, envelope);
+        side.count(1, 0, bytes.len() as u64);
+    }
+
+    /// Sends datagrams that are due; they are counted with `side`.
+    fn pump(&self, engine: &EngineCell, side: &Side) {
+        if let Some(sockets) = &*self.sockets.borrow() {
+            let now = engine.borrow().port().now().nanoseconds().max(1);
+            let (datagrams, bytes) = sockets.pump(now);
+            side.count(datagrams, 0, bytes);
+        }
+    }
+
+    /// Sleeps until a datagram has come, at most so long.
+    pub(super) fn sleep(&self, most: Time) {
+        if let Some(sockets) = &*self.sockets.borrow() {
+            sockets.sleep(most.nanoseconds());
+        }
+    }
+
+    /// Whether the others can do without this rank.
+    fn may_leave(&self, engine: &EngineCell) -> bool {
+        let mut others = Copyset::default();
+        let engine = engine.borrow();
+        let port = engine.port();
+        (0..port.size().min(Copyset::MOST))
+            .filter(|rank| *rank != port.rank() && !self.gone.get().contains(*rank))
+            .for_each(|rank| others.insert(rank));
+        let quiet = self.sockets.borrow().as_ref().is_none_or(Sockets::is_quiet);
+        quiet && self.sides.borrow().values().all(|side| side.may_leave(&others))
+    }
+
+    /// Serves until the others can do without this rank: it may own what they still want.
+    pub(crate) fn linger(&self, engine: &EngineCell) {
+        if self.is_over() {
+            return;
+        }
+        let mut rest = Rest::default();
+        loop {
+            let any = self.poll(engine);
+            if self.may_leave(engine) {
+                return;
+            }
+            rest.pause(engine, any);
+        }
+    }
+}
+
+/// How long a wait gives way before it sleeps, nanoseconds; and for how long it sleeps. What is
+/// waited for wakes nobody.
+const GIVE_WAY: u64 = 500_000;
+const SLEEP: Time = Time::from_nanoseconds(1_000_000);
+
+/// The rests of a wait for something that wakes nobody.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    since: Option<Time>,
+}
+
+impl Rest {
+    /// Whether it is time to sleep. `any`: something has happened.
+    pub(crate) fn is_long(&mut self, now: Time, any: bool) -> bool {
+        if any {
+            self.since = None;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.nanoseconds() - since.nanoseconds() > GIVE_WAY
+    }
+
+    /// Gives way, or sleeps a little.
+    pub(crate) fn pause(&mut self, engine: &EngineCell, any: bool) {
+        let now = engine.borrow().port().now();
+        if self.is_long(now, any) {
+            engine.borrow_mut().port_mut().park(Some(now + SLEEP));
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One variable under a protocol of messages, as this rank has it: its parts' state machines, its
+//! copy, and its words of the control region.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+
+use hikyaku_dsm::word::Version;
+use hikyaku_dsm::{
+    Copyset, Departed, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style,
+    Word,
+};
+use hikyaku_msg::Engine;
+use hikyaku_nic::fabric::{Command, Port};
+use hikyaku_shm::{ShmPort, View};
+
+use super::super::contents::Contents;
+use super::super::memory::{Memory, Own, RefPort};
+use super::super::protocol::Traffic;
+
+/// A variable at one rank.
+#[derive(Debug)]
+pub(in super::super) struct Side {
+    /// Its number: the same at all ranks.
+    pub(super) number: u32,
+    pub(super) style: Style,
+    memory: Memory,
+    division: Division,
+    element: u64,
+    parts: RefCell<Vec<PartSide>>,
+    /// Contents that are coming in pieces: from whom, of which part.
+    coming: RefCell<BTreeMap<(u32, u32), (u64, Vec<u8>)>>,
+    /// What this rank gave. Others may use it until all have parted.
+    own: RefCell<ManuallyDrop<Option<Own>>>,
+    home: Option<View>,
+    /// Bytes of contents that came, and how often.
+    moved: Cell<(u64, u64)>,
+    pub(super) traffic: Cell<Traffic>,
+}
+
+/// A part at one rank.
+#[derive(Debug)]
+struct PartSide {
+    mailbox: Mailbox,
+    /// Asked for, or had.
+    taken: Option<Kind>,
+    /// What has come of asking.
+    outcome: Option<Result<Entry, Refusal>>,
+}
+
+impl Side {
+    /// A variable that lies in `memory`. `recoverable`: as of its options.
+    pub(in super::super) fn new(
+        number: u32,
+        style: Style,
+        (memory, own): (Memory, Own),
+        (division, element): (Division, u64),
+        recoverable: bool,
+        port: &ShmPort,
+    ) -> Side {
+        let sizes = *memory.sizes();
+        let (node, nodes) = (sizes.geometry.node(), sizes.geometry.nodes());
+        let part = |index| {
+            let (home, _) = sizes.home_of(index);
+            let mailbox = Mailbox::new(style, node, nodes, home, recoverable);
+            PartSide { mailbox, taken: None, outcome: None }
+        };
+        let parts = RefCell::new((0..sizes.parts).map(part).collect());
+        let home = memory.own_home(port);
+        let own = RefCell::new(ManuallyDrop::new(Some(own)));
+        Side {
+            number,
+            style,
+            memory,
+            division,
+            element,
+            parts,
+            coming: RefCell::default(),
+            own,
+            home,
+            moved: Cell::default(),
+            traffic: Cell::default(),
+        }
+    }
+
+    pub(in super::super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Bytes of contents that came, and how often.
+    pub(in super::super) fn moved(&self) -> (u64, u64) {
+        self.moved.get()
+    }
+
+    /// What it has sent.
+    pub(in super::super) fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+
+    pub(super) fn count(&self, messages: u64, remote: u64, bytes: u64) {
+        let mut traffic = self.traffic.get();
+        traffic.messages += messages;
+        traffic.remote += remote;
+        traffic.bytes += bytes;
+        self.traffic.set(traffic);
+    }
+
+    pub(super) fn parts(&self) -> u32 {
+        self.parts.borrow().len() as u32
+    }
+
+    /// Takes a part for this rank, if it has not got it or asked for it. `None`: no such part.
+    pub(super) fn take(&self, part: u64, kind: Kind) -> Option<bool> {
+        let mut parts = self.parts.borrow_mut();
+        let state = parts.get_mut(part as usize)?;
+        let free = state.taken.is_none();
+        if free {
+            (state.taken, state.outcome) = (Some(kind), None);
+        }
+        Some(free)
+    }
+
+    /// What has come of asking for a part.
+    pub(super) fn outcome(&self, part: u64) -> Option<Result<Entry, Refusal>> {
+        let mut parts = self.parts.borrow_mut();
+        let state = &mut parts[part as usize];
+        let outcome = state.outcome.take();
+        if matches!(outcome, Some(Err(_))) {
+            state.taken = None;
+        }
+        outcome
+    }
+
+    /// The part is this rank's no more.
+    pub(super) fn give(&self, part: u64) {
+        let state = &mut self.parts.borrow_mut()[part as usize];
+        (state.taken, state.outcome) = (None, None);
+    }
+
+    /// One call of a part's state machine; what is to be done for it. By stores, what others have
+    /// stored into the own words is seen before, and theirs is written after.
+    pub(super) fn step(
+        &self,
+        part: u32,
+        act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+    ) -> Vec<Effect> {
+        let mut parts = self.parts.borrow_mut();
+        let mut effects = Vec::new();
+        let Some(state) = parts.get_mut(part as usize) else { return effects };
+        let mailbox = &mut state.mailbox;
+        if self.style == Style::Datagrams {
+            act(mailbox, &mut effects);
+            return effects;
+        }
+        let owner = Version::of(self.word(part, Word::Owner, Op::Load));
+        mailbox.told(Version { shared: false, ..owner });
+        let held = Version::of(self.word(part, Word::Held, Op::Load)).position;
+        mailbox.hold(held);
+        act(mailbox, &mut effects);
+        self.word(part, Word::Owner, Op::Max(mailbox.known().bits()));
+        if mailbox.held() != held {
+            // Nobody else writes it now: this rank has just become the owner, or is it.
+            let node = self.memory.sizes().geometry.node();
+            let held = Version { position: mailbox.held(), node, shared: false };
+            self.word(part, Word::Held, Op::Swap(held.bits()));
+        }
+        effects
+    }
+
+    /// An operation on one of the own words of a part.
+    fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: Op) -> u64 {
+        let node = self.memory.sizes().geometry.node();
+        self.memory.near(u64::from(part), word(node), op)
+    }
+
+    /// What asking for a part has come to.
+    pub(super) fn settle(&self, part: u32, outcome: Result<(bool, Option<Mark>), Refusal>) {
+        let state = &mut self.parts.borrow_mut()[part as usize];
+        let position = state.mailbox.known().position;
+        state.outcome = Some(outcome.map(|(moved, mark)| Entry { moved, mark, position }));
+    }
+
+    /// Owner and state of a part as far as this rank was told, with no look at messages.
+    pub(in super::super) fn control(&self, part: u64) -> Option<(u32, State)> {
+        let parts = self.parts.borrow();
+        let state = parts.get(part as usize)?;
+        let version = |position| Version { position, node: 0, shared: false };
+        let mailbox = &state.mailbox;
+        let (owner, held) = match self.style {
+            Style::Datagrams => {
+                let owner = Version { node: mailbox.owner(), ..mailbox.known() };
+                (owner, version(mailbox.held()))
+            }
+            Style::Stores => (
+                Version::of(self.word(part as u32, Word::Owner, Op::Load)),
+                Version::of(self.word(part as u32, Word::Held, Op::Load)),
+            ),
+        };
+        Some((owner.node, State::of(state.taken, held, owner)))
+    }
+
+    /// First byte and length of a part.
+    fn extent(&self, part: u32) -> (usize, usize) {
+        let (start, length) = self.division.extent(u64::from(part));
+        ((start * self.element) as usize, (length * self.element) as usize)
+    }
+
+    fn contents(&self, part: u32) -> Contents<u8> {
+        let (start, length) = self.extent(part);
+        Contents::new(self.memory.copy(), start, length)
+    }
+
+    /// Does something with the contents of a part that this rank owns and gives away or shows.
+    pub(super) fn with_contents<R>(&self, part: u32, act: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: the protocol sends contents only from their owner, and only while nobody writes
+        // them: this rank is not inside for writing, and no other stores into an owner's copy.
+        let bytes = unsafe { self.contents(part).as_slice() };
+        act(bytes)
+    }
+
+    /// Stores contents into another rank's copy; its word says meanwhile that it holds nothing,
+    /// and after that which version, unless something is wrong with it (FG-14).
+    pub(super) fn fill(
+        &self,
+        engine: &RefCell<Engine<ShmPort>>,
+        (part, to): (u32, u32),
+        version: u64,
+        mark: Option<Mark>,
+    ) {
+        let gone = Departed::default();
+        let held = Version { position: version, node: to, shared: false }.bits();
+        let port = || port_of(engine);
+        let place = (u64::from(part), to, 0);
+        let word =
+            |value| self.memory.access(port, &gone, place, (Word::Held(to), Op::Swap(value)));
+        let (start, length) = self.extent(part);
+        let address = self.memory.copy_address(to, start as u64);
+        let stored = self.with_contents(part, |bytes| {
+            word(0)?;
+            port().0.post(&Command::put(address, bytes))?;
+            if mark.is_none() { word(held) } else { Ok(0) }
+        });
+        // Of all that can go wrong only one does: its receiver has died, and needs nothing.
+        debug_assert!(!matches!(stored, Err(hikyaku_nic::fabric::PostError::Unsupported(_))));
+        self.count(0, 3, length as u64 + 16);
+    }
+
+    /// Stores the owner's word at another rank, by maximum (FG-06).
+    pub(super) fn tell(
+        &self,
+        engine: &RefCell<Engine<ShmPort>>,
+        (part, to): (u32, u32),
+        version: Version,
+    ) {
+        let operation = (Word::Owner(to), Op::Max(version.bits()));
+        let place = (u64::from(part), to, 0);
+        // One that has died needs no telling.
+        let _ = self.memory.access(|| port_of(engine), &Departed::default(), place, operation);
+        self.count(0, 1, 8);
+    }
+
+    /// Contents have been stored into this rank's copy, or put there.
+    pub(super) fn note_moved(&self, part: u32) {
+        let (bytes, times) = self.moved.get();
+        self.moved.set((bytes + self.extent(part).1 as u64, times + 1));
+    }
+
+    /// A piece of contents has come; the first has offset 0.
+    pub(super) fn piece(&self, from: u32, part: u32, version: u64, offset: u64, bytes: &[u8]) {
+        if part >= self.parts() {
+            return;
+        }
+        let length = self.extent(part).1;
+        let mut coming = self.coming.borrow_mut();
+        if offset == 0 {
+            coming.insert((from, part), (version, Vec::with_capacity(length)));
+        }
+        let Some((known, so_far)) = coming.get_mut(&(from, part)) else { return };
+        let fits = so_far.len() as u64 == offset && so_far.len() + bytes.len() <= length;
+        if *known == version && fits {
+            so_far.extend_from_slice(bytes);
+        } else {
+            coming.remove(&(from, part));
+        }
+    }
+
+    /// All pieces of a version have come: they are put into the copy if they are wanted there.
+    /// `false`: they are not all there.
+    pub(super) fn assembled(&self, from: u32, part: u32, version: u64) -> bool {
+        let Some((known, bytes)) = self.coming.borrow_mut().remove(&(from, part)) else {
+            return false;
+        };
+        if known != version || bytes.len() != self.extent(part).1 {
+            return false;
+        }
+        if self.parts.borrow()[part as usize].mailbox.takes(version) {
+            // SAFETY: this rank is not inside, as was just asked, so that no guard has the part;
+            // no other rank reaches this copy, which is this rank's alone.
+            let copy = unsafe { self.contents(part).as_slice_mut() };
+            copy.copy_from_slice(&bytes);
+            self.note_moved(part);
+        }
+        true
+    }
+
+    /// Pieces of a rank that is gone will not be completed.
+    pub(super) fn forget_pieces(&self, from: u32) {
+        self.coming.borrow_mut().retain(|(sender, _), _| *sender != from);
+    }
+
+    /// Whether the ranks in `others`, which are left, can do without this one.
+    pub(super) fn may_leave(&self, others: &Copyset) -> bool {
+        let parted = self.home.as_ref().map(Memory::parted_ranks).unwrap_or_default();
+        others.is_within(&Copyset::of(parted))
+            || self.parts.borrow().iter().all(|part| part.mailbox.may_leave())
+    }
+
+    /// Whether nobody uses it any more.
+    pub(super) fn is_over(&self) -> bool {
+        let ranks = u64::from(self.memory.sizes().geometry.ranks);
+        self.home.as_ref().is_some_and(|home| Memory::parted(home) >= ranks)
+    }
+
+    /// Gives back what this rank gave: [`Side::is_over`].
+    pub(super) fn give_back(&self) {
+        drop(self.own.borrow_mut().take());
+    }
+}
+
+fn port_of(engine: &RefCell<Engine<ShmPort>>) -> RefPort<'_> {
+    RefPort(RefMut::map(engine.borrow_mut(), |engine| engine.port_mut()))
+}
