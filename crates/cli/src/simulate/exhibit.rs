@@ -4,12 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hikyaku_report::{Page, Timeline, Unit};
-use hikyaku_sim::engine::Sim;
+use hikyaku_report::{Page, Table, Timeline, Unit};
+use hikyaku_sim::engine::{Sim, Trace};
 use hikyaku_sim::topology::Topology;
 use thiserror::Error;
 
-use super::outcome::Outcome;
 use super::story::{Limits, tell};
 
 /// Records that a run keeps, 32 bytes each; what comes later is counted and said.
@@ -45,24 +44,31 @@ impl Exhibit {
         }
     }
 
+    /// How many records it needs, at most.
+    pub(crate) fn records(&self) -> usize {
+        if self.trace.is_some() || self.timeline.is_some() { MOST_RECORDS } else { 0 }
+    }
+
     /// Has a simulation keep what is needed; before anything is set up in it.
     pub(crate) fn prepare(&self, sim: &Sim) {
-        if self.trace.is_some() || self.timeline.is_some() {
-            sim.trace().records_on(MOST_RECORDS);
+        if self.records() > 0 {
+            sim.trace().records_on(self.records());
         }
     }
 
-    /// Writes what is asked for. `links` is the shape of the network whose links were traced.
+    /// Writes what is asked for. `links` is the shape of the network whose links were traced,
+    /// `page` makes the page around a timeline.
     ///
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn show(
         &self,
-        sim: &Sim,
-        outcome: &Outcome,
+        trace: &Trace,
+        title: &str,
         links: Option<&dyn Topology>,
+        page: impl FnOnce(&Timeline) -> Page,
     ) -> Result<(), ExhibitError> {
-        let story = |limits: &Limits| tell(&sim.trace(), &outcome.title, links, limits);
+        let story = |limits: &Limits| tell(trace, title, links, limits);
         if let Some(file) = &self.trace {
             write(file, &story(&Limits::FILE).to_trace())?;
         }
@@ -70,7 +76,7 @@ impl Exhibit {
             let timeline = story(&Limits::PAGE);
             let text = match is(file, "svg") {
                 true => timeline.to_svg(),
-                false => page(outcome, &timeline),
+                false => page(&timeline).to_html(),
             };
             write(file, &text)?;
         }
@@ -86,13 +92,26 @@ fn write(file: &Path, text: &str) -> Result<(), ExhibitError> {
     fs::write(file, text).map_err(|error| ExhibitError { file: file.to_owned(), error })
 }
 
+/// What a page says of a run beside its timeline.
+pub(crate) struct Facts<'r> {
+    pub(crate) title: &'r str,
+    /// Virtual time at its end, seconds.
+    pub(crate) end: f64,
+    pub(crate) messages: u64,
+    /// Parts of all ranks' time: computing, in calls, waiting.
+    pub(crate) shares: [f64; 3],
+    pub(crate) summary: Table,
+    pub(crate) by_rank: Table,
+    pub(crate) notes: &'r [String],
+}
+
 /// The page: what it was, the timeline, links and ranks as tables.
-fn page(outcome: &Outcome, timeline: &Timeline) -> String {
-    let mut page = Page::new(&outcome.title);
-    let [computing, calling, waiting] = outcome.shares().map(|share| Unit::Fraction.format(share));
+pub(crate) fn page(run: &Facts<'_>, timeline: &Timeline) -> Page {
+    let mut page = Page::new(run.title);
+    let [computing, calling, waiting] = run.shares.map(|share| Unit::Fraction.format(share));
     let mut facts = vec![
-        ("virtual time", Unit::Seconds.format(outcome.end.seconds())),
-        ("messages", Unit::Number.format(outcome.totals.sent as f64)),
+        ("virtual time", Unit::Seconds.format(run.end)),
+        ("messages", Unit::Number.format(run.messages as f64)),
         ("of the ranks' time computing", computing),
         ("in calls", calling),
         ("waiting", waiting),
@@ -105,13 +124,13 @@ fn page(outcome: &Outcome, timeline: &Timeline) -> String {
          and scroll; hold the pointer over anything to read what it is.",
     );
     page.facts(facts).timeline(timeline);
-    page.section("The run").table(&outcome.summary("The whole job"));
-    for note in &outcome.notes {
+    page.section("The run").table(&run.summary);
+    for note in run.notes {
         page.note(note);
     }
-    page.section("Ranks").table(&outcome.by_rank("What the ranks did"));
+    page.section("Ranks").table(&run.by_rank);
     if !timeline.links.is_empty() {
         page.section("Links").table(&timeline.links_table());
     }
-    page.to_html()
+    page
 }

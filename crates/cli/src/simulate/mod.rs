@@ -240,7 +240,9 @@ fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), Se
         shown: Ok(()),
     };
     let links = installed.network.map(|_| installed.topology);
-    outcome.shown = exhibit.show(&simulation, &outcome, links.as_deref());
+    let page = |timeline: &_| exhibit::page(&outcome.facts(), timeline);
+    let shown = exhibit.show(&simulation.trace(), &outcome.title, links.as_deref(), page);
+    outcome.shown = shown;
     let wrong = report.into_iter().find_map(|(_, _, answer)| answer?.err());
     let ended = match (ran.map_err(|error| job.explain(error)), wrong) {
         (Err(SimError::Stopped { .. }), _) if watch.interrupted() => Ended::Interrupted,

@@ -3,7 +3,7 @@
 use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::job::{Totals, Usage};
 
-use super::exhibit::ExhibitError;
+use super::exhibit::{ExhibitError, Facts};
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
@@ -60,6 +60,19 @@ impl Outcome {
             text += &format!("\n{note}");
         }
         text
+    }
+
+    /// What a page says of it.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts {
+            title: &self.title,
+            end: self.end.seconds(),
+            messages: self.totals.sent,
+            shares: self.shares(),
+            summary: self.summary("The whole job"),
+            by_rank: self.by_rank("What the ranks did"),
+            notes: &self.notes,
+        }
     }
 
     /// Parts of all ranks' time: computing, in calls, waiting.

@@ -16,6 +16,7 @@ use hikyaku::processes::{Computing, Processes, RankReport, Report};
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
+use super::exhibit::{self, ExhibitError, Facts};
 use crate::exit::say;
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
@@ -67,7 +68,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
         machine: setting.machine.clone(),
         memory: setting.job.memory,
         computing: options.compute,
-        trace: if options.records.is_some() { MOST_RECORDS } else { 0 },
+        trace: if options.records.is_some() { MOST_RECORDS } else { setting.exhibit.records() },
     };
     match processes.run() {
         Ok(report) => finish(setting, options, &report),
@@ -99,14 +100,60 @@ fn finish(setting: &Setting, options: &Options, report: &Report) -> ExitCode {
     if let Some(path) = &options.records {
         wrote(path, fs::write(path, records(report)));
     }
+    if let Err(error) = show(setting, report) {
+        say(&error);
+        code = code.max(1);
+    }
     report.outcome.reason.iter().for_each(say);
     report.outcome.details.iter().for_each(|line| say(format_args!("  {line}")));
     ExitCode::from(code)
 }
 
+/// Writes trace and timeline, if they are asked for.
+fn show(setting: &Setting, report: &Report) -> Result<(), ExhibitError> {
+    let title = title(setting, report);
+    let whole: f64 = report.ranks.iter().map(|rank| rank.time.seconds()).sum();
+    let share = |of: fn(&RankReport) -> hikyaku::Time| {
+        let part: f64 = report.ranks.iter().map(|rank| of(rank).seconds()).sum();
+        if whole > 0.0 { part / whole } else { 0.0 }
+    };
+    let notes = [note(setting)];
+    let facts = Facts {
+        title: &title,
+        end: report.end().seconds(),
+        messages: report.ranks.iter().map(|rank| rank.messages).sum(),
+        shares: [
+            share(|rank| rank.computing),
+            share(RankReport::in_calls),
+            share(|rank| rank.waiting),
+        ],
+        summary: summary("The whole job", report),
+        by_rank: by_rank("What the ranks did", report),
+        notes: &notes,
+    };
+    let topology = setting.machine.topology();
+    let page = |timeline: &_| exhibit::page(&facts, timeline);
+    setting.exhibit.show(&report.trace, &title, Some(&*topology), page)
+}
+
+fn title(setting: &Setting, report: &Report) -> String {
+    let ranks = report.ranks.len();
+    let (machine, shape) = (&setting.machine.name, setting.machine.topology().name());
+    format!("{ranks} processes on {machine} ({shape}), in virtual time")
+}
+
+fn note(setting: &Setting) -> String {
+    let memory = &setting.job.memory;
+    let (latency, rate) = (memory.latency, memory.rate);
+    format!(
+        "Copies and messages within a node: {latency} and {rate} (assumed; machine files state \
+         none)."
+    )
+}
+
 fn records(report: &Report) -> String {
     let mut text = String::from("picoseconds,what,who,whom,how_much\n");
-    for record in &report.records {
+    for record in report.trace.records() {
         let (time, kind) = (record.time.picoseconds(), format!("{:?}", record.kind));
         text += &format!(
             "{time},{},{},{},{}\n",
@@ -121,19 +168,13 @@ fn records(report: &Report) -> String {
 
 /// The report on a terminal.
 fn to_text(setting: &Setting, report: &Report) -> String {
-    let ranks = report.ranks.len();
-    let (machine, shape) = (&setting.machine.name, setting.machine.topology().name());
-    let title = format!("{ranks} processes on {machine} ({shape}), in virtual time");
-    let note = format!(
-        "Copies and messages within a node: {} and {} (assumed; machine files state none).",
-        setting.job.memory.latency, setting.job.memory.rate
-    );
-    let (summary, by_rank) = (summary(report), by_rank(report));
+    let (title, note) = (title(setting, report), note(setting));
+    let (summary, by_rank) = (summary("", report), by_rank("", report));
     format!("{title}\n\n{}\n{}\n{note}\n", summary.to_text(), by_rank.to_text())
 }
 
-fn summary(report: &Report) -> Table {
-    let mut table = Table::new("", ["", "in virtual time", "of wall time"]);
+fn summary(caption: &str, report: &Report) -> Table {
+    let mut table = Table::new(caption, ["", "in virtual time", "of wall time"]);
     let (end, wall) = (report.end().seconds(), report.wall.as_secs_f64());
     let rate = |count: f64, time: f64| match time > 0.0 {
         true => Cell::number(count / time, Unit::PerSecond),
@@ -156,9 +197,9 @@ fn summary(report: &Report) -> Table {
     table
 }
 
-fn by_rank(report: &Report) -> Table {
+fn by_rank(caption: &str, report: &Report) -> Table {
     let head = ["rank", "ended", "computing", "in calls", "waiting", "messages", "bytes", "calls"];
-    let mut table = Table::new("", head);
+    let mut table = Table::new(caption, head);
     let rows: Vec<[f64; 7]> = report.ranks.iter().map(columns).collect();
     if rows.len() <= LISTED {
         for (rank, values) in rows.into_iter().enumerate() {

@@ -68,15 +68,27 @@ fn seconds(picoseconds: u64) -> f64 {
 /// What one rank did; times in picoseconds.
 #[derive(Debug, Default)]
 struct Diary {
-    /// Begin, end, and with whom if it was a call.
-    busy: Vec<(u64, u64, Option<u32>)>,
+    /// Begin, end, and what with.
+    busy: Vec<(u64, u64, Busy)>,
     /// End and source of every receive.
     received: Vec<(u64, u32)>,
+    /// Time and source of every arrival.
+    arrived: Vec<(u64, u32)>,
     /// Named parts: begin, end, number of the name.
     phases: Vec<(u64, u64, u64)>,
     /// Named parts that have not ended.
     open: Vec<(u64, u64)>,
     end: u64,
+}
+
+/// What keeps a rank's processor busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    Computing,
+    /// A message from or to that rank.
+    Message(u32),
+    /// Calls of whatever they are.
+    Calls,
 }
 
 /// A message; times in picoseconds.
@@ -119,11 +131,15 @@ impl Reader {
         let diary = self.ranks.entry(who).or_default();
         let mut end = time;
         match kind {
-            RecordKind::Compute | RecordKind::Overhead => {
+            RecordKind::Compute | RecordKind::Overhead | RecordKind::Call => {
                 end = time.saturating_add(what);
-                let peer = (kind == RecordKind::Overhead).then_some(whom);
+                let with = match kind {
+                    RecordKind::Compute => Busy::Computing,
+                    RecordKind::Overhead => Busy::Message(whom),
+                    _ => Busy::Calls,
+                };
                 if end > time {
-                    diary.busy.push((time, end, peer));
+                    diary.busy.push((time, end, with));
                 }
             }
             RecordKind::Receive => diary.received.push((time, whom)),
@@ -143,6 +159,7 @@ impl Reader {
         let waiting = self.travelling.get_mut(&(from, to)).and_then(VecDeque::pop_front);
         if let Some((sent, bytes)) = waiting {
             self.travels.push(Travel { from, to, sent, arrived, bytes });
+            self.ranks.entry(to).or_default().arrived.push((arrived, from));
             self.end = self.end.max(arrived);
         }
     }
@@ -227,14 +244,15 @@ impl Diary {
             push(Activity::Phase, (start, self.end), trace.name(name).to_owned());
         }
         let mut free = 0;
-        for &(start, stop, peer) in &self.busy {
+        for &(start, stop, with) in &self.busy {
             push(Activity::Waiting, (free, start), self.awaited(start));
-            match peer {
-                None => push(Activity::Computing, (start, stop), String::new()),
-                Some(peer) if peer == rank => {
+            match with {
+                Busy::Computing => push(Activity::Computing, (start, stop), String::new()),
+                Busy::Calls => push(Activity::Calling, (start, stop), "calls".into()),
+                Busy::Message(peer) if peer == rank => {
                     push(Activity::Calling, (start, stop), "copying".into());
                 }
-                Some(peer) => {
+                Busy::Message(peer) => {
                     push(Activity::Calling, (start, stop), format!("message, rank {peer}"));
                 }
             }
@@ -244,10 +262,13 @@ impl Diary {
         Lane { name: format!("rank {rank}"), slices }
     }
 
-    /// What a wait that ended at a time was for: the receive that came next.
+    /// What a wait that ended at a time was for: the receive that came next; where receives are not
+    /// told, as of processes, the arrival with which it ended.
     fn awaited(&self, until: u64) -> String {
-        let next = self.received.partition_point(|(time, _)| *time < until);
-        match self.received.get(next) {
+        let told = if self.received.is_empty() { &self.arrived } else { &self.received };
+        let next = told.partition_point(|(time, _)| *time < until);
+        let with = |(time, _): &&(u64, u32)| !self.received.is_empty() || *time == until;
+        match told.get(next).filter(with) {
             Some((_, source)) => format!("waiting for rank {source}"),
             None => "waiting".into(),
         }
@@ -342,6 +363,34 @@ mod tests {
         assert_eq!(link.name, "node 0 → switch 0");
         let full: Vec<usize> = (0..23).filter(|&part| link.busy[part] > 0.99).collect();
         assert_eq!(full, [12, 13, 14, 15, 16]);
+    }
+
+    #[test]
+    fn processes_are_told_of_by_their_calls_and_arrivals() {
+        let mut trace = Trace::default();
+        trace.records_on(100);
+        let mut add = |time, kind, who, whom, what| {
+            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+        };
+        add(0, RecordKind::Call, 0, 0, 6);
+        add(5, RecordKind::Send, 0, 1, 8);
+        add(6, RecordKind::Compute, 0, 0, 4);
+        add(20, RecordKind::Arrive, 1, 0, 8);
+        add(20, RecordKind::Call, 1, 1, 2);
+        add(40, RecordKind::Call, 1, 1, 1);
+        add(41, RecordKind::End, 1, 1, 0);
+        let timeline = tell(&trace, "two", None, &Limits::PAGE);
+        let words = |lane: usize| -> Vec<(Activity, String)> {
+            let slices = timeline.lanes[lane].slices.iter();
+            slices.map(|slice| (slice.activity, slice.label.clone())).collect()
+        };
+        let calls = (Activity::Calling, String::from("calls"));
+        let last = (Activity::Waiting, String::from("waiting"));
+        // Nothing is told of it after that: it does not wait.
+        assert_eq!(words(0), [calls.clone(), (Activity::Computing, String::new())]);
+        let first = (Activity::Waiting, String::from("waiting for rank 0"));
+        assert_eq!(words(1), [first, calls.clone(), last, calls]);
+        assert_eq!(timeline.messages.len(), 1);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum RecordKind {
     Enter = 10,
     /// A rank ends what it began last.
     Leave = 11,
+    /// A rank's processor is busy in calls, of whatever they are: `what` picoseconds.
+    Call = 12,
 }
 
 /// One line of a trace. Records are in the order of what caused them; a rank that computes ahead

@@ -299,14 +299,21 @@ impl<R: Ranks> Inner<R> {
         let mut deeds = Vec::new();
         self.ranks.take_deeds(rank, &mut deeds);
         let computed = self.ranks.computed(rank);
+        let end = time.max(start);
         let before = self.state(rank, |state| {
-            state.traffic.now = time.max(start);
+            state.traffic.now = end;
             state.busy = computed > state.computed || !deeds.is_empty();
             std::mem::replace(&mut state.computed, computed)
         });
-        if computed > before {
-            let span = (computed - before).picoseconds();
-            self.record(start, RecordKind::Compute, rank, rank, span);
+        let computing = computed - before.min(computed);
+        // What it did in calls comes first: a program that computes has the others catch up then.
+        let calling = (end - start).picoseconds().saturating_sub(computing.picoseconds());
+        if calling > 0 {
+            self.record(start, RecordKind::Call, rank, rank, calling);
+        }
+        if computing > Time::ZERO {
+            let begin = start + Time::from_picoseconds(calling);
+            self.record(begin, RecordKind::Compute, rank, rank, computing.picoseconds());
             self.moved();
         } else if deeds.is_empty() {
             self.count_idle();

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{Doing, Job, JobConfig, Stage};
-use hikyaku_sim::engine::{Progress, Record, Simulation};
+use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::MemoryPath;
 use hikyaku_sim::network::Rate;
 use hikyaku_sim::port::{Conductor, Config, Ended};
@@ -154,12 +154,9 @@ impl Processes {
             false => ControlFlow::Continue(()),
         };
         let ended = conductor.run(INTERVAL, observe);
-        let (digest, records) = {
-            let trace = simulation.trace();
-            (trace.digest(), trace.records().to_vec())
-        };
+        let trace = std::mem::take(&mut *simulation.trace());
         let (traffic, events) = (conductor.traffic(), simulation.events());
-        let mut conducted = Conducted { traffic, events, digest, records, ..Conducted::default() };
+        let mut conducted = Conducted { traffic, events, trace, ..Conducted::default() };
         if let Err(error) = ended
             && !stage.is_over()
         {
@@ -179,8 +176,7 @@ impl Processes {
 struct Conducted {
     traffic: Vec<hikyaku_sim::port::Traffic>,
     events: u64,
-    digest: u64,
-    records: Vec<Record>,
+    trace: Trace,
     problem: Option<String>,
     waits: Vec<String>,
 }
@@ -194,8 +190,8 @@ impl Conducted {
         };
         let rank = |(rank, traffic): (u32, _)| RankReport::new(stage.tally(rank), traffic);
         let ranks = (0..).zip(self.traffic).map(rank).collect();
-        let (events, digest, records) = (self.events, self.digest, self.records);
-        Report { outcome, ranks, joined, events, digest, records, wall }
+        let (events, trace) = (self.events, self.trace);
+        Report { outcome, ranks, joined, events, trace, wall }
     }
 }
 

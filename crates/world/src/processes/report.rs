@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hikyaku_nic::time::Time;
 use hikyaku_shm::Tally;
-use hikyaku_sim::engine::Record;
+use hikyaku_sim::engine::{Record, Trace};
 use hikyaku_sim::port::Traffic;
 
 use crate::launch::Outcome;
@@ -20,10 +20,9 @@ pub struct Report {
     pub joined: u32,
     /// Events of the simulation.
     pub events: u64,
-    /// One number for everything that happened, equal for two runs that did the same.
-    pub digest: u64,
-    /// What happened, as far as it was kept; the format of every simulation's trace.
-    pub records: Vec<Record>,
+    /// What happened, as far as it was kept: the trace of every simulation. Its digest is equal for
+    /// two runs that did the same.
+    pub trace: Trace,
     /// How long it took, in real time.
     pub wall: Duration,
 }
@@ -79,8 +78,8 @@ impl Report {
     /// The trace as bytes: equal for two runs that did the same. Five little-endian words a record:
     /// time in picoseconds, kind, who, whom, what.
     pub fn trace_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.records.len() * 40);
-        for Record { time, kind, who, whom, what } in &self.records {
+        let mut bytes = Vec::with_capacity(self.trace.records().len() * 40);
+        for Record { time, kind, who, whom, what } in self.trace.records() {
             let words =
                 [time.picoseconds(), *kind as u64, u64::from(*who), u64::from(*whom), *what];
             words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));

@@ -39,8 +39,8 @@ fn main() -> ExitCode {
 }
 
 fn tell(report: &Report) -> ExitCode {
-    let (end, digest, joined) = (report.end().picoseconds(), report.digest, report.joined);
-    let records = report.records.len();
+    let (end, digest, joined) = (report.end().picoseconds(), report.trace.digest(), report.joined);
+    let records = report.trace.records().len();
     println!("end {end} digest {digest:x} records {records} joined {joined}");
     let outcome = &report.outcome;
     outcome.reason.iter().for_each(|line| eprintln!("simulate: {line}"));
