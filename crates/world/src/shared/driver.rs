@@ -17,6 +17,7 @@ use crate::world::World;
 
 /// How a variable gets to this rank.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a variable, and no pointer on the short way")]
 pub(super) enum Driver {
     /// By remote atomics and remote reads.
     Direct(DirectDriver),

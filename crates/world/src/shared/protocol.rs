@@ -96,9 +96,11 @@ mod tests {
         }
         assert_eq!(from_environment(|_| None), Ok(Protocol::Direct));
         assert_eq!(from_environment(|_| Some(String::new())), Ok(Protocol::Direct));
+        let error = from_environment(|_| Some("tcp".into())).unwrap_err();
         assert_eq!(
-            from_environment(|_| Some("tcp".into())).unwrap_err().to_string(),
-            "`tcp` is no protocol of shared variables: there are direct, fagus and udp"
+            crate::InitError::Protocol { error }.to_string(),
+            "HIKYAKU_SHARED: `tcp` is no protocol of shared variables: there are direct, fagus \
+             and udp"
         );
     }
 }

@@ -67,11 +67,10 @@ fn fg_15_shared_variables_by_udp_with_datagrams_lost_doubled_and_overtaken() {
 }
 
 #[test]
-fn a_protocol_that_there_is_not_is_said_by_every_rank() {
+fn a_protocol_that_there_is_not_is_an_error_at_the_start() {
     let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED", "tcp").run();
     assert_ne!(end.code, Some(0));
-    let said = "HIKYAKU_SHARED: `tcp` is no protocol of shared variables";
-    assert!(end.stderr.contains(said), "{}", end.stderr);
+    assert!(end.stderr.contains("UnknownProtocol { given: \"tcp\" }"), "{}", end.stderr);
 }
 
 /// A program that nobody launched is a world of one, with everything there is.

@@ -96,10 +96,10 @@ impl Mailbox {
         if !want.doubt && owner != self.node && !self.is_gone(owner) {
             return effects.push(Effect::Send(owner, Message::Want(want)));
         }
-        self.to_stand_in(Want { doubt: true, ..want }, effects);
+        self.ask_stand_in(Want { doubt: true, ..want }, effects);
     }
 
-    fn to_stand_in(&mut self, want: Want, effects: &mut Vec<Effect>) {
+    fn ask_stand_in(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let stand_in = self.stand_in();
         if stand_in != self.node {
             return effects.push(Effect::Send(stand_in, Message::Want(want)));

@@ -18,6 +18,9 @@ use super::super::contents::Contents;
 use super::super::memory::{Memory, Own, RefPort};
 use super::super::protocol::Traffic;
 
+/// The version of contents that come in pieces, and what has come.
+type Pieces = (u64, Vec<u8>);
+
 /// A variable at one rank.
 #[derive(Debug)]
 pub(in super::super) struct Side {
@@ -29,7 +32,7 @@ pub(in super::super) struct Side {
     element: u64,
     parts: RefCell<Vec<PartSide>>,
     /// Contents that are coming in pieces: from whom, of which part.
-    coming: RefCell<BTreeMap<(u32, u32), (u64, Vec<u8>)>>,
+    coming: RefCell<BTreeMap<(u32, u32), Pieces>>,
     /// What this rank gave. Others may use it until all have parted.
     own: RefCell<ManuallyDrop<Option<Own>>>,
     home: Option<View>,
