@@ -61,7 +61,7 @@ mod window;
 mod world;
 
 pub use buffer::SharedBuffer;
-pub use collective::{Buffer, Collective, Persistent};
+pub use collective::{Buffer, Collective, CollectiveFuture, Persistent};
 pub use error::{Error, InitError};
 pub use hikyaku_coll::{Cause, Choices, CollError, Operation, OtherCall, UnknownChoice};
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};

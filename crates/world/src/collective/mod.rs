@@ -19,6 +19,6 @@ mod nonblocking;
 mod operations;
 mod persistent;
 
-pub use nonblocking::Collective;
+pub use nonblocking::{Collective, CollectiveFuture};
 pub(crate) use operations::Ranks;
 pub use persistent::{Buffer, Persistent};

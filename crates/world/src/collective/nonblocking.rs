@@ -20,8 +20,8 @@ use crate::tasks::TaskId;
 /// Dropping it does not undo it: the scope waits for it at its end. It cannot be cancelled (MPI 5.0
 /// §3.8.4); if the scope is given up, all ranks in the operation are told.
 ///
-/// It is a future as well, for [`World::block_on`](crate::World::block_on): it goes on as every
-/// collective does, whether it is polled or not.
+/// It can be awaited as well, within [`World::block_on`](crate::World::block_on): it goes on as
+/// every collective does, whether it is polled or not.
 #[derive(Debug)]
 #[must_use = "it ends when it is waited for, or with its scope"]
 pub struct Collective<'scope> {
@@ -54,11 +54,25 @@ impl<'scope> Collective<'scope> {
     }
 }
 
-impl Future for Collective<'_> {
+impl<'scope> IntoFuture for Collective<'scope> {
+    type Output = Result<(), Error>;
+    type IntoFuture = CollectiveFuture<'scope>;
+
+    fn into_future(self) -> CollectiveFuture<'scope> {
+        CollectiveFuture(self)
+    }
+}
+
+/// The end of a collective that was started; as [`Collective::wait`]. Dropping it changes nothing.
+#[derive(Debug)]
+pub struct CollectiveFuture<'scope>(Collective<'scope>);
+
+impl Future for CollectiveFuture<'_> {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.scope.end_collective(self.id, false) {
+        let Collective { scope, id } = self.0;
+        match scope.end_collective(id, false) {
             Some(result) => Poll::Ready(result),
             None => {
                 // Whoever polls makes it go on.

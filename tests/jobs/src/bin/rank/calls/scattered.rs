@@ -110,8 +110,8 @@ pub(super) fn started(world: &World, _: u64) -> Result<(), Error> {
         // As futures, in an order that differs from rank to rank.
         first.fill(0.0);
         world.scope(|scope| {
-            let one = scope.ialltoallw_in_place(&mut second, &parts);
-            let two = scope.ialltoallw(&matrix, &parts, &mut first, &places);
+            let one = scope.ialltoallw_in_place(&mut second, &parts).into_future();
+            let two = scope.ialltoallw(&matrix, &parts, &mut first, &places).into_future();
             let (one, two) = match world.rank() % 2 {
                 0 => world.block_on(join(one, two)),
                 _ => world.block_on(join(two, one)),
