@@ -415,7 +415,7 @@ pub trait Port {
     ///
     /// Where a put or an atomic operation cannot be done (outside of the segment, a register that
     /// is unset or stale, a member that is gone) nothing is written; the sender gets an
-    /// [`Event::Completed`](super::Event::Completed) with the member and the error, whatever reply
+    /// [`Event::Completed`] with the member and the error, whatever reply
     /// it asked for, and the other members are served.
     ///
     /// Begins at the member at place `done`, of whose payload `bytes` were taken already; zero both

@@ -133,9 +133,13 @@ fn in_halves(size: u32, bytes: usize) -> Vec<Layout> {
 
 /// The parts of a rank for all others, laid out so.
 fn halves<U: Unit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
-    let half = |to, length| std::iter::repeat_n(U::from_byte(value(me, to)), length);
-    let first = (0..size).flat_map(|to| half(to, bytes / 2));
-    first.chain((0..size).flat_map(|to| half(to, bytes - bytes / 2))).collect()
+    let mut all = Vec::new();
+    for length in [bytes / 2, bytes - bytes / 2] {
+        for to in 0..size {
+            all.extend_from_slice(&vec![U::from_byte(value(me, to)); length]);
+        }
+    }
+    all
 }
 
 /// Parts of so many bytes one after the other.
