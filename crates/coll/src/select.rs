@@ -5,7 +5,9 @@
 //! choose differently and are told: [`crate::CollError::OtherCall`].)
 //!
 //! The thresholds are for messages in shared memory, as measured on two cores with 2 to 8 ranks;
-//! where a machine differs, [`crate::Choices`] overrides them by name.
+//! where a machine differs, [`crate::Choices`] overrides them by name. Rings and chains take as
+//! many steps as there are ranks, so what makes them worth it grows with the ranks beyond some:
+//! that is from simulated machines (`hikyaku simulate --sweep`).
 
 use crate::group::Group;
 use crate::reduction::Reduction;
@@ -20,6 +22,9 @@ const PIPELINE_FROM: usize = 256 << 10;
 
 /// Longest result, in bytes, that is gathered by doubling rather than round the ring.
 const DOUBLING_UP_TO: usize = 32 << 10;
+
+/// Ranks up to which that holds: those measured in shared memory.
+const DOUBLING_RANKS: u32 = 8;
 
 /// Longest part of an all-to-all that is worth being sent several times to save messages.
 const BRUCK_UP_TO: usize = 256;
@@ -44,7 +49,7 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     if group.facilities().multicast {
         broadcast::Algorithm::Multicast
-    } else if bytes >= PIPELINE_FROM && group.size() > 2 {
+    } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group) && group.size() > 2 {
         broadcast::Algorithm::Pipelined
     } else {
         broadcast::Algorithm::Binomial
@@ -61,7 +66,7 @@ pub(crate) fn for_allreduce<F>(
     reduction: &Reduction<F>,
 ) -> allreduce::Algorithm {
     let (size, nodes) = (group.size(), group.nodes());
-    if reduction.commutative && bytes >= RING_FROM && size > 2 {
+    if reduction.commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group) && size > 2 {
         allreduce::Algorithm::Ring
     } else if reduction.commutative && nodes > 1 && nodes < size {
         allreduce::Algorithm::TwoLevel
@@ -96,7 +101,7 @@ pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
 
 /// `bytes` are those of all parts together, which all ranks know.
 pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
-    if bytes > DOUBLING_UP_TO {
+    if bytes > beyond(DOUBLING_UP_TO, DOUBLING_RANKS, group) {
         allgather::Algorithm::Ring
     } else if group.size().is_power_of_two() {
         allgather::Algorithm::Butterfly
@@ -144,4 +149,9 @@ pub(crate) fn for_reduce_scatter<F>(
 
 pub(crate) fn for_scan(_: &impl Group) -> scan::Algorithm {
     scan::Algorithm::RecursiveDoubling
+}
+
+/// A threshold that holds up to so many ranks, and is in proportion to the ranks beyond.
+fn beyond(bytes: usize, ranks: u32, group: &impl Group) -> usize {
+    bytes.saturating_mul(group.size() as usize) / (ranks.min(group.size()).max(1) as usize)
 }
