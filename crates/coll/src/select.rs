@@ -49,7 +49,7 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     if group.facilities().multicast {
         broadcast::Algorithm::Multicast
-    } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group) && group.size() > 2 {
+    } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2 {
         broadcast::Algorithm::Pipelined
     } else {
         broadcast::Algorithm::Binomial
@@ -66,7 +66,7 @@ pub(crate) fn for_allreduce<F>(
     reduction: &Reduction<F>,
 ) -> allreduce::Algorithm {
     let (size, nodes) = (group.size(), group.nodes());
-    if reduction.commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group) && size > 2 {
+    if reduction.commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group.size()) && size > 2 {
         allreduce::Algorithm::Ring
     } else if reduction.commutative && nodes > 1 && nodes < size {
         allreduce::Algorithm::TwoLevel
@@ -101,7 +101,7 @@ pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
 
 /// `bytes` are those of all parts together, which all ranks know.
 pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
-    if bytes > beyond(DOUBLING_UP_TO, DOUBLING_RANKS, group) {
+    if bytes > beyond(DOUBLING_UP_TO, DOUBLING_RANKS, group.size()) {
         allgather::Algorithm::Ring
     } else if group.size().is_power_of_two() {
         allgather::Algorithm::Butterfly
@@ -152,6 +152,19 @@ pub(crate) fn for_scan(_: &impl Group) -> scan::Algorithm {
 }
 
 /// A threshold that holds up to so many ranks, and is in proportion to the ranks beyond.
-fn beyond(bytes: usize, ranks: u32, group: &impl Group) -> usize {
-    bytes.saturating_mul(group.size() as usize) / (ranks.min(group.size()).max(1) as usize)
+fn beyond(bytes: usize, ranks: u32, size: u32) -> usize {
+    bytes.saturating_mul(size as usize) / (ranks.min(size).max(1) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_hold_up_to_the_ranks_they_were_measured_with_and_grow_beyond() {
+        let at = |size| beyond(RING_FROM, MANY_RANKS, size);
+        assert_eq!([1, 2, 8, 32].map(at), [RING_FROM; 4]);
+        assert_eq!([64, 512].map(at), [2 * RING_FROM, 16 * RING_FROM]);
+        assert_eq!(beyond(usize::MAX, 8, u32::MAX), usize::MAX / 8);
+    }
 }
