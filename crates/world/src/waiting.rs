@@ -94,6 +94,7 @@ impl World {
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
+        let mut is_first = true;
         loop {
             for _ in 0..LOOKS {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -103,6 +104,9 @@ impl World {
             }
             self.attend();
             let mut engine = self.engine().borrow_mut();
+            if std::mem::take(&mut is_first) {
+                engine.port_mut().begin_wait();
+            }
             if !engine.progress() {
                 let port = engine.port_mut();
                 let soon = port.now() + LOOK_AGAIN;

@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/tests/loom_queue.rs", "the log that runners of a model share"),
     ("crates/nic/tests/loom_table.rs", "memory that a model opens and takes back"),
     ("crates/shm/src/mapping.rs", "the job's memory as references, and that it stays in place"),
+    ("crates/shm/src/view.rs", "words of a view"),
     ("crates/shm/src/kernel_copy.rs", "reading and writing another process's memory"),
     ("crates/sim/tests/memory.rs", "an allocator that counts what a rank costs"),
     ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),

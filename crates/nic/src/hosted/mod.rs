@@ -131,6 +131,12 @@ impl<H: Host> HostedPort<H> {
         &self.host
     }
 
+    /// A wait begins for something that is no event, such as a word of memory: it spins first, as
+    /// after an event, however long ago the last one was.
+    pub fn begin_wait(&mut self) {
+        self.idle = 0;
+    }
+
     /// How often the doorbell was rung (CP-06: once for a chain). The short way is not counted: how
     /// many stores a message takes decides how many are under way at once.
     pub fn doorbells(&self) -> u64 {

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 
 use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{Action, Departed, Direct, Kind, Op, Patience, Protocol, State, Word};
+use hikyaku_dsm::{Action, Departed, Direct, Entry, Kind, Op, Patience, Protocol, State, Word};
 use hikyaku_shm::View;
 
 use super::contents::Contents;
@@ -15,6 +15,9 @@ use super::memory::{Memory, Own, RefPort};
 use super::protocol::Traffic;
 use crate::error::Error;
 use crate::world::World;
+
+/// Looks at the word that a request waits for, before the whole of the protocol is asked again.
+const GLANCES: u32 = 8;
 
 /// A variable under `direct`, as one rank has it.
 #[derive(Debug)]
@@ -81,6 +84,30 @@ impl DirectDriver {
         Asked::Begun
     }
 
+    /// Acquires a part for writing, if that is the simple case; `None`: it is to be asked for.
+    #[inline(always)]
+    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
+        let mut parts = self.parts.borrow_mut();
+        let state = parts.get_mut(part as usize).filter(|state| state.taken.is_none())?;
+        let entry = state.protocol.enter_free(self.memory.at_home(state.home, state.at))?;
+        state.taken = Some(Kind::Write);
+        Some(entry)
+    }
+
+    /// Lets a part go, if that is the simple case; `false`: it is to be released.
+    #[inline]
+    pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
+        let mut parts = self.parts.borrow_mut();
+        let state = &mut parts[part as usize];
+        let words = self.memory.at_home(state.home, state.at);
+        let Some(woken) = state.protocol.leave_free(words) else { return false };
+        state.taken = None;
+        if let Some(rank) = woken {
+            self.memory.ring(&mut port(world).0, rank);
+        }
+        true
+    }
+
     /// Drives a part until it says something. `extent`: first byte and length of the part.
     #[inline]
     pub(super) fn drive(
@@ -142,6 +169,23 @@ impl DirectDriver {
             self.moved.set((bytes + extent.1 as u64, times + 1));
         }
         Ok(there)
+    }
+
+    /// Looks a few times whether what a request waits for has changed: one word, where it can be
+    /// looked at in place.
+    #[inline]
+    pub(super) fn watch(&self, part: u64) {
+        let parts = self.parts.borrow();
+        let state = &parts[part as usize];
+        let watched = state.protocol.watches().filter(|_| self.memory.is_near(state.home));
+        let Some((word, value)) = watched else { return std::hint::spin_loop() };
+        let words = self.memory.at_home(state.home, state.at);
+        for _ in 0..GLANCES {
+            std::hint::spin_loop();
+            if words(word, Op::Load) != value {
+                return;
+            }
+        }
     }
 
     /// Looks who is gone: for requests that do not wait.

@@ -61,6 +61,25 @@ impl Driver {
         }
     }
 
+    /// Acquires a part for writing, if nobody has it and that is simple; `None`: it is to be asked
+    /// for.
+    #[inline(always)]
+    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
+        match self {
+            Driver::Direct(direct) => direct.enter_free(part),
+            Driver::Mailbox(_) => None,
+        }
+    }
+
+    /// Lets a part go, if that is simple; `false`: it is to be released.
+    #[inline]
+    pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
+        match self {
+            Driver::Direct(direct) => direct.leave_free(world, part),
+            Driver::Mailbox(_) => false,
+        }
+    }
+
     /// Does what can be done now for a part that was asked for or is let go. `extent`: its first
     /// byte and its length.
     #[inline]
@@ -87,6 +106,15 @@ impl Driver {
                 }
             }
             Driver::Mailbox(mailbox) => mailbox.give(world, part),
+        }
+    }
+
+    /// Waits a moment for what a request waits for.
+    #[inline]
+    pub(super) fn watch(&self, part: u64) {
+        match self {
+            Driver::Direct(direct) => direct.watch(part),
+            Driver::Mailbox(_) => std::hint::spin_loop(),
         }
     }
 

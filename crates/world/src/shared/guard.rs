@@ -19,7 +19,7 @@ struct Hold<T: Scalar> {
 }
 
 impl<T: Scalar> Hold<T> {
-    #[inline]
+    #[inline(always)]
     fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Hold<T> {
         let contents = variable.contents(part);
         Hold { variable: Rc::clone(variable), part, entry, contents }
@@ -50,7 +50,7 @@ pub struct ReadGuard<T: Scalar>(Hold<T>);
 macro_rules! guards {
     ($($guard:ident)*) => {$(
         impl<T: Scalar> $guard<T> {
-            #[inline]
+            #[inline(always)]
             pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Self {
                 $guard(Hold::new(variable, part, entry))
             }

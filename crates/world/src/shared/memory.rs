@@ -202,6 +202,23 @@ impl Memory {
         self.nodes[node as usize].address(self.sizes.copy_at() + at)
     }
 
+    /// Whether a rank's block can be reached in place: it is of this node.
+    #[inline]
+    pub(super) fn is_near(&self, rank: u32) -> bool {
+        self.homes[rank as usize].near
+    }
+
+    /// Does operations on words at home of a part, whose words begin at `at` of the block of
+    /// `home`, which is near.
+    #[inline]
+    pub(super) fn at_home(&self, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
+        let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
+        move |word, op| match geometry.place(word) {
+            Place::Home(index) => apply(block.word(at + 8 * index), op),
+            Place::Node(..) => unreachable!("only words at home are asked for"),
+        }
+    }
+
     /// Fetches bytes of the contents from the copy of a node into that of the own; `false` if that
     /// node is gone.
     pub(super) fn fetch(

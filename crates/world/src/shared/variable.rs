@@ -74,6 +74,12 @@ impl Variable {
         }
     }
 
+    /// Acquires a part for writing, if nobody has it and that is simple.
+    #[inline(always)]
+    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
+        self.driver.enter_free(part)
+    }
+
     /// Drives a part until it says something.
     #[inline]
     pub(super) fn drive(&self, part: u64) -> Result<Outcome, Error> {
@@ -100,9 +106,9 @@ impl Variable {
         self.driver.look_around(&self.world);
     }
 
-    /// Waits a little. `turn` counts the waits of one request.
+    /// Waits a little for a part. `turn` counts the waits of one request.
     #[inline]
-    pub(super) fn rest(&self, turn: u32, until: Option<Time>) {
+    pub(super) fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
         if turn == 0 {
             self.rest.take();
         }
@@ -110,10 +116,13 @@ impl Variable {
             return;
         }
         if turn % LOOKS != LOOKS - 1 {
-            return std::hint::spin_loop();
+            return self.driver.watch(part);
         }
         self.world.attend();
         let mut engine = self.world.engine().borrow_mut();
+        if turn == LOOKS - 1 {
+            engine.port_mut().begin_wait();
+        }
         if !engine.progress() {
             let port = engine.port_mut();
             let soon = port.now() + LOOK_AGAIN;
@@ -129,6 +138,13 @@ impl Variable {
     /// Lets a part go that was entered.
     #[inline]
     pub(super) fn release(&self, part: u64) {
+        if !self.driver.leave_free(&self.world, part) {
+            self.release_in_steps(part);
+        }
+    }
+
+    #[inline(never)]
+    fn release_in_steps(&self, part: u64) {
         self.driver.give(&self.world, part, true);
     }
 

@@ -26,7 +26,8 @@
 //! **Free** is the case that has to be fast: head, readers and cell are loaded and the cell is
 //! swapped to "entered" at once. If the swap succeeds, then `head` was *q* all the time, since it
 //! passes no turn that nobody has taken; and bits of readers are only set by who has the turn.
-//! Letting go is one swap of `head`. On one node with up to four ranks all of it is in one line.
+//! Letting go is one swap of `head`. On one node with up to four ranks all of it is in one line,
+//! and it is done in one go: `short.rs`.
 //!
 //! **Contents.** `latest` says which turn wrote last and at which node; a node's `held` says which
 //! write its copy holds. Equal is the paper's CLEAN: nothing moves (FG-03). `held` is zero while a
@@ -43,6 +44,7 @@
 mod data;
 mod recover;
 mod release;
+mod short;
 
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
