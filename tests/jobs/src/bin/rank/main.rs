@@ -37,6 +37,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "lone" => lone::run(world, number(word(1)) as usize)?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,
+        "recover" => survivors::recover(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,
         "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
         "end" => return ends::run(world, word(1).unwrap()),

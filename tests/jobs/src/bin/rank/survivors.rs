@@ -2,12 +2,16 @@
 
 use hikyaku::shared::{SharedError, SharedOptions};
 use hikyaku::{Error, MsgError, Shared, World};
+use rustix::process::{Signal, getpid, kill_process};
 
 /// Elements of a variable: enough that a rank is often killed in the middle.
 const LENGTH: usize = 2000;
 
 /// Acquisitions of each variable after the death is known.
 const AFTER: u32 = 20;
+
+/// How long a rank holds a variable before it kills itself, ns: longer than ranks spin.
+const WAITING: u64 = 2_000_000;
 
 /// What has come of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,31 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
         turn(true)?;
     }
     println!("{} {victim} {:?} {:?} {}", world.rank(), fates[0], fates[1], usable.nanoseconds());
+    Ok(())
+}
+
+/// Rank 0 kills itself while it writes; each other rank waits for the variable, writes it, and says
+/// how long after the kill it could.
+pub(crate) fn recover(world: &World) -> Result<(), Error> {
+    let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
+    let shared = world.shared_with::<u64>("held", &[LENGTH as u64], options)?;
+    world.barrier()?;
+    if world.rank() == 0 {
+        let _guard = shared.write()?;
+        (1..world.size()).try_for_each(|rank| world.send(&[0u64], rank, 0))?;
+        // The others are in the middle of their wait by then, or asleep.
+        let begun = world.now().nanoseconds();
+        while world.now().nanoseconds() < begun + WAITING {}
+        let now = [world.now().nanoseconds()];
+        (1..world.size()).try_for_each(|rank| world.send(&now, rank, 1))?;
+        kill_process(getpid(), Signal::KILL).unwrap();
+    }
+    let mut killed = [0u64];
+    world.recv(&mut killed, 0, 0)?;
+    shared.write()?.fill(1);
+    let usable = world.now().nanoseconds();
+    world.recv(&mut killed, 0, 1)?;
+    println!("{} {}", world.rank(), usable - killed[0]);
     Ok(())
 }
 
