@@ -39,17 +39,40 @@ def test_writing_after_the_block_raises(world):
     x = world.shared("after", 4)
     with x.write() as a:
         a[0] = 1
-        inner = a[1:]
     with pytest.raises(ValueError, match="read-only"):
         a[0] = 2
     with pytest.raises(ValueError, match="read-only"):
         a += 1
     assert not a[1:].flags.writeable
-    # What holds for views that were made inside: they cannot be switched off.
-    assert inner.flags.writeable
     with x.write() as b:
         assert list(b) == [1, 0, 0, 0]
         b[0] = 3
+
+
+def test_views_made_inside_cannot_be_switched_off(world):
+    x = world.shared("derived", (2, 4))
+    with x.write() as a:
+        views = [a[1:], a.T, a.reshape(-1), a.view("u1"), memoryview(a)]
+        copy = a[1:].copy()
+    # Writing through one after the block is not noticed: it goes to the copy that all share.
+    assert [view.flags.writeable for view in views[:4]] == [True] * 4
+    assert not views[4].readonly
+    views[2][:] = 7
+    with x.read() as b:
+        assert (b == 7).all()
+        inner = b[1:]
+    # Views of an array that was only read are read-only for ever.
+    with pytest.raises(ValueError, match="read-only"):
+        inner[0] = 1
+    with pytest.raises(ValueError):
+        inner.flags.writeable = True
+    # A copy is its owner's; a view keeps the memory that it shows.
+    copy[:] = 5
+    with x.read() as b:
+        assert (b == 7).all()
+    del x, a, b, inner
+    gc.collect()
+    assert (views[1] == 7).all()
 
 
 def test_a_read_array_is_never_written(world):
@@ -278,6 +301,12 @@ def disagree(world):
         world.shared("shape", 3 + world.rank)
     with pytest.raises(hikyaku.Error, match="every rank makes the same"):
         world.shared("dtype", 3, ["i4", "f4"][world.rank % 2])
+    with pytest.raises(hikyaku.Error, match="with the name `"):
+        world.shared(f"name {world.rank}", 3)
+    with pytest.raises(hikyaku.Error, match="8193 sync variables"):
+        world.shared("many", 8193, rows=1)
+    with pytest.raises(hikyaku.Error, match="no shared variable `elsewhere`"):
+        world.shared_named("elsewhere")
     x = world.shared("agreed", 3)
     with x.write() as a:
         a += 1
