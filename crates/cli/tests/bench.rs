@@ -122,6 +122,36 @@ fn waiting_in_an_exchange_has_four_figures() {
 }
 
 #[test]
+fn taking_turns_is_measured_beside_other_ways_to() {
+    let arguments = ["shared", "--sizes", "8,4K", "--against", "python,mutex,redis"];
+    let document = document(&arguments);
+    assert_eq!(own(&document, "acquire").len(), 1);
+    let own = own(&document, "handover");
+    assert_eq!(own.len(), 2);
+    let figures = document["figures"].as_array().expect("there are figures");
+    for figure in figures.iter().filter(|figure| figure["kind"] == "handover") {
+        let series = figure["series"].as_array().expect("there are series");
+        let measured: Vec<_> = series
+            .iter()
+            .filter(|series| is_positive(&series["value"]["median"]))
+            .map(|series| [&series["contestant"], &series["form"]].map(|word| word.as_str()))
+            .collect();
+        for form in ["lock", "condition", "semaphore"] {
+            assert!(measured.contains(&[Some("Python"), Some(form)]), "{figure}");
+        }
+        assert!(measured.contains(&[Some("pthread mutex"), Some("")]), "{figure}");
+        // Few machines have a server; then that is said.
+        let notes = document["notes"].to_string();
+        let redis = measured.contains(&[Some("Redis"), Some("")]);
+        assert!(redis != notes.contains("Redis: no redis-server in "), "{notes}: {figure}");
+    }
+    for (_, series) in own {
+        let peers = series["to_peers"].as_array().expect("there are ratios");
+        assert!(peers.len() >= 2 && peers.iter().all(|peer| is_positive(&peer["ratio"]["median"])));
+    }
+}
+
+#[test]
 fn the_table_and_the_reports_are_written() {
     let directory = directory("reports");
     let (page, picture) = (directory.join("bench.html"), directory.join("bench.svg"));

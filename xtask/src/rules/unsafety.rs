@@ -36,6 +36,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/world/src/shared/direct.rs", "the bytes of a part that are fetched"),
     ("crates/world/src/shared/service/side.rs", "contents that are sent, and put into the copy"),
     ("crates/world/src/launch/spawn.rs", "what a rank sets up between fork and exec"),
+    ("crates/cli/src/bench/hardware.rs", "a place that two threads write to in turns"),
     ("crates/c/src/api/", "functions that C links with by their names"),
     ("crates/c/src/pointer.rs", "arguments of C that are pointers"),
     ("crates/python/src/array.rs", "memory of Python objects as bytes"),

@@ -39,11 +39,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) allocated: bool,
 
-    /// Libraries to compare with, built by their own mpicc and measured in the same run
+    /// What to compare with in the same run: libraries, built by their own mpicc, and other ways to
+    /// take turns, for shared
     #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
-    pub(crate) against: Vec<PeerKind>,
+    pub(crate) against: Vec<Other>,
 
-    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec
+    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec, or with
+    /// bin/redis-server
     #[arg(long, value_name = "DIR")]
     pub(crate) peer_dir: Vec<PathBuf>,
 
@@ -103,13 +105,28 @@ impl Selection {
     }
 }
 
-/// The libraries this tool knows how to build against and start.
+/// What can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PeerKind {
+pub(crate) enum Other {
     /// Open MPI
     #[value(name = "openmpi")]
     OpenMpi,
     /// MPICH and what descends from it with the same launcher
+    Mpich,
+    /// Shared variables: lock, condition and semaphore of Python's multiprocessing
+    Python,
+    /// Shared variables: a robust pthread mutex, by polling
+    Mutex,
+    /// Shared variables: a Redis server on loopback, by blocking pops
+    Redis,
+}
+
+/// The libraries this tool knows how to build against and start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerKind {
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH and what descends from it with the same launcher.
     Mpich,
 }
 
@@ -309,7 +326,7 @@ mod tests {
         let line = "all -n 2,4 --sizes 0,8,1K --repetitions 3 --against openmpi,mpich \
                     --peer-dir /a --peer-dir /b --json --report out.html";
         let arguments = parse(line).unwrap();
-        assert_eq!(arguments.against, [PeerKind::OpenMpi, PeerKind::Mpich]);
+        assert_eq!(arguments.against, [Other::OpenMpi, Other::Mpich]);
         assert_eq!(arguments.peer_dir.len(), 2);
         let settings = arguments.settings().unwrap();
         assert_eq!(settings.ranks, [2, 4]);
@@ -319,7 +336,8 @@ mod tests {
 
     #[test]
     fn clap_refuses_what_is_no_value() {
-        for line in ["", "speed", "latency --sizes x", "latency --against mvapich", "latency -n x"]
+        for line in
+            ["", "speed", "latency --sizes x", "latency --against mvapich,redis", "latency -n x"]
         {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -24,6 +24,7 @@ use super::kinds::{
 use super::peers::{self, Peer};
 use super::plan::{self, Block, NearFar, Schedule};
 use super::results::{Blocks, ContestantInfo, Figure, OWN, by_state, summarise};
+use super::rivals::Rival;
 
 /// Start-up is slow and steady: fewer repetitions tell as much.
 const START_BLOCKS: u32 = 7;
@@ -37,6 +38,8 @@ pub(crate) enum Contestant {
     Hikyaku(PathBuf),
     /// Another one.
     Peer(Peer),
+    /// Something else that takes turns.
+    Rival(Rival),
 }
 
 /// What a job's ranks are.
@@ -54,11 +57,26 @@ impl Contestant {
         match self {
             Contestant::Hikyaku(_) => OWN,
             Contestant::Peer(peer) => peer.kind().name(),
+            Contestant::Rival(rival) => rival.kind().name(),
         }
     }
 
     fn own(&self) -> bool {
         matches!(self, Contestant::Hikyaku(_))
+    }
+
+    /// Whether it starts jobs of any number of ranks.
+    fn is_library(&self) -> bool {
+        !matches!(self, Contestant::Rival(_))
+    }
+
+    /// How it measures a point.
+    fn forms(&self, point: &Point) -> Vec<Form> {
+        match self {
+            Contestant::Hikyaku(_) => point.ours.clone(),
+            Contestant::Peer(_) => point.theirs.clone(),
+            Contestant::Rival(rival) => rival.forms(point),
+        }
     }
 
     fn launcher(&self, ranks: u32, pinned: bool, work: Work<'_>) -> Process {
@@ -82,12 +100,20 @@ impl Contestant {
                 };
                 command
             }
+            Contestant::Rival(rival) => match work {
+                Work::Serve(path) => rival.launcher(path),
+                Work::Start => unreachable!("a rival starts no jobs"),
+            },
         }
     }
 }
 
 /// A contestant's job at one rank count, or why it has none.
-type Seat = RefCell<Result<Job, String>>;
+struct Seat {
+    /// Which of the contestants.
+    contestant: usize,
+    job: RefCell<Result<Job, String>>,
+}
 
 /// One form of one contestant, and how a block of it is sampled.
 struct Turn<'a> {
@@ -175,17 +201,26 @@ impl<'a> Conductor<'a> {
     /// Measures points that share their rank count, and with it their jobs.
     fn measure(&mut self, points: &[Point], cores: u32) {
         let Some(ranks) = points.first().map(|point| point.ranks) else { return };
-        let seats = self.seat(ranks, ranks <= cores);
+        let takes_part = |one: &Contestant| points.iter().any(|point| !one.forms(point).is_empty());
+        let seats = self.seat(ranks, ranks <= cores, takes_part);
         for point in points {
             let figure = self.figure_of(point, &seats);
             self.report(&figure);
         }
     }
 
-    /// Starts one job per contestant.
-    fn seat(&mut self, ranks: u32, pinned: bool) -> Vec<Seat> {
+    /// Starts one job for each contestant that takes part.
+    fn seat(
+        &mut self,
+        ranks: u32,
+        pinned: bool,
+        takes_part: impl Fn(&Contestant) -> bool,
+    ) -> Vec<Seat> {
         let mut seats = Vec::new();
-        for contestant in &self.contestants {
+        for (place, contestant) in self.contestants.iter().enumerate() {
+            if !takes_part(contestant) {
+                continue;
+            }
             let launch = |path: &Path| contestant.launcher(ranks, pinned, Work::Serve(path));
             let job = Job::start(ranks, self.settings.time_limit, launch);
             if let Ok(job) = &job {
@@ -203,16 +238,17 @@ impl<'a> Conductor<'a> {
                     self.infos.push(ContestantInfo { name: name.to_owned(), library, cpus });
                 }
             }
-            seats.push(RefCell::new(job.map_err(|error| error.to_string())));
+            let job = RefCell::new(job.map_err(|error| error.to_string()));
+            seats.push(Seat { contestant: place, job });
         }
         seats
     }
 
     fn figure_of(&self, point: &Point, seats: &[Seat]) -> Figure {
         let mut turns = Vec::new();
-        for (contestant, seat) in self.contestants.iter().zip(seats) {
-            let forms = if contestant.own() { &point.ours } else { &point.theirs };
-            turns.extend(forms.iter().map(|form| self.turn(point, contestant, seat, *form)));
+        for seat in seats {
+            let forms = self.contestants[seat.contestant].forms(point);
+            turns.extend(forms.into_iter().map(|form| self.turn(point, seat, form)));
         }
         let bare = || {
             let line = hardware::line(self.cores);
@@ -231,28 +267,23 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    fn turn<'b>(
-        &'b self,
-        point: &'b Point,
-        contestant: &'b Contestant,
-        seat: &'b Seat,
-        form: Form,
-    ) -> Turn<'b> {
+    fn turn<'b>(&'b self, point: &'b Point, seat: &'b Seat, form: Form) -> Turn<'b> {
         let block = self.settings.block.as_nanos() as f64;
         let crowded = point.ranks as usize > hardware::affinity().len().max(1);
         let mut schedule = None;
         let sample = move || {
-            let mut seat = seat.borrow_mut();
-            let result = match seat.as_mut() {
+            let mut job = seat.job.borrow_mut();
+            let result = match job.as_mut() {
                 Ok(job) => sample(job, point, form, block, crowded, &mut schedule),
                 Err(reason) => return Err(reason.clone()),
             };
             // A job that failed once is out: what it would say next cannot be trusted.
             result.map_err(|error| {
-                *seat = Err(error.to_string());
+                *job = Err(error.to_string());
                 error.to_string()
             })
         };
+        let contestant = &self.contestants[seat.contestant];
         Turn { contestant, form: form.name, sample: Box::new(sample) }
     }
 
@@ -269,7 +300,8 @@ impl<'a> Conductor<'a> {
                 };
                 Turn { contestant, form: "", sample: Box::new(sample) }
             };
-            let turns = self.contestants.iter().map(turn).collect();
+            let libraries = self.contestants.iter().filter(|one| one.is_library());
+            let turns = libraries.map(turn).collect();
             let beside = |bare| Beside { bare, line: None };
             let bare = || start::bare(&self.executable, ranks).ok().map(beside);
             let all = rounds(self.settings.blocks.min(START_BLOCKS), bare, turns);
@@ -281,10 +313,11 @@ impl<'a> Conductor<'a> {
     /// Asks the ranks of fresh jobs for their memory.
     fn memory(&mut self, cores: u32) {
         for ranks in start::memory_ranks(self.settings) {
-            let seats = self.seat(ranks, ranks <= cores);
+            let seats = self.seat(ranks, ranks <= cores, Contestant::is_library);
             let mut all = Vec::new();
-            for (contestant, seat) in self.contestants.iter().zip(&seats) {
-                let told = match seat.borrow_mut().as_mut() {
+            for Seat { contestant, job } in &seats {
+                let contestant = &self.contestants[*contestant];
+                let told = match job.borrow_mut().as_mut() {
                     Ok(job) => start::memory(job).map_err(|error| error.to_string()),
                     Err(reason) => Err(reason.clone()),
                 };
@@ -303,9 +336,10 @@ impl<'a> Conductor<'a> {
 
     /// Watches blocked ranks.
     fn idle(&mut self, cores: u32) {
-        let seats = self.seat(2, 2 <= cores);
-        let turns = self.contestants.iter().zip(&seats).map(|(contestant, seat)| {
-            let sample = move || match seat.borrow_mut().as_mut() {
+        let seats = self.seat(2, 2 <= cores, Contestant::is_library);
+        let turns = seats.iter().map(|Seat { contestant, job }| {
+            let contestant = &self.contestants[*contestant];
+            let sample = move || match job.borrow_mut().as_mut() {
                 Ok(job) => idle::sample(job).map_err(|error| error.to_string()),
                 Err(reason) => Err(reason.clone()),
             };

@@ -55,6 +55,8 @@ pub(crate) enum Verb {
     SharedFree,
     /// Acquisitions of a shared variable by two ranks in turns.
     SharedTurns,
+    /// The same by something of Python's multiprocessing.
+    TurnsBy(Primitive),
     /// Tell the resident memory.
     Memory,
     /// Block in a receive until the other rank's `Release`.
@@ -63,6 +65,32 @@ pub(crate) enum Verb {
     Release,
     /// Leave.
     Quit,
+}
+
+/// What Python's multiprocessing has for taking turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Primitive {
+    /// A lock, and looking again.
+    Lock,
+    /// A condition.
+    Condition,
+    /// A semaphore for each process.
+    Semaphore,
+}
+
+impl Primitive {
+    /// All.
+    pub(crate) const ALL: [Primitive; 3] =
+        [Primitive::Lock, Primitive::Condition, Primitive::Semaphore];
+
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Primitive::Lock => "lock",
+            Primitive::Condition => "condition",
+            Primitive::Semaphore => "semaphore",
+        }
+    }
 }
 
 /// What of an exchange is timed.
@@ -92,7 +120,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 24] = [
+const WORDS: [(Verb, &str); 27] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -113,6 +141,9 @@ const WORDS: [(Verb, &str); 24] = [
     (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
     (Verb::SharedFree, "shared-free"),
     (Verb::SharedTurns, "shared-turns"),
+    (Verb::TurnsBy(Primitive::Lock), "turns-lock"),
+    (Verb::TurnsBy(Primitive::Condition), "turns-cond"),
+    (Verb::TurnsBy(Primitive::Semaphore), "turns-sem"),
     (Verb::Memory, "memory"),
     (Verb::Block, "block"),
     (Verb::Release, "release"),

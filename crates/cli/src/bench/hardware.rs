@@ -2,13 +2,14 @@
 //!
 //! Each probe starts two threads, pins them to the two cores the ranks run on, measures for a
 //! millisecond or a few and ends; the caller places it directly before and after each sample.
-//! All of it is safe Rust over atomics and a mutex, and every probe's figure is the median of
-//! batches, so that a batch in which the kernel ran something else does not count.
+//! Every probe's figure is the median of batches, so that a batch in which the kernel ran something
+//! else does not count.
 //!
 //! The line probe is the floor of any message: one store of one core, seen by the other. The copy
 //! probe reads a buffer that the other core has just written, which is what a receiver's one copy
 //! must do; a warm buffer copied in one core's own cache would flatter.
 
+use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
@@ -30,6 +31,9 @@ const SWITCH_ROUNDS: u64 = 50;
 
 /// The copy probe copies at least this many bytes per clock reading.
 const COPY_BYTES: usize = 16 * 1024;
+
+/// The turns probe copies about so many bytes per clock reading.
+const TURN_BYTES: usize = 512 * 1024;
 
 /// The size and alignment of a cache line.
 const LINE_BYTES: usize = 64;
@@ -221,6 +225,55 @@ pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
     middle(&on_both(cores, send, receive))
 }
 
+/// A place that two threads write to in turns.
+struct Turned {
+    /// Whose turn it is: the first thread's when even.
+    turn: Line,
+    bytes: UnsafeCell<Vec<u8>>,
+}
+
+// SAFETY: `bytes` are touched in `Turned::write` alone, by the thread whose turn it is: it has seen
+// the other's release of `turn`, and releases it after its last access.
+unsafe impl Sync for Turned {}
+
+impl Turned {
+    /// Waits for turn `turn`, copies `from` and passes the turn on.
+    #[inline]
+    fn write(&self, turn: u64, from: &[u8], yielding: bool) {
+        self.turn.wait_for(turn, yielding);
+        // SAFETY: the turn is this thread's, each thread has every other one, and the other will
+        // not look before it is passed on below.
+        let bytes = unsafe { &mut *self.bytes.get() };
+        bytes.copy_from_slice(black_box(from));
+        self.turn.0.store(turn + 1, Release);
+    }
+}
+
+/// Two threads that copy `bytes` to one place in turns: nanoseconds a turn. A lock that was handed
+/// over for nothing would take that.
+pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
+    let place = Turned { turn: Line::new(), bytes: UnsafeCell::new(vec![1; bytes]) };
+    let yielding = cores.shared();
+    let rounds = (TURN_BYTES / bytes.max(1)).clamp(4, LINE_ROUNDS as usize) as u64;
+    let rounds = if yielding { rounds.min(SWITCH_ROUNDS) } else { rounds };
+    let answer = || {
+        let own = vec![2_u8; bytes];
+        (0..rounds * BATCHES as u64).for_each(|round| place.write(2 * round + 1, &own, yielding));
+    };
+    let ask = || {
+        let own = vec![3_u8; bytes];
+        let batch = |batch: u64| {
+            let start = Instant::now();
+            for round in batch * rounds..(batch + 1) * rounds {
+                place.write(2 * round, &own, yielding);
+            }
+            start.elapsed().as_nanos() as f64 / (2 * rounds) as f64
+        };
+        (0..BATCHES as u64).map(batch).collect::<Vec<f64>>()
+    };
+    middle(&on_both(cores, ask, answer))
+}
+
 /// One copy of `bytes` that the other core has just written: nanoseconds by `clock`, the copy
 /// alone.
 ///
@@ -296,6 +349,8 @@ mod tests {
                 fresh_copy(cores, 1 << 16, Clock::Wall),
                 fresh_copy(cores, 1 << 16, Clock::Processor),
                 switch(cores.first),
+                turns(cores, 8),
+                turns(cores, 1 << 20),
             ];
             assert!(
                 figures.iter().all(|figure| figure.is_finite() && *figure > 0.0),

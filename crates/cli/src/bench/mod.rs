@@ -25,6 +25,7 @@ mod rank;
 
 mod job;
 mod peers;
+mod rivals;
 mod scratch;
 
 mod conductor;
@@ -40,11 +41,12 @@ use std::process::ExitCode;
 use thiserror::Error;
 
 pub(crate) use arguments::Arguments;
-use arguments::{ArgumentError, Role, Settings};
+use arguments::{ArgumentError, Other, PeerKind, Role, Settings};
 use conductor::{Conductor, Contestant, Found};
 use machine::Machine;
 use plan::NearFar;
 use results::{Figure, Results, SCHEMA};
+use rivals::{Rival, RivalKind};
 use scratch::Scratch;
 
 use crate::exit::{USAGE, say};
@@ -117,11 +119,10 @@ fn conduct(arguments: &Arguments, settings: &Settings) -> Result<(), BenchError>
     let mut contestants = vec![Contestant::Hikyaku(executable.clone())];
     let mut notes = Vec::new();
     let directories = peers::search_path(&arguments.peer_dir);
-    for kind in &arguments.against {
-        let peer = peers::find(*kind, &directories).and_then(|tools| tools.build(scratch.path()));
-        match peer {
-            Ok(peer) => contestants.push(Contestant::Peer(peer)),
-            Err(error) => notes.push(error.to_string()),
+    for other in &arguments.against {
+        match contestant(*other, &directories, &scratch) {
+            Ok(contestant) => contestants.push(contestant),
+            Err(note) => notes.push(note),
         }
     }
     notes.iter().for_each(|note| say(format_args!("bench: {note}")));
@@ -140,6 +141,29 @@ fn conduct(arguments: &Arguments, settings: &Settings) -> Result<(), BenchError>
     match results.figures.iter().any(measured) {
         true => Ok(()),
         false => Err(BenchError::Nothing(results.notes.join("; "))),
+    }
+}
+
+/// What is to be compared with, ready to be started; or why that cannot be.
+fn contestant(
+    other: Other,
+    directories: &[PathBuf],
+    scratch: &Scratch,
+) -> Result<Contestant, String> {
+    let rival = |kind| {
+        let prepared = Rival::prepare(kind, directories, scratch.path());
+        prepared.map(Contestant::Rival).map_err(|error| error.to_string())
+    };
+    let peer = |kind| {
+        let built = peers::find(kind, directories).and_then(|tools| tools.build(scratch.path()));
+        built.map(Contestant::Peer).map_err(|error| error.to_string())
+    };
+    match other {
+        Other::OpenMpi => peer(PeerKind::OpenMpi),
+        Other::Mpich => peer(PeerKind::Mpich),
+        Other::Python => rival(RivalKind::Python),
+        Other::Mutex => rival(RivalKind::Mutex),
+        Other::Redis => rival(RivalKind::Redis),
     }
 }
 

@@ -145,6 +145,7 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
         Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
         Verb::SharedFree => kinds::shared::serve_free(world, command),
         Verb::SharedTurns => kinds::shared::serve_turns(world, command),
+        Verb::TurnsBy(_) => Err(RankError::Command("no rank takes turns like that".into())),
         Verb::Memory => kinds::start::resident().map_err(RankError::Control),
         Verb::Block => kinds::idle::block(world),
         Verb::Release => kinds::idle::release(world),

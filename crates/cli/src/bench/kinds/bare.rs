@@ -17,6 +17,8 @@ pub(crate) enum Bare {
     CopyRate,
     /// A stream of cache lines in windows.
     Stream,
+    /// Two threads that copy the message to one place in turns, spinning in between.
+    Turns,
 }
 
 /// How many of each part, one after the other.
@@ -78,6 +80,7 @@ impl Bare {
         match self {
             Bare::CopyRate => bytes as f64 / hardware::fresh_copy(cores, bytes, Clock::Wall),
             Bare::Stream => 1e3 / hardware::stream(cores, window),
+            Bare::Turns => hardware::turns(cores, bytes),
             Bare::Parts(parts) | Bare::Work(parts) => {
                 let Parts { lines, copies, switches } = parts;
                 let work = matches!(self, Bare::Work(_));
@@ -95,6 +98,10 @@ impl Bare {
         let Parts { lines, copies, switches } = match self {
             Bare::CopyRate => return "one copy of data the other core has just written".into(),
             Bare::Stream => return "a stream of cache lines in windows of 64".into(),
+            Bare::Turns => {
+                return "two threads that spin for their turn and copy as many bytes to one place"
+                    .into();
+            }
             Bare::Parts(parts) => parts,
             Bare::Work(parts) => {
                 return format!("the processor time of {}", Bare::Parts(parts).description());

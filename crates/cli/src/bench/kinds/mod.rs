@@ -179,7 +179,7 @@ impl Kind {
             Kind::Processor => "Processor time of start and wait of an exchange",
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
             Kind::Acquire => "Shared variable: acquired for writing and let go, free",
-            Kind::HandOver => "Shared variable: handed over to the other rank, every byte written",
+            Kind::HandOver => "Two ranks that write an array in turns, every byte each time",
             Kind::Start => "Start and stop of a job",
             Kind::Memory => "Resident memory of a rank",
             Kind::Idle => "Processor use of two ranks blocked in a receive",
@@ -208,6 +208,11 @@ impl Kind {
             Kind::Late => {
                 "rank 1 starts 100 µs late and computes 50 µs before it waits; from its start to \
                  the end of rank 0's wait"
+            }
+            Kind::HandOver => {
+                "hikyaku: a shared variable; Python: shared_memory; pthread mutex: memory that \
+                 both map; Redis: the array is an element of two lists; who is not at turn with \
+                 a lock looks again"
             }
             _ => return None,
         })
@@ -296,7 +301,7 @@ impl Point {
     pub(crate) fn bare(&self, cores: Cores, line: f64) -> f64 {
         let measured = self.bare.measure(cores, line, self.bytes, self.window);
         match self.bare {
-            Bare::Parts(_) | Bare::Work(_) => self.kind.of_nanoseconds(measured),
+            Bare::Parts(_) | Bare::Work(_) | Bare::Turns => self.kind.of_nanoseconds(measured),
             Bare::CopyRate | Bare::Stream => measured,
         }
     }

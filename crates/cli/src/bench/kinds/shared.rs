@@ -1,14 +1,14 @@
 //! Shared variables: acquiring one that is free, and handing one over between two ranks.
 //!
 //! A hand-over is a strict alternation: each rank acquires the variable for writing, and if the
-//! other wrote last it changes every byte and lets go. What that must cost is a cache line that
-//! says so and a copy of data that the other core has just written.
+//! other wrote last it copies new contents into it and lets go. What that must cost is what two
+//! threads take that do nothing but spin on a flag and copy as many bytes to one place in turns.
 
 use std::hint::black_box;
 
 use hikyaku::{Error, Shared, World};
 
-use super::{Bare, Form, Kind, Parts, Point};
+use super::{Bare, Form, Kind, Point};
 use crate::bench::arguments::Settings;
 use crate::bench::control::{Answer, Command, Verb};
 use crate::bench::rank::{self, RankError};
@@ -23,8 +23,7 @@ pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let turns = Form::heap("", Verb::SharedTurns);
     let point = |bytes: &u64| {
         let bytes = (*bytes).next_multiple_of(8).max(8);
-        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, bytes, 2, 2));
-        Point { ours: vec![turns], ..Point::new(Kind::HandOver, 2, bytes, bare) }
+        Point { ours: vec![turns], ..Point::new(Kind::HandOver, 2, bytes, Bare::Turns) }
     };
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
 }
@@ -36,8 +35,9 @@ fn variable(world: &World, command: &Command) -> Result<Shared<u64>, RankError> 
 /// Rank 0 acquires and lets go; the others look on.
 pub(crate) fn serve_free(world: &World, command: &Command) -> Result<Answer, RankError> {
     let shared = variable(world, command)?;
+    let first = world.rank() == 0;
     let answer = rank::whole(world, command, || {
-        if world.rank() == 0 {
+        if first {
             black_box(&mut shared.write()?)[0] += 1;
         }
         Ok(())
@@ -49,20 +49,24 @@ pub(crate) fn serve_free(world: &World, command: &Command) -> Result<Answer, Ran
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.
 pub(crate) fn serve_turns(world: &World, command: &Command) -> Result<Answer, RankError> {
     let shared = variable(world, command)?;
-    let answer = rank::whole(world, command, || match world.rank() {
-        0 | 1 => turn(world, &shared),
+    let mut own = vec![0; shared.shape()[0] as usize];
+    let rank = u64::from(world.rank());
+    let answer = rank::whole(world, command, || match rank {
+        0 | 1 => turn(rank, &shared, &mut own),
         _ => Ok(()),
     });
     world.barrier()?;
     answer
 }
 
-fn turn(world: &World, shared: &Shared<u64>) -> Result<(), Error> {
+#[inline]
+fn turn(rank: u64, shared: &Shared<u64>, own: &mut [u64]) -> Result<(), Error> {
     loop {
         let mut guard = shared.write()?;
         let number = guard[0];
-        if number % 2 == u64::from(world.rank()) {
-            guard.fill(number + 1);
+        if number % 2 == rank {
+            own[0] = number + 1;
+            guard.copy_from_slice(own);
             return Ok(());
         }
     }
