@@ -61,8 +61,8 @@ impl View {
         if !word.is_aligned() {
             return None;
         }
-        // SAFETY: eight aligned bytes that are mapped as long as the region, which this keeps; whoever
-        // else reaches them does so atomically, or has what the words guard.
+        // SAFETY: eight aligned bytes that are mapped as long as the region, which this keeps;
+        // whoever else reaches them does so atomically, or has what the words guard.
         Some(unsafe { AtomicU64::from_ptr(word.as_ptr()) })
     }
 }

@@ -71,8 +71,8 @@ fn a_variable_can_be_written_again_soon_after_its_holder_was_killed() {
         times.sort_unstable();
         let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
         println!(
-            "{KILLS} kills, {ranks_per_node} ranks a node (0: all): usable again after {} us in the \
-             median, {} us at most",
+            "{KILLS} kills, {ranks_per_node} ranks a node (0: all): usable again after {} us in \
+             the median, {} us at most",
             median / 1000,
             most / 1000
         );
