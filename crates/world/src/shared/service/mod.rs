@@ -465,15 +465,23 @@ impl Service {
         quiet && self.sides.borrow().values().all(|side| side.may_leave(&others))
     }
 
-    /// Serves until the others can do without this rank: it may own what they still want.
+    /// Serves until the others can do without this rank: it may own what they still want. Once
+    /// somebody is gone they may wait for nothing but its end, in a call that has failed here: then
+    /// it serves only as long as somebody asks.
     pub(crate) fn linger(&self, engine: &EngineCell) {
         if self.is_over() {
             return;
         }
         let mut rest = Rest::default();
+        let mut asked = engine.borrow().port().now();
         loop {
             let any = self.poll(engine);
-            if self.may_leave(engine) {
+            let now = engine.borrow().port().now();
+            if any {
+                asked = now;
+            }
+            let silent = now.nanoseconds() - asked.nanoseconds() > SILENCE;
+            if self.may_leave(engine) || (silent && !self.gone.get().is_empty()) {
                 return;
             }
             rest.pause(engine, any);
@@ -484,6 +492,8 @@ impl Service {
 /// How long a wait gives way before it sleeps, nanoseconds; and for how long it sleeps. What is
 /// waited for wakes nobody.
 const GIVE_WAY: u64 = 500_000;
+/// How long nobody has asked for anything when nobody will, nanoseconds.
+const SILENCE: u64 = 50_000_000;
 const SLEEP: Time = Time::from_nanoseconds(1_000_000);
 
 /// The rests of a wait for something that wakes nobody.
