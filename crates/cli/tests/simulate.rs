@@ -176,7 +176,9 @@ fn what_happened_is_written_as_page_picture_and_trace() {
     std::fs::create_dir_all(&folder).unwrap();
     let file = |name: &str| folder.join(name).display().to_string();
     let (page, picture, trace) = (file("a.html"), file("a.svg"), file("a.json"));
-    for (machine, links) in [("cp-pacs", true), ("fx100-tofu2", true), ("dimmnet2", false)] {
+    for (machine, links) in
+        [("cp-pacs", true), ("fx100-tofu2", true), ("dimmnet2 --nodes 8", false)]
+    {
         let run = format!("-m {machine} -n 8 --trace {trace}");
         stdout(&format!("{run} --timeline {page} halo --steps 2"));
         stdout(&format!("{run} --timeline {picture} halo --steps 2"));

@@ -412,3 +412,31 @@ pub(crate) fn alltoall(
     }
     calling.together(|scope| scope.ialltoall(data.bytes(), into.bytes_mut()))
 }
+
+/// The list is as long as there are ranks, and each of its arrays in one piece.
+pub(crate) fn alltoallw(
+    py: Python<'_>,
+    world: &World,
+    parts: Vec<Bound<'_, PyAny>>,
+    into: Vec<Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let size = calling.world.size() as usize;
+    for (list, role) in [(&parts, "parts"), (&into, "into")] {
+        if list.len() != size {
+            let given = list.len();
+            return Err(PyValueError::new_err(format!(
+                "{role}: {given} arrays were given for {size} ranks: give one for each"
+            )));
+        }
+    }
+    let parts: PyResult<Vec<Array>> =
+        parts.iter().map(|part| Array::to_read(part, "parts")).collect();
+    let into: PyResult<Vec<Array>> =
+        into.iter().map(|place| Array::to_write(place, "into")).collect();
+    let (parts, mut into) = (parts?, into?);
+    calling.together(|scope| {
+        let places = into.iter_mut().map(Array::bytes_mut).collect();
+        scope.ialltoallv(parts.iter().map(Array::bytes).collect(), places)
+    })
+}

@@ -390,6 +390,15 @@ impl World {
     ) -> PyResult<()> {
         collective::alltoall(py, self, data, into)
     }
+
+    fn _alltoallw(
+        &self,
+        py: Python<'_>,
+        parts: Vec<Bound<'_, PyAny>>,
+        into: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        collective::alltoallw(py, self, parts, into)
+    }
 }
 
 /// A rank that exists.

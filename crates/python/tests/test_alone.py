@@ -304,6 +304,9 @@ def test_results_have_one_more_dimension(world):
     assert (world.gather(mine) == mine[None]).all()
     assert (world.allgather(mine) == mine[None]).all()
     assert (world.alltoall(mine[None]) == mine[None]).all()
+    into = numpy.zeros((2, 6), mine.dtype)
+    world.alltoallw([mine[:, ::-1]], [into[:, ::2]])
+    assert (into[:, ::2] == mine[:, ::-1]).all() and not into[:, 1::2].any()
     assert (world.reduce_scatter(mine[None]) == mine).all()
     assert (world.scatter(mine[None], numpy.empty_like(mine)) == mine).all()
 
@@ -317,6 +320,16 @@ def test_results_of_the_wrong_size_are_refused(world):
         world.scatter(mine, wrong)
     with pytest.raises(ValueError, match="must be equal"):
         world.alltoall(mine, wrong)
+    with pytest.raises(ValueError, match="parts: 2 arrays were given for 1 ranks"):
+        world.alltoallw([mine, mine], [wrong])
+    with pytest.raises(ValueError, match="into: 0 arrays were given for 1 ranks"):
+        world.alltoallw([mine], [])
+    with pytest.raises(hikyaku.Error, match="part for itself, in bytes, has 32 where 24"):
+        world.alltoallw([mine], [wrong])
+    constant = numpy.zeros((2, 6))[:, ::2]
+    constant.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        world.alltoallw([numpy.zeros(6)], [constant])
     with pytest.raises(ValueError, match="24 bytes where 32 are needed"):
         world.reduce_scatter(mine, into=wrong)
     with pytest.raises(TypeError, match="not those of data"):

@@ -84,6 +84,21 @@ def moves(world):
         table = [[data_of(10 * s + r, shape, dtype) for r in range(size)] for s in range(size)]
         got = world.alltoall(numpy.stack(table[rank]))
         numpy.testing.assert_array_equal(got, numpy.stack([table[s][rank] for s in range(size)]))
+    # The columns of a matrix of which each rank has two rows become the rows of its transpose.
+    matrix = numpy.arange(4.0 * size * size).reshape(2 * size, 2 * size)
+    mine, transposed = matrix[2 * rank : 2 * rank + 2], numpy.empty((2, 2 * size))
+    parts = [mine[:, 2 * r : 2 * r + 2].T for r in range(size)]
+    world.alltoallw(parts, [transposed[:, 2 * r : 2 * r + 2] for r in range(size)])
+    numpy.testing.assert_array_equal(transposed, matrix.T[2 * rank : 2 * rank + 2])
+    # Lengths and types of their own.
+    def zeros(source, target):
+        return numpy.zeros(source + target, ["u1", "i4", "f8"][source * target % 3])
+
+    parts = [zeros(rank, r) + numpy.uint8(rank + 1) for r in range(size)]
+    places = [zeros(r, rank) for r in range(size)]
+    assert world.alltoallw(parts, places) is places
+    for source, place in enumerate(places):
+        assert (place == source + 1).all() and len(place) == source + rank
     return "checked"
 
 

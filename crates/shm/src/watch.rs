@@ -78,6 +78,14 @@ impl Watch {
     }
 }
 
+/// Waits until a process has ended, at most so long. One that cannot be watched is not waited for.
+pub(crate) fn await_end(pid: u32, most: Duration) {
+    let Ok(process) = open(pid) else { return };
+    let most = Timespec::try_from(most).ok();
+    // A signal ends the wait early: nothing depends on it.
+    let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], most.as_ref());
+}
+
 fn open(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     pidfd_open(pid, PidfdFlags::empty())

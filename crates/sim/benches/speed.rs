@@ -5,8 +5,8 @@
 //! the most that the process grew by in one of the runs; what an earlier pattern left free is used
 //! again and not counted, so name a pattern to see it alone. The last column says how many times
 //! over the project's target for such a pattern is met. Where SimGrid is installed (Debian:
-//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed. The
-//! first line says how busy the machine was, and which SimGrid there is.
+//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
+//! The first line says how busy the machine was, and which SimGrid there is.
 
 mod peer;
 

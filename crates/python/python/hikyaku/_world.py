@@ -85,6 +85,29 @@ class World(_native.World):
         self._alltoall(data, into)
         return into
 
+    def alltoallw(self, parts: Sequence[Data], into: Sequence[Array]) -> Sequence[Array]:
+        """Give parts[r] to rank r, and get what each rank has for this one in into[r]. Every array
+        may have a length and a dtype of its own, and need not lie in one piece: columns of a matrix
+        are packed and unpacked here. What rank r has for rank s has as many bytes as the place that
+        s has for it; places do not overlap."""
+        places = []
+        for place in into:
+            if not isinstance(place, numpy.ndarray) or place.flags.c_contiguous:
+                places.append(place)
+            elif place.flags.writeable:
+                places.append(numpy.empty(place.shape, place.dtype))
+            else:
+                raise ValueError("into: an array is read-only, and something is to be stored in it")
+        packed = [
+            numpy.ascontiguousarray(part) if isinstance(part, numpy.ndarray) else part
+            for part in parts
+        ]
+        self._alltoallw(packed, places)
+        for place, came in zip(into, places):
+            if came is not place:
+                place[...] = came
+        return into
+
     def reduce_scatter(
         self, data: Data, op: str = "sum", into: Array | None = None
     ) -> Array:

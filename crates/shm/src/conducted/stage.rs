@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use hikyaku_nic::fabric::{FullCause, PeerState, Rank};
 use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Registry, Request};
@@ -13,9 +14,14 @@ use super::interface::InterfaceHost;
 use super::line::{Costs, Tally};
 use super::log;
 use crate::mapping::Mapping;
+use crate::watch;
 
 /// Longest sleep before it is looked whether the rank that runs has died, or all is over.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// How long a process may take from leaving the job to its end, to be waited for. An interpreter
+/// takes some hundredths of a second.
+const END_SOON: Duration = Duration::from_millis(100);
 
 /// A rank has given its turn away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +88,16 @@ impl Stage {
                 return line.asked().map_or(gone, |(now, request)| Handed { now, request });
             }
             line.await_request(LOOK_AGAIN);
+        }
+    }
+
+    /// Waits for the end of a rank's process that has left the job, unless it goes on for long with
+    /// something else. As long as it is there it may still exit with a code of its own, which must
+    /// come before the others' errors, whom its leaving ends.
+    pub fn see_end(&self, rank: Rank) {
+        let pid = self.registry().pid(rank);
+        if pid != 0 && pid != std::process::id() {
+            watch::await_end(pid, END_SOON);
         }
     }
 

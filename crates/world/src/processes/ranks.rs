@@ -84,6 +84,9 @@ impl<S: std::ops::Deref<Target = Stage> + 'static> Ranks for OneByOne<S> {
 
     fn begin(&self, rank: Rank) -> (Time, Request) {
         let Handed { now, request } = self.0.await_rank(rank);
+        if request == Request::Leave {
+            self.0.see_end(rank);
+        }
         (now, request)
     }
 

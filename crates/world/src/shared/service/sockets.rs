@@ -23,6 +23,9 @@ pub(super) const MESSAGE_MOST: usize = (32 << 10) + 64;
 /// Chances of a datagram in a thousand to be lost, doubled, and overtaken, when that is asked for.
 const FAULTS: [u64; 3] = [100, 100, 100];
 
+/// Longest way of a datagram to the socket that sent it.
+const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
 /// The socket and what goes through it.
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -79,11 +82,24 @@ impl Faults {
     }
 }
 
+/// Sends a datagram to the socket itself: without it, ranks of a container whose loopback interface
+/// is down would wait for each other for ever.
+fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
+    let down = |error: io::Error| {
+        let why = "the loopback interface does not carry it; bring it up (ip link set lo up)";
+        io::Error::new(error.kind(), format!("{error}: {why}"))
+    };
+    socket.send_to(&[], socket.local_addr()?).map_err(down)?;
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&ITSELF_MOST))?;
+    socket.recv_from(&mut [0]).map(drop).map_err(down)
+}
+
 impl Sockets {
     /// A socket of this rank. `faults`: a seed, by which datagrams are lost, doubled and overtaken.
     pub(super) fn open(rank: u32, faults: Option<u64>) -> io::Result<Sockets> {
         let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
+        reaches_itself(&socket)?;
         // Not to be guessed by other processes of the machine: the hasher's keys are random.
         let key = RandomState::new().hash_one(rank);
         let seed = |seed: u64| (seed ^ u64::from(rank) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

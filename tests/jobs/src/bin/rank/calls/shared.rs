@@ -87,8 +87,13 @@ pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> 
             world.allreduce(&mut sums, hikyaku::Op::Sum)?;
             Ok(sums)
         };
-        let [direct, fagus, udp] =
-            [run(Protocol::Direct)?, run(Protocol::Fagus)?, run(Protocol::Udp)?];
+        let [direct, fagus] = [run(Protocol::Direct)?, run(Protocol::Fagus)?];
+        let about = format!("{rows} rows of {columns}: {direct:?}, {fagus:?}");
+        assert!(direct[0] == 0 && fagus[0] >= 2 * rows * (ROUNDS - 1), "{about}");
+        if !has_udp(world) {
+            continue;
+        }
+        let udp = run(Protocol::Udp)?;
         let about = format!("{rows} rows of {columns}: {direct:?}, {fagus:?}, {udp:?}");
         assert_eq!(direct[0], 0, "{about}");
         // A request and a grant for each row that has moved; of datagrams also contents, the owner
@@ -294,7 +299,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
         assert!(matches!(error, Error::Shared(SharedError::Mismatch { what: "name", .. })));
     }
     if world.size() > 1 {
-        let protocol = Some(if last { Protocol::Fagus } else { Protocol::Udp });
+        let protocol = Some(if last { Protocol::Fagus } else { Protocol::Direct });
         let options = SharedOptions { protocol, ..SharedOptions::default() };
         let error = world.shared_with::<u8>("mistake", &[2], options).unwrap_err();
         assert!(matches!(error, Error::Shared(SharedError::Mismatch { what: "protocol", .. })));
@@ -307,13 +312,29 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
     world.barrier()
 }
 
+/// Whether datagrams go round here: not in a container whose loopback interface is down. There it
+/// is an error that says what to do, at every rank.
+fn has_udp(world: &World) -> bool {
+    let options = SharedOptions { protocol: Some(Protocol::Udp), ..SharedOptions::default() };
+    match world.shared_with::<u8>("is there UDP", &[1], options) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(error.to_string().contains("bring it up (ip link set lo up)"), "{error}");
+            false
+        }
+    }
+}
+
 /// Variables of all protocols side by side, each with its own.
 pub(super) fn side_by_side(world: &World, _: u64) -> Result<(), Error> {
     let make = |protocol: Protocol| {
         let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
         world.shared_with::<u64>(protocol.name(), &[20_000], options)
     };
-    let all = [make(Protocol::Udp)?, make(Protocol::Direct)?, make(Protocol::Fagus)?];
+    let mut all = vec![make(Protocol::Direct)?, make(Protocol::Fagus)?];
+    if has_udp(world) {
+        all.push(make(Protocol::Udp)?);
+    }
     for _ in 0..10 {
         for shared in &all {
             let mut guard = shared.write()?;
@@ -322,7 +343,7 @@ pub(super) fn side_by_side(world: &World, _: u64) -> Result<(), Error> {
         }
     }
     world.barrier()?;
-    for (shared, protocol) in all.iter().zip(["udp", "direct", "fagus"]) {
+    for (shared, protocol) in all.iter().zip(["direct", "fagus", "udp"]) {
         assert_eq!(shared.protocol().name(), protocol);
         assert_eq!(shared.read()?[0], 10 * u64::from(world.size()));
         let traffic = shared.traffic();
