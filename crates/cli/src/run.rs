@@ -46,6 +46,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
+    /// Let the other ranks go on for so long after one has failed [default: 0.5]
+    ///
+    /// For jobs that can do without a rank, such as those with recoverable shared variables.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    grace: Option<Duration>,
+
     /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
     ///
     /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide.
@@ -99,12 +105,13 @@ Input and output:
 
 How a job ends:
   It ends with its last rank. If a rank fails, by a signal or with an exit code other than 0, one
-  line on standard error says which and how, the others get an error from whatever they wait in,
-  and after 0.5 s are sent SIGTERM, after another 0.5 s SIGKILL. A rank that exits with code 0
-  without leaving the job in order is no failure by itself, but ranks that wait for it get an
-  error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku are passed to all ranks, with SIGTERM and
-  SIGKILL to follow; a second one kills at once. Whatever ranks have started ends with the job. If
-  hikyaku is killed with SIGKILL the kernel kills the ranks (but not what they have started).
+  line on standard error says which and how, the others get an error from whatever they wait in, and
+  after 0.5 s (or what --grace says) are sent SIGTERM, after another 0.5 s SIGKILL. A rank that
+  exits with code 0 without leaving the job in order is no failure by itself, but ranks that wait
+  for it get an error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku are passed to all ranks, with
+  SIGTERM and SIGKILL to follow; a second one kills at once. Whatever ranks have started ends with
+  the job. If hikyaku is killed with SIGKILL the kernel kills the ranks (but not what they have
+  started).
 
 Exit code:
   0      all ranks exited with code 0
@@ -173,6 +180,7 @@ fn launch(arguments: Arguments) -> Launch {
         },
         ..Launch::new(arguments.ranks, program)
     };
+    launch.grace = arguments.grace.unwrap_or(launch.grace);
     for choice in &arguments.choices {
         launch.choose(choice).expect("it was checked when the command line was read");
     }

@@ -201,6 +201,8 @@ def test_ctrl_c_ends_all_ranks(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # What runs in the background of a script has it ignored, and would pass that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as run:
         pids = [int(run.stdout.readline().split()[1]) for _ in range(2)]
         run.send_signal(signal.SIGINT)

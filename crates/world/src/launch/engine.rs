@@ -95,7 +95,7 @@ impl<'a> Engine<'a> {
         Ok(Engine {
             ranks: Ranks::default(),
             memory,
-            supervisor: Supervisor::new(launch.timeout),
+            supervisor: Supervisor::new(launch.timeout, launch.grace),
             intakes,
             reading: [true; 2],
             outputs,

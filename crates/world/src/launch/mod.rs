@@ -93,6 +93,9 @@ pub struct Launch {
     pub label: bool,
     /// How long the job may take; then it is ended and the outcome says what each rank waits in.
     pub timeout: Option<Duration>,
+    /// How long the other ranks may go on by themselves after one has failed, before they are asked
+    /// to end. Longer than half a second is for jobs that can do without a rank.
+    pub grace: Duration,
     /// Whether this process exists for the job alone, as `hikyaku run` does. The launch then
     /// catches the signals that people send to end the job, and adopts and ends descendants that
     /// left their rank's process group. Otherwise both are left to the program it is part of.
@@ -127,6 +130,7 @@ impl Launch {
             ranks_per_node: None,
             label: false,
             timeout: None,
+            grace: supervisor::GRACE,
             owns_process: false,
             long_stores: None,
             variables: Vec::new(),

@@ -1,7 +1,7 @@
 //! Decides when and how a job ends. Pure: events and the time come in, actions come out.
 //!
 //! ```text
-//!             a rank fails                 500 ms               500 ms
+//!             a rank fails            launch's grace            500 ms
 //!   Running ────────────────► Grace ───────────────► Asked ───────────────► Killed
 //!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
 //!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
@@ -26,8 +26,9 @@ use rustix::process::Signal;
 
 use super::ending::{Ending, Named};
 
-/// How long ranks may take to end by themselves after one has failed, and again after SIGTERM.
-/// Twice this leaves half of the two seconds in which a job has to be over.
+/// How long ranks may take to end by themselves after one has failed, if the launch does not say
+/// otherwise, after an interrupt, and again after SIGTERM. Twice this leaves half of the two seconds
+/// in which a job has to be over.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Exit code of a job whose time was up, as of `timeout(1)`.
@@ -99,16 +100,19 @@ enum Phase {
 pub(super) struct Supervisor {
     running: u32,
     limit: Option<Duration>,
+    /// How long the others may go on after a rank has failed.
+    grace: Duration,
     phase: Phase,
     verdict: Option<Verdict>,
     actions: VecDeque<Action>,
 }
 
 impl Supervisor {
-    /// A job that has no ranks yet and, perhaps, a limit to its time.
-    pub(super) fn new(limit: Option<Duration>) -> Supervisor {
+    /// A job that has no ranks yet and, perhaps, a limit to its time; after a failure the others
+    /// have `grace`.
+    pub(super) fn new(limit: Option<Duration>, grace: Duration) -> Supervisor {
         let actions = VecDeque::new();
-        Supervisor { running: 0, limit, phase: Phase::Running, verdict: None, actions }
+        Supervisor { running: 0, limit, grace, phase: Phase::Running, verdict: None, actions }
     }
 
     /// A rank has started.
@@ -132,7 +136,7 @@ impl Supervisor {
         }
         if self.verdict.is_none() && !ending.is_success() {
             self.verdict = Some(Verdict::Failed { rank, pid, ending });
-            self.phase = Phase::Grace(now + GRACE);
+            self.phase = Phase::Grace(now.saturating_add(self.grace));
         }
     }
 
@@ -216,7 +220,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn job(ranks: u32, limit: Option<Duration>) -> Supervisor {
-        let mut supervisor = Supervisor::new(limit);
+        let mut supervisor = Supervisor::new(limit, GRACE);
         (0..ranks).for_each(|_| supervisor.handle_start());
         supervisor
     }
@@ -250,6 +254,21 @@ mod tests {
         let cause = DeathCause::Exit(0);
         assert_eq!(actions(&mut job), [Action::MarkDead { rank: 1, cause }]);
         assert_eq!((job.verdict(), job.poll_deadline()), (None, None));
+    }
+
+    #[test]
+    fn who_is_to_go_on_without_the_failed_has_the_time_that_the_launch_says() {
+        let mut job = Supervisor::new(None, 3000 * MS);
+        (0..3).for_each(|_| job.handle_start());
+        end(&mut job, 2, Ending::Signal(9), false, 10 * MS);
+        actions(&mut job);
+        assert_eq!(job.poll_deadline(), Some(3010 * MS));
+        // A second failure takes nothing from it, an interrupt ends it.
+        end(&mut job, 1, Ending::Code(1), true, 500 * MS);
+        assert_eq!(job.poll_deadline(), Some(3010 * MS));
+        job.handle_signal(Signal::INT, 600 * MS);
+        assert_eq!(actions(&mut job), ASK);
+        assert_eq!(job.poll_deadline(), Some(600 * MS + GRACE));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A launcher: what `hikyaku run` does, with the numbers in fixed places.
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
+//! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed.
 //! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
 
 #![allow(clippy::unwrap_used)]
@@ -15,12 +16,15 @@ fn main() -> ExitCode {
     let ranks = words.next().unwrap().parse().unwrap();
     let ranks_per_node = words.next().unwrap().parse().unwrap();
     let timeout = Duration::from_secs_f64(words.next().unwrap().parse().unwrap());
-    let launch = Launch {
+    let mut launch = Launch {
         ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
         timeout: Some(timeout),
         owns_process: true,
         ..Launch::new(ranks, words.next().unwrap())
     };
+    if let Ok(seconds) = std::env::var("HIKYAKU_JOBS_GRACE") {
+        launch.grace = Duration::from_secs_f64(seconds.parse().unwrap());
+    }
     match (Launch { args: words.map(Into::into).collect(), ..launch }).run() {
         Ok(outcome) => {
             outcome.reason.iter().for_each(|line| eprintln!("launch: {line}"));
