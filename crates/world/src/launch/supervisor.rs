@@ -27,8 +27,8 @@ use rustix::process::Signal;
 use super::ending::{Ending, Named};
 
 /// How long ranks may take to end by themselves after one has failed, if the launch does not say
-/// otherwise, after an interrupt, and again after SIGTERM. Twice this leaves half of the two seconds
-/// in which a job has to be over.
+/// otherwise, after an interrupt, and again after SIGTERM. Twice this leaves half of the two
+/// seconds in which a job has to be over.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Exit code of a job whose time was up, as of `timeout(1)`.
