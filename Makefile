@@ -58,6 +58,7 @@ bench: ## measure everything beside the bare hardware, write out/bench.html; the
 	@mkdir -p out
 	$(RELEASE)/hikyaku bench all --report out/bench.html
 	cargo bench --locked -p hikyaku-sim --bench speed
+	cargo bench --locked -p hikyaku-world --bench processes
 
 lint: fmt tidy clippy doc deny ## check format, tidiness, lints, documentation, licences
 
