@@ -56,9 +56,9 @@ impl Tasks {
         self.running.get() == 0
     }
 
-    /// From now on one of them waits for what wakes nobody: no sleep may be long.
-    pub(crate) fn make_restless(&self) {
-        self.restless.set(true);
+    /// Says whether from now on one of them waits for what wakes nobody: no sleep may be long.
+    pub(crate) fn set_restless(&self, restless: bool) {
+        self.restless.set(restless);
     }
 
     /// Whether no sleep may be long.

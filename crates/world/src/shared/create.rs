@@ -239,9 +239,7 @@ impl World {
     /// Has every call that waits serve the others' requests, as long as there are variables for
     /// which they ask.
     fn serve(&self, service: &Rc<Service>) {
-        if service.has_sockets() {
-            self.tasks().make_restless();
-        }
+        self.tasks().set_restless(service.has_sockets());
         if let Some(task) = service.task.take() {
             match self.tasks().take_result(task) {
                 Some(_) => {}
@@ -254,6 +252,7 @@ impl World {
                 if serving.poll(engine) {
                     tasks.stir();
                 }
+                tasks.set_restless(serving.has_sockets());
             });
             if served.is_none() || serving.is_over() { Poll::Ready(Ok(())) } else { Poll::Pending }
         });

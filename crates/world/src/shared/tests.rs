@@ -118,3 +118,32 @@ fn memory_comes_back() {
         large.write().unwrap()[1 << 20] = 1;
     }
 }
+
+#[test]
+fn without_a_variable_of_datagrams_nobody_looks_at_the_socket() {
+    let world = World::init().unwrap();
+    let service = Rc::clone(world.registry().service());
+    let by = |name, protocol| {
+        let options = SharedOptions { protocol: Some(protocol), ..Default::default() };
+        world.shared_with::<u64>(name, &[8], options).unwrap()
+    };
+    let use_it = |shared: &Shared<u64>| {
+        let before = service.looks();
+        for _ in 0..10 {
+            shared.write().unwrap()[0] += 1;
+            world.barrier().unwrap();
+        }
+        service.looks() - before
+    };
+    let stores = by("stores", Protocol::Fagus);
+    assert_eq!((use_it(&stores), world.tasks().are_restless()), (0, false));
+    let datagrams = by("datagrams", Protocol::Udp);
+    assert!(use_it(&datagrams) > 0 && use_it(&stores) > 0 && world.tasks().are_restless());
+    drop(datagrams);
+    stores.write().unwrap()[0] += 1;
+    world.attend();
+    assert_eq!((use_it(&stores), world.tasks().are_restless()), (0, false));
+    let again = by("again", Protocol::Udp);
+    assert!(use_it(&again) > 0 && world.tasks().are_restless());
+    assert_eq!((stores.read().unwrap()[0], again.read().unwrap()[0]), (31, 10));
+}

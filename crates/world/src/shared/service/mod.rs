@@ -55,6 +55,9 @@ pub(crate) struct Service {
     context: Cell<Option<u32>>,
     sockets: RefCell<Option<Sockets>>,
     sides: RefCell<BTreeMap<u32, Rc<Side>>>,
+    /// How many of them are by datagrams. Without one nobody looks at the socket: each look is a
+    /// system call, and more than one comes with each request of `fagus`.
+    by_datagrams: Cell<u32>,
     /// Variables made so far, of any protocol.
     made: Cell<u32>,
     /// Who is gone, and the port's count when that was looked up.
@@ -73,7 +76,21 @@ impl Service {
 
     /// Whether what it serves comes by datagrams, which wake nobody.
     pub(crate) fn has_sockets(&self) -> bool {
-        self.sockets.borrow().is_some() && !self.is_over()
+        self.by_datagrams.get() > 0
+    }
+
+    /// How often this rank has looked whether a datagram is there.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.sockets.borrow().as_ref().map_or(0, |sockets| sockets.looks.get())
+    }
+
+    /// The sockets, while something comes by them.
+    fn with_sockets<R>(&self, act: impl FnOnce(&Sockets) -> R) -> Option<R> {
+        if !self.has_sockets() {
+            return None;
+        }
+        self.sockets.borrow().as_ref().map(act)
     }
 
     /// The socket's port and key, opened if there is none.
@@ -107,6 +124,8 @@ impl Service {
     pub(super) fn note_made(&self, made: u32, side: Option<Rc<Side>>) {
         self.made.set(made);
         if let Some(side) = side {
+            let datagrams = u32::from(side.style == Style::Datagrams);
+            self.by_datagrams.set(self.by_datagrams.get() + datagrams);
             self.sides.borrow_mut().insert(side.number, side);
         }
     }
@@ -173,7 +192,8 @@ impl Service {
         }
         if self.has_sockets() {
             let sides = self.sides.borrow();
-            let side = sides.values().next().map(Rc::clone);
+            let mut by_datagrams = sides.values().filter(|side| side.style == Style::Datagrams);
+            let side = by_datagrams.next().map(Rc::clone);
             drop(sides);
             side.iter().for_each(|side| self.pump(engine, side));
         }
@@ -196,6 +216,8 @@ impl Service {
         self.handle_letters(engine, |_| true);
         for number in over {
             if let Some(side) = self.sides.borrow_mut().remove(&number) {
+                let datagrams = u32::from(side.style == Style::Datagrams);
+                self.by_datagrams.set(self.by_datagrams.get() - datagrams);
                 side.give_back();
             }
         }
@@ -223,9 +245,9 @@ impl Service {
     /// Takes in what has come.
     fn take_in(&self, engine: &EngineCell) {
         let mut inbox = self.inbox.borrow_mut();
-        if let Some(sockets) = &*self.sockets.borrow() {
+        self.with_sockets(|sockets| {
             sockets.take_in(|from, message| inbox.push_back((from, message)));
-        }
+        });
         let Some(context) = self.context.get() else { return };
         let mut engine = engine.borrow_mut();
         loop {
@@ -437,8 +459,11 @@ impl Service {
         side.count(1, 0, bytes.len() as u64);
     }
 
-    /// Sends datagrams that are due; they are counted with `side`.
+    /// Sends datagrams that are due, if `side` has any; they are counted with it.
     fn pump(&self, engine: &EngineCell, side: &Side) {
+        if side.style == Style::Stores {
+            return;
+        }
         if let Some(sockets) = &*self.sockets.borrow() {
             let now = engine.borrow().port().now().nanoseconds().max(1);
             let (datagrams, bytes) = sockets.pump(now);
@@ -461,7 +486,7 @@ impl Service {
         (0..port.size().min(Copyset::MOST))
             .filter(|rank| *rank != port.rank() && !self.gone.get().contains(*rank))
             .for_each(|rank| others.insert(rank));
-        let quiet = self.sockets.borrow().as_ref().is_none_or(Sockets::is_quiet);
+        let quiet = self.with_sockets(Sockets::is_quiet).unwrap_or(true);
         quiet && self.sides.borrow().values().all(|side| side.may_leave(&others))
     }
 

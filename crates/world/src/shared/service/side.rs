@@ -160,7 +160,11 @@ impl Side {
         let held = Version::of(self.word(part, Word::Held, Op::Load)).position;
         mailbox.hold(held);
         act(mailbox, &mut effects);
-        self.word(part, Word::Owner, Op::Max(mailbox.known().bits()));
+        // Others write to this line too: a change of it costs more than all the rest of a step.
+        let known = mailbox.known();
+        if known.bits() > owner.bits() {
+            self.word(part, Word::Owner, Op::Max(known.bits()));
+        }
         if mailbox.held() != held {
             // Nobody else writes it now: this rank has just become the owner, or is it.
             let node = self.memory.sizes().geometry.node();

@@ -36,6 +36,11 @@ pub(super) struct Sockets {
     peers: RefCell<Vec<Peer>>,
     faults: RefCell<Option<Faults>>,
     ignored: RefCell<u64>,
+    /// Where datagrams are received.
+    buffer: RefCell<Vec<u8>>,
+    /// System calls that looked whether one is there.
+    #[cfg(test)]
+    pub(super) looks: std::cell::Cell<u64>,
 }
 
 /// Another rank.
@@ -105,7 +110,18 @@ impl Sockets {
         let seed = |seed: u64| (seed ^ u64::from(rank) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let faults = faults.map(|given| Faults { state: seed(given) | 1, late: VecDeque::new() });
         let (peers, faults) = (RefCell::default(), RefCell::new(faults));
-        Ok(Sockets { socket, rank, key, peers, faults, ignored: RefCell::default() })
+        let buffer = RefCell::new(vec![0; MESSAGE_MOST + HEAD_BYTES + 1]);
+        Ok(Sockets {
+            socket,
+            rank,
+            key,
+            peers,
+            faults,
+            ignored: RefCell::default(),
+            buffer,
+            #[cfg(test)]
+            looks: std::cell::Cell::default(),
+        })
     }
 
     /// What the others have to know: port and key.
@@ -181,8 +197,10 @@ impl Sockets {
 
     /// Takes in what has come: whole messages in order, and from whom.
     pub(super) fn take_in(&self, mut take: impl FnMut(u32, Vec<u8>)) {
-        let mut buffer = vec![0; MESSAGE_MOST + HEAD_BYTES + 1];
+        let mut buffer = self.buffer.borrow_mut();
         loop {
+            #[cfg(test)]
+            self.looks.set(self.looks.get() + 1);
             match self.socket.recv_from(&mut buffer) {
                 Ok((length, from)) => self.arrive(&buffer[..length], from, &mut take),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
