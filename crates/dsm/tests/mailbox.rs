@@ -8,22 +8,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chance;
+
 use std::collections::{BTreeMap, VecDeque};
 
+use chance::Chance;
 use hikyaku_dsm::word::Version;
 use hikyaku_dsm::{Copyset, Effect, Kind, Mailbox, Mark, Message, Patience, Refusal, Style};
-
-/// A small generator: the order of things, nothing more.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
-}
 
 /// What a node is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +77,7 @@ impl Network {
             lost: 0,
             marked: 0,
             counts: [0; 3],
-            chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            chance: Chance(seed),
         }
     }
 
@@ -197,7 +188,7 @@ impl Network {
         if total == 0 {
             return false;
         }
-        let mut pick = self.chance.below(total);
+        let mut pick = self.chance.place(total);
         if let Some((from, to)) = full.get(pick).copied() {
             self.deliver(from, to);
             return true;
@@ -270,15 +261,15 @@ impl Network {
             self.doing[at] = Doing::Nothing;
             self.nodes[at].release(&mut effects);
         } else {
-            let kind = if self.chance.below(3) == 0 { Kind::Read } else { Kind::Write };
-            let hasty = self.fickle && self.chance.below(3) == 0;
+            let kind = if self.chance.place(3) == 0 { Kind::Read } else { Kind::Write };
+            let hasty = self.fickle && self.chance.place(3) == 0;
             let patience = if hasty { Patience::Try } else { Patience::Wait };
             self.doing[at] = Doing::Waiting;
             self.wants[at] -= 1;
             self.nodes[at].acquire(kind, patience, &mut effects);
         }
         self.carry_out(at as u32, effects);
-        if self.fickle && self.doing[at] == Doing::Waiting && self.chance.below(3) == 0 {
+        if self.fickle && self.doing[at] == Doing::Waiting && self.chance.place(3) == 0 {
             let mut effects = Vec::new();
             self.doing[at] = Doing::Nothing;
             self.nodes[at].cancel(&mut effects);
@@ -292,7 +283,7 @@ impl Network {
         self.died.insert(node);
         for (ends, channel) in &mut self.channels {
             if ends.0 == node {
-                let rest = self.chance.below(channel.len() + 1);
+                let rest = self.chance.place(channel.len() + 1);
                 channel.truncate(rest);
             }
         }
@@ -370,12 +361,12 @@ fn whoever_dies_the_others_are_answered() {
                     network = network.recoverable();
                 }
                 network.fickle = seed % 3 == 0;
-                let deaths = 1 + network.chance.below(nodes as usize - 1);
+                let deaths = 1 + network.chance.place(nodes as usize - 1);
                 for _ in 0..deaths {
-                    for _ in 0..network.chance.below(60) {
+                    for _ in 0..network.chance.place(60) {
                         network.step();
                     }
-                    let victim = network.chance.below(nodes as usize) as u32;
+                    let victim = network.chance.place(nodes as usize) as u32;
                     if !network.gone.contains(victim) {
                         network.kill(victim);
                     }
@@ -400,10 +391,10 @@ fn who_leaves_in_order_takes_nothing_away() {
                 let mut network = Network::new(style, nodes, 8, seed);
                 network.fickle = seed % 2 == 0;
                 for _ in 0..20 {
-                    for _ in 0..network.chance.below(20) {
+                    for _ in 0..network.chance.place(20) {
                         network.step();
                     }
-                    let node = network.chance.below(nodes as usize) as u32;
+                    let node = network.chance.place(nodes as usize) as u32;
                     network.leave(node);
                 }
                 network.run();

@@ -4,15 +4,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../chance/mod.rs"]
+mod chance;
 mod model;
 mod search;
 mod walk;
 
+use chance::Chance;
 use hikyaku_dsm::Kind::{Read, Write};
 use hikyaku_dsm::Patience;
 use model::{Break, Case};
 use search::explore;
-use walk::{Chance, walk};
+use walk::walk;
 
 fn case(ranks_per_node: u32) -> Case {
     let wants = [Write, Write, Read].map(|kind| vec![(kind, Patience::Wait)]).to_vec();

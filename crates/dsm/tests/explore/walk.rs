@@ -1,33 +1,17 @@
 //! Long walks through cases that are too large to search: many nodes, each operation with a delay
 //! drawn at random, some nodes slow. What must hold after each step is the model's.
 
+use crate::chance::Chance;
 use crate::model::{Case, Model};
 
 /// Steps after which a request that is not answered never will be: the longest walk takes a tenth.
 const STEPS_MOST: u64 = 5_000_000;
 
-/// A seeded source of numbers (SplitMix64: Steele, Lea, Flood 2014).
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// How long an operation takes: mostly about as long as the others, one in fifty a hundred
-    /// times as long, so that others pass it.
-    fn delay(&mut self) -> u64 {
-        let delay = 1 + self.below(20);
-        if self.below(50) == 0 { 100 * delay } else { delay }
-    }
+/// How long an operation takes: mostly about as long as the others, one in fifty a hundred times as
+/// long, so that others pass it.
+fn delay(chance: &mut Chance) -> u64 {
+    let delay = 1 + chance.below(20);
+    if chance.below(50) == 0 { 100 * delay } else { delay }
 }
 
 /// What a walk has come by.
@@ -44,7 +28,7 @@ pub(crate) fn walk(case: &Case, seed: u64) -> Result<Walked, String> {
     let mut model = Model::new(case);
     let ranks = case.wants.len();
     // When each rank's operation takes effect.
-    let mut due: Vec<u64> = (0..ranks).map(|_| chance.delay()).collect();
+    let mut due: Vec<u64> = (0..ranks).map(|_| delay(&mut chance)).collect();
     let mut walked = Walked::default();
     // When the next death becomes known.
     let mut news = None;
@@ -56,19 +40,19 @@ pub(crate) fn walk(case: &Case, seed: u64) -> Result<Walked, String> {
             news = None;
         }
         model.advance(at, case)?;
-        due[at] = now + chance.delay();
+        due[at] = now + delay(&mut chance);
         walked.steps += 1;
         if walked.steps > STEPS_MOST {
             return Err("not answered".into());
         }
         if walked.given_up < case.cancels && chance.below(200) == 0 {
-            walked.given_up += u32::from(model.give_up(chance.below(ranks as u64) as usize));
+            walked.given_up += u32::from(model.give_up(chance.place(ranks)));
         }
-        let victim = chance.below(ranks as u64) as usize;
+        let victim = chance.place(ranks);
         if walked.deaths < case.deaths && chance.below(500) == 0 && !model.is_over(victim, case) {
             model.kill(victim, case);
             walked.deaths += 1;
-            news = Some(now + chance.delay());
+            news = Some(now + delay(&mut chance));
         }
     }
     Ok(walked)
