@@ -174,6 +174,8 @@ def test_variables_that_cannot_be(world):
         world.shared("many", 100_000, rows=1)
     with pytest.raises(hikyaku.Error):
         world.shared("no rows", 4, rows=0)
+    with pytest.raises(ValueError, match="`tcp` is no protocol of shared variables"):
+        world.shared("by nothing", 4, protocol="tcp")
     with x.write() as a:
         a[0] = 1
 
@@ -276,6 +278,25 @@ def rows(world):
     return found
 
 
+def by_protocol(world, protocol):
+    """Parts that change hands, by a protocol of the caller's choice, and a recoverable variable."""
+    options = {"protocol": protocol, "recoverable": True}
+    x = world.shared("tiles", (4, 6), "i4", tiles=(2, 3), **options)
+    for turn in range(8):
+        if turn % world.size == world.rank:
+            for number in range(x.parts):
+                with x.part(number).write() as a:
+                    assert (a == turn).all()
+                    a += 1
+        world.barrier()
+    with x.part(3).read() as a:
+        found = int(a.sum())
+    with x.write() as a:
+        assert x.mark is None
+    world.barrier()
+    return found, x.moved[1] > 0
+
+
 def wait_in_vain(world):
     x = world.shared("busy", 1)
     if world.rank == 0:
@@ -324,6 +345,12 @@ def test_ranks_share(ranks_per_node):
     assert run(3, rows) == [[0.0, 1.0, 2.0]] * 3
     assert run(2, wait_in_vain) == ["had it", "had it later"]
     assert run(2, disagree) == [True, True]
+
+
+@pytest.mark.parametrize("protocol", ["direct", "fagus", "udp"])
+def test_the_protocol_is_the_callers(protocol):
+    told = spawn(2, by_protocol, protocol, ranks_per_node=1)
+    assert told == [(48, True)] * 2
 
 
 def test_ctrl_c_ends_the_wait_for_a_variable(job):
