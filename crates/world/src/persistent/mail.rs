@@ -26,18 +26,24 @@ use hikyaku_nic::fabric::{
 };
 
 /// Letters between buffers in shared memory have at most so many bytes: what is larger is copied
-/// once, by a queue's command. A round of two neighbours each way, as letters and by queues:
+/// once, by a queue's command. A round of two neighbours that are the same rank, so that a letter
+/// has the elements of two edges, as letters and by queues, microseconds:
 ///
 /// ```text
-///   an edge    near (a line 31 ns)     far (160 ns)
-///    4 KiB     1.6 and  3.0 us
-///   16 KiB     5.0 and  4.5 us          4.0 and 4.6 us      twice this limit
-///   64 KiB      17 and   12 us           13 and 9.5 us
+///               an AMD EPYC, cores near      far          an Intel Xeon, a line 72 ns
+///   an edge     (a line 31 ns)               (160 ns)
+///    4 KiB      1.6 and  3.0
+///   16 KiB      5.0 and  4.5                 4.0 and 4.6  5.8 and  9.4     this limit
+///   24 KiB                                                8.1 and 12.7
+///   32 KiB                                               11.0 and 11.2
+///   64 KiB       17 and 12                    13 and 9.5   21 and 15
 /// ```
-pub(super) const MOST_SHARED: u32 = 16 << 10;
+///
+/// One copy is not half of two here: it writes over lines that its reader has just used.
+pub(super) const MOST_SHARED: u32 = 32 << 10;
 
 /// Letters between buffers in ordinary memory, which are copied twice in any case. A mailbox has
-/// room for two. Of 16 KiB an edge 4.9 and 5.5 us, far 4.0 and 5.3 us; of 64 KiB 17 and 18 us, far
+/// room for some. Of 16 KiB an edge 4.9 and 5.5 us, far 4.0 and 5.3 us; of 64 KiB 17 and 18 us, far
 /// 13 and 14 us.
 pub(super) const MOST_STAGED: u32 = 1 << 20;
 
