@@ -5,7 +5,7 @@
 use hikyaku_nic::fabric::{
     ChainError, Command, Contribution, GroupError, GroupId, Port, PostError, Rank, SYNC_IDS,
 };
-use hikyaku_nic::ring::LINE_BYTES;
+use hikyaku_nic::ring::{LINE_BYTES, LINES};
 
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
@@ -187,8 +187,9 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
 /// In a round some contribute and others only look. Who contributes is ahead by as much as there
 /// are lines and area, and told when there is no more.
 pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
-    // Two lines of a kind; an area of 1 KiB.
-    for (length, ahead) in [(8, 2), (200, 2), (600, 1), (1024, 1)] {
+    // An area of 1 KiB.
+    let lines = LINES as u64;
+    for (length, ahead) in [(8, lines), (100, lines), (400, 2), (600, 1), (1024, 1)] {
         let mut job = Job::open(harness, &Setup::private(3));
         let group = join(&mut job, 0, &[0, 1, 2], 0);
         let said = |number: u64| pattern(number, length);

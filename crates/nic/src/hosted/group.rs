@@ -1,6 +1,6 @@
 //! Groups, hosted: registration, and rounds over shared control lines.
 //!
-//! The lines and why two of them do are in [`crate::ring::ControlLines`]; here is who waits for
+//! The lines and when they are used again are in [`crate::ring::ControlLines`]; here is who waits for
 //! whom. Every wait is a question that found nothing ([`Want`]): it is remembered until the rank
 //! has parked, which looks once more at all of them before it sleeps, and it ends in an error when
 //! the member it waits for is gone.
@@ -17,7 +17,7 @@ use super::{Host, HostedPort, Peer};
 use crate::fabric::{Contribution, Group, GroupError, GroupId, LAST_FIRST, PeerState, Rank};
 use crate::hosted::multicast::Stage;
 use crate::hosted::sync::SyncState;
-use crate::ring::{ControlLines, LINE_BYTES, Place};
+use crate::ring::{ControlLines, LINE_BYTES, LINES, Place};
 use crate::segment::{Awaited, Doorbell, GroupLayout, SyncCounts};
 use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 
@@ -127,16 +127,20 @@ impl Joined {
         if self.settled >= round {
             return None;
         }
-        let own = self.group.place;
-        let behind = |(place, member): (usize, &Member)| {
-            let done = place == own || member.lines.has_finished(round) || !matters(member.rank);
-            (!done).then_some(place)
-        };
-        let found = self.members.iter().enumerate().find_map(behind);
-        if found.is_none() {
-            self.settled = round;
+        let mut least = u64::MAX;
+        for (place, member) in self.members.iter().enumerate() {
+            if place == self.group.place {
+                continue;
+            }
+            match member.lines.finished_from(round) {
+                Some(finished) => least = least.min(finished),
+                None if matters(member.rank) => return Some(place),
+                None => {}
+            }
         }
-        found
+        // Not beyond what this rank itself has done: of later rounds nothing is asked.
+        self.settled = least.min(self.round).max(round);
+        None
     }
 }
 
@@ -323,8 +327,9 @@ impl<H: Host> HostedPort<H> {
             return Err(GroupError::Contributed);
         }
         let round = joined.round + 1;
-        let settled = joined.settled;
-        if settled + 2 < round && !self.all_finished(id.0, round - 2) {
+        // The round whose line this one is to have.
+        let before = round.saturating_sub(LINES as u64);
+        if joined.settled < before && !self.all_finished(id.0, before) {
             return Err(GroupError::Full);
         }
         let staged =

@@ -5,26 +5,33 @@
 //!
 //! ```text
 //!              member 0          member 1          member 2
-//!   even     | 6 word data |   | 6 word data |   | 4 word data |   <- round 6: 2 has yet to come
-//!   odd      | 5 word data |   | 5 word data |   | 5 word data |
+//!   line 6   | 6 word data |   | 6 word data |   | 4 word data |   <- round 6: 2 has yet to come
+//!   line 5   | 5 word data |   | 5 word data |   | 5 word data |
+//!   ...
 //!   finished | 4           |   | 5           |   | 4           |
 //! ```
 //!
-//! A member *enters* round `k` by writing its line of the parity of `k`, stamp last, and *finishes*
-//! it when it will look at nobody's line of that round any more. In a round it may contribute, or
-//! only look at what others contribute and say so in `finished`.
+//! A member *enters* round `k` by writing its line of `k` modulo [`LINES`], stamp last, and
+//! *finishes* it when it will look at nobody's line of that round any more. In a round it may
+//! contribute, or only look at what others contribute and say so in `finished`.
 //!
-//! **Why two lines are enough.** A line of round `k` is written over by round `k + 2` of the same
-//! parity. Its owner may do so once all members have finished `k`. It knows that of a member whose
-//! `finished` is `k` or more, and of one that has entered a later round, since rounds come one
-//! after the other. Where everybody contributes and looks at everybody, as in a barrier, nothing
-//! needs asking: who has seen all lines of `k + 1` has seen that all entered it, hence that all
-//! have finished `k`, and `k + 2` may follow at once. So a barrier is one store and one look at
-//! each of the others, and `finished` is left alone.
+//! **When a line is used again.** The line of round `k` is written over in round `k + LINES`. Its
+//! owner may do so once all members have finished `k`. It knows that of a member whose `finished`
+//! is `k` or more, and of one that has entered a later round, since rounds come one after the
+//! other: it is the line of `k + 1` that says so, for who has done anything after `k` has either
+//! written that line or, having only looked in `k + 1`, said that it finished it. Where everybody
+//! contributes and looks at everybody, as in a barrier, nothing needs asking: who has seen all lines
+//! of `k + 1` has seen that all entered it, hence that all have finished `k`, and `k + 2` may follow
+//! at once. So a barrier is one store and one look at each of the others, and `finished` is left
+//! alone.
 //!
-//! It follows that a reader that waits for round `k` finds `k`, or `k - 2` and before, and never
-//! `k + 2`. Stamps only grow, also from one group to the next that uses the same lines, so a slow
-//! reader never mistakes an earlier group's round for its own.
+//! It follows that a reader that waits for round `k` finds `k`, or `k - LINES` and before, and never
+//! `k + LINES`. Stamps only grow, also from one group to the next that uses the same lines, so a
+//! slow reader never mistakes an earlier group's round for its own.
+//!
+//! **How many.** Two are enough, and explored by loom. More let whoever only says something, as the
+//! root of a broadcast, be ahead of whoever only listens, which counts where ranks share cores:
+//! there the listeners take several rounds each time they run.
 
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
 
@@ -34,10 +41,13 @@ pub const LINE_BYTES: usize = 112;
 /// Words of payload.
 const BODY_WORDS: usize = LINE_BYTES / 8;
 
+/// Lines of a member: a power of two.
+pub const LINES: usize = if cfg!(loom) { 2 } else { 8 };
+
 /// In the length's place: the payload is not in the line.
 const ELSEWHERE: u64 = 0xff;
 
-/// One member's line of one parity: two cache lines, because the adjacent-line prefetcher moves
+/// One member's line of a round: two cache lines, because the adjacent-line prefetcher moves
 /// pairs.
 ///
 /// ```text
@@ -57,7 +67,7 @@ struct ControlLine {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ControlLines {
-    lines: [ControlLine; 2],
+    lines: [ControlLine; LINES],
     /// The last round that the owner is known to have finished; see the module.
     finished: Line<AtomicU64>,
 }
@@ -84,7 +94,7 @@ pub struct Said {
 
 impl ControlLines {
     /// Enters a round with up to [`LINE_BYTES`] bytes. By the owner, in the order of the rounds,
-    /// when everybody has finished the last round but one.
+    /// when everybody has finished the round that its line was last used in.
     #[inline]
     pub fn enter(&self, round: u64, word: u64, payload: &[u8]) {
         assert!(payload.len() <= LINE_BYTES);
@@ -105,7 +115,7 @@ impl ControlLines {
     }
 
     /// Asks for the line of a round that may be entered now, to write it: nobody reads it any more.
-    /// Asked for earlier it would be taken away from readers of the round before the last.
+    /// Asked for earlier it would be taken away from its readers.
     #[inline]
     pub fn prepare(&self, round: u64) {
         prefetch_for_write(std::ptr::from_ref(self.line(round)));
@@ -181,24 +191,30 @@ impl ControlLines {
     /// Whether the owner is known to have finished a round.
     #[inline]
     pub fn has_finished(&self, round: u64) -> bool {
-        // Acquire: pairs with `finish` and, as to the rounds before an entered one, with `stamp`.
-        self.finished.load(Ordering::Acquire) >= round || self.entered() > round
+        self.finished_from(round).is_some()
     }
 
-    /// The last round the owner has entered with a line.
-    fn entered(&self) -> u64 {
-        let round = |line: &ControlLine| line.stamp.load(Ordering::Acquire) >> 8;
-        round(&self.lines[0]).max(round(&self.lines[1]))
+    /// The last round that the owner is known to have finished, if that is `round` or a later one.
+    #[inline]
+    pub fn finished_from(&self, round: u64) -> Option<u64> {
+        // Acquire: pairs with `finish` and, as to the rounds before an entered one, with `stamp`.
+        let finished = self.finished.load(Ordering::Acquire);
+        if finished >= round {
+            return Some(finished);
+        }
+        let entered = self.line(round + 1).stamp.load(Ordering::Acquire) >> 8;
+        (entered > round).then_some(round)
     }
 
     /// The last round of which anything was said. For whoever uses the lines next.
     pub fn last(&self) -> u64 {
-        self.entered().max(self.finished.load(Ordering::Acquire))
+        let entered = self.lines.iter().map(|line| line.stamp.load(Ordering::Acquire) >> 8);
+        entered.fold(self.finished.load(Ordering::Acquire), u64::max)
     }
 
     #[inline]
     fn line(&self, round: u64) -> &ControlLine {
-        &self.lines[(round & 1) as usize]
+        &self.lines[round as usize % LINES]
     }
 }
 
@@ -235,8 +251,10 @@ mod tests {
         let said = Said { word: 5, length: 1 << 40, place: Place::Area(64) };
         assert_eq!(lines.look(2), Some(said));
         assert!(lines.is_entered(1) && !lines.is_entered(3) && !lines.is_entered(4));
-        lines.enter(3, 0, &[]);
-        assert_eq!((lines.look(1), lines.last()), (None, 3));
+        let again = 1 + LINES as u64;
+        lines.enter(again, 0, &[]);
+        assert_eq!((lines.look(1), lines.last()), (None, again));
+        assert_eq!(lines.look(2), Some(said), "of another line");
     }
 
     #[test]
@@ -248,5 +266,7 @@ mod tests {
         assert!(lines.has_finished(1) && !lines.has_finished(2));
         lines.finish(7);
         assert!(lines.has_finished(7) && !lines.has_finished(8));
+        lines.enter(9 + LINES as u64, 0, &[]);
+        assert!(lines.has_finished(8), "also by a round that went over the next one's line");
     }
 }
