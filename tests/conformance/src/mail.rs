@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_nic::fabric::{MailEnd, MailboxAddress, MailboxId, Port, PostError};
 use hikyaku_nic::region::RegionError;
+use hikyaku_nic::ring::Slots;
 
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
@@ -35,24 +36,38 @@ fn read(port: &mut impl Port, id: MailboxId, round: u64, length: usize) -> Vec<u
 }
 
 /// A letter is there when it was posted, in its round and in no other, whatever its size; also
-/// from a rank to itself.
+/// from a rank to itself. Larger letters have more slots where there is room for them.
 pub fn a_letter_is_there_in_its_round<H: Harness>(harness: &H) {
-    let mut job = Job::open(harness, &Setup::private(2));
-    for (room, from) in [(0, 1), (1, 0), (40, 1), (120, 0), (121, 1), (5000, 1)] {
-        let Some((id, address)) = open(job.port(0), from, room) else { return };
-        assert_eq!((address.rank, address.room), (0, room));
-        for round in 1..=5 {
-            assert!(!job.port(0).has_mail(id, round));
-            let letter = pattern(round, room as usize);
-            post(job.port(from), address, round, &letter);
-            assert!(job.port(0).has_mail(id, round) && !job.port(0).has_mail(id, round + 1));
-            if round > 1 {
-                let before = read(job.port(0), id, round - 1, room as usize);
-                assert_eq!(before, pattern(round - 1, room as usize), "a slot for each parity");
-            }
-            assert_eq!(read(job.port(0), id, round, room as usize), letter);
+    let (little, enough) =
+        (Setup::private(2), Setup { region_bytes: 1 << 20, ..Setup::private(2) });
+    let small = [(0, 1), (1, 0), (40, 1), (120, 0), (121, 1)].map(|(room, from)| (room, from, 2));
+    for (setup, larger) in [(little, (5000, 1, 2)), (enough, (5000, 1, 32))] {
+        let mut job = Job::open(harness, &setup);
+        for (room, from, slots) in small.into_iter().chain([larger]) {
+            let Some((id, address)) = open(job.port(0), from, room) else { return };
+            assert_eq!((address.rank, address.slots), (0, Slots { room, count: slots }));
+            rounds_by_letter(&mut job, from, (id, address));
+            assert_eq!(job.port(0).mail_end(id), None);
         }
-        assert_eq!(job.port(0).mail_end(id), None);
+    }
+}
+
+fn rounds_by_letter<H: Harness>(
+    job: &mut Job<'_, H>,
+    from: u32,
+    (id, address): (MailboxId, MailboxAddress),
+) {
+    let Slots { room, count } = address.slots;
+    for round in 1..=u64::from(2 * count) + 1 {
+        assert!(!job.port(0).has_mail(id, round));
+        let letter = pattern(round, room as usize);
+        post(job.port(from), address, round, &letter);
+        assert!(job.port(0).has_mail(id, round) && !job.port(0).has_mail(id, round + 1));
+        if round > 1 {
+            let before = read(job.port(0), id, round - 1, room as usize);
+            assert_eq!(before, pattern(round - 1, room as usize), "a slot for each of two rounds");
+        }
+        assert_eq!(read(job.port(0), id, round, room as usize), letter);
     }
 }
 
@@ -70,6 +85,8 @@ pub fn what_does_not_fit_a_letter_is_an_error<H: Harness>(harness: &H) {
     let far = MailboxAddress { at: u64::MAX - 7, ..address };
     let outside = MailboxAddress { at: 64 << 10, ..address };
     let nobody = MailboxAddress { rank: 2, ..address };
+    let countless = MailboxAddress { slots: Slots { count: 0, ..address.slots }, ..address };
+    assert!(job.port(1).write_mail(countless, u64::MAX, 0, &[1]).is_err());
     for wrong in [far, outside, nobody] {
         assert!(job.port(1).write_mail(wrong, 2, 0, &[1]).is_err(), "{wrong:?}");
         assert!(job.port(1).post_mail(wrong, 2).is_err(), "{wrong:?}");

@@ -11,7 +11,7 @@
 //!
 //! Where a command queue costs a doorbell, a release and a count for each message, each a line
 //! that moves between caches, this costs the letter's own line. What a queue's pointers would say
-//! follows from the rounds: there are two slots, and two ranks that write to each other in every
+//! follows from the rounds: there are two slots or more, and two ranks that write to each other in every
 //! round, if only an empty letter, need nothing else. Who has the other's letter of round `k` knows
 //! that he has started `k`, hence is done with `k - 1`, and so may write round `k + 1` over it.
 //!
@@ -20,6 +20,7 @@
 //! nothing comes any more.
 
 use super::Rank;
+use crate::ring::Slots;
 
 /// Index of a mailbox of one rank.
 pub type MailboxId = u32;
@@ -31,8 +32,8 @@ pub struct MailboxAddress {
     pub rank: Rank,
     /// Where it is in that rank's region, bytes.
     pub at: u64,
-    /// Bytes that a letter may have. Both ends say the same.
-    pub room: u32,
+    /// How it is divided.
+    pub slots: Slots,
 }
 
 /// Why a mailbox gets no more letters. The words of another process.

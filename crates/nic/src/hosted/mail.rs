@@ -13,7 +13,7 @@ use crate::fabric::{
     MailEnd, MailboxAddress, MailboxId, PeerState, PostError, Rank, RemoteAddress, Space,
 };
 use crate::region::{RegionBuffer, RegionError};
-use crate::ring::{Stamp, letter_at, mailbox_bytes, stamp_at};
+use crate::ring::{Slots, Stamp};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The mailboxes of one rank, by number.
@@ -24,7 +24,7 @@ pub(super) struct Mailboxes(Vec<Option<Mailbox>>);
 #[derive(Debug)]
 struct Mailbox {
     memory: RegionBuffer,
-    room: u32,
+    slots: Slots,
     /// Who writes.
     from: Rank,
     /// The round that was asked for in vain since the rank last waited; 0: none.
@@ -39,7 +39,7 @@ impl Mailboxes {
         let awaited = self.0.iter().flatten().filter(|mailbox| mailbox.awaited != 0);
         awaited.into_iter().any(|mailbox| {
             let word = |at| host.word64(host.rank(), mailbox.memory.offset() + at);
-            let stamp = word(stamp_at(mailbox.room, mailbox.awaited));
+            let stamp = word(mailbox.slots.stamp_at(mailbox.awaited));
             stamp.is_some_and(|stamp| Stamp(stamp).has(mailbox.awaited))
                 || word(0).is_some_and(|end| end.load(Ordering::Acquire) != 0)
         })
@@ -62,10 +62,10 @@ impl<H: Host> HostedPort<H> {
             return Err(RegionError::NoMailboxes);
         }
         self.give_back_mailboxes();
-        let mut memory = self.host.allocate(mailbox_bytes(room) as usize)?;
+        let (mut memory, slots) = self.room_for_mail(room)?;
         memory.fill(0);
-        let address = MailboxAddress { rank: self.rank, at: memory.offset(), room };
-        let mailbox = Mailbox { memory, room, from, awaited: 0, closed: false };
+        let address = MailboxAddress { rank: self.rank, at: memory.offset(), slots };
+        let mailbox = Mailbox { memory, slots, from, awaited: 0, closed: false };
         let boxes = &mut self.mailboxes.0;
         let free = boxes.iter().position(Option::is_none).unwrap_or(boxes.len());
         if free == boxes.len() {
@@ -73,6 +73,16 @@ impl<H: Host> HostedPort<H> {
         }
         boxes[free] = Some(mailbox);
         Ok((free as MailboxId, address))
+    }
+
+    /// Memory for letters of `room` bytes: where there is little left, for as few as work.
+    fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, Slots), RegionError> {
+        let best = Slots::best(room);
+        if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {
+            return Ok((memory, best));
+        }
+        let least = Slots::least(room);
+        Ok((self.host.allocate(least.mailbox_bytes() as usize)?, least))
     }
 
     /// See [`crate::fabric::Port::close_mailbox`].
@@ -105,12 +115,13 @@ impl<H: Host> HostedPort<H> {
         at: u32,
         bytes: &[u8],
     ) -> Result<(), PostError> {
-        let MailboxAddress { rank, at: start, room } = to;
+        let MailboxAddress { rank, at: start, slots } = to;
         if rank >= self.size {
             return Err(PostError::NoSuchRank { rank, size: self.size });
         }
-        let fits = (at as usize).checked_add(bytes.len()).is_some_and(|end| end <= room as usize);
-        let offset = start.saturating_add(letter_at(room, round, u64::from(at)));
+        let fits =
+            (at as usize).checked_add(bytes.len()).is_some_and(|end| end <= slots.room as usize);
+        let offset = start.saturating_add(slots.letter_at(round, u64::from(at)));
         if !fits {
             return Err(PostError::OutOfBounds { rank, offset, length: bytes.len() as u64 });
         }
@@ -120,7 +131,7 @@ impl<H: Host> HostedPort<H> {
     /// See [`crate::fabric::Port::post_mail`].
     #[inline]
     pub(super) fn post_letter(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
-        Stamp(self.word_of_mail(to, stamp_at(to.room, round))?).post(round);
+        Stamp(self.word_of_mail(to, to.slots.stamp_at(round))?).post(round);
         if to.rank != self.rank {
             self.alert(to.rank);
         }
@@ -131,7 +142,7 @@ impl<H: Host> HostedPort<H> {
     #[inline]
     pub(super) fn see_letter(&mut self, id: MailboxId, round: u64) -> bool {
         let Some(Some(mailbox)) = self.mailboxes.0.get_mut(id as usize) else { return false };
-        let at = mailbox.memory.offset() + stamp_at(mailbox.room, round);
+        let at = mailbox.memory.offset() + mailbox.slots.stamp_at(round);
         let there = self.host.word64(self.rank, at).is_some_and(|word| Stamp(word).has(round));
         if !there {
             mailbox.awaited = round;
@@ -151,8 +162,8 @@ impl<H: Host> HostedPort<H> {
         let (rank, length) = (self.rank, into.len());
         let found = self.mailboxes.0.get(id as usize).and_then(Option::as_ref);
         let part = found.and_then(|mailbox| {
-            let start = letter_at(mailbox.room, round, u64::from(at)) as usize;
-            let inside = at as usize + length <= mailbox.room as usize;
+            let start = mailbox.slots.letter_at(round, u64::from(at)) as usize;
+            let inside = at as usize + length <= mailbox.slots.room as usize;
             inside.then(|| &mailbox.memory[start..start + length])
         });
         let outside = PostError::OutOfBounds { rank, offset: at.into(), length: length as u64 };

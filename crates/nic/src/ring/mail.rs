@@ -33,46 +33,64 @@ const ALIGN: u64 = 128;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// Bytes of all slots together, at least, where letters are of [`CYCLED_FROM`] bytes or more.
+/// Bytes of all slots together, at least, where letters are of [`CYCLED_FROM`] or more.
 const CYCLE: u64 = 128 << 10;
 
 /// Smaller letters cost little beside their stamp: they have two slots.
 const CYCLED_FROM: u32 = 1 << 10;
 
-/// Bytes before a letter.
-const fn ahead(room: u32) -> u64 {
-    if room < CYCLED_FROM { STAMP } else { 64 }
+/// How a mailbox is divided. Both ends of it say the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    /// Bytes that a letter may have.
+    pub room: u32,
+    /// How many there are: a power of two. Another process's word.
+    pub count: u32,
 }
 
-/// Bytes of a slot for letters of `room` bytes.
-const fn slot_bytes(room: u32) -> u64 {
-    (ahead(room) + room as u64).next_multiple_of(ALIGN)
-}
-
-/// Slots of a mailbox for letters of `room` bytes: a power of two.
-const fn slots(room: u32) -> u64 {
-    if room < CYCLED_FROM {
-        return 2;
+impl Slots {
+    /// As few as work.
+    pub const fn least(room: u32) -> Slots {
+        Slots { room, count: 2 }
     }
-    let enough = CYCLE.div_ceil(slot_bytes(room)).next_power_of_two();
-    if enough < 2 { 2 } else { enough }
-}
 
-/// Bytes of a mailbox for letters of `room` bytes.
-pub const fn mailbox_bytes(room: u32) -> u64 {
-    ALIGN + slots(room) * slot_bytes(room)
-}
+    /// As many as are worth their memory; see the module.
+    pub const fn best(room: u32) -> Slots {
+        let least = Slots::least(room);
+        if room < CYCLED_FROM {
+            return least;
+        }
+        let enough = CYCLE.div_ceil(least.slot_bytes()).next_power_of_two() as u32;
+        if enough < least.count { least } else { Slots { room, count: enough } }
+    }
 
-/// Where the stamp of a round is, from the begin of the mailbox.
-#[inline]
-pub const fn stamp_at(room: u32, round: u64) -> u64 {
-    ALIGN + (round & (slots(room) - 1)) * slot_bytes(room)
-}
+    /// Bytes of the mailbox.
+    pub const fn mailbox_bytes(self) -> u64 {
+        ALIGN + self.count as u64 * self.slot_bytes()
+    }
 
-/// Where byte `at` of a round's letter is.
-#[inline]
-pub const fn letter_at(room: u32, round: u64, at: u64) -> u64 {
-    stamp_at(room, round) + ahead(room) + at
+    /// Where the stamp of a round is, from the begin of the mailbox. Outside of it if the count is
+    /// none that a mailbox has.
+    #[inline]
+    pub const fn stamp_at(self, round: u64) -> u64 {
+        let slot = round & (self.count as u64).wrapping_sub(1);
+        ALIGN.saturating_add(slot.saturating_mul(self.slot_bytes()))
+    }
+
+    /// Where byte `at` of a round's letter is.
+    #[inline]
+    pub const fn letter_at(self, round: u64, at: u64) -> u64 {
+        self.stamp_at(round).saturating_add(self.ahead() + at)
+    }
+
+    /// Bytes before a letter.
+    const fn ahead(self) -> u64 {
+        if self.room < CYCLED_FROM { STAMP } else { 64 }
+    }
+
+    const fn slot_bytes(self) -> u64 {
+        (self.ahead() + self.room as u64).next_multiple_of(ALIGN)
+    }
 }
 
 /// The stamp of a slot.
@@ -100,28 +118,39 @@ impl Stamp<'_> {
 mod tests {
     use super::*;
 
+    const ROOMS: [u32; 10] = [0, 1, 120, 121, 1023, 1024, 4096, 16 << 10, 1 << 20, u32::MAX];
+
     #[test]
     fn slots_are_apart_and_inside() {
-        for room in [0, 1, 120, 121, 1023, 1024, 4096, 16 << 10, 1 << 20, u32::MAX] {
-            let count = slots(room);
-            let first = 6 * count;
+        for slots in ROOMS.into_iter().flat_map(|room| [Slots::least(room), Slots::best(room)]) {
+            let count = u64::from(slots.count);
             assert!(count >= 2 && count.is_power_of_two());
-            for round in first..first + count {
-                let at = stamp_at(room, round);
-                assert!(at >= ALIGN && at.is_multiple_of(ALIGN));
-                let end = letter_at(room, round, u64::from(room));
-                let next = if round + 1 < first + count { stamp_at(room, round + 1) } else { end };
-                assert!(end <= next && end <= mailbox_bytes(room));
-                assert_eq!(stamp_at(room, round + count), at);
+            let mut free = ALIGN;
+            for round in 6 * count..7 * count {
+                let at = slots.stamp_at(round);
+                assert!(at >= free && at.is_multiple_of(ALIGN));
+                assert_eq!(slots.stamp_at(round + count), at);
+                free = slots.letter_at(round, u64::from(slots.room));
             }
+            assert!(free <= slots.mailbox_bytes());
         }
     }
 
     #[test]
     fn larger_letters_have_slots_beyond_a_first_level_cache() {
-        assert_eq!([8, 1023].map(slots), [2, 2]);
-        for room in [1 << 10, 4 << 10, 32 << 10, 64 << 10, 1 << 20] {
-            assert!(slots(room) * slot_bytes(room) >= CYCLE, "{room}");
+        assert_eq!([8, 1023].map(Slots::best), [8, 1023].map(Slots::least));
+        for room in ROOMS.into_iter().filter(|room| *room >= CYCLED_FROM) {
+            assert!(Slots::best(room).mailbox_bytes() >= CYCLE, "{room}");
+        }
+    }
+
+    #[test]
+    fn a_count_of_nonsense_is_a_place_and_no_panic() {
+        for count in [0, 1, 3, u32::MAX] {
+            for round in [0, 1, u64::MAX] {
+                let slots = Slots { room: u32::MAX, count };
+                assert!(slots.letter_at(round, 1) > slots.stamp_at(round).min(u64::MAX - 1));
+            }
         }
     }
 }

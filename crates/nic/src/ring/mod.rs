@@ -19,7 +19,7 @@ pub use command::{
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
 pub use lines::{ControlLines, LINE_BYTES, LINES, Place, Said};
-pub use mail::{Stamp, letter_at, mailbox_bytes, stamp_at};
+pub use mail::{Slots, Stamp};
 pub use status::{Poster, Slot, StatusControl, StatusRing};
 
 /// Landing positions are multiples of this, so that two senders of a shared ring never write the

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
 use hikyaku_nic::fabric::{MailboxAddress, MailboxId, Port, QueueAddress, QueueMode};
+use hikyaku_nic::ring::Slots;
 
 use super::error::PersistentError;
 use super::mail::{Correspondent, MOST_SHARED, MOST_STAGED, Mail, Part};
@@ -317,7 +318,7 @@ fn tell(
         words.extend(told.to_words());
     }
     for (_, address) in &taken.boxes {
-        words.extend([address.at as u32, (address.at >> 32) as u32]);
+        words.extend([address.at as u32, (address.at >> 32) as u32, address.slots.count]);
     }
     words
 }
@@ -326,8 +327,8 @@ fn tell(
 struct Addresses {
     outs: Vec<Vec<Told>>,
     ins: Vec<Vec<Told>>,
-    /// Of each rank, with whom it exchanges letters and where the mailbox for those is.
-    boxes: Vec<Vec<(u32, u64)>>,
+    /// Of each rank, with whom it exchanges letters, where the mailbox for those is, and its slots.
+    boxes: Vec<Vec<(u32, u64, u32)>>,
 }
 
 impl Addresses {
@@ -345,15 +346,16 @@ impl Addresses {
             let told = (outs.len() + ins.len()) * Told::WORDS;
             let elsewhere = PersistentError::Elsewhere { rank };
             let [1, words @ ..] = &words[..] else { return Err(elsewhere.into()) };
-            if words.len() != told + 2 * letters.len() {
+            if words.len() != told + 3 * letters.len() {
                 return Err(elsewhere.into());
             }
             let (ends, boxes) = words.split_at(told);
             let mut ends = ends.chunks_exact(Told::WORDS).map(|words| Told::hear(rank, words));
             all.outs.push(ends.by_ref().take(outs.len()).collect());
             all.ins.push(ends.collect());
-            let at = boxes.chunks_exact(2).map(|w| u64::from(w[1]) << 32 | u64::from(w[0]));
-            all.boxes.push(letters.into_iter().zip(at).collect());
+            let at = |words: &[u32]| u64::from(words[1]) << 32 | u64::from(words[0]);
+            let boxes = letters.into_iter().zip(boxes.chunks_exact(3));
+            all.boxes.push(boxes.map(|(peer, words)| (peer, at(words), words[2])).collect());
         }
         Ok(all)
     }
@@ -385,9 +387,9 @@ impl Addresses {
         let with = correspondents(outs, ins).into_iter().zip(boxes);
         let mail = with.map(|(peer, (own, _))| {
             let (outs, room) = parts(outs, peer);
-            let found = self.boxes[peer as usize].iter().find(|(from, _)| *from == rank);
-            let at = found.expect("both ends exchange letters or none").1;
-            let theirs = MailboxAddress { rank: peer, at, room };
+            let found = self.boxes[peer as usize].iter().find(|(from, ..)| *from == rank);
+            let (_, at, count) = *found.expect("both ends exchange letters or none");
+            let theirs = MailboxAddress { rank: peer, at, slots: Slots { room, count } };
             Correspondent { rank: peer, own: *own, theirs, outs, ins: parts(ins, peer).0 }
         });
         Mail(mail.collect())
