@@ -266,9 +266,7 @@ fn halo(model: Box<dyn NetworkModel>, sizes: [u32; 3], steps: u32) -> Sample {
                         drop(rank.isend(others(d, up), tag, 8_192).expect("a rank of the job"));
                     }
                 }
-                for request in incoming {
-                    request.await;
-                }
+                drop(rank.wait_all(&mut incoming).await);
                 rank.compute(Time::from_nanoseconds(10_000));
             }
         }

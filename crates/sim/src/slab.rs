@@ -1,92 +1,86 @@
 //! A table whose places are used again: what is in flight, by a small number.
 //!
 //! Events carry one word, so everything they speak of has a number. Places freed last are used
-//! first, which keeps the table small and warm.
+//! first, which keeps the table small and warm. The numbers of free places are a list of their own
+//! and not links through the places: a table beyond the caches would be walked one miss after the
+//! other, where now the places that will be taken next are known and asked for ahead.
+
+use hikyaku_nic::sync::prefetch_for_write;
 
 /// Values by number.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
-    /// First of the list of free places; `NONE` if there is none.
-    free: u32,
-    len: usize,
-}
-
-#[derive(Debug)]
-enum Place<T> {
-    Full(T),
-    Free { next: u32 },
+    places: Vec<Option<T>>,
+    /// Free places, the one freed last at the end.
+    free: Vec<u32>,
 }
 
 /// No place.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// How many insertions before its turn a free place is asked for.
+const AHEAD: usize = 6;
+
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { places: Vec::new(), free: NONE, len: 0 }
+        Slab { places: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T> Slab<T> {
+    /// How much memory a place takes: no more than a value where its type leaves a bit pattern.
+    #[cfg(test)]
+    pub(crate) const PLACE_BYTES: usize = size_of::<Option<T>>();
+
     /// The number that the next [`insert`](Slab::insert) will give.
     pub(crate) fn next_key(&self) -> u32 {
-        if self.free == NONE { self.places.len() as u32 } else { self.free }
+        self.free.last().copied().unwrap_or(self.places.len() as u32)
     }
 
     /// Keeps a value and tells its number.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
-        self.len += 1;
         let key = self.next_key();
         assert!(key != NONE, "a table of the simulator is full: 2^32 - 1 things in flight");
-        match self.places.get_mut(key as usize) {
-            Some(place) => {
-                if let Place::Free { next } = *place {
-                    self.free = next;
+        match self.free.pop() {
+            Some(_) => {
+                self.places[key as usize] = Some(value);
+                if let Some(&soon) = self.free.iter().nth_back(AHEAD - 1) {
+                    prefetch_for_write(&raw const self.places[soon as usize]);
                 }
-                *place = Place::Full(value);
             }
-            None => self.places.push(Place::Full(value)),
+            None => self.places.push(Some(value)),
         }
         key
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        match self.places.get(key as usize) {
-            Some(Place::Full(value)) => Some(value),
-            _ => None,
-        }
+        self.places.get(key as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        match self.places.get_mut(key as usize) {
-            Some(Place::Full(value)) => Some(value),
-            _ => None,
-        }
+        self.places.get_mut(key as usize)?.as_mut()
     }
 
     /// Takes a value out; its number is free for another.
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
-        let place = self.places.get_mut(key as usize)?;
-        if let Place::Free { .. } = place {
-            return None;
-        }
-        let Place::Full(value) = std::mem::replace(place, Place::Free { next: self.free }) else {
-            return None;
-        };
-        self.free = key;
-        self.len -= 1;
+        let value = self.places.get_mut(key as usize)?.take()?;
+        self.free.push(key);
         Some(value)
     }
 
+    /// Asks for a place that will soon be looked at.
+    pub(crate) fn prepare(&self, key: u32) {
+        if let Some(place) = self.places.get(key as usize) {
+            prefetch_for_write(place);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.places.len() - self.free.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0u32..).zip(&self.places).filter_map(|(key, place)| match place {
-            Place::Full(value) => Some((key, value)),
-            Place::Free { .. } => None,
-        })
+        (0u32..).zip(&self.places).filter_map(|(key, place)| Some((key, place.as_ref()?)))
     }
 }
 

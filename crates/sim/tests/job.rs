@@ -7,7 +7,8 @@ use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{RecordKind, Simulation};
 use hikyaku_sim::job::{
-    HostCosts, Job, JobConfig, MemoryPath, PacketFormat, Payload, PlainInterface, Rank, Report,
+    HostCosts, Job, JobConfig, MemoryPath, Message, PacketFormat, Payload, PlainInterface, Rank,
+    Report,
 };
 use hikyaku_sim::network::{
     CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
@@ -287,6 +288,77 @@ fn the_same_seed_gives_the_same_trace() {
         assert_eq!(digest(1, cut_through), first);
         assert_ne!(digest(2, cut_through).0, first.0);
     }
+}
+
+/// Ends and messages of ranks that wait for several receives, together or one after the other.
+fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<Message>>) {
+    let host = HostCosts { send: ns(30), receive: ns(70) };
+    let config = JobConfig { host, ranks_per_node: 2, ..JobConfig::new(8) };
+    let simulation = Simulation::new(seed);
+    let network = Network::new(&simulation, log_gp(4));
+    let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let job = Job::new(&simulation, config, interface).expect("four nodes");
+    let report = job.run(move |rank| async move {
+        let mut random = rank.sim().random(u64::from(rank.rank()));
+        let mut all = Vec::new();
+        for step in 0..30 {
+            rank.compute(ns(random.below(3_000)));
+            let others: Vec<u32> = (0..8).filter(|&other| other != rank.rank()).collect();
+            let post = |&from: &u32| rank.irecv(Some(from), Some(step));
+            // Some messages are there before their receive, others come in any order.
+            let mut requests: Vec<_> = others[..4].iter().map(post).collect();
+            for &to in &others {
+                rank.compute(ns(random.below(400)));
+                drop(rank.isend(to, step, u64::from(to * 100 + rank.rank())).expect("a rank"));
+            }
+            rank.sleep(ns(random.below(2_000))).await;
+            requests.extend(others[4..].iter().map(post));
+            if together {
+                all.extend(rank.wait_all(&mut requests).await);
+                assert!(requests.is_empty());
+            } else {
+                for request in requests {
+                    all.push(request.await);
+                }
+            }
+        }
+        all
+    });
+    let report = report.expect("everybody gets everything");
+    (report.ends, report.results)
+}
+
+#[test]
+fn waiting_for_all_is_waiting_for_one_after_the_other() {
+    for seed in 0..20 {
+        let (ends, messages) = several(true, seed);
+        assert_eq!(several(false, seed), (ends, messages), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_message_that_nobody_asks_for_any_more_is_gone() {
+    let simulation = Simulation::new(3);
+    let network = Network::new(&simulation, log_gp(2));
+    let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let job = Job::new(&simulation, JobConfig::new(2), interface).unwrap();
+    let watched = job.clone();
+    let report = job.run(move |rank| {
+        let job = watched.clone();
+        async move {
+            if rank.rank() == 0 {
+                rank.send(1, 0, 1u64).await.unwrap();
+                return rank.send(1, 0, 2u64).await.unwrap();
+            }
+            rank.sleep(ns(5_000)).await;
+            let here = rank.irecv(Some(0), Some(0));
+            assert_eq!(job.in_flight(), 2, "a message stays until it is handed out");
+            drop(here);
+            assert_eq!(job.in_flight(), 1);
+            assert_eq!(rank.recv(Some(0), Some(0)).await.bytes, 2);
+        }
+    });
+    assert_eq!((report.unwrap().totals.received, job.in_flight()), (1, 0));
 }
 
 #[test]

@@ -39,7 +39,8 @@ mod sync;
 mod task;
 mod trace;
 
-pub use kernel::{Component, ComponentId, Delay, Progress, Sim, Simulation};
+pub(crate) use kernel::BATCH;
+pub use kernel::{Component, ComponentId, Delay, Progress, Sim, Simulation, Stage};
 pub use queue::EventQueue;
 pub use random::Random;
 pub use sync::{Mailbox, Receive, Server, Signal, Wait};

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
+use hikyaku_nic::sync::prefetch_for_write;
+
 use crate::slab::Slab;
 
 /// Number of a task; free for another once it has ended.
@@ -38,8 +40,8 @@ impl fmt::Display for TaskName {
 pub enum Wakeup {
     /// A task of this engine, polled directly.
     Task(TaskId),
-    /// The waker of a combinator within a task.
-    Foreign(Waker),
+    /// The waker of a combinator within a task; boxed, being rare, to keep what waits small.
+    Foreign(Box<Waker>),
 }
 
 impl Wakeup {
@@ -55,23 +57,28 @@ impl Wakeup {
 
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One task of the table.
-pub(crate) struct Task {
+/// One task of the table: a cache line. Its name lies elsewhere, since only reports ask for it.
+#[repr(align(64))]
+struct Task {
     /// The future and its waker; taken out while it is polled.
     run: Option<(Body, Waker)>,
-    pub(crate) name: TaskName,
     /// What it waits for, as the primitive that it waits at says.
-    pub(crate) waits_for: &'static str,
+    waits_for: &'static str,
     /// Whether it is in the queue of the ready.
     ready: bool,
     /// A service may wait for ever without being a deadlock.
-    pub(crate) service: bool,
+    service: bool,
 }
+
+/// Most lines of a future that are asked for ahead; what a program keeps beyond is its own affair.
+const LINES: usize = 12;
 
 /// All tasks, and those that are to be polled.
 #[derive(Default)]
 pub(crate) struct Tasks {
     table: Slab<Task>,
+    /// By number: the name of the task that has it, or had it last.
+    names: Vec<TaskName>,
     ready: VecDeque<TaskId>,
     /// Tasks that are not services.
     pub(crate) unfinished: usize,
@@ -85,8 +92,12 @@ impl Tasks {
         let number = self.table.next_key();
         let foreign = Arc::clone(&self.foreign);
         let waker = Waker::from(Arc::new(TaskWaker { id: TaskId(number), foreign }));
-        let task = Task { run: Some((body, waker)), name, waits_for: "", ready: false, service };
+        let task = Task { run: Some((body, waker)), waits_for: "", ready: false, service };
         self.table.insert(task);
+        match self.names.get_mut(number as usize) {
+            Some(place) => *place = name,
+            None => self.names.push(name),
+        }
         self.unfinished += usize::from(!service);
         self.wake(TaskId(number));
         TaskId(number)
@@ -134,23 +145,35 @@ impl Tasks {
         }
     }
 
-    /// The tasks that have not ended, services left out.
-    pub(crate) fn stuck(&self) -> impl Iterator<Item = (TaskId, &Task)> {
-        let all = self.table.iter().map(|(key, task)| (TaskId(key), task));
-        all.filter(|(_, task)| !task.service)
+    /// The tasks that have not ended, services left out: their names and what they wait for.
+    pub(crate) fn stuck(&self) -> impl Iterator<Item = (TaskId, TaskName, &'static str)> {
+        let all = self.table.iter().filter(|(_, task)| !task.service);
+        all.map(|(key, task)| (TaskId(key), self.names[key as usize], task.waits_for))
+    }
+
+    /// Asks for the entry of a task that will soon be woken, and then for its future.
+    pub(crate) fn prepare(&self, id: TaskId, future: bool) {
+        if !future {
+            self.table.prepare(id.0);
+        } else if let Some((body, _)) = self.table.get(id.0).and_then(|task| task.run.as_ref()) {
+            let (first, bytes) = (std::ptr::from_ref(&**body).cast::<u8>(), size_of_val(&**body));
+            for line in 0..bytes.div_ceil(64).min(LINES) {
+                prefetch_for_write(first.wrapping_add(line * 64));
+            }
+        }
     }
 
     /// Whom to wake for a future that is polled with `context` and waits for `what`.
     pub(crate) fn wakeup(&mut self, context: &Context<'_>, what: &'static str) -> Wakeup {
         let Some((id, data)) = self.current else {
-            return Wakeup::Foreign(context.waker().clone());
+            return Wakeup::Foreign(Box::new(context.waker().clone()));
         };
         if let Some(task) = self.table.get_mut(id.0) {
             task.waits_for = what;
         }
         match context.waker().data() == data {
             true => Wakeup::Task(id),
-            false => Wakeup::Foreign(context.waker().clone()),
+            false => Wakeup::Foreign(Box::new(context.waker().clone())),
         }
     }
 

@@ -5,6 +5,7 @@ use std::rc::Weak;
 use hikyaku_nic::time::Time;
 
 use super::config::HostCosts;
+use crate::engine::Stage;
 use crate::topology::Node;
 
 /// A message as an interface sees it: bytes from node to node.
@@ -46,13 +47,23 @@ pub trait Carrier {
     /// `at` is now, unless [`takes_ahead`](Carrier::takes_ahead) says that later times are welcome.
     fn carry(&self, parcel: Parcel, at: Time) -> Option<Time>;
 
-    /// Whether messages may be handed over ahead of their time, each node's in order of time.
+    /// Whether messages may be handed over ahead of their time, each node's in order of time. Such
+    /// a carrier tells of no departure before [`carry`](Carrier::carry) has returned.
     fn takes_ahead(&self) -> bool {
         false
     }
 
     /// Sets whom to tell; held weakly, as it holds the carrier.
     fn connect(&self, consignee: Weak<dyn Consignee>);
+}
+
+/// A message that will soon arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coming {
+    /// The job's name for it.
+    pub token: u64,
+    /// The receiving node.
+    pub destination: Node,
 }
 
 /// Learns what became of messages.
@@ -62,4 +73,10 @@ pub trait Consignee {
 
     /// The whole message has arrived.
     fn delivered(&self, token: u64);
+
+    /// Messages will soon arrive: what the engine says of
+    /// [preparing](crate::engine::Component::prepare), from the second stage on.
+    fn prepare(&self, messages: &[Coming], stage: Stage) {
+        let _ = (messages, stage);
+    }
 }

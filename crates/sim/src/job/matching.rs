@@ -2,24 +2,59 @@
 //!
 //! What is compared lies in the lists, 16 bytes an entry, one behind the other; the rest is in
 //! tables. A list of a few receives is then one or two cache lines, where links through a table of
-//! whole receives were a miss each: on a halo of 100,000 ranks that was a third of the time.
+//! whole receives were a miss each: on a halo of 100,000 ranks that was a third of the time. For
+//! the same reason entries of the tables are half a cache line each, and aligned.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
+use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
-use super::request::Message;
-use crate::engine::Wakeup;
-use crate::slab::Slab;
+use super::request::{Arrival, Message};
+use crate::engine::{Stage, Wakeup};
+use crate::slab::{NONE, Slab};
 
 /// A message from its sending to its being handed out.
 #[derive(Debug)]
+#[repr(align(32))]
 pub(super) struct InFlight {
-    pub(super) destination: u32,
+    /// One more than the destination's rank, so that a place of the table needs no mark.
+    destination: NonZeroU32,
     /// The send request to be told of the departure; `NONE` if nobody asks.
     pub(super) send: u32,
+    source: u32,
+    tag: i32,
+    bytes: u64,
+    /// The payload; behind a pointer of one word, as most simulated messages have none.
+    data: Option<Box<Box<[u8]>>>,
+}
+
+impl InFlight {
+    /// A message to a rank that nobody asks the departure of.
+    pub(super) fn new(destination: u32, message: Message) -> InFlight {
+        let Message { source, tag, bytes, data } = message;
+        let destination = NonZeroU32::MIN.saturating_add(destination);
+        InFlight { destination, send: NONE, source, tag, bytes, data: data.map(Box::new) }
+    }
+
+    pub(super) fn destination(&self) -> u32 {
+        self.destination.get() - 1
+    }
+
+    pub(super) fn source(&self) -> u32 {
+        self.source
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// What the receiver gets.
-    pub(super) message: Message,
+    fn into_message(self) -> Message {
+        let InFlight { source, tag, bytes, data, .. } = self;
+        Message { source, tag, bytes, data: data.map(|data| *data) }
+    }
 }
 
 /// Which messages a receive takes; `None` takes any.
@@ -30,11 +65,27 @@ pub(super) struct Selector {
 }
 
 /// A receive from its posting to its being asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[repr(align(32))]
 pub(super) struct Posted {
-    /// The number of the message that it was matched with, and when that was complete.
-    pub(super) matched: Option<(u32, Time)>,
     pub(super) wakeup: Option<Wakeup>,
+    /// When the message was complete, once there is one.
+    complete: Time,
+    /// The number of the message that it was matched with; `NONE` before.
+    message: u32,
+}
+
+impl Default for Posted {
+    fn default() -> Self {
+        Posted { wakeup: None, complete: Time::ZERO, message: NONE }
+    }
+}
+
+impl Posted {
+    /// The number of the message that it was matched with, and when that was complete.
+    fn matched(&self) -> Option<(u32, Time)> {
+        (self.message != NONE).then_some((self.message, self.complete))
+    }
 }
 
 /// The two lists of one rank.
@@ -101,29 +152,28 @@ impl Lists {
     /// A message has arrived: gives it to the oldest receive that takes it, and tells whom to wake;
     /// keeps it if there is none.
     pub(super) fn arrive(&mut self, tables: &mut Tables, key: u32, now: Time) -> Option<Wakeup> {
-        let Message { source, tag, .. } = tables.messages[key].message;
+        let InFlight { source, tag, .. } = tables.messages[key];
         let found = self.posted.iter().position(|waiting| waiting.takes(source, tag));
         let Some(waiting) = found.and_then(|place| self.posted.remove(place)) else {
             self.unexpected.push_back(Unexpected { source, tag, message: key });
             return None;
         };
         let posted = &mut tables.receives[waiting.receive];
-        posted.matched = Some((key, now));
+        (posted.message, posted.complete) = (key, now);
         posted.wakeup.take()
     }
 
-    /// A receive is posted: the oldest unexpected message that it takes, or its number in the
+    /// A receive is posted: the oldest unexpected message that it takes, or its own number in the
     /// table.
-    pub(super) fn post(&mut self, tables: &mut Tables, selector: Selector) -> Result<Message, u32> {
+    pub(super) fn post(&mut self, tables: &mut Tables, selector: Selector) -> Arrival {
         let waiting = Waiting::new(selector, tables.receives.next_key());
         let takes = |message: &Unexpected| waiting.takes(message.source, message.tag);
         let found = self.unexpected.iter().position(takes);
-        let message = found.and_then(|place| self.unexpected.remove(place));
-        if let Some(flight) = message.and_then(|entry| tables.messages.remove(entry.message)) {
-            return Ok(flight.message);
+        if let Some(entry) = found.and_then(|place| self.unexpected.remove(place)) {
+            return Arrival::Here(entry.message);
         }
         self.posted.push_back(waiting);
-        Err(tables.receives.insert(Posted::default()))
+        Arrival::Awaited(tables.receives.insert(Posted::default()))
     }
 
     /// Takes a receive back that nobody will ask for.
@@ -131,11 +181,23 @@ impl Lists {
     /// A message that it was matched with already is gone with it, as it is with a receive whose
     /// result is thrown away.
     pub(super) fn withdraw(&mut self, tables: &mut Tables, key: u32) {
-        match tables.receives.remove(key) {
-            Some(Posted { matched: Some((message, _)), .. }) => {
-                drop(tables.messages.remove(message));
+        match tables.receives.remove(key).and_then(|posted| posted.matched()) {
+            Some((message, _)) => drop(tables.messages.remove(message)),
+            None => self.posted.retain(|waiting| waiting.receive != key),
+        }
+    }
+
+    /// Asks for what the arrival of a message looks at: the list, and then the receive that it will
+    /// be given to if nothing comes in between, and the one behind, which the rank may well wait
+    /// for next.
+    pub(super) fn prepare(&self, tables: &Tables, key: u32, stage: Stage) {
+        match (stage, self.posted.front(), tables.messages.get(key)) {
+            (Stage::Third, Some(first), _) => prefetch_for_write(first),
+            (Stage::Fourth, _, Some(&InFlight { source, tag, .. })) => {
+                let others = self.posted.iter().skip_while(|waiting| !waiting.takes(source, tag));
+                others.take(2).for_each(|waiting| tables.receives.prepare(waiting.receive));
             }
-            _ => self.posted.retain(|waiting| waiting.receive != key),
+            _ => {}
         }
     }
 
@@ -151,18 +213,27 @@ impl Lists {
 }
 
 impl Tables {
+    /// A message that had arrived before its receive.
+    pub(super) fn unexpected(&mut self, key: u32) -> Option<Message> {
+        self.messages.remove(key).map(InFlight::into_message)
+    }
+
+    /// Whether a receive has been matched.
+    pub(super) fn is_matched(&self, receive: u32) -> bool {
+        self.receives[receive].message != NONE
+    }
+
     /// The message of a receive that was matched, and when it was complete.
     pub(super) fn collect(&mut self, receive: u32) -> Option<(Message, Time)> {
-        let (key, time) = self.receives[receive].matched?;
+        let (key, time) = self.receives[receive].matched()?;
         self.receives.remove(receive);
-        self.messages.remove(key).map(|flight| (flight.message, time))
+        self.messages.remove(key).map(|flight| (flight.into_message(), time))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::NONE;
     use proptest::prelude::*;
 
     fn message(source: u32, tag: i32, bytes: u64) -> Message {
@@ -170,7 +241,13 @@ mod tests {
     }
 
     fn flight(message: Message) -> InFlight {
-        InFlight { destination: 0, send: NONE, message }
+        InFlight::new(0, message)
+    }
+
+    /// The number of a receive that found no message.
+    fn number(arrival: Arrival) -> u32 {
+        let Arrival::Awaited(number) = arrival else { panic!("{arrival:?}") };
+        number
     }
 
     fn select(source: Option<u32>, tag: Option<i32>) -> Selector {
@@ -181,15 +258,25 @@ mod tests {
     fn a_withdrawn_receive_takes_nothing() {
         let (mut lists, mut tables) = (Lists::default(), Tables::default());
         let any = select(None, None);
-        let first = lists.post(&mut tables, any).unwrap_err();
-        let second = lists.post(&mut tables, any).unwrap_err();
+        let first = number(lists.post(&mut tables, any));
+        let second = number(lists.post(&mut tables, any));
         lists.withdraw(&mut tables, first);
         let key = tables.messages.insert(flight(message(1, 2, 3)));
         assert!(lists.arrive(&mut tables, key, Time::ZERO).is_none());
-        assert_eq!(tables.receives[second].matched, Some((key, Time::ZERO)));
+        assert_eq!(tables.receives[second].matched(), Some((key, Time::ZERO)));
         assert_eq!(tables.messages.len(), 1);
         lists.withdraw(&mut tables, second);
         assert_eq!((tables.messages.len(), tables.receives.len()), (0, 0));
+    }
+
+    #[test]
+    fn entries_of_the_tables_are_half_a_cache_line() {
+        assert_eq!([Slab::<InFlight>::PLACE_BYTES, Slab::<Posted>::PLACE_BYTES], [32; 2]);
+        let data = Some(vec![1, 2, 3].into_boxed_slice());
+        let whole = Message { source: 5, tag: -1, bytes: 3, data };
+        let kept = InFlight::new(u32::MAX - 1, whole.clone());
+        assert_eq!((kept.destination(), kept.source(), kept.bytes()), (u32::MAX - 1, 5, 3));
+        assert_eq!(kept.into_message(), whole);
     }
 
     #[test]
@@ -233,9 +320,10 @@ mod tests {
                         lists.arrive(&mut tables, key, Time::ZERO);
                     }
                 }
-                let number = |taken: Result<Message, u32>| match taken {
-                    Ok(message) => Some(message.bytes),
-                    Err(key) => tables.collect(key).map(|(message, _)| message.bytes),
+                let number = |taken: Arrival| match taken {
+                    Arrival::Here(key) => tables.unexpected(key).map(|message| message.bytes),
+                    Arrival::Awaited(key) => tables.collect(key).map(|(message, _)| message.bytes),
+                    Arrival::Taken => None,
                 };
                 taken.into_iter().map(number).collect::<Vec<_>>()
             };

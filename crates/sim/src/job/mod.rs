@@ -33,14 +33,15 @@ mod config;
 mod matching;
 mod plain;
 mod rank;
+mod receiving;
 mod request;
 mod state;
 
-pub use carrier::{Carrier, Consignee, Parcel};
+pub use carrier::{Carrier, Coming, Consignee, Parcel};
 pub use config::{HostCosts, JobConfig, MemoryPath, Payload};
 pub use plain::{PacketFormat, PlainInterface};
 pub use rank::{Content, Entered, Rank};
-pub use request::{Message, RecvRequest, SendRequest};
+pub use request::{Message, RecvRequest, SendRequest, WaitAll};
 pub use state::{Job, Report, Results, Totals, Usage};
 
 /// How many blocking sends a rank may be ahead of the engine.

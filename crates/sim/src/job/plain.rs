@@ -11,8 +11,8 @@ use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
-use super::carrier::{Carrier, Consignee, Parcel};
-use crate::engine::Sim;
+use super::carrier::{Carrier, Coming, Consignee, Parcel};
+use crate::engine::{BATCH, Sim, Stage};
 use crate::network::{Listener, Network, Packet};
 use crate::topology::Node;
 
@@ -149,6 +149,16 @@ impl Listener for PlainInterface {
             }
         }
         self.pump(packet.source);
+    }
+
+    fn prepare(&self, packets: &[Packet], stage: Stage) {
+        let Some(consignee) = self.consignee() else { return };
+        let mut coming = [Coming { token: 0, destination: 0 }; BATCH];
+        let whole = packets.iter().filter(|packet| packet.token & 1 == 1);
+        let whole = whole
+            .map(|packet| Coming { token: packet.token >> 1, destination: packet.destination });
+        let count = coming.iter_mut().zip(whole).map(|(place, one)| *place = one).count();
+        consignee.prepare(&coming[..count], stage);
     }
 
     /// Packets between two nodes keep their order, so with the last one the message is whole.

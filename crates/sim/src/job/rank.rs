@@ -8,7 +8,7 @@ use hikyaku_nic::time::Time;
 use super::AHEAD;
 use super::config::Payload;
 use super::matching::Selector;
-use super::request::{Message, RecvRequest, SendRequest};
+use super::request::{Message, RecvRequest, SendRequest, WaitAll};
 use super::state::Inner;
 use crate::engine::Sim;
 use crate::error::SimError;
@@ -159,6 +159,13 @@ impl Rank {
     pub fn irecv(&self, from: Option<u32>, tag: Option<i32>) -> RecvRequest {
         let arrival = self.job.receive(self.rank, Selector { source: from, tag });
         RecvRequest { job: Rc::clone(&self.job), rank: self.rank, arrival }
+    }
+
+    /// Waits for all of these receives of this rank, which are used up, and gives their messages in
+    /// the order of the requests (MPI 5.0 §3.7.5, MPI_Waitall). Virtual time is that of waiting for
+    /// one after the other; real time is less.
+    pub fn wait_all<'r>(&'r self, requests: &'r mut Vec<RecvRequest>) -> WaitAll<'r> {
+        WaitAll { job: &self.job, rank: self.rank, requests, since: self.now() }
     }
 
     /// Receives (MPI 5.0 §3.2.4).

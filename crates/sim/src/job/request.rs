@@ -74,11 +74,12 @@ pub struct RecvRequest {
     pub(super) arrival: Arrival,
 }
 
-/// The message of a receive.
-#[derive(Debug)]
+/// The message of a receive. It stays in the job's table until it is handed out, so that a request
+/// is small: programs keep them by the dozen.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Arrival {
-    /// It was there already.
-    Here(Message),
+    /// It was there already: its number.
+    Here(u32),
     /// Number of the receive in the job's table.
     Awaited(u32),
     /// It has been handed out.
@@ -92,26 +93,71 @@ impl Future for RecvRequest {
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Message> {
         let rank = self.rank;
-        let (message, arrived) = match std::mem::replace(&mut self.arrival, Arrival::Taken) {
-            Arrival::Here(message) => (message, Time::ZERO),
-            Arrival::Awaited(key) => match self.job.arrival(key, context) {
-                Some(matched) => matched,
-                None => {
-                    self.arrival = Arrival::Awaited(key);
-                    return Poll::Pending;
-                }
-            },
+        let matched = match self.arrival {
+            Arrival::Here(message) => self.job.unexpected(message),
+            Arrival::Awaited(receive) => self.job.arrival(receive, context),
             Arrival::Taken => panic!("a receive is polled again after it gave its message"),
         };
+        let Some((message, arrived)) = matched else { return Poll::Pending };
+        self.arrival = Arrival::Taken;
         self.job.received(rank, &message, arrived);
         Poll::Ready(message)
     }
 }
 
+/// Several receives, waited for together; [`Rank::wait_all`](super::Rank::wait_all).
+#[derive(Debug)]
+#[must_use = "nothing is received until this is awaited"]
+pub struct WaitAll<'r> {
+    pub(super) job: &'r Inner,
+    pub(super) rank: u32,
+    pub(super) requests: &'r mut Vec<RecvRequest>,
+    /// The rank's own time when it began to wait.
+    pub(super) since: Time,
+}
+
+impl Future for WaitAll<'_> {
+    type Output = Vec<Message>;
+
+    /// Waits at the last receive that has no message yet, since messages mostly come in the order
+    /// of their receives: then the rank is woken once and not by every one of them.
+    ///
+    /// # Panics
+    /// When one of the receives has given its message already.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<Message>> {
+        let WaitAll { job, rank, requests, since } = self.get_mut();
+        let open = |request: &&RecvRequest| match request.arrival {
+            Arrival::Awaited(receive) => !job.has_arrived(receive),
+            Arrival::Here(_) | Arrival::Taken => false,
+        };
+        if let Some(Arrival::Awaited(last)) = requests.iter().rev().find(open).map(|r| r.arrival) {
+            job.wake_for(last, context);
+            return Poll::Pending;
+        }
+        // The rank's own time goes on from when it began, message by message, as if it had waited
+        // for one after the other.
+        job.catch_up(*rank, *since);
+        let messages = requests.drain(..).map(|mut request| {
+            let arrival = std::mem::replace(&mut request.arrival, Arrival::Taken);
+            let matched = match arrival {
+                Arrival::Here(message) => job.unexpected(message),
+                Arrival::Awaited(receive) => job.collect(receive),
+                Arrival::Taken => None,
+            };
+            let (message, arrived) = matched.expect("a receive gives its message once");
+            job.received_by(*rank, &message, arrived);
+            message
+        });
+        Poll::Ready(messages.collect())
+    }
+}
+
 impl Drop for RecvRequest {
     fn drop(&mut self) {
-        if let Arrival::Awaited(key) = self.arrival {
-            self.job.withdraw(self.rank, key);
+        match self.arrival {
+            Arrival::Here(message) => drop(self.job.unexpected(message)),
+            Arrival::Awaited(receive) => self.job.withdraw(self.rank, receive),
+            Arrival::Taken => {}
         }
     }
 }

@@ -6,16 +6,20 @@ use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::task::Context;
 
+use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
-use super::carrier::{Carrier, Consignee, Parcel};
+use super::carrier::{Carrier, Coming, Consignee, Parcel};
 use super::config::{HostCosts, JobConfig, Payload};
-use super::matching::{InFlight, Lists, Selector, Tables};
+use super::matching::{InFlight, Lists, Tables};
 use super::rank::{Content, Rank};
-use super::request::{Arrival, Departure, Message};
-use crate::engine::{Component, ComponentId, Record, RecordKind, Sim, TaskName, Wakeup};
+use super::request::{Departure, Message};
+use crate::engine::{
+    Component, ComponentId, Record, RecordKind, Sim, Stage, TaskId, TaskName, Wakeup,
+};
 use crate::error::SimError;
 use crate::slab::{NONE, Slab};
+use crate::topology::Node;
 
 /// Numbers of messages share the words of events with a few bits.
 const MOST_IN_FLIGHT: usize = 1 << 30;
@@ -67,26 +71,32 @@ pub struct Usage {
 
 /// The job as its ranks share it.
 pub(super) struct Inner {
-    sim: Sim,
-    config: JobConfig,
+    pub(super) sim: Sim,
+    pub(super) config: JobConfig,
     carrier: Rc<dyn Carrier>,
     component: OnceCell<ComponentId>,
-    ranks: RefCell<Vec<RankState>>,
-    tables: RefCell<Tables>,
+    pub(super) ranks: RefCell<Vec<RankState>>,
+    pub(super) tables: RefCell<Tables>,
     sends: RefCell<Slab<PendingSend>>,
     totals: Cell<Totals>,
     traced: bool,
 }
 
+/// Two cache lines, which processors fetch as a pair.
 #[derive(Debug, Default)]
-struct RankState {
+#[repr(align(128))]
+pub(super) struct RankState {
     /// The rank's own time, if it is ahead of the engine's.
-    local: Time,
-    lists: Lists,
+    pub(super) local: Time,
+    pub(super) lists: Lists,
+    usage: Usage,
     /// Blocking sends since the rank last joined the engine's time.
     ahead: u32,
-    usage: Usage,
+    /// The task that runs it, if the job started one: a guess at whom a message will wake.
+    task: u32,
 }
+
+const _: () = assert!(size_of::<RankState>() == 128);
 
 /// A send whose departure is not known yet.
 #[derive(Debug)]
@@ -168,12 +178,13 @@ impl Job {
         for index in 0..self.0.config.ranks {
             let body = program(self.rank(index));
             let (job, results) = (Rc::clone(&self.0), results.clone());
-            self.0.sim.spawn(TaskName { kind: RANK, index }, async move {
+            let task = self.0.sim.spawn(TaskName { kind: RANK, index }, async move {
                 let result = body.await;
                 let end = job.now(index);
                 job.record(end, RecordKind::End, index, index, 0);
                 results.0.borrow_mut()[index as usize] = Some((result, end));
             });
+            self.0.ranks.borrow_mut()[index as usize].task = task.0;
         }
         results
     }
@@ -241,7 +252,7 @@ impl<R> Clone for Results<R> {
 }
 
 /// What a rank waits for that waits in a receive.
-const MESSAGE: &str = "a message";
+pub(super) const MESSAGE: &str = "a message";
 
 /// What the job's own events are about: the low bit of the word, a message's number above it.
 const HAND_OVER: u32 = 0;
@@ -269,12 +280,39 @@ impl Consignee for Inner {
         let (key, now) = (token as u32, self.sim.now());
         let wakeup = {
             let mut tables = self.tables.borrow_mut();
-            let InFlight { destination, ref message, .. } = tables.messages[key];
-            self.record(now, RecordKind::Arrive, destination, message.source, message.bytes);
+            let flight = &tables.messages[key];
+            let destination = flight.destination();
+            self.record(now, RecordKind::Arrive, destination, flight.source(), flight.bytes());
             self.ranks.borrow_mut()[destination as usize].lists.arrive(&mut tables, key, now)
         };
         if let Some(wakeup) = wakeup {
             self.sim.wake(wakeup);
+        }
+    }
+
+    fn prepare(&self, messages: &[Coming], stage: Stage) {
+        if self.config.ranks_per_node > 1 {
+            // The rank would have to be looked up first.
+            return;
+        }
+        let (tables, ranks) = (self.tables.borrow(), self.ranks.borrow());
+        for &Coming { token, destination } in messages {
+            let (key, Some(rank)) = (token as u32, ranks.get(destination as usize)) else {
+                continue;
+            };
+            match stage {
+                Stage::First => {}
+                Stage::Second => {
+                    tables.messages.prepare(key);
+                    let first = std::ptr::from_ref(rank).cast::<u8>();
+                    prefetch_for_write(first);
+                    prefetch_for_write(first.wrapping_add(64));
+                }
+                Stage::Third | Stage::Fourth => {
+                    rank.lists.prepare(&tables, key, stage);
+                    self.sim.prepare_task(TaskId(rank.task), stage == Stage::Fourth);
+                }
+            }
         }
     }
 }
@@ -300,13 +338,37 @@ impl Inner {
     }
 
     pub(super) fn compute(&self, rank: u32, span: Time) {
-        let start = self.spend(rank, span, |usage| usage.computing = usage.computing + span);
+        let start = self.now(rank);
+        {
+            let state = &mut self.ranks.borrow_mut()[rank as usize];
+            state.local = start + span;
+            state.usage.computing = state.usage.computing + span;
+        }
         self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
     }
 
     /// The rank's processor is busy with a message from or to `peer` for a span; gives its start.
     fn overhead(&self, rank: u32, peer: u32, span: Time) -> Time {
-        let start = self.spend(rank, span, |usage| usage.calling = usage.calling + span);
+        self.overhead_at(self.now(rank), (rank, peer), span, |_| {})
+    }
+
+    /// The same from a time on, and counts the message for the rank and for the job.
+    pub(super) fn overhead_at(
+        &self,
+        start: Time,
+        (rank, peer): (u32, u32),
+        span: Time,
+        count: impl Fn(&mut Totals),
+    ) -> Time {
+        let mut totals = self.totals.get();
+        count(&mut totals);
+        self.totals.set(totals);
+        {
+            let state = &mut self.ranks.borrow_mut()[rank as usize];
+            state.local = start + span;
+            state.usage.calling = state.usage.calling + span;
+            count(&mut state.usage.totals);
+        }
         if span > Time::ZERO {
             self.record(start, RecordKind::Overhead, rank, peer, span.picoseconds());
         }
@@ -314,24 +376,22 @@ impl Inner {
     }
 
     /// What a message costs the processors at its ends.
-    fn host(&self, bytes: u64) -> HostCosts {
+    pub(super) fn host(&self, bytes: u64) -> HostCosts {
         let (own, carrier) = (self.config.host, self.carrier.host(bytes));
         HostCosts { send: own.send + carrier.send, receive: own.receive + carrier.receive }
     }
 
     /// Whether two ranks share a node, so that messages between them do not use the carrier.
-    fn are_together(&self, one: u32, other: u32) -> bool {
-        let per_node = self.config.ranks_per_node;
-        one / per_node == other / per_node
+    pub(super) fn are_together(&self, one: u32, other: u32) -> bool {
+        self.node_of(one) == self.node_of(other)
     }
 
-    /// Moves a rank's own time on and accounts for it; tells when the span started.
-    fn spend(&self, rank: u32, span: Time, account: impl FnOnce(&mut Usage)) -> Time {
-        let state = &mut self.ranks.borrow_mut()[rank as usize];
-        let start = state.local.max(self.sim.now());
-        state.local = start + span;
-        account(&mut state.usage);
-        start
+    /// The node of a rank; without a division in the usual case, as every message asks four times.
+    fn node_of(&self, rank: u32) -> Node {
+        match self.config.ranks_per_node {
+            1 => rank,
+            several => rank / several,
+        }
     }
 
     /// Counts a blocking send; tells how many there were since the rank joined the engine's time.
@@ -353,50 +413,53 @@ impl Inner {
             return Err(SimError::NoSuchRank { from, to, size });
         }
         let bytes = content.len();
-        let span = match self.are_together(from, to) {
-            true => self.config.host.send,
-            false => self.host(bytes).send,
-        };
-        let start = self.overhead(from, to, span);
-        let at = start + span;
-        self.record(start, RecordKind::Send, from, to, bytes);
         let data = match (self.config.payload, content) {
             (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
             _ => None,
         };
+        let message = Message { source: from, tag, bytes, data };
         let key = {
             let messages = &mut self.tables.borrow_mut().messages;
             let limit = self.config.in_flight.min(MOST_IN_FLIGHT);
             if messages.len() >= limit {
                 return Err(SimError::TooManyMessages { limit });
             }
-            let message = Message { source: from, tag, bytes, data };
-            messages.insert(InFlight { destination: to, send: NONE, message })
+            messages.insert(InFlight::new(to, message))
+        };
+        let span = match self.are_together(from, to) {
+            true => self.config.host.send,
+            false => self.host(bytes).send,
         };
         let count = |totals: &mut Totals| {
             totals.sent += 1;
             totals.bytes_sent += bytes;
         };
-        self.count(from, count);
-        Ok(self.start(key, from, to, at))
+        let start = self.overhead_at(self.now(from), (from, to), span, count);
+        self.record(start, RecordKind::Send, from, to, bytes);
+        let (source, destination) = (self.node_of(from), self.node_of(to));
+        let parcel = Parcel { source, destination, bytes, token: u64::from(key) };
+        Ok(self.start(key, from, parcel, start + span))
     }
 
     /// Puts a message on its way: through memory, or over the carrier now or when its time comes.
-    fn start(&self, key: u32, from: u32, to: u32, at: Time) -> Departure {
-        if self.are_together(from, to) {
+    fn start(&self, key: u32, from: u32, parcel: Parcel, at: Time) -> Departure {
+        if parcel.source == parcel.destination {
             return Departure::Known(self.copy(key, from, at));
         }
-        if at <= self.sim.now() || self.carrier.takes_ahead() {
-            // The number of the send is known before the carrier may report its departure.
-            let send = self.expect_departure(key);
-            if let Some(time) = self.hand_over(key, at) {
-                self.sends.borrow_mut().remove(send);
-                return Departure::Known(time);
-            }
-            return Departure::Awaited(send);
+        if self.carrier.takes_ahead() {
+            return match self.carrier.carry(parcel, at) {
+                Some(time) => Departure::Known(time),
+                None => Departure::Awaited(self.expect_departure(key)),
+            };
         }
+        // The number of the send is known before the carrier may report its departure.
         let send = self.expect_departure(key);
-        self.schedule(at, key << 1 | HAND_OVER);
+        if at > self.sim.now() {
+            self.schedule(at, key << 1 | HAND_OVER);
+        } else if let Some(time) = self.carrier.carry(parcel, at) {
+            self.sends.borrow_mut().remove(send);
+            return Departure::Known(time);
+        }
         Departure::Awaited(send)
     }
 
@@ -409,7 +472,7 @@ impl Inner {
 
     /// Within a node the sending processor copies; the receiver sees the copy a little later.
     fn copy(&self, key: u32, from: u32, at: Time) -> Time {
-        let bytes = self.tables.borrow().messages[key].message.bytes;
+        let bytes = self.tables.borrow().messages[key].bytes();
         let span = self.config.memory.rate.time(bytes);
         self.overhead(from, from, span);
         let done = at + span;
@@ -425,12 +488,11 @@ impl Inner {
     fn hand_over(&self, key: u32, at: Time) -> Option<Time> {
         let parcel = {
             let tables = self.tables.borrow();
-            let InFlight { destination, ref message, .. } = tables.messages[key];
-            let per_node = self.config.ranks_per_node;
+            let flight = &tables.messages[key];
             Parcel {
-                source: message.source / per_node,
-                destination: destination / per_node,
-                bytes: message.bytes,
+                source: self.node_of(flight.source()),
+                destination: self.node_of(flight.destination()),
+                bytes: flight.bytes(),
                 token: u64::from(key),
             }
         };
@@ -473,53 +535,6 @@ impl Inner {
         }
     }
 
-    pub(super) fn receive(&self, rank: u32, selector: Selector) -> Arrival {
-        let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
-        match lists.post(&mut self.tables.borrow_mut(), selector) {
-            Ok(message) => Arrival::Here(message),
-            Err(key) => Arrival::Awaited(key),
-        }
-    }
-
-    /// The message of a posted receive and when it was complete, if it is.
-    pub(super) fn arrival(&self, key: u32, context: &Context<'_>) -> Option<(Message, Time)> {
-        let mut tables = self.tables.borrow_mut();
-        let matched = tables.collect(key);
-        if matched.is_none() {
-            tables.receives[key].wakeup = Some(self.sim.wakeup(context, MESSAGE));
-        }
-        matched
-    }
-
-    /// A receive hands out a message that had arrived at `arrived`.
-    pub(super) fn received(&self, rank: u32, message: &Message, arrived: Time) {
-        self.catch_up(rank, arrived);
-        let span = match self.are_together(rank, message.source) {
-            true => self.config.host.receive,
-            false => self.host(message.bytes).receive,
-        };
-        let end = self.overhead(rank, message.source, span) + span;
-        self.record(end, RecordKind::Receive, rank, message.source, message.bytes);
-        let count = |totals: &mut Totals| {
-            totals.received += 1;
-            totals.bytes_received += message.bytes;
-        };
-        self.count(rank, count);
-    }
-
-    /// Counts a message, for the rank and for the job.
-    fn count(&self, rank: u32, count: impl Fn(&mut Totals)) {
-        let mut totals = self.totals.get();
-        count(&mut totals);
-        self.totals.set(totals);
-        count(&mut self.ranks.borrow_mut()[rank as usize].usage.totals);
-    }
-
-    pub(super) fn withdraw(&self, rank: u32, key: u32) {
-        let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
-        lists.withdraw(&mut self.tables.borrow_mut(), key);
-    }
-
     /// A rank begins something with a name, or ends what it began last.
     pub(super) fn mark(&self, rank: u32, name: Option<&'static str>) {
         if !self.traced {
@@ -530,7 +545,7 @@ impl Inner {
         self.record(self.now(rank), kind, rank, rank, number.unwrap_or(0));
     }
 
-    fn record(&self, time: Time, kind: RecordKind, who: u32, whom: u32, what: u64) {
+    pub(super) fn record(&self, time: Time, kind: RecordKind, who: u32, whom: u32, what: u64) {
         if self.traced {
             self.sim.trace().add(Record { time, kind, who, whom, what });
         }

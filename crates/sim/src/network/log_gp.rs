@@ -14,10 +14,12 @@
 //! Messages from the two sides of a fan-in are served in the order in which they would have
 //! arrived alone.
 
+use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
 use super::rate::Rate;
 use super::{Agenda, NetworkModel, Outcome, Packet};
+use crate::engine::Stage;
 use crate::slab::Slab;
 
 /// The parameters, with the names of the paper.
@@ -48,7 +50,9 @@ struct End {
     in_free: Time,
 }
 
+/// Half a cache line, and never across two.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Flight {
     packet: Packet,
     /// Whether its turn at the receiver has come: it is delivered when its event is due.
@@ -100,6 +104,18 @@ impl NetworkModel for LogGp {
         }
         self.in_flight.remove(event);
         agenda.report(Outcome::Delivered(packet));
+    }
+
+    fn prepare(&self, event: u32, stage: Stage) -> Option<Packet> {
+        if stage == Stage::First {
+            self.in_flight.prepare(event);
+            return None;
+        }
+        let packet = self.in_flight.get(event)?.packet;
+        if stage == Stage::Second {
+            prefetch_for_write(&raw const self.ends[packet.destination as usize]);
+        }
+        Some(packet)
     }
 
     fn takes_ahead(&self) -> bool {

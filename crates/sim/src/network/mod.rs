@@ -43,7 +43,7 @@ pub use sync::{SyncError, SyncNetwork, SyncParameters};
 pub use timing::{LinkTiming, Timing};
 pub use wormhole::Wormhole;
 
-use crate::engine::{Component, ComponentId, Record, RecordKind, Sim};
+use crate::engine::{BATCH, Component, ComponentId, Record, RecordKind, Sim, Stage};
 use crate::topology::{Link, Node};
 
 /// What travels: a packet, or a whole message where the network takes messages whole.
@@ -138,6 +138,13 @@ pub trait NetworkModel: fmt::Debug {
     /// Handles an event that it scheduled.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>);
 
+    /// The packet that an event is about, if it will deliver one; asked of events that are due
+    /// soon. At the first stage its entry may only be asked for ([`Component::prepare`]).
+    fn prepare(&self, event: u32, stage: Stage) -> Option<Packet> {
+        let _ = (event, stage);
+        None
+    }
+
     /// Whether packets may be handed over before their time, because nothing that happens until
     /// then can change what becomes of them at the sender. Each sender's packets come in order of
     /// time.
@@ -170,6 +177,11 @@ pub trait Listener {
 
     /// The last byte of a packet has arrived.
     fn delivered(&self, packet: &Packet);
+
+    /// Packets will soon be delivered; as [`Component::prepare`], from the second stage on.
+    fn prepare(&self, packets: &[Packet], stage: Stage) {
+        let _ = (packets, stage);
+    }
 }
 
 /// A network in a simulation.
@@ -329,5 +341,17 @@ impl Network {
 impl Component for Network {
     fn handle(&self, _sim: &Sim, word: u32) {
         self.call(|model, agenda| model.handle(word, agenda));
+    }
+
+    fn prepare(&self, words: &[u32], stage: Stage) {
+        let model = self.model.borrow();
+        let mut packets = [Packet { source: 0, destination: 0, bytes: 0, token: 0 }; BATCH];
+        let found = words.iter().filter_map(|&word| model.prepare(word, stage));
+        let count = packets.iter_mut().zip(found).map(|(place, packet)| *place = packet).count();
+        if count > 0
+            && let Some(listener) = self.listener.borrow().as_ref().and_then(Weak::upgrade)
+        {
+            listener.prepare(&packets[..count], stage);
+        }
     }
 }

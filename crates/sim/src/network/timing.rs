@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use super::rate::Rate;
-use crate::topology::{Channel, LinkClass, Node, Topology, Vertex};
+use crate::topology::{Channel, Link, LinkClass, Node, Topology, Vertex};
 
 /// What a link costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +50,14 @@ impl Timing {
     }
 }
 
-/// A topology with the costs of its links, as the models use them: one lookup by number.
+/// A topology with the costs of its links, as the models use them: lookups by number, in tables
+/// that stay in a cache, since there are few kinds of links and many links.
 #[derive(Debug)]
 pub(super) struct Wiring {
     pub(super) topology: Rc<dyn Topology>,
-    /// By link.
-    pub(super) links: Vec<LinkTiming>,
+    kinds: Vec<LinkTiming>,
+    /// By link: its place in `kinds`. A class has 8 bits, and two have names: 16 bits hold all.
+    kind_of: Vec<u16>,
     /// By channel: its link.
     pub(super) link_of: Vec<u32>,
     pub(super) multicast_extra: Time,
@@ -63,15 +65,29 @@ pub(super) struct Wiring {
 
 impl Wiring {
     pub(super) fn new(topology: Rc<dyn Topology>, timing: &Timing) -> Wiring {
-        let links =
-            (0..topology.links()).map(|link| timing.of(topology.link(link).class)).collect();
+        let mut kinds: Vec<LinkTiming> = Vec::new();
+        let kind_of = (0..topology.links()).map(|link| {
+            let costs = timing.of(topology.link(link).class);
+            let known = kinds.iter().position(|kind| *kind == costs);
+            known.unwrap_or_else(|| {
+                kinds.push(costs);
+                kinds.len() - 1
+            }) as u16
+        });
+        let kind_of = kind_of.collect();
         let link_of = (0..topology.channels()).map(|channel| topology.link_of(channel)).collect();
-        Wiring { topology, links, link_of, multicast_extra: timing.multicast_extra }
+        let multicast_extra = timing.multicast_extra;
+        Wiring { topology, kinds, kind_of, link_of, multicast_extra }
+    }
+
+    /// What a link costs.
+    pub(super) fn link(&self, link: Link) -> &LinkTiming {
+        &self.kinds[usize::from(self.kind_of[link as usize])]
     }
 
     /// What a channel's link costs.
     pub(super) fn timing(&self, channel: Channel) -> &LinkTiming {
-        &self.links[self.link_of[channel as usize] as usize]
+        self.link(self.link_of[channel as usize])
     }
 
     /// The channels that end at a node: its doors.

@@ -32,7 +32,7 @@ use super::rate::Rate;
 use super::timing::{Timing, Wiring};
 use super::{Agenda, NetworkModel, Outcome, Packet};
 use crate::slab::{NONE, Slab};
-use crate::topology::{Channel, Node, Topology};
+use crate::topology::{Channel, Link, Node, Topology};
 
 /// A network of wormhole routers.
 #[derive(Debug)]
@@ -189,7 +189,7 @@ impl Wormhole {
         self.busy[link] = self.busy[link] + worm.length;
         agenda.carries(link as u32, hop.taken_at, worm.length);
         self.channels[hop.channel as usize].held = true;
-        let arrives = hop.taken_at + self.wiring.links[link].latency;
+        let arrives = hop.taken_at + self.wiring.link(link as Link).latency;
         let last = worm.taken == worm.path.len();
         let length = worm.length;
         self.let_go(key, last, agenda);

@@ -51,9 +51,9 @@ impl Halo {
                 let number = step * 8 + tag((d, up)) as u32;
                 outgoing.push(start(&rank, other(d, up), tag((d, up)), (self.bytes, number))?);
             }
-            for (request, &face) in incoming.drain(..).zip(&faces) {
+            for (message, &face) in rank.wait_all(&mut incoming).await.iter().zip(&faces) {
                 let number = step * 8 + tag(face) as u32;
-                check(&rank, &request.await, self.bytes, number)?;
+                check(&rank, message, self.bytes, number)?;
             }
             for request in outgoing.drain(..) {
                 request.await;

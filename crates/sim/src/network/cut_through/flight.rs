@@ -97,11 +97,17 @@ pub(super) struct Copy {
     pub(super) behind: u32,
 }
 
-/// A copy's wish to cross a link.
+/// A copy's wish to cross a link. Requests are looked through whenever a link or a buffer becomes
+/// free, so what decides about most of them stands in them: who crosses into one buffer needs no
+/// look at copy, flight and way.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) copy: u32,
     pub(super) crossing: Place,
     /// The request behind it at the link.
     pub(super) behind: u32,
+    /// The buffer that it leads to; `NONE` if there are several.
+    pub(super) channel: Channel,
+    /// Bytes of the packet.
+    pub(super) bytes: u64,
 }

@@ -55,6 +55,8 @@ pub struct CutThrough {
 struct Buffer {
     /// Bytes that packets in it, or on their way into it, take.
     used: u64,
+    /// Bytes that it holds.
+    size: u64,
     first: u32,
     last: u32,
     /// Whether it is a door: what enters it is with its receiver.
@@ -80,9 +82,11 @@ impl CutThrough {
     /// A network of this shape with these costs.
     pub fn new(topology: Rc<dyn Topology>, timing: &Timing) -> CutThrough {
         let wiring = Wiring::new(topology, timing);
-        let empty = Buffer { used: 0, first: NONE, last: NONE, door: false, closed: false };
+        let (used, size) = (0, 0);
+        let empty = Buffer { used, size, first: NONE, last: NONE, door: false, closed: false };
         let mut buffers = vec![empty; wiring.link_of.len()];
         for (buffer, &link) in buffers.iter_mut().zip(&wiring.link_of) {
+            buffer.size = wiring.link(link).buffer;
             buffer.door = matches!(wiring.topology.link(link).to, Vertex::Node(_));
         }
         // The way over a shared medium ends at a door although its link does not end at a node.
@@ -93,7 +97,7 @@ impl CutThrough {
                 buffers[last as usize].door = true;
             }
         }
-        let links = wiring.links.len();
+        let links = wiring.topology.links() as usize;
         let free = LinkState { crossing: NONE, first: NONE, last: NONE };
         CutThrough {
             wiring,
@@ -127,12 +131,16 @@ impl CutThrough {
     fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let copy = &mut self.copies[key];
         let (place, flight) = (copy.place, copy.flight);
-        copy.pending = self.flights[flight].way.crossings(place);
-        for number in 0..self.copies[key].pending {
-            let way = &self.flights[flight].way;
+        let crossings = self.flights[flight].way.crossings(place);
+        copy.pending = crossings;
+        for number in 0..crossings {
+            let Flight { ref way, bytes, .. } = self.flights[flight];
             let crossing = way.crossing(place, number);
-            let link = self.wiring.link_of[way.entered(crossing)[0] as usize];
-            let request = self.requests.insert(Request { copy: key, crossing, behind: NONE });
+            let entered = way.entered(crossing);
+            let link = self.wiring.link_of[entered[0] as usize];
+            let channel = if entered.len() == 1 { entered[0] } else { NONE };
+            let request = Request { copy: key, crossing, behind: NONE, channel, bytes };
+            let request = self.requests.insert(request);
             let state = &mut self.links[link as usize];
             match state.last {
                 NONE => state.first = request,
@@ -162,23 +170,32 @@ impl CutThrough {
 
     /// Whether all buffers that a request leads to take the packet; those that do not are noted.
     fn has_room(&mut self, key: u32) -> bool {
-        let request = &self.requests[key];
-        let flight = &self.flights[self.copies[request.copy].flight];
-        let mut room = true;
-        for &channel in flight.way.entered(request.crossing) {
-            let buffer = &self.buffers[channel as usize];
-            let size = self.wiring.timing(channel).buffer;
-            let takes = match buffer.door {
-                true => !buffer.closed,
-                false => buffer.used == 0 || buffer.used.saturating_add(flight.bytes) <= size,
-            };
-            room &= takes && !self.refused.contains(&channel);
+        let Request { copy, crossing, channel, bytes, .. } = self.requests[key];
+        if channel != NONE {
+            let room = self.takes(channel, bytes);
+            if !room {
+                self.refused.push(channel);
+            }
+            return room;
         }
+        let way = &self.flights[self.copies[copy].flight].way;
+        let entered = way.entered(crossing);
+        let room = entered.iter().all(|&channel| self.takes(channel, bytes));
         if !room {
             // Nobody overtakes on the way to any of them, be there room for a smaller one or not.
-            self.refused.extend(flight.way.entered(request.crossing));
+            self.refused.extend(entered);
         }
         room
+    }
+
+    /// Whether a buffer takes so many bytes, and nobody asked for it before in vain.
+    fn takes(&self, channel: Channel, bytes: u64) -> bool {
+        let buffer = &self.buffers[channel as usize];
+        let room = match buffer.door {
+            true => !buffer.closed,
+            false => buffer.used == 0 || buffer.used.saturating_add(bytes) <= buffer.size,
+        };
+        room && !self.refused.contains(&channel)
     }
 
     fn unlink(&mut self, link: Link, before: u32, key: u32, behind: u32) {
@@ -196,7 +213,7 @@ impl CutThrough {
     fn cross(&mut self, link: Link, key: u32, agenda: &mut Agenda<'_>) {
         let Some(Request { copy: from, crossing, .. }) = self.requests.remove(key) else { return };
         let (flight, tail_at) = (self.copies[from].flight, self.copies[from].tail_at);
-        let costs = self.wiring.links[link as usize];
+        let costs = *self.wiring.link(link);
         let Flight { ref way, bytes, .. } = self.flights[flight];
         let length = costs.rate.time(bytes);
         // Bytes cannot leave before they have come, where the link before was the slower one.
