@@ -218,6 +218,7 @@ impl fmt::Display for Doing<'_> {
             Activity::Probe => ("probe for a message", "from"),
             Activity::Requests => ("wait for requests", "with"),
             Activity::Collective => ("collective operation", "with"),
+            Activity::Acquire => ("acquisition of a shared variable", "from"),
         };
         f.write_str(what)?;
         let names_any = matches!(activity, Activity::Receive | Activity::Probe);
@@ -379,5 +380,7 @@ mod tests {
         assert_eq!(text, "receive from any rank, any tag, for 3.2 s");
         assert_eq!(told(Activity::Send, Some(1), Some(0)), "send to rank 1, tag 0, for 3.2 s");
         assert_eq!(told(Activity::Collective, None, None), "collective operation, for 3.2 s");
+        let text = told(Activity::Acquire, None, None);
+        assert_eq!(text, "acquisition of a shared variable, for 3.2 s");
     }
 }

@@ -4,13 +4,14 @@
 //! $ cargo build --release --example fagus
 //! $ hikyaku run -n 2 --ranks-per-node 1 -- target/release/examples/fagus 1024,8192 4,32
 //! $ hikyaku run -n 2 --ranks-per-node 1 -- target/release/examples/fagus hand-over
+//! $ hikyaku simulate -m dimmnet1 -n 2 -- target/release/examples/fagus 64 4,32 direct,fagus
 //! ```
 //!
 //! Rows of an array are variables; in every round each of two ranks writes the rows of one parity,
 //! in the next the other's, with a barrier between. From the second round on each acquire moves
 //! the row and its ownership. For each number of variables and each size (KiB) that is given, and
-//! each protocol, one line of CSV. `hand-over` times a strict alternation with 4 KiB, and acquires
-//! whose owner computes for a millisecond.
+//! each protocol (or those that the last word names), one line of CSV. `hand-over` times a strict
+//! alternation with 4 KiB, and acquires whose owner computes for a millisecond.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -30,8 +31,13 @@ const COMPUTING: u64 = 1_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let world = World::init()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "hand-over") {
-        return hand_over(&world);
+    let hands_over = words.first().is_some_and(|word| word == "hand-over");
+    let protocols: Vec<Protocol> = match words.get(if hands_over { 1 } else { 2 }) {
+        Some(names) => names.split(',').map(str::parse).collect::<Result<_, _>>()?,
+        None => Protocol::ALL.to_vec(),
+    };
+    if hands_over {
+        return hand_over(&world, &protocols);
     }
     let numbers = |at: usize, default: &str| -> Result<Vec<u64>, std::num::ParseIntError> {
         let given = words.get(at).map_or(default, String::as_str);
@@ -43,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for variables in &counts {
         for kib in &sizes {
-            for protocol in Protocol::ALL {
-                figure_8(&world, protocol, *variables, *kib)?;
+            for protocol in &protocols {
+                figure_8(&world, *protocol, *variables, *kib)?;
             }
         }
     }
@@ -99,8 +105,8 @@ fn figure_8(
 
 /// Times of one acquire of 4 KiB that the other rank has written last: the owner idle, that is
 /// waiting in a call, and computing.
-fn hand_over(world: &World) -> Result<(), Box<dyn Error>> {
-    for protocol in Protocol::ALL {
+fn hand_over(world: &World, protocols: &[Protocol]) -> Result<(), Box<dyn Error>> {
+    for protocol in protocols.iter().copied() {
         let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
         let shared = world.shared_with::<u64>("hand-over", &[512], options)?;
         for computes in [false, true] {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use hikyaku::launch::Launch;
 use hikyaku::processes::{Computing, Processes, RankReport, Report};
+use hikyaku::shared::Protocol;
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
@@ -33,6 +34,12 @@ pub(crate) struct Options {
     /// `measured`, what the processor takes for it here, or `measured=F`, F times that
     #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
     compute: Computing,
+
+    /// Get shared variables to ranks by this protocol: direct or fagus
+    ///
+    /// As the variable HIKYAKU_SHARED=fagus does. The datagrams of udp take no virtual time.
+    #[arg(long, value_name = "PROTOCOL")]
+    shared: Option<Protocol>,
 
     /// Start each line of the ranks' output with "[rank] "
     #[arg(long)]
@@ -55,7 +62,7 @@ pub(crate) struct Options {
 pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) -> ExitCode {
     let mut words = command.iter().cloned();
     let program = words.next().unwrap_or_default();
-    let launch = Launch {
+    let mut launch = Launch {
         args: words.collect(),
         ranks_per_node: Some(setting.job.ranks_per_node),
         label: options.label,
@@ -63,6 +70,9 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
         owns_process: true,
         ..Launch::new(setting.job.ranks, program)
     };
+    if let Some(protocol) = options.shared {
+        launch.share_by(protocol);
+    }
     let processes = Processes {
         launch,
         machine: setting.machine.clone(),

@@ -94,6 +94,8 @@ pub enum Activity {
     Requests = 4,
     /// In a collective operation.
     Collective = 5,
+    /// Acquiring a shared variable.
+    Acquire = 6,
 }
 
 /// What [`Port::receive_whole`](super::Port::receive_whole) found.

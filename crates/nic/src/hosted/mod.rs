@@ -137,6 +137,11 @@ impl<H: Host> HostedPort<H> {
         self.idle = 0;
     }
 
+    /// Wakes all other ranks: what they wait for may be no event, and may just have happened.
+    pub fn wake_all(&self) {
+        (0..self.size).filter(|rank| *rank != self.rank).for_each(|rank| self.host.wake(rank));
+    }
+
     /// How often the doorbell was rung (CP-06: once for a chain). The short way is not counted: how
     /// many stores a message takes decides how many are under way at once.
     pub fn doorbells(&self) -> u64 {

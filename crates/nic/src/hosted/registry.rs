@@ -142,6 +142,7 @@ impl<'m> Registry<'m> {
             3 => Activity::Probe,
             4 => Activity::Requests,
             5 => Activity::Collective,
+            6 => Activity::Acquire,
             _ => return None,
         };
         let tag = words[1].load(Ordering::Relaxed);

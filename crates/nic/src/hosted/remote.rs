@@ -167,6 +167,9 @@ impl<H: Host> HostedPort<H> {
     pub(super) fn fetch_now(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
         self.commandable(atomic.target)?;
         let inside = [checked_by_table(atomic.target), None];
+        if atomic.target.rank == self.rank {
+            self.look_at_own_memory();
+        }
         self.go(atomic.target.rank, atomic.integer.size())?;
         self.enter(inside);
         let done = self.apply(atomic, atomic.result);
@@ -314,10 +317,12 @@ impl<H: Host> HostedPort<H> {
 
     /// Wakes a rank that sleeps, because it may be watching the word that was just stored. One
     /// that is only about to sleep may miss it, since nothing says which word it watches: whoever
-    /// waits for a word gives [`crate::fabric::Port::park`] a deadline.
+    /// waits for a word gives [`crate::fabric::Port::park`] a deadline. (In virtual time none is
+    /// missed: a rank that is woken before it sleeps does not sleep.)
     fn wake_watcher(&self, rank: Rank) {
         compiler_fence(Ordering::SeqCst);
-        if self.peers[rank as usize].target.doorbell().sleeping.load(Ordering::Relaxed) != 0 {
+        let sleeping = &self.peers[rank as usize].target.doorbell().sleeping;
+        if sleeping.load(Ordering::Relaxed) != 0 || self.host.is_conducted() {
             self.host.wake(rank);
         }
     }

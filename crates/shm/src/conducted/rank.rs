@@ -362,6 +362,15 @@ impl Conductor for Conducted {
         self.spend(self.costs.near + copying(&self.costs, bytes));
     }
 
+    fn own(&mut self) {
+        self.enter_call();
+        self.looks.set(0);
+        // Not nothing: a program that looks at a word until it changes must not stop the clock.
+        self.spend(self.costs.look.max(CLOCK));
+        self.join_time();
+        self.leave_call();
+    }
+
     fn compute(&mut self, span: Time) {
         if self.costs.measured == 0 {
             self.work(span);

@@ -85,7 +85,7 @@ struct Inner<R: Ranks> {
     outbox: Outbox,
     /// When the last parcel from one rank to another of its node arrives: none overtakes it.
     near: RefCell<BTreeMap<(Rank, Rank), Time>>,
-    /// Deeds and arrivals so far: what shows that something moves.
+    /// Deeds and arrivals so far, but of commands: what shows that something moves.
     moves: Cell<u64>,
     /// Turns without deeds since something moved last.
     idle: Cell<u64>,
@@ -222,6 +222,12 @@ impl<R: Ranks> Inner<R> {
 
     fn moved(&self) {
         self.moves.set(self.moves.get() + 1);
+        self.travelled();
+    }
+
+    /// A command goes its way. That nothing is left to happen but such may mean that ranks only
+    /// look at each other's memory, again and again.
+    fn travelled(&self) {
         self.idle.set(0);
     }
 
@@ -327,7 +333,7 @@ impl<R: Ranks> Inner<R> {
             Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
             Request::Park(deadline) => self.park(rank, time, deadline),
             Request::Travel { from, to, bytes, command } => {
-                self.moved();
+                self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
                 let content = Content::Trip { rank, bytes, command };
                 self.dispatch(time, Parcel { from, to, content });
@@ -422,7 +428,10 @@ impl<R: Ranks> Inner<R> {
     /// A parcel has arrived.
     fn arrive(&self, key: u32) {
         let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
-        self.moved();
+        match parcel.content {
+            Content::Trip { .. } => self.travelled(),
+            _ => self.moved(),
+        }
         let Parcel { from, to, content } = &parcel;
         let (from, to, bytes) = (*from, *to, content.bytes());
         if !matches!(content, Content::Run(_) | Content::Announce { .. }) {

@@ -168,9 +168,6 @@ impl World {
         element: Element,
         options: SharedOptions,
     ) -> Result<Rc<Variable>, Error> {
-        if self.engine().borrow().port().host().is_conducted() {
-            return Err(SharedError::VirtualTime.into());
-        }
         let registry = self.registry();
         registry.sweep();
         let protocol = options.protocol.unwrap_or(registry.protocol);
@@ -287,6 +284,9 @@ impl World {
         }
         let mut engine = self.engine().borrow_mut();
         let port = engine.port_mut();
+        if protocol == Protocol::Udp && port.host().is_conducted() {
+            return Err(SharedError::VirtualTime { name: name.to_owned() }.into());
+        }
         // The paper's processes have a copy each.
         let ranks_per_node = match protocol {
             Protocol::Direct => (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32,

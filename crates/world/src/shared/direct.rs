@@ -3,7 +3,7 @@
 //! Its state machine says what to do next; here it is done, in place on the own node and by
 //! commands of the port elsewhere. No other rank's program takes part.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 
 use hikyaku_dsm::word::Version;
 use hikyaku_dsm::{Action, Departed, Direct, Entry, Kind, Op, Patience, Protocol, State, Word};
@@ -11,7 +11,7 @@ use hikyaku_shm::View;
 
 use super::contents::Contents;
 use super::driver::{Asked, Outcome};
-use super::memory::{Memory, Own, RefPort};
+use super::memory::{Memory, Own};
 use super::protocol::Traffic;
 use crate::error::Error;
 use crate::world::World;
@@ -29,6 +29,8 @@ pub(super) struct DirectDriver {
     departed: RefCell<(u64, Departed)>,
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
+    /// Time is virtual: nothing is done in place, which would take none.
+    timed: bool,
 }
 
 /// A part, as this rank has it.
@@ -53,7 +55,8 @@ impl DirectDriver {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        DirectDriver { memory, own: Some(own), parts, departed, moved }
+        let timed = memory.is_virtual();
+        DirectDriver { memory, own: Some(own), parts, departed, moved, timed }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -87,6 +90,9 @@ impl DirectDriver {
     /// Acquires a part for writing, if that is the simple case; `None`: it is to be asked for.
     #[inline(always)]
     pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
+        if self.timed {
+            return None;
+        }
         let mut parts = self.parts.borrow_mut();
         let state = parts.get_mut(part as usize).filter(|state| state.taken.is_none())?;
         let entry = state.protocol.enter_free(self.memory.at_home(state.home, state.at))?;
@@ -99,11 +105,14 @@ impl DirectDriver {
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
+        if self.timed {
+            return false;
+        }
         let words = self.memory.at_home(state.home, state.at);
         let Some(woken) = state.protocol.leave_free(words) else { return false };
         state.taken = None;
         if let Some(rank) = woken {
-            self.memory.ring(&mut port(world).0, rank);
+            self.memory.ring(world.engine(), rank);
         }
         true
     }
@@ -125,14 +134,14 @@ impl DirectDriver {
             answer = match state.protocol.next(answer, &departed.1) {
                 Action::Access(word, op) => {
                     let place = (part, state.home, state.at);
-                    self.memory.access(|| port(world), &departed.1, place, (word, op))?
+                    self.memory.access(world.engine(), &departed.1, place, (word, op))?
                 }
                 Action::Copy { from } => {
                     world.note_departures(&mut departed.0, &mut departed.1);
                     u64::from(!self.fetch(world, extent(), from, &departed.1)?)
                 }
                 Action::Wake(rank) => {
-                    self.memory.ring(&mut port(world).0, rank);
+                    self.memory.ring(world.engine(), rank);
                     0
                 }
                 Action::Wait => {
@@ -163,7 +172,7 @@ impl DirectDriver {
         // SAFETY: the turn is this rank's, and its node's copy is old: nobody of the node reads or
         // writes it until the turn is passed.
         let into = unsafe { contents.as_slice_mut() };
-        let there = self.memory.fetch(&mut port(world).0, departed, from, extent, into)?;
+        let there = self.memory.fetch(world.engine(), departed, from, extent, into)?;
         if there {
             let (bytes, times) = self.moved.get();
             self.moved.set((bytes + extent.1 as u64, times + 1));
@@ -218,7 +227,7 @@ impl DirectDriver {
         let load = |word| {
             let place = (part, state.home, state.at);
             let departed = &self.departed.borrow().1;
-            self.memory.access(|| port(world), departed, place, (word, Op::Load))
+            self.memory.access(world.engine(), departed, place, (word, Op::Load))
         };
         let owner = Version::of(load(Word::Owner(node))?);
         let held = Version::of(load(Word::Held(node))?);
@@ -236,7 +245,3 @@ impl DirectDriver {
 
 /// The owner of a part and its state at this node, as far as this one was told.
 pub(super) type Control = (u32, State);
-
-fn port(world: &World) -> RefPort<'_> {
-    RefPort(RefMut::map(world.engine().borrow_mut(), |engine| engine.port_mut()))
-}

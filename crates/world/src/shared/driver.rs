@@ -131,7 +131,7 @@ impl Driver {
     pub(super) fn control(&self, world: &World, part: u64) -> Result<Option<Control>, Error> {
         match self {
             Driver::Direct(direct) => direct.control(world, part),
-            Driver::Mailbox(mailbox) => Ok(mailbox.control(part)),
+            Driver::Mailbox(mailbox) => Ok(mailbox.control(world, part)),
         }
     }
 
@@ -149,6 +149,14 @@ impl Driver {
         match self {
             Driver::Direct(direct) => direct.memory().sizes(),
             Driver::Mailbox(mailbox) => mailbox.side.memory().sizes(),
+        }
+    }
+
+    /// Whether time is virtual.
+    pub(super) fn is_virtual(&self) -> bool {
+        match self {
+            Driver::Direct(direct) => direct.memory().is_virtual(),
+            Driver::Mailbox(mailbox) => mailbox.side.memory().is_virtual(),
         }
     }
 
@@ -182,7 +190,7 @@ impl Driver {
         match self {
             Driver::Direct(direct) => direct.part(world),
             Driver::Mailbox(mailbox) => {
-                mailbox.part();
+                mailbox.part(world);
                 None
             }
         }

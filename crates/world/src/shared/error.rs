@@ -23,12 +23,16 @@ pub enum SharedError {
         /// What rank 0 said.
         ours: String,
     },
-    /// The job runs in virtual time.
+    /// The job runs in virtual time, and the protocol does not.
     #[error(
-        "shared variables are looked at in memory, which takes no virtual time: run the program \
-         with hikyaku run"
+        "the shared variable `{name}` is by `udp`, whose datagrams take no virtual time: choose \
+         `direct` or `fagus`, or run the program with hikyaku run (hikyaku reproduce 001 simulates \
+         udp)"
     )]
-    VirtualTime,
+    VirtualTime {
+        /// The variable.
+        name: String,
+    },
     /// There is one of that name.
     #[error("there is a shared variable `{name}` already: drop it first, or find it by its name")]
     Exists {

@@ -43,7 +43,8 @@ impl MailboxDriver {
     }
 
     /// Owner and state of a part; asks nobody, and handles nothing.
-    pub(super) fn control(&self, part: u64) -> Option<Control> {
+    pub(super) fn control(&self, world: &World, part: u64) -> Option<Control> {
+        self.side.catch_up(world.engine());
         self.side.control(part)
     }
 
@@ -66,7 +67,12 @@ impl MailboxDriver {
     }
 
     /// The end of this rank's handles: it goes on serving until all others have parted.
-    pub(super) fn part(&self) {
-        self.side.memory().part();
+    pub(super) fn part(&self, world: &World) {
+        let memory = self.side.memory();
+        if memory.is_virtual() && !std::thread::panicking() {
+            memory.part_in_time(world.engine());
+        } else {
+            memory.part();
+        }
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Words on the own node are changed in place; others by commands of the port. When a rank has
-//! died, its words are changed in place by all: on one host the memory outlives the process.
+//! died, its words are changed in place by all: on one host the memory outlives the process. In
+//! virtual time all words of others are changed by commands, which take their time.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -17,12 +18,15 @@ use hikyaku_dsm::geometry::{Place, initial_node};
 use hikyaku_dsm::word::CONTROL_BYTES;
 use hikyaku_dsm::{Copyset, Departed, Geometry, Op, Word};
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Command, Integer, Notification, Port, PostError, RemoteAddress, Space,
+    Atomic, AtomicOp, Command, Integer, Notification, PeerState, Port, PostError, RemoteAddress,
+    Space,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_shm::{ShmPort, View};
 
+use super::service::EngineCell;
+use super::variable::LOOK_AGAIN;
 use crate::error::Error;
 
 /// Bytes before the words in a rank's block: a line for the bell, a line for who has parted.
@@ -114,7 +118,7 @@ struct Block {
     rank: u32,
     offset: u64,
     view: View,
-    /// On this rank's node.
+    /// Its words may be changed in place: it is on this rank's node, and time is not virtual.
     near: bool,
 }
 
@@ -137,7 +141,8 @@ impl Memory {
         let geometry = &sizes.geometry;
         let block = |rank: u32, offset: u64, bytes: u64| {
             let view = port.host().view(rank, offset, usize::try_from(bytes).ok()?)?;
-            let near = geometry.node_of(rank) == geometry.node();
+            let together = geometry.node_of(rank) == geometry.node();
+            let near = together && !port.host().is_conducted();
             Some(Block { rank, offset, view, near })
         };
         let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
@@ -160,9 +165,9 @@ impl Memory {
 
     /// Does an operation on a word of a part, whose words begin at `at` of `home`'s block.
     #[inline]
-    pub(super) fn access<'p>(
+    pub(super) fn access(
         &self,
-        port: impl FnOnce() -> RefPort<'p>,
+        engine: &EngineCell,
         departed: &Departed,
         (part, home, at): (u64, u32, u64),
         (word, op): (Word, Op),
@@ -176,14 +181,18 @@ impl Memory {
         if block.near || departed.has_died(block.rank) {
             return Ok(apply(block.word(at), op));
         }
-        self.remote.set(self.remote.get() + 1);
+        let geometry = &self.sizes.geometry;
+        if geometry.node_of(block.rank) != geometry.node() {
+            self.remote.set(self.remote.get() + 1);
+        }
         let target = block.address(at);
         let (operation, operand) = operation(op);
         let integer = Integer::U64;
         let atomic = Atomic { target, integer, operation, operand, result: None };
-        match port().0.fetch(&atomic) {
-            // It has died a moment ago.
-            Err(PostError::PeerFailed(_)) => Ok(apply(block.word(at), op)),
+        match carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
+            // It has died a moment ago; or it has left, and what was sent to it before stays on its
+            // way for ever.
+            Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
             answer => answer,
         }
     }
@@ -223,7 +232,7 @@ impl Memory {
     /// node is gone.
     pub(super) fn fetch(
         &self,
-        port: &mut ShmPort,
+        engine: &EngineCell,
         departed: &Departed,
         from: u32,
         (start, length): (u64, usize),
@@ -232,12 +241,12 @@ impl Memory {
         debug_assert_eq!(into.len(), length);
         let block = &self.nodes[from as usize];
         let at = self.sizes.copy_at() + start;
-        match port.get(block.address(at), into) {
+        match carry_out(engine, block.rank, |port| port.get(block.address(at), into)) {
             Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
                 Ok(false)
             }
-            // The keeper has died and others of its node live: their memory is the node's.
-            Err(PostError::PeerFailed(_)) => {
+            // The keeper has died or left, and others of its node live: their memory is the node's.
+            Err(PostError::PeerFailed(_) | PostError::Full { .. }) => {
                 super::contents::read(&block.view, at as usize, into);
                 Ok(true)
             }
@@ -253,11 +262,28 @@ impl Memory {
     }
 
     /// Wakes a rank, if it sleeps, by storing to its bell. One that is gone needs none.
-    pub(super) fn ring(&self, port: &mut ShmPort, rank: u32) {
+    pub(super) fn ring(&self, engine: &EngineCell, rank: u32) {
         let address = self.homes[rank as usize].address(BELL);
         let notification = Notification::Word { address, value: 1 };
-        let put = Command::put(address, &[]);
-        let _ = port.post(&Command { notification, ..put });
+        let put = Command { notification, ..Command::put(address, &[]) };
+        let _ = carry_out(engine, rank, |port| port.post(&put));
+    }
+
+    /// Stores bytes into the copy of another node.
+    pub(super) fn store(
+        &self,
+        engine: &EngineCell,
+        to: RemoteAddress,
+        bytes: &[u8],
+    ) -> Result<(), PostError> {
+        carry_out(engine, to.rank, |port| port.post(&Command::put(to, bytes))).map(drop)
+    }
+
+    /// Whether words of others are changed by commands only: time is virtual.
+    #[inline]
+    pub(super) fn is_virtual(&self) -> bool {
+        let own = self.sizes.geometry.rank as usize;
+        !self.homes[own].near
     }
 
     /// Says everywhere that this rank has no use for the memory any more.
@@ -270,6 +296,24 @@ impl Memory {
             }
             block.word(PARTED).fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// [`Memory::part`] in virtual time, for ranks that are sent letters: behind those.
+    pub(super) fn part_in_time(&self, engine: &EngineCell) {
+        let rank = u64::from(self.sizes.geometry.rank);
+        for block in &self.homes {
+            let target = block.address(PARTED_RANKS + rank / 64 * 8);
+            let (operation, operand) = operation(Op::Or(1 << (rank % 64)));
+            let integer = Integer::U64;
+            let atomic = Atomic { target, integer, operation, operand, result: None };
+            if carry_out(engine, block.rank, |port| port.fetch(&atomic)).is_err() {
+                // It has died or left, and its memory is the job's.
+                block.word(PARTED_RANKS + rank / 64 * 8).fetch_or(operand, Ordering::AcqRel);
+            }
+            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
+        }
+        // They sleep until somebody wakes them, and one that leaves wakes nobody there.
+        engine.borrow().port().wake_all();
     }
 
     /// Which of the first ranks have said so, a bit each.
@@ -290,8 +334,31 @@ impl Memory {
     }
 }
 
-/// A port that is borrowed only if it is needed.
-pub(super) struct RefPort<'p>(pub(super) std::cell::RefMut<'p, ShmPort>);
+/// Does something with the port, as often as it takes until there is room: in virtual time a
+/// command does not pass a message that found none. Else there always is. What stays full is the
+/// way to a rank that has left.
+fn carry_out<R>(
+    engine: &EngineCell,
+    to: u32,
+    mut act: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
+) -> Result<R, PostError> {
+    loop {
+        let mut engine = engine.borrow_mut();
+        match act(engine.port_mut()) {
+            Err(full @ PostError::Full { .. }) if engine.port().peer(to) == PeerState::Left => {
+                return Err(full);
+            }
+            // What has come is taken in, in case that rank waits for room here.
+            Err(PostError::Full { .. }) if engine.progress() => {}
+            Err(PostError::Full { .. }) => {
+                let port = engine.port_mut();
+                let soon = port.now() + LOOK_AGAIN;
+                port.park(Some(soon));
+            }
+            answer => return answer,
+        }
+    }
+}
 
 impl Block {
     #[inline]

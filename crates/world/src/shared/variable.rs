@@ -1,10 +1,10 @@
 //! A shared variable as one rank has it, whatever its protocol.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hikyaku_dsm::{Division, Entry, Kind, Patience, Refusal, State};
-use hikyaku_nic::fabric::Port;
+use hikyaku_nic::fabric::{Activity, Port, Wait};
 use hikyaku_nic::time::Time;
 
 use super::contents::Contents;
@@ -20,7 +20,13 @@ use crate::world::World;
 const LOOKS: u32 = 8;
 
 /// Longest sleep of a rank that waits: whoever is about to sleep when it is woken sleeps so long.
-const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
+pub(super) const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
+
+/// In virtual time, how often a waiting rank looks by itself, each time after twice as long. No
+/// wake is lost there; but nobody wakes those who wait behind a request that was given up. After
+/// that it sleeps until it is woken, or nothing is under way: ranks that wait for each other are
+/// found out.
+const LOOKS_BY_ITSELF: u32 = 10;
 
 /// A shared variable of this rank.
 #[derive(Debug)]
@@ -32,6 +38,9 @@ pub(super) struct Variable {
     pub(super) options: SharedOptions,
     driver: Driver,
     rest: RefCell<Rest>,
+    /// Whether the job runs in virtual time; since when this rank waits there.
+    is_virtual: bool,
+    since: Cell<Time>,
 }
 
 impl Variable {
@@ -44,7 +53,8 @@ impl Variable {
         driver: Driver,
     ) -> Variable {
         let rest = RefCell::default();
-        Variable { world, name, element, division, options, driver, rest }
+        let (is_virtual, since) = (driver.is_virtual(), Cell::default());
+        Variable { world, name, element, division, options, driver, rest, is_virtual, since }
     }
 
     pub(super) fn world(&self) -> &World {
@@ -109,6 +119,9 @@ impl Variable {
     /// Waits a little for a part. `turn` counts the waits of one request.
     #[inline]
     pub(super) fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
+        if self.is_virtual {
+            return self.rest_in_virtual_time(turn, until);
+        }
         if turn == 0 {
             self.rest.take();
         }
@@ -128,6 +141,28 @@ impl Variable {
             let soon = port.now() + LOOK_AGAIN;
             port.park(Some(until.map_or(soon, |until| until.min(soon))));
         }
+    }
+
+    #[inline(never)]
+    fn rest_in_virtual_time(&self, turn: u32, until: Option<Time>) {
+        self.world.attend();
+        let mut engine = self.world.engine().borrow_mut();
+        if turn == 0 {
+            self.since.set(engine.port().now());
+        }
+        if engine.progress() {
+            return;
+        }
+        let port = engine.port_mut();
+        // A few of the waits return at once.
+        let looks = turn / 3;
+        let soon = (looks < LOOKS_BY_ITSELF)
+            .then(|| port.now() + Time::from_nanoseconds(LOOK_AGAIN.nanoseconds() << looks));
+        let first = until.into_iter().chain(soon).min();
+        let (activity, since) = (Activity::Acquire, self.since.get());
+        port.announce_wait(Some(Wait { activity, peer: None, tag: None, since }));
+        port.park(first);
+        port.announce_wait(None);
     }
 
     /// Gives a request up that waits.

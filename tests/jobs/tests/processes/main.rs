@@ -10,6 +10,7 @@ mod restricted;
 mod survivors;
 mod virtual_costs;
 mod virtual_time;
+mod virtual_variables;
 
 use hikyaku_jobs::Job;
 

@@ -94,10 +94,3 @@ fn a_program_that_knows_nothing_of_hikyaku_only_runs() {
 fn many_processes_take_turns() {
     run(&simulated(256, &["ring", "20"]));
 }
-
-#[test]
-fn shared_variables_are_refused_in_one_line() {
-    let end = simulated(2, &["calls", "1", "shared: counts"]).run();
-    assert_eq!(end.code, Some(101), "{}{}", end.stdout, end.stderr);
-    assert!(end.stderr.contains("run the program with hikyaku run"), "{}", end.stderr);
-}

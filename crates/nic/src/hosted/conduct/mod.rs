@@ -62,6 +62,10 @@ pub trait Conductor {
     /// Bytes of a rank of the same node were read from its memory.
     fn near(&mut self, bytes: u64);
 
+    /// Memory of this rank is looked at or changed that others change too: what they have done to
+    /// it by now comes first.
+    fn own(&mut self);
+
     /// The program computes for so long.
     fn compute(&mut self, span: Time);
 
@@ -188,6 +192,15 @@ impl<H: Host> HostedPort<H> {
         {
             conductor.catch_up();
             conductor.near(bytes);
+        }
+    }
+
+    /// In virtual time what others have done to this rank's memory by now comes before what it
+    /// looks at next, which takes as long as a poll; in real time nothing.
+    #[inline]
+    pub fn look_at_own_memory(&mut self) {
+        if let Some(conductor) = self.host.conductor() {
+            conductor.own();
         }
     }
 

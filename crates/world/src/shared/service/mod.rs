@@ -389,6 +389,7 @@ impl Service {
         act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
     ) {
         let mut filled = false;
+        side.catch_up(engine);
         for effect in side.step(part, act) {
             match effect {
                 Effect::Send(to, Message::Contents(version, mark)) => {
@@ -506,9 +507,18 @@ impl Service {
                 asked = now;
             }
             let silent = now.nanoseconds() - asked.nanoseconds() > SILENCE;
-            if self.may_leave(engine) || (silent && !self.gone.get().is_empty()) {
+            let alone = !self.gone.get().is_empty();
+            if self.may_leave(engine) || (silent && alone) {
                 return;
             }
+            let mut held = engine.borrow_mut();
+            if held.port().host().is_conducted() {
+                // Whoever parts wakes the others there.
+                let until = asked + Time::from_nanoseconds(SILENCE + 1);
+                held.port_mut().park(alone.then_some(until));
+                continue;
+            }
+            drop(held);
             rest.pause(engine, any);
         }
     }

@@ -1,7 +1,7 @@
 //! One variable under a protocol of messages, as this rank has it: its parts' state machines, its
 //! copy, and its words of the control region.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 
@@ -10,13 +10,12 @@ use hikyaku_dsm::{
     Copyset, Departed, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style,
     Word,
 };
-use hikyaku_msg::Engine;
-use hikyaku_nic::fabric::{Command, Port};
 use hikyaku_shm::{ShmPort, View};
 
 use super::super::contents::Contents;
-use super::super::memory::{Memory, Own, RefPort};
+use super::super::memory::{Memory, Own};
 use super::super::protocol::Traffic;
+use super::EngineCell;
 
 /// The version of contents that come in pieces, and what has come.
 type Pieces = (u64, Vec<u8>);
@@ -174,6 +173,13 @@ impl Side {
         effects
     }
 
+    /// In virtual time what others have stored into the own words by now is seen next.
+    pub(in super::super) fn catch_up(&self, engine: &EngineCell) {
+        if self.memory.is_virtual() && self.style == Style::Stores {
+            engine.borrow_mut().port_mut().look_at_own_memory();
+        }
+    }
+
     /// An operation on one of the own words of a part.
     fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: Op) -> u64 {
         let node = self.memory.sizes().geometry.node();
@@ -229,22 +235,21 @@ impl Side {
     /// and after that which version, unless something is wrong with it (FG-14).
     pub(super) fn fill(
         &self,
-        engine: &RefCell<Engine<ShmPort>>,
+        engine: &EngineCell,
         (part, to): (u32, u32),
         version: u64,
         mark: Option<Mark>,
     ) {
         let gone = Departed::default();
         let held = Version { position: version, node: to, shared: false }.bits();
-        let port = || port_of(engine);
         let place = (u64::from(part), to, 0);
         let word =
-            |value| self.memory.access(port, &gone, place, (Word::Held(to), Op::Swap(value)));
+            |value| self.memory.access(engine, &gone, place, (Word::Held(to), Op::Swap(value)));
         let (start, length) = self.extent(part);
         let address = self.memory.copy_address(to, start as u64);
         let stored = self.with_contents(part, |bytes| {
             word(0)?;
-            port().0.post(&Command::put(address, bytes))?;
+            self.memory.store(engine, address, bytes)?;
             if mark.is_none() { word(held) } else { Ok(0) }
         });
         // Of all that can go wrong only one does: its receiver has died, and needs nothing.
@@ -253,16 +258,11 @@ impl Side {
     }
 
     /// Stores the owner's word at another rank, by maximum (FG-06).
-    pub(super) fn tell(
-        &self,
-        engine: &RefCell<Engine<ShmPort>>,
-        (part, to): (u32, u32),
-        version: Version,
-    ) {
+    pub(super) fn tell(&self, engine: &EngineCell, (part, to): (u32, u32), version: Version) {
         let operation = (Word::Owner(to), Op::Max(version.bits()));
         let place = (u64::from(part), to, 0);
         // One that has died needs no telling.
-        let _ = self.memory.access(|| port_of(engine), &Departed::default(), place, operation);
+        let _ = self.memory.access(engine, &Departed::default(), place, operation);
         self.count(0, 1, 8);
     }
 
@@ -332,8 +332,4 @@ impl Side {
     pub(super) fn give_back(&self) {
         drop(self.own.borrow_mut().take());
     }
-}
-
-fn port_of(engine: &RefCell<Engine<ShmPort>>) -> RefPort<'_> {
-    RefPort(RefMut::map(engine.borrow_mut(), |engine| engine.port_mut()))
 }

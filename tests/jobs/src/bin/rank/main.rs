@@ -13,6 +13,7 @@ mod lone;
 mod ring;
 mod survivors;
 mod traffic;
+mod variables;
 mod victims;
 
 use std::process::ExitCode;
@@ -35,6 +36,10 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,
         "lone" => lone::run(world, number(word(1)) as usize)?,
+        "hand-over" => variables::hand_over(world)?,
+        "queue" => variables::queue(world)?,
+        "crossed" => variables::crossed(world)?,
+        "random-variables" => variables::random(world, number(word(1)))?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,
         "recover" => survivors::recover(world)?,

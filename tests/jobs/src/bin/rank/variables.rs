@@ -1,0 +1,168 @@
+//! Shared variables in virtual time: what they take, whom they delay, and what always holds.
+
+use std::time::Duration;
+
+use hikyaku::shared::{Parts, SharedOptions};
+use hikyaku::{Error, Op, Time, World};
+use hikyaku_jobs::Random;
+
+/// Rank 1 acquires 4 KiB that rank 0 has written, which waits in a call the first time, and
+/// computes for a millisecond the second. Says what that took, and what its steps take by
+/// themselves.
+pub(crate) fn hand_over(world: &World) -> Result<(), Error> {
+    let shared = world.shared::<u64>("hand-over", &[512])?;
+    let window = world.window::<u64>(512)?;
+    let mut into = [0; 512];
+    world.barrier()?;
+    if world.rank() == 1 {
+        let timed = |what: &str, act: &mut dyn FnMut() -> Result<(), Error>| {
+            let start = world.now();
+            act()?;
+            say(what, world.now() - start);
+            Ok::<(), Error>(())
+        };
+        timed("atomic", &mut || window.fetch_add(0, 0, 1).map(drop))?;
+        timed("own", &mut || window.fetch_add(1, 0, 1).map(drop))?;
+        timed("get", &mut || window.get(0, 0, &mut into))?;
+    }
+    for (what, computing) in [("idle", 0), ("busy", 1_000)] {
+        world.barrier()?;
+        if world.rank() == 0 {
+            shared.write()?.fill(computing);
+        }
+        world.barrier()?;
+        if world.rank() == 0 {
+            world.compute(Duration::from_micros(computing));
+        } else {
+            // Meanwhile rank 0 computes, or waits.
+            world.compute(Duration::from_micros(50));
+            let start = world.now();
+            let guard = shared.write()?;
+            say(what, world.now() - start);
+            assert!(guard.moved() && guard.iter().all(|value| *value == computing));
+        }
+        world.barrier()?;
+    }
+    Ok(())
+}
+
+fn say(what: &str, span: Time) {
+    println!("{what} {}", span.picoseconds());
+}
+
+/// A queue of work, which takes longer or shorter, and its results; the sum of them is the same
+/// whoever does what.
+pub(crate) fn queue(world: &World) -> Result<(), Error> {
+    const ITEMS: u64 = 120;
+    let next = world.shared::<u64>("next", &[1])?;
+    let options = SharedOptions { parts: Parts::Rows(10), ..SharedOptions::default() };
+    let results = world.shared_with::<u64>("results", &[ITEMS, 16], options)?;
+    loop {
+        let item = {
+            let mut guard = next.write()?;
+            guard[0] += 1;
+            guard[0] - 1
+        };
+        if item >= ITEMS {
+            break;
+        }
+        world.compute(Duration::from_micros(1 + item % 7));
+        let mut rows = results.part(item / 10)?.write()?;
+        let row = &mut rows[(item % 10) as usize * 16..][..16];
+        assert!(row.iter().all(|value| *value == 0), "item {item} was done before");
+        (0..).zip(row).for_each(|(at, value)| *value = item * item + at);
+    }
+    world.barrier()?;
+    if world.rank() == 0 {
+        let mut digest = 0u64;
+        for part in 0..results.parts() {
+            let rows = results.part(part)?.read()?;
+            digest = rows.iter().fold(digest, |sum, value| sum.wrapping_mul(31) + value);
+        }
+        println!("digest {digest}");
+    }
+    world.barrier()
+}
+
+/// Two ranks have what the other wants.
+pub(crate) fn crossed(world: &World) -> Result<(), Error> {
+    let both = [world.shared::<u64>("a", &[1])?, world.shared::<u64>("b", &[1])?];
+    let own = world.rank() as usize % 2;
+    let _held = both[own].write()?;
+    world.barrier()?;
+    both[1 - own].write().map(drop)
+}
+
+/// Whether a rank wrote or read which variable, from when to when.
+type Stay = [u64; 4];
+
+/// Ranks acquire variables after random delays and keep them for random times. Contents are whole
+/// and the newest, every request is answered, and in virtual time nobody is beside a writer
+/// (FG-09 to FG-11, FG-20).
+pub(crate) fn random(world: &World, seed: u64) -> Result<(), Error> {
+    const VARIABLES: usize = 3;
+    const ROUNDS: usize = 12;
+    let mut random = Random::new(seed << 16 | u64::from(world.rank()));
+    let names = ["a", "b", "c"];
+    let all: Vec<_> =
+        names.iter().map(|name| world.shared::<u64>(name, &[100])).collect::<Result<_, _>>()?;
+    let pause = |random: &mut Random| {
+        world.compute(Duration::from_nanos(random.below(20_000) as u64));
+        world.now().picoseconds()
+    };
+    let mut stays: Vec<Stay> = Vec::new();
+    let mut seen = [0; VARIABLES];
+    for _ in 0..ROUNDS {
+        pause(&mut random);
+        let at = random.below(VARIABLES);
+        let (shared, seen) = (&all[at], &mut seen[at]);
+        let writes = random.below(2) as u64;
+        if writes == 1 {
+            let mut guard = shared.write()?;
+            let begin = world.now().picoseconds();
+            let found = guard[0];
+            assert!(found >= *seen && guard.iter().all(|value| *value == found), "old or torn");
+            let end = pause(&mut random);
+            assert!(guard.iter().all(|value| *value == found), "another writes too");
+            guard.fill(found + 1);
+            *seen = found + 1;
+            stays.push([at as u64, writes, begin, end]);
+        } else {
+            let guard = shared.read()?;
+            let begin = world.now().picoseconds();
+            let found = guard[0];
+            assert!(found >= *seen, "old");
+            let end = pause(&mut random);
+            assert!(guard.iter().all(|value| *value == found), "another writes meanwhile");
+            *seen = found;
+            stays.push([at as u64, writes, begin, end]);
+        }
+    }
+    let mut written = [0u64; VARIABLES];
+    stays.iter().for_each(|stay| written[stay[0] as usize] += stay[1]);
+    world.allreduce(&mut written, Op::Sum)?;
+    for (shared, written) in all.iter().zip(written) {
+        assert_eq!(shared.read()?[99], written);
+    }
+    if world.rank() > 0 {
+        return world.send(stays.as_flattened(), 0, 1);
+    }
+    for from in 1..world.size() {
+        let mut theirs = [[0; 4]; ROUNDS];
+        world.recv(theirs.as_flattened_mut(), from, 1)?;
+        stays.extend(theirs);
+    }
+    nobody_is_beside_a_writer(stays);
+    println!("every property held of seed {seed}");
+    Ok(())
+}
+
+fn nobody_is_beside_a_writer(mut stays: Vec<Stay>) {
+    stays.sort_by_key(|stay| stay[2]);
+    for (at, first) in stays.iter().enumerate() {
+        for second in &stays[at + 1..] {
+            let apart = second[2] >= first[3] || second[0] != first[0];
+            assert!(apart || first[1] + second[1] == 0, "{first:?} beside {second:?}");
+        }
+    }
+}

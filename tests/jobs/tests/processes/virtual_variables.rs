@@ -1,0 +1,124 @@
+//! Shared variables in virtual time: the same contents as in real time, what a hand-over takes and
+//! whom it delays, and what holds of 64 nodes with random delays.
+
+use std::path::Path;
+
+use hikyaku_jobs::{End, Job};
+
+use super::{RANK, job};
+
+const PROTOCOLS: [&str; 2] = ["direct", "fagus"];
+
+fn simulated(protocol: &str, ranks: u32, words: &[&str]) -> Job {
+    let job = Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, ranks, words);
+    job.variable("HIKYAKU_SHARED", protocol)
+}
+
+/// The number after a word that begins a line.
+#[track_caller]
+fn said(output: &str, what: &str) -> u64 {
+    let line = output.lines().find_map(|line| line.strip_prefix(what));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or_else(|| panic!("{output}"))
+}
+
+#[test]
+fn every_case_holds_by_each_protocol_within_a_node_and_between() {
+    for protocol in PROTOCOLS {
+        for (ranks, per_node) in [(1, 1), (2, 1), (3, 2), (5, 1), (6, 2), (4, 4)] {
+            for case in CASES {
+                simulated(protocol, ranks, &["calls", "1", &format!("shared: {case}")])
+                    .ranks_per_node(per_node)
+                    .succeed();
+            }
+        }
+    }
+}
+
+/// All but that of an owner that the system stops: in virtual time nobody's turn comes then.
+const CASES: [&str; 11] = [
+    "counts",
+    "rows",
+    "messages",
+    "a clean copy",
+    "a bystander",
+    "readers",
+    "tried",
+    "dropped",
+    "mistakes",
+    "side by side",
+    "owners",
+];
+
+#[test]
+fn a_queue_of_work_gives_in_virtual_time_what_it_gives_in_real_time() {
+    for protocol in PROTOCOLS {
+        let real = job(5, &["queue"]).variable("HIKYAKU_SHARED", protocol).ranks_per_node(2);
+        let digest = said(&real.succeed(), "digest");
+        let job = simulated(protocol, 5, &["queue"]).ranks_per_node(2);
+        let first = job.succeed();
+        assert_eq!(said(&first, "digest"), digest, "{protocol}");
+        assert_eq!(first, job.succeed(), "the same run twice");
+    }
+}
+
+/// What `hand-over` says on a machine that comes with hikyaku.
+fn hand_over(protocol: &str, machine: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines").join(machine);
+    let file = format!("SIMULATE_MACHINE={}", file.display());
+    simulated(protocol, 2, &["hand-over"]).within(&["env", &file]).succeed()
+}
+
+#[test]
+fn fg_06_a_hand_over_by_direct_takes_its_steps_and_no_owner_that_computes_delays_it() {
+    for machine in ["fat-tree-200g.toml", "dimmnet1.toml", "cp-pacs.toml"] {
+        let output = hand_over("direct", machine);
+        let [atomic, own, get] = ["atomic", "own", "get"].map(|what| said(&output, what));
+        // At home (rank 0): head, readers, cell, claim, newest version. The own copy: what it
+        // holds, and that it holds nothing. The contents. The change of owner, told to both nodes.
+        let steps = (5 * atomic) + (2 * own) + get + (atomic + own);
+        assert_eq!(said(&output, "idle"), steps, "{machine}: {output}");
+        assert_eq!(said(&output, "busy"), steps, "{machine}: {output}");
+    }
+}
+
+#[test]
+fn by_fagus_an_owner_that_computes_delays_whoever_asks_it() {
+    let output = hand_over("fagus", "fat-tree-200g.toml");
+    let [atomic, get] = ["atomic", "get"].map(|what| said(&output, what));
+    let [idle, busy] = ["idle", "busy"].map(|what| said(&output, what));
+    // Three stores and the change of owner, which rank 0 waits for, and two messages. It computes
+    // for 950 µs after it was asked.
+    assert!(idle > 3 * atomic + get && idle < 10 * atomic + 2 * get, "{output}");
+    let late = busy - idle;
+    assert!((940_000_000..=960_000_000).contains(&late), "{late} ps: {output}");
+}
+
+#[test]
+fn ranks_that_have_what_the_other_wants_are_found_out() {
+    for protocol in PROTOCOLS {
+        let End { code, stdout, stderr } = simulated(protocol, 2, &["crossed"]).run();
+        assert_eq!(code, Some(3), "{protocol}: {stdout}{stderr}");
+        let told = "simulate:   rank 1 waits in acquisition of a shared variable, since ";
+        assert!(stderr.contains("2 ranks wait for ever"), "{protocol}: {stderr}");
+        assert!(stderr.contains(told), "{protocol}: {stderr}");
+    }
+}
+
+#[test]
+fn datagrams_are_refused_in_one_line_that_says_what_to_choose() {
+    let End { code, stdout, stderr } = simulated("udp", 2, &["queue"]).run();
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    let told =
+        "rank 0: the shared variable `next` is by `udp`, whose datagrams take no virtual time";
+    assert!(stderr.contains(told) && stderr.contains("choose `direct` or `fagus`"), "{stderr}");
+}
+
+#[test]
+fn fg_09_what_always_holds_does_on_64_nodes_with_random_delays() {
+    for (protocol, seed) in [("direct", "1"), ("direct", "2"), ("fagus", "3"), ("fagus", "4")] {
+        let output = simulated(protocol, 64, &["random-variables", seed]).succeed();
+        assert!(output.contains(&format!("every property held of seed {seed}\n")), "{output}");
+    }
+    let near = simulated("direct", 12, &["random-variables", "5"]).ranks_per_node(3);
+    assert!(near.succeed().contains("every property held of seed 5\n"));
+}
