@@ -1,4 +1,5 @@
-//! The paper's program (figures 7 and 8), run by its two protocols on modelled hardware.
+//! The paper's program (figures 7 and 8), run by its two protocols, and by `direct`, on modelled
+//! hardware.
 //!
 //! Two nodes; in every round each acquires the rows of one parity for writing, the other parity in
 //! the next, and they pass a barrier in between: from the second round on every acquire moves
@@ -10,15 +11,26 @@
 //!             processor at both ends
 //!   DIMMnet   AOTF request ► BOTF contents ► AOTF ownership ► AOTF invalidation, a store that no
 //!             processor handles; only the request needs the owner's
+//!   direct    each word of the other node: request ► answer; contents: request ► BOTF; no
+//!             processor but the requester's
 //! ```
 //!
 //! With two nodes nobody but the old and the new owner has to be told of the change.
+//!
+//! **Assumed for `direct`.** DIMMnet-1 has neither remote reads nor remote atomics. The board is
+//! taken to answer them: request and answer are a store each (AOTF), it reads memory as fast as
+//! BOTF sends, and the requester takes an answer as it takes any word that arrives. An operation on
+//! a word of the own board costs as much as the paper's update of a variable's members.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Patience, Style};
+use hikyaku_dsm::geometry::{Place, initial_node};
+use hikyaku_dsm::{
+    Action, Departed, Direct, Effect, Geometry, Kind, Mailbox, Message, Op, Patience, Protocol,
+    Style, Word,
+};
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet1::{Costs, Pair, Side};
@@ -30,6 +42,21 @@ use crate::machine;
 pub(super) enum Version {
     Udp,
     Dimmnet,
+    Direct,
+}
+
+impl Version {
+    /// All of them.
+    pub(super) const ALL: [Version; 3] = [Version::Udp, Version::Dimmnet, Version::Direct];
+
+    /// As figures call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Version::Udp => "UDP",
+            Version::Dimmnet => "DIMMnet",
+            Version::Direct => "direct",
+        }
+    }
 }
 
 /// Which costs a byte has.
@@ -64,8 +91,45 @@ struct Run {
     bytes: Bytes,
     /// Bytes of a variable.
     size: u64,
-    /// Each variable's two sides.
+    /// Each variable's two sides, of the paper's protocols.
     variables: RefCell<Vec<[Mailbox; 2]>>,
+    /// The same of `direct`.
+    shared: RefCell<Vec<Shared>>,
+}
+
+/// A variable of `direct`: its words, and both nodes' machines.
+struct Shared {
+    home: Side,
+    at_home: Vec<u64>,
+    at_nodes: [[u64; 2]; 2],
+    sides: [Direct; 2],
+}
+
+impl Shared {
+    fn new(home: Side) -> Shared {
+        let geometry = |rank| Geometry::new(2, 1, rank);
+        let sides = [0, 1].map(|rank| Direct::new(geometry(rank), false));
+        Shared { home, at_home: geometry(0).initial_home(), at_nodes: [initial_node(); 2], sides }
+    }
+
+    /// The node that a word is at.
+    fn node_of(&self, word: Word) -> Side {
+        match Geometry::new(2, 1, 0).place(word) {
+            Place::Home(_) => self.home,
+            Place::Node(node, _) => node as Side,
+        }
+    }
+
+    /// What an operation on a word answers.
+    fn apply(&mut self, word: Word, op: Op) -> u64 {
+        let word = match Geometry::new(2, 1, 0).place(word) {
+            Place::Home(at) => &mut self.at_home[at as usize],
+            Place::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
+        };
+        let old = *word;
+        *word = op.apply(old);
+        old
+    }
 }
 
 /// Seconds of the program with so many variables of so many bytes.
@@ -75,13 +139,15 @@ pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> 
     let arrived = Signal::new(&simulation, "the other node at the barrier");
     let style = match version {
         Version::Udp => Style::Datagrams,
-        Version::Dimmnet => Style::Stores,
+        Version::Dimmnet | Version::Direct => Style::Stores,
     };
+    let direct = if version == Version::Direct { variables } else { 0 };
+    let shared = RefCell::new((0..direct).map(|at| Shared::new(at as Side % 2)).collect());
     // The state before the first round that moves data: each row at the node of the other parity.
     let sides =
         |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2, false));
     let variables = RefCell::new((0..variables).map(sides).collect());
-    let run = Rc::new(Run { pair, version, bytes, size, variables });
+    let run = Rc::new(Run { pair, version, bytes, size, variables, shared });
     for side in [0, 1] {
         let (run, arrived) = (Rc::clone(&run), arrived.clone());
         let name = TaskName { kind: "node", index: side as u32 };
@@ -101,6 +167,21 @@ pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> 
 impl Run {
     /// Writes the own rows, of which the other node has no copy then: nothing is timed.
     fn first_round(&self, side: Side) {
+        for shared in self.shared.borrow_mut().iter_mut().filter(|shared| shared.home == side) {
+            shared.sides[side].request(Kind::Write, Patience::Wait);
+            for release in [false, true] {
+                let mut answer = 0;
+                while let Some(action) = Run::next(shared, side, answer) {
+                    answer = match action {
+                        Action::Access(word, op) => shared.apply(word, op),
+                        _ => 0,
+                    };
+                }
+                if !release {
+                    shared.sides[side].release();
+                }
+            }
+        }
         for [a, b] in self.variables.borrow_mut().iter_mut() {
             let (own, other) = if side == 0 { (a, b) } else { (b, a) };
             if !own.owns() {
@@ -117,6 +198,13 @@ impl Run {
     async fn round(&self, side: Side, round: u64) {
         let count = self.variables.borrow().len();
         for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
+            if self.version == Version::Direct {
+                self.shared.borrow_mut()[variable].sides[side].request(Kind::Write, Patience::Wait);
+                self.drive(variable, side).await;
+                self.shared.borrow_mut()[variable].sides[side].release();
+                self.drive(variable, side).await;
+                continue;
+            }
             self.step(variable, side, |mailbox, effects| {
                 mailbox.acquire(Kind::Write, Patience::Wait, effects);
             })
@@ -125,6 +213,55 @@ impl Run {
             assert_eq!(inside, Some(Kind::Write), "an acquire ends inside");
             self.step(variable, side, Mailbox::release).await;
         }
+    }
+
+    /// What a side of `direct` is to do next; `None`: it has the variable, or has let it go.
+    fn next(shared: &mut Shared, side: Side, answer: u64) -> Option<Action> {
+        match shared.sides[side].next(answer, &Departed::default()) {
+            Action::Entered(_) | Action::Released => None,
+            Action::Wait | Action::Refused(_) => unreachable!("no row is wanted by both nodes"),
+            action => Some(action),
+        }
+    }
+
+    /// Has a side of `direct` acquire a variable, or let it go.
+    async fn drive(&self, variable: usize, side: Side) {
+        let mut answer = 0;
+        loop {
+            let next = Run::next(&mut self.shared.borrow_mut()[variable], side, answer);
+            answer = match next {
+                None => return,
+                Some(Action::Access(word, op)) => self.access(variable, side, word, op).await,
+                Some(Action::Copy { from }) => {
+                    self.pair.store().await;
+                    if self.bytes == Bytes::Physical {
+                        self.pair.blocks(from as Side, self.size).await;
+                    }
+                    self.pair.respond(side).await;
+                    self.pair.copy(side, self.size).await;
+                    0
+                }
+                Some(_) => {
+                    self.pair.store().await;
+                    0
+                }
+            };
+        }
+    }
+
+    /// An operation on a word: by the board that it is at.
+    async fn access(&self, variable: usize, side: Side, word: Word, op: Op) -> u64 {
+        let apply = || self.shared.borrow_mut()[variable].apply(word, op);
+        let at = self.shared.borrow()[variable].node_of(word);
+        if at == side {
+            self.pair.work(side, self.pair.costs().host.bookkeeping).await;
+            return apply();
+        }
+        self.pair.store().await;
+        let answer = apply();
+        self.pair.store().await;
+        self.pair.respond(side).await;
+        answer
     }
 
     /// One call of a node's protocol and all that follows from it, in order.
@@ -150,7 +287,7 @@ impl Run {
                 Effect::Send(to, message) => {
                     match self.version {
                         Version::Udp => self.datagram(from, message).await,
-                        Version::Dimmnet => self.stores(from, message).await,
+                        Version::Dimmnet | Version::Direct => self.stores(from, message).await,
                     }
                     let mailbox = &mut self.variables.borrow_mut()[variable][to as Side];
                     mailbox.receive(from as u32, message, &mut effects);
@@ -244,14 +381,35 @@ fn settle(
 
 #[cfg(test)]
 mod tests {
+    use hikyaku_nic::time::Time;
+
     use super::*;
 
     #[test]
     fn fg_18_time_is_proportional_to_the_number_of_variables() {
-        for version in [Version::Udp, Version::Dimmnet] {
+        for version in Version::ALL {
             let time = |variables| run(version, Bytes::Physical, variables, 4096);
             let ratio = time(512) / time(64);
             assert!((ratio / 8.0 - 1.0).abs() < 0.02, "{ratio}");
         }
+    }
+
+    #[test]
+    fn direct_takes_the_steps_of_its_machine_and_asks_no_processor_of_the_owner() {
+        let costs = costs();
+        let (store, response) = (costs.interface.atomic, costs.host.response);
+        let bookkeeping = costs.host.bookkeeping;
+        let times = |span: Time, count: u64| Time::from_picoseconds(span.picoseconds() * count);
+        let word = times(store, 2) + response;
+        let contents = store + response + costs.host.copy.time(4096);
+        // Home is the other node in the first of the rounds. Asking: head, readers, cell, claim and
+        // newest version there, what the own copy holds and that it holds nothing, the owner change
+        // at both. Letting go: what it holds now; newest version, head and the next cell at home.
+        let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
+        // In the second it is this one: only the other's word of the owner is not.
+        let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
+        let took = run(Version::Direct, Bytes::CopyBound, 2, 4096);
+        let expected = (away + here).seconds();
+        assert!((took - expected).abs() < 1e-12, "{took} s, not {expected}");
     }
 }
