@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku::shared::{Element, Parts, SharedOptions, State};
+use hikyaku::Error;
+use hikyaku::shared::{Element, Part, Parts, SharedOptions, State};
 
 use super::{Type, number};
 use crate::failure::{BUSY, Failure, OK, answer};
@@ -189,6 +190,25 @@ impl Limit {
     }
 }
 
+/// Acquires a part. `acquire` says where its bytes begin, how many there are, and what holds them.
+#[inline]
+fn begin<P: Copy>(
+    (shared, part, timeout): (Shared, u64, i64),
+    (data, count): (Out<'_, P>, Out<'_, usize>),
+    acquire: impl FnOnce(&Part<u8>, Limit) -> Result<Option<(P, usize, Hold)>, Error>,
+) -> c_int {
+    about(shared, |variable| {
+        let data = data.required("data")?;
+        let limit = Limit::of(timeout)?;
+        let had = acquire(&variable.shared.part(part)?, limit)?;
+        let Some((start, bytes, hold)) = had else { return Ok(BUSY) };
+        data.put(start);
+        count.put(bytes / variable.element.size());
+        variable.hold(part, hold);
+        Ok(OK)
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_write_begin(
     shared: Shared,
@@ -197,20 +217,13 @@ extern "C" fn hikyaku_write_begin(
     data: Out<'_, *mut c_void>,
     count: Out<'_, usize>,
 ) -> c_int {
-    about(shared, |variable| {
-        let data = data.required("data")?;
-        let limit = Limit::of(timeout)?;
-        let the_part = variable.shared.part(part)?;
+    begin((shared, part, timeout), (data, count), |part, limit| {
         let guard = match limit {
-            Limit::None => Some(the_part.write()?),
-            Limit::Look => the_part.try_write()?,
-            Limit::Within(time) => the_part.write_within(time)?,
+            Limit::None => Some(part.write()?),
+            Limit::Look => part.try_write()?,
+            Limit::Within(time) => part.write_within(time)?,
         };
-        let Some(mut guard) = guard else { return Ok(BUSY) };
-        data.put(guard.as_mut_ptr().cast());
-        count.put(guard.len() / variable.element.size());
-        variable.hold(part, Hold::Write(guard));
-        Ok(OK)
+        Ok(guard.map(|mut guard| (guard.as_mut_ptr().cast(), guard.len(), Hold::Write(guard))))
     })
 }
 
@@ -222,20 +235,13 @@ extern "C" fn hikyaku_read_begin(
     data: Out<'_, *const c_void>,
     count: Out<'_, usize>,
 ) -> c_int {
-    about(shared, |variable| {
-        let data = data.required("data")?;
-        let limit = Limit::of(timeout)?;
-        let the_part = variable.shared.part(part)?;
+    begin((shared, part, timeout), (data, count), |part, limit| {
         let guard = match limit {
-            Limit::None => Some(the_part.read()?),
-            Limit::Look => the_part.try_read()?,
-            Limit::Within(time) => the_part.read_within(time)?,
+            Limit::None => Some(part.read()?),
+            Limit::Look => part.try_read()?,
+            Limit::Within(time) => part.read_within(time)?,
         };
-        let Some(guard) = guard else { return Ok(BUSY) };
-        data.put(guard.as_ptr().cast());
-        count.put(guard.len() / variable.element.size());
-        variable.hold(part, Hold::Read(guard));
-        Ok(OK)
+        Ok(guard.map(|guard| (guard.as_ptr().cast(), guard.len(), Hold::Read(guard))))
     })
 }
 
