@@ -79,3 +79,4 @@ pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use reduction::Reduction;
 pub use scan::{exscan, scan};
 pub use scatter::{scatter, scatterv};
+pub use select::chosen;

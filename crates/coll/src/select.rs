@@ -7,10 +7,12 @@
 //! The thresholds are for messages in shared memory, as measured on two cores with 2 to 8 ranks;
 //! where a machine differs, [`crate::Choices`] overrides them by name. Rings and chains take as
 //! many steps as there are ranks, so what makes them worth it grows with the ranks beyond some:
-//! that is from simulated machines (`hikyaku simulate --sweep`).
+//! that is from simulated machines (`hikyaku simulate --sweep`), as is everything that looks at
+//! whether the ranks are on [several nodes](spread): there every rank has a processor and an
+//! interface of its own, so that many messages at once cost no more than their lengths.
 
 use crate::group::Group;
-use crate::reduction::Reduction;
+use crate::names::Operation;
 use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
@@ -35,12 +37,25 @@ const MANY_RANKS: u32 = 32;
 /// Longest part, bytes, that a gather or scatter among many ranks sends through a tree.
 const TREE_UP_TO: usize = 1 << 10;
 
+/// Ranks on nodes of their own up to which a root takes or gives its parts one by one.
+const FLAT_RANKS: u32 = 512;
+
+/// Ranks on nodes of their own up to which an all-to-all starts all its messages at once: beyond,
+/// what each of them has to keep in mind is larger than its data.
+const AT_ONCE_RANKS: u32 = 1024;
+
+/// Shortest part, bytes, for which ranks on nodes of their own scatter a reduction round the ring;
+/// below, the number of steps counts and not the bytes.
+const SCATTER_RING_FROM: usize = 4 << 10;
+
 pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     let facilities = group.facilities();
     if facilities.sync {
         barrier::Algorithm::Sync
     } else if facilities.multicast_counter {
         barrier::Algorithm::MulticastAdd
+    } else if spread(group) {
+        barrier::Algorithm::Dissemination
     } else {
         barrier::Algorithm::WideTree
     }
@@ -60,15 +75,15 @@ pub(crate) fn for_reduce(_: &impl Group) -> reduce::Algorithm {
     reduce::Algorithm::Binomial
 }
 
-pub(crate) fn for_allreduce<F>(
+pub(crate) fn for_allreduce(
     group: &impl Group,
     bytes: usize,
-    reduction: &Reduction<F>,
+    commutative: bool,
 ) -> allreduce::Algorithm {
     let (size, nodes) = (group.size(), group.nodes());
-    if reduction.commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group.size()) && size > 2 {
+    if commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group.size()) && size > 2 {
         allreduce::Algorithm::Ring
-    } else if reduction.commutative && nodes > 1 && nodes < size {
+    } else if commutative && nodes > 1 && nodes < size {
         allreduce::Algorithm::TwoLevel
     } else {
         allreduce::Algorithm::RecursiveDoubling
@@ -76,7 +91,8 @@ pub(crate) fn for_allreduce<F>(
 }
 
 pub(crate) fn for_gather(group: &impl Group, part: usize) -> gather::Algorithm {
-    if part <= TREE_UP_TO && group.size() >= MANY_RANKS {
+    let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
+    if part <= TREE_UP_TO && group.size() >= many {
         gather::Algorithm::Binomial
     } else {
         for_gatherv(group)
@@ -88,7 +104,8 @@ pub(crate) fn for_gatherv(_: &impl Group) -> gather::Algorithm {
 }
 
 pub(crate) fn for_scatter(group: &impl Group, part: usize) -> scatter::Algorithm {
-    if part <= TREE_UP_TO && group.size() >= MANY_RANKS {
+    let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
+    if part <= TREE_UP_TO && group.size() >= many {
         scatter::Algorithm::Binomial
     } else {
         for_scatterv(group)
@@ -119,8 +136,7 @@ pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorit
 }
 
 pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
-    // Among many ranks, all at once is n messages to everybody at the same time.
-    if group.size() < MANY_RANKS {
+    if group.size() < at_once(group) {
         alltoall::Algorithm::Chained
     } else {
         alltoall::Algorithm::Pairwise
@@ -129,19 +145,26 @@ pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
 
 pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
     // As with parts in one piece; and beside the arrays there is no more than one part each way.
-    if group.size() < MANY_RANKS {
+    if group.size() < at_once(group) {
         alltoallw::Algorithm::Chained
     } else {
         alltoallw::Algorithm::Pairwise
     }
 }
 
-pub(crate) fn for_reduce_scatter<F>(
-    _: &impl Group,
-    reduction: &Reduction<F>,
+/// `bytes` are those of all parts together, which all ranks know.
+pub(crate) fn for_reduce_scatter(
+    group: &impl Group,
+    bytes: usize,
+    commutative: bool,
 ) -> reduce_scatter::Algorithm {
-    if reduction.commutative {
+    let part = bytes / group.size() as usize;
+    if !commutative {
+        reduce_scatter::Algorithm::ReduceThenScatter
+    } else if !spread(group) {
         reduce_scatter::Algorithm::Pairwise
+    } else if part >= SCATTER_RING_FROM || group.size() < MANY_RANKS {
+        reduce_scatter::Algorithm::Ring
     } else {
         reduce_scatter::Algorithm::ReduceThenScatter
     }
@@ -149,6 +172,36 @@ pub(crate) fn for_reduce_scatter<F>(
 
 pub(crate) fn for_scan(_: &impl Group) -> scan::Algorithm {
     scan::Algorithm::RecursiveDoubling
+}
+
+/// The algorithm that the table chooses for an operation of this group where nobody names one: with
+/// `part` bytes a part, all of the same length, and a commutative reduction. A part is the whole of
+/// the data of a broadcast or a reduction, and what one rank gives to one other elsewhere.
+pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static str {
+    let all = part.saturating_mul(group.size() as usize);
+    match operation {
+        Operation::Barrier => for_barrier(group).name(),
+        Operation::Broadcast => for_broadcast(group, part).name(),
+        Operation::Reduce => for_reduce(group).name(),
+        Operation::Allreduce => for_allreduce(group, part, true).name(),
+        Operation::Gather => for_gather(group, part).name(),
+        Operation::Scatter => for_scatter(group, part).name(),
+        Operation::Allgather => for_allgather(group, all).name(),
+        Operation::Alltoall => for_alltoall(group, part).name(),
+        Operation::Alltoallw => for_alltoallw(group).name(),
+        Operation::ReduceScatter => for_reduce_scatter(group, all, true).name(),
+        Operation::Scan | Operation::Exscan => for_scan(group).name(),
+    }
+}
+
+/// Whether every rank has a node of its own, as on a cluster that is not shared memory.
+fn spread(group: &impl Group) -> bool {
+    group.size() > 1 && group.nodes() == group.size()
+}
+
+/// From so many ranks on, all at once is too many messages to everybody at the same time.
+fn at_once(group: &impl Group) -> u32 {
+    if spread(group) { AT_ONCE_RANKS } else { MANY_RANKS }
 }
 
 /// A threshold that holds up to so many ranks, and is in proportion to the ranks beyond.

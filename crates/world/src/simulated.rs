@@ -48,6 +48,7 @@ use hikyaku_sim::job::{Content, Message, Rank, RecvRequest, SendRequest};
 use hikyaku_sim::network::SyncNetwork;
 
 pub use collective::{CollectiveError, collective};
+pub use hikyaku_coll::chosen;
 pub use stencil::{Plane, PlaneError, conjugate_gradients, heat};
 
 /// What the buffers of a simulated rank consist of.

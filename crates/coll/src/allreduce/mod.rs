@@ -44,7 +44,7 @@ pub fn allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let choose = || select::for_allreduce(group, data.len(), &reduction);
+    let choose = || select::for_allreduce(group, data.len(), reduction.commutative);
     let algorithm = algorithm.unwrap_or_else(choose);
     let call = Call::new(group, Operation::Allreduce, algorithm as usize);
     call.run(async move |team| {

@@ -43,7 +43,8 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_reduce_scatter(group, &reduction));
+    let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
+    let algorithm = algorithm.unwrap_or_else(choose);
     let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
     let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
     start(call, algorithm, data, into, blocks, reduction)
@@ -62,7 +63,8 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_reduce_scatter(group, &reduction));
+    let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
+    let algorithm = algorithm.unwrap_or_else(choose);
     let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
     start(call, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
 }

@@ -211,7 +211,8 @@ fn a_rank_in_another_operation_is_named() {
     let lines = lines(results);
     assert!(
         lines.iter().any(|line| line.contains("is in broadcast by binomial: all ranks must call")
-            || line.contains("is in barrier by wide-tree: all ranks must call")),
+            || line.contains("is in barrier by wide-tree: all ranks must call")
+            || line.contains("is in barrier by dissemination: all ranks must call")),
         "{lines:?}"
     );
 }
