@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     pub(crate) most_messages: u64,
 
     /// Events after which a run of --sweep is given up: long messages are many packets
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 4_000_000)]
     pub(crate) most_events: u64,
 
     /// Answer a question that no paper measured: halo, rings, broadcast

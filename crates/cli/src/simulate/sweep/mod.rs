@@ -55,7 +55,7 @@ struct Point {
     bytes: u64,
     /// What each algorithm took that ran to its end.
     times: Vec<Timed>,
-    /// The algorithm that the table chooses, if it ran to its end.
+    /// The algorithm that the table chooses, whether it ran to its end or not.
     chosen: Option<&'static str>,
     /// Algorithms that sent too many messages, or too long ones.
     given_up: Vec<&'static str>,

@@ -40,7 +40,10 @@ pub(super) fn runs(points: &[Point]) -> Table {
             table.push(row(timed.algorithm, [time, messages, Cell::from(is)]));
         }
         for algorithm in &point.given_up {
-            let why = Cell::from("given up: too much to simulate");
+            let why = Cell::from(match Some(*algorithm) == point.chosen {
+                true => "chosen; given up: too much to simulate",
+                false => "given up: too much to simulate",
+            });
             table.push(row(algorithm, [Cell::Empty, Cell::Empty, why]));
         }
     }
@@ -76,9 +79,10 @@ pub(super) fn summary(points: &[Point]) -> String {
     let judged: Vec<f64> = points.iter().filter_map(Point::loss).collect();
     let right = judged.iter().filter(|loss| **loss <= WRONG).count();
     let partly = points.iter().filter(|point| !point.given_up.is_empty()).count();
+    let unknown = points.len() - judged.len();
     format!(
-        "{} points; of {} with a choice to judge, {right} are within 5 % of the fastest; at \
-         {partly} points some algorithm was too much to simulate and is left out",
+        "{} points; of {} with a choice to judge, {right} are within 5 % of the fastest; with \
+         {unknown} the choice itself was too much to simulate, and with {partly} some algorithm",
         points.len(),
         judged.len()
     )
@@ -90,7 +94,10 @@ pub(super) fn page(points: &[Point]) -> String {
     page.lead(&summary(points));
     page.text(
         "Each run is one call on a machine at rest, one rank to a node, with lengths only. A \
-         choice is that of the table in select.rs, which was measured in shared memory.",
+         choice is that of the table in select.rs, which all ranks make alike. A plot is of the \
+         most ranks with which any algorithm ran to its end; the last table has all. What is given \
+         up there sent more messages or took more events than the limits of the sweep, and nothing \
+         is known of its time.",
     );
     page.section("Where the table chooses wrongly").table(&losses(points, usize::MAX));
     let mut machines: Vec<&str> = points.iter().map(|point| point.machine.as_str()).collect();

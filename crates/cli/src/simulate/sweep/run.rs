@@ -1,8 +1,11 @@
 //! The runs of a sweep: small, many, each on a machine at rest.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
-use hikyaku::simulated::{CollectiveError, SimulatedRank, collective};
+use hikyaku::simulated::{CollectiveError, SimulatedRank, chosen, collective};
 use hikyaku::{Choices, CollError, Operation, Time};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
@@ -31,57 +34,76 @@ enum Ran {
     Interrupted,
 }
 
-/// All points of a plan, told one machine and operation at a time.
+/// All points of a plan, told one machine and operation at a time. Those run side by side, as many
+/// as the processor has cores; what comes out is in the plan's order.
 pub(super) fn points(plan: &Plan, watch: &Watch, tell: &mut dyn FnMut(String)) -> Vec<Point> {
-    let mut points = Vec::new();
+    let mut parts = Vec::new();
     for machine in &plan.machines {
-        for operation in Operation::ALL {
-            let done = points.len();
-            for (ranks, grown) in grown(machine, &plan.ranks) {
-                let Some(grown) = grown else {
-                    tell(format!("{}: cannot have {ranks} nodes", machine.name));
-                    continue;
-                };
-                sizes(plan, watch, (operation, ranks), &grown, &mut points);
-                if watch.interrupted() {
-                    return points;
-                }
+        let mut grown = Vec::new();
+        for &ranks in &plan.ranks {
+            match machine.with_nodes(ranks) {
+                Ok(machine) => grown.push((ranks, machine)),
+                Err(_) => tell(format!("{}: cannot have {ranks} nodes", machine.name)),
             }
-            let found = points.len() - done;
-            let (name, operation) = (&machine.name, operation.name());
-            tell(format!("{name} {operation}: {found} points, {:.0} s", watch.seconds()));
+        }
+        let grown = Arc::new(grown);
+        parts.extend(Operation::ALL.map(|operation| (Arc::clone(&grown), operation)));
+    }
+    let mut found: Vec<Vec<Point>> = vec![Vec::new(); parts.len()];
+    let (next, (sender, receiver)) = (AtomicUsize::new(0), mpsc::sync_channel(parts.len().max(1)));
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let (sender, parts, next) = (sender.clone(), &parts, &next);
+            scope.spawn(move || {
+                while let Some((number, (grown, operation))) = take(parts, next)
+                    && !watch.interrupted()
+                {
+                    // The receiver lasts as long as the scope.
+                    let _ = sender.send((number, part(plan, watch, grown, *operation)));
+                }
+            });
+        }
+        drop(sender);
+        for (number, points) in receiver {
+            if let Some(point) = points.first() {
+                let (count, operation) = (points.len(), point.operation.name());
+                let seconds = watch.seconds();
+                tell(format!("{} {operation}: {count} points, {seconds:.0} s", point.machine));
+            }
+            found[number] = points;
+        }
+    });
+    found.into_iter().flatten().collect()
+}
+
+/// The next part that nobody has taken, with its number.
+fn take<'p, T>(parts: &'p [T], next: &AtomicUsize) -> Option<(usize, &'p T)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    parts.get(number).map(|part| (number, part))
+}
+
+/// The points of one operation on one machine, grown to each number of ranks; those so far if the
+/// user interrupts.
+fn part(plan: &Plan, watch: &Watch, grown: &[(u32, Machine)], operation: Operation) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    // A barrier has no size.
+    let sizes = if operation == Operation::Barrier { &plan.sizes[..1] } else { &plan.sizes[..] };
+    for &(ranks, ref machine) in grown {
+        for &bytes in sizes {
+            // What was too much with fewer ranks and bytes is so here.
+            let given_up: Vec<&'static str> = points
+                .iter()
+                .filter(|point| point.ranks <= ranks && point.bytes <= bytes)
+                .flat_map(|point| point.given_up.iter().copied())
+                .collect();
+            match point(plan, watch, (operation, ranks, bytes), machine, &given_up) {
+                Some(point) if !watch.interrupted() => points.push(point),
+                _ => return points,
+            }
         }
     }
     points
-}
-
-/// The machine with as many nodes as each number of ranks needs.
-fn grown(machine: &Machine, ranks: &[u32]) -> Vec<(u32, Option<Machine>)> {
-    ranks.iter().map(|&ranks| (ranks, machine.with_nodes(ranks).ok())).collect()
-}
-
-fn sizes(
-    plan: &Plan,
-    watch: &Watch,
-    (operation, ranks): (Operation, u32),
-    machine: &Machine,
-    points: &mut Vec<Point>,
-) {
-    // A barrier has no size.
-    let sizes = if operation == Operation::Barrier { &plan.sizes[..1] } else { &plan.sizes[..] };
-    for &bytes in sizes {
-        // What was too much with fewer ranks and bytes is so here.
-        let given_up: Vec<&'static str> = points
-            .iter()
-            .filter(|point| point.machine == machine.name && point.operation == operation)
-            .filter(|point| point.ranks <= ranks && point.bytes <= bytes)
-            .flat_map(|point| point.given_up.iter().copied())
-            .collect();
-        match point(plan, watch, (operation, ranks, bytes), machine, &given_up) {
-            Some(point) => points.push(point),
-            None => return,
-        }
-    }
 }
 
 /// One point; `None` if the user interrupted it.
@@ -92,17 +114,15 @@ fn point(
     machine: &Machine,
     given_up: &[&'static str],
 ) -> Option<Point> {
-    let name = machine.name.clone();
     let mut point = Point {
-        machine: name,
+        machine: machine.name.clone(),
         operation,
         ranks,
         bytes,
         times: Vec::new(),
-        chosen: None,
+        chosen: choice(plan, machine, (operation, ranks, bytes)),
         given_up: Vec::new(),
     };
-    let one = |choices: Choices| one(plan, watch, machine, (operation, ranks, bytes), choices);
     for &algorithm in operation.algorithms() {
         if NEED_FACILITIES.contains(&algorithm) {
             continue;
@@ -114,7 +134,7 @@ fn point(
         let mut choices = Choices::default();
         // Names of the list are known.
         let _ = choices.choose(operation, algorithm);
-        match one(choices) {
+        match one(plan, watch, machine, (operation, ranks, bytes), choices) {
             Ran::Whole(end, messages) => {
                 point.times.push(Timed { algorithm, seconds: end.seconds(), messages });
             }
@@ -123,17 +143,27 @@ fn point(
             Ran::Interrupted => return None,
         }
     }
-    // What the table chooses is known by what it does: the same messages in the same time.
-    match one(Choices::default()) {
-        Ran::Whole(end, messages) => {
-            let same =
-                |timed: &&Timed| timed.seconds == end.seconds() && timed.messages == messages;
-            point.chosen = point.times.iter().find(same).map(|timed| timed.algorithm);
-        }
-        Ran::Interrupted => return None,
-        Ran::TooMuch | Ran::Unsuitable => {}
-    }
     Some(point)
+}
+
+/// A job on a machine at rest, in a simulation of its own.
+fn job(plan: &Plan, machine: &Machine, ranks: u32) -> Option<(Simulation, Job)> {
+    let simulation = Simulation::new(plan.seed);
+    let installed = machine.install(&simulation);
+    let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(ranks) };
+    let job = Job::new(&simulation, config, installed.carrier).ok()?;
+    Some((simulation, job))
+}
+
+/// What the table chooses.
+fn choice(
+    plan: &Plan,
+    machine: &Machine,
+    (operation, ranks, bytes): (Operation, u32, u64),
+) -> Option<&'static str> {
+    let (_simulation, job) = job(plan, machine, ranks)?;
+    let group = SimulatedRank::<()>::new(job.rank(0));
+    Some(chosen(&group, operation, bytes as usize))
 }
 
 /// One run of one algorithm.
@@ -144,10 +174,7 @@ fn one(
     (operation, ranks, bytes): (Operation, u32, u64),
     choices: Choices,
 ) -> Ran {
-    let simulation = Simulation::new(plan.seed);
-    let installed = machine.install(&simulation);
-    let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(ranks) };
-    let Ok(job) = Job::new(&simulation, config, installed.carrier) else { return Ran::Unsuitable };
+    let Some((simulation, job)) = job(plan, machine, ranks) else { return Ran::Unsuitable };
     let results = job.launch(move |rank| async move {
         let group = SimulatedRank::<()>::new(rank);
         collective(&group, operation, &choices, bytes as usize).await
@@ -199,10 +226,48 @@ mod tests {
             assert!(point.best().is_some() && point.chosen.is_some(), "{point:?}");
             assert!(point.loss().is_some_and(|loss| loss >= 1.0), "{point:?}");
         }
+        // What the table is said to choose is what it does.
+        for point in &points {
+            let chosen = point.times.iter().find(|timed| Some(timed.algorithm) == point.chosen);
+            let by_table = {
+                let machine = load(Path::new("cp-pacs")).unwrap().with_nodes(point.ranks).unwrap();
+                let what = (point.operation, point.ranks, point.bytes);
+                one(&plan(12, 100_000), &Watch::start(), &machine, what, Choices::default())
+            };
+            let Ran::Whole(end, messages) = by_table else { panic!("{point:?}: {by_table:?}") };
+            let same = |timed: &Timed| timed.seconds == end.seconds() && timed.messages == messages;
+            assert!(chosen.is_some_and(same), "{point:?}: {end} and {messages} messages");
+        }
         // Twelve is no power of two.
         let of = |ranks| points.iter().filter(move |point| point.ranks == ranks);
         let algorithms = |ranks| of(ranks).map(|point| point.times.len()).sum::<usize>();
         assert!(algorithms(12) < algorithms(4));
+    }
+
+    #[test]
+    fn ranks_on_nodes_of_their_own_have_thresholds_of_their_own() {
+        let chosen_for = |ranks: u32, per_node: u32| {
+            let machine = load(Path::new("fat-tree-200g")).unwrap();
+            let simulation = Simulation::new(1);
+            let carrier = machine.install(&simulation).carrier;
+            let config = JobConfig { ranks_per_node: per_node, ..JobConfig::new(ranks) };
+            let job = Job::new(&simulation, config, carrier).unwrap();
+            let group = SimulatedRank::<()>::new(job.rank(0));
+            let parts = [
+                (Operation::Barrier, 0),
+                (Operation::Gather, 1 << 10),
+                (Operation::Alltoall, 1 << 10),
+                (Operation::ReduceScatter, 8),
+                (Operation::ReduceScatter, 1 << 20),
+            ];
+            parts.map(|(operation, part)| chosen(&group, operation, part))
+        };
+        let alone = ["dissemination", "chained", "chained", "reduce-then-scatter", "ring"];
+        assert_eq!(chosen_for(64, 1), alone);
+        let together = ["wide-tree", "binomial", "pairwise", "pairwise", "pairwise"];
+        assert_eq!([chosen_for(64, 64), chosen_for(64, 8)], [together; 2]);
+        assert_eq!(chosen_for(8, 8), ["wide-tree", "chained", "chained", "pairwise", "pairwise"]);
+        assert_eq!(chosen_for(1, 1), chosen_for(1, 2), "alone on a node, whatever it has room for");
     }
 
     #[test]
@@ -220,7 +285,7 @@ mod tests {
         let points = points(&limited, &Watch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
-        assert!(of(8).all(|point| point.given_up.is_empty() && point.chosen.is_some()));
-        assert!(of(1 << 20).all(|point| point.given_up.len() == 3 && point.chosen.is_none()));
+        assert!(of(8).all(|point| point.given_up.is_empty() && point.loss().is_some()));
+        assert!(of(1 << 20).all(|point| point.given_up.len() == 3 && point.loss().is_none()));
     }
 }
