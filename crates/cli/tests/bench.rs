@@ -151,6 +151,83 @@ fn taking_turns_is_measured_beside_other_ways_to() {
     }
 }
 
+/// Series of `kind`, by contestant and form, with those that each is compared with.
+fn by_protocol(document: &Value, kind: &str) -> Vec<(String, Vec<String>)> {
+    let figures = document["figures"].as_array().expect("there are figures");
+    let of_kind = figures.iter().filter(|figure| figure["kind"] == kind);
+    let series = of_kind.flat_map(|figure| figure["series"].as_array().into_iter().flatten());
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told = series.map(|series| {
+        assert!(is_positive(&series["value"]["median"]), "{series}");
+        assert!(is_positive(&series["to_bare"]["median"]), "{series}");
+        let peers = series["to_peers"].as_array().expect("there are ratios");
+        let peers = peers.iter().map(|peer| word(&peer["peer"])).collect();
+        (format!("{} {}", word(&series["contestant"]), word(&series["form"])), peers)
+    });
+    told.collect()
+}
+
+#[test]
+fn protocols_stand_side_by_side_between_nodes() {
+    let document = document(&["shared", "--sizes", "8,4K"]);
+    let travel = by_protocol(&document, "travel");
+    let expected = [("direct ", &["fagus", "udp"][..]), ("fagus ", &["udp"]), ("udp ", &[])];
+    let told = |all: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
+        let names = |peers: &[&str]| peers.iter().map(|name| (*name).to_owned()).collect();
+        all.iter().map(|(series, peers)| ((*series).to_owned(), names(peers))).collect()
+    };
+    assert_eq!(travel, [told(&expected), told(&expected)].concat());
+    let owner = by_protocol(&document, "owner");
+    let expected = [
+        ("direct owner waits", &["fagus", "udp"][..]),
+        ("direct owner computes", &["owner waits", "fagus", "udp"]),
+        ("fagus owner waits", &["udp"]),
+        ("fagus owner computes", &["owner waits", "udp"]),
+        ("udp owner waits", &[]),
+        ("udp owner computes", &["owner waits"]),
+    ];
+    assert_eq!(owner, [told(&expected), told(&expected)].concat());
+}
+
+#[test]
+fn fg_16_rows_change_hands_by_each_protocol_and_are_drawn_as_in_the_paper() {
+    let directory = directory("rows");
+    let page = directory.join("rows.html");
+    let path = page.to_string_lossy();
+    let arguments = ["rows", "--rows", "6,15", "--sizes", "4K,20", "--report", &path];
+    let output = bench(&[&arguments[..], &TINY].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for words in ["rows  ", "protocol", "to fagus", "to udp", "faster than udp (FG-17): direct in"]
+    {
+        assert!(table.contains(words), "{words} is missing in\n{table}");
+    }
+    assert!(table.contains("of 4 cells, fagus in"), "{table}");
+    let page = fs::read_to_string(&page).expect("the page was written");
+    for words in ["6 rows (Fig. 9)", "15 rows (Fig. 10)", "Rows of 4 KiB (Fig. 11)"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("Fig. 12"), "nothing of 16 KiB was measured");
+    fs::remove_dir_all(&directory).expect("the directory is ours");
+}
+
+#[test]
+fn rows_for_which_there_is_no_room_are_one_line() {
+    // 8 TiB at each of two nodes; what a rank may give is no more than the machine has.
+    let arguments = ["rows", "--rows", "8192", "--sizes", "8,1G"];
+    let output = bench(&[&arguments[..], &TINY].concat());
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let short = "hikyaku: bench: direct, 8192 rows of 1073741824 bytes: rank 0: ";
+    let line = said.lines().find(|line| line.starts_with(short));
+    assert!(line.is_some_and(|line| line.contains("no room for 8796")), "{said}");
+    let table = text(&output.stdout);
+    let direct = |line: &&str| line.contains("direct") && line.trim_start().starts_with("8,192");
+    let rows: Vec<&str> = table.lines().filter(direct).collect();
+    assert_eq!(rows.len(), 2, "{table}");
+    assert!(rows[0].ends_with(" 1") && rows[1].ends_with(" 0"), "{table}");
+}
+
 #[test]
 fn the_table_and_the_reports_are_written() {
     let directory = directory("reports");
@@ -188,7 +265,7 @@ fn a_missing_peer_is_one_line_and_the_rest_runs() {
 
 #[test]
 fn bad_flags_are_one_line_and_exit_code_two() {
-    let cases: [&[&str]; 10] = [
+    let cases: [&[&str]; 12] = [
         &["barrier", "-n", "0"],
         &["barrier", "-n", "100000"],
         &["latency", "-n", "4"],
@@ -196,6 +273,8 @@ fn bad_flags_are_one_line_and_exit_code_two() {
         &["collectives", "-n", "2,0"],
         &["halo", "--sizes", "2G"],
         &["rate", "--sizes", "8"],
+        &["rows", "--rows", "8193"],
+        &["shared", "--rows", "8"],
         &["latency", "--repetitions", "0"],
         &["latency", "--report", "bench.pdf"],
         &["latency", "--role", "rank"],

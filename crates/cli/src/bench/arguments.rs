@@ -11,6 +11,9 @@ use super::control;
 /// The most ranks a benchmark starts, as a guard against a slip of the finger.
 const MOST_RANKS: u32 = 1024;
 
+/// The most rows of an array: the sync variables that a job has.
+const MOST_ROWS: u32 = 8192;
+
 /// Measure messages, collectives, neighbour exchanges, start-up and idle cost, by ratio to the bare
 /// hardware and, on request, side by side with other libraries
 #[derive(Debug, Clone, Args)]
@@ -26,6 +29,10 @@ pub(crate) struct Arguments {
     /// Message sizes for kinds that have messages, such as 8,1K,64KiB,1M
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
     pub(crate) sizes: Vec<u64>,
+
+    /// Rows of the array, for rows (several separated by commas)
+    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
+    pub(crate) rows: Vec<u32>,
 
     /// Sample blocks per figure, each beside its own measurement of the bare hardware
     #[arg(long, value_name = "R", default_value_t = 11)]
@@ -44,8 +51,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
     pub(crate) against: Vec<Other>,
 
-    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec, or with
-    /// bin/redis-server
+    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec, with
+    /// bin/python3 or with bin/redis-server
     #[arg(long, value_name = "DIR")]
     pub(crate) peer_dir: Vec<PathBuf>,
 
@@ -87,13 +94,15 @@ pub(crate) enum Selection {
     Halo,
     /// What waiting costs in exchanges during which the ranks compute, or one of them is late
     Late,
-    /// Shared variables: acquiring a free one, handing one over
+    /// Shared variables: acquiring a free one, handing one over, between virtual nodes too
     Shared,
+    /// Paper 001's Fig. 8 by its protocols and ours, as in its Figs. 9 to 12; not part of all
+    Rows,
     /// Starting and stopping a job, and the memory of its ranks
     Start,
     /// Processor time of ranks blocked in a receive
     Idle,
-    /// Everything
+    /// Everything but rows
     All,
 }
 
@@ -101,7 +110,8 @@ impl Selection {
     /// Whether this selection covers `kind`.
     pub(crate) fn covers(self, kind: Selection) -> bool {
         let part = self == Selection::Collectives && kind == Selection::Barrier;
-        self == kind || self == Selection::All || part
+        let all = self == Selection::All && kind != Selection::Rows;
+        self == kind || all || part
     }
 }
 
@@ -164,10 +174,13 @@ pub(crate) enum ArgumentError {
     RanksFixed(&'static str),
     /// Sizes for a kind without messages.
     #[error(
-        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo, late \
-         or shared"
+        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo, late, \
+         shared or rows"
     )]
     SizesUnused(&'static str),
+    /// Rows for a kind without.
+    #[error("--rows has no meaning for {0}; use it with rows")]
+    RowsUnused(&'static str),
     /// A report file whose kind its name does not tell.
     #[error("--report {}: the name must end in .html or .svg", .0.display())]
     ReportName(PathBuf),
@@ -185,6 +198,8 @@ pub(crate) struct Settings {
     pub(crate) ranks: Vec<u32>,
     /// Message sizes asked for, in bytes; empty means each kind's own.
     pub(crate) sizes: Vec<u64>,
+    /// Numbers of rows asked for; empty means the paper's.
+    pub(crate) rows: Vec<u32>,
     /// Blocks per figure.
     pub(crate) blocks: u32,
     /// Length of a block.
@@ -211,6 +226,10 @@ impl Arguments {
         if !self.kind.takes_sizes() && !self.sizes.is_empty() {
             return Err(ArgumentError::SizesUnused(name));
         }
+        range("--rows", self.rows.iter().map(|n| u64::from(*n)), 1, u64::from(MOST_ROWS))?;
+        if self.kind != Selection::Rows && !self.rows.is_empty() {
+            return Err(ArgumentError::RowsUnused(name));
+        }
         if let Some(path) = &self.report
             && !path.extension().is_some_and(|end| end == "html" || end == "svg")
         {
@@ -223,6 +242,7 @@ impl Arguments {
             selection: self.kind,
             ranks: if multiple { self.ranks.clone() } else { Vec::new() },
             sizes: self.sizes.clone(),
+            rows: self.rows.clone(),
             blocks: self.repetitions,
             block: Duration::from_millis(self.block),
             allocated: self.allocated || self.kind == Selection::All,
@@ -255,6 +275,7 @@ impl Selection {
             Selection::Halo => "halo",
             Selection::Late => "late",
             Selection::Shared => "shared",
+            Selection::Rows => "rows",
             Selection::Start => "start",
             Selection::Idle => "idle",
             Selection::All => "all",
@@ -353,6 +374,10 @@ mod tests {
             ("rate --sizes 8", "--sizes has no meaning for rate"),
             ("barrier --sizes 8", "--sizes has no meaning for barrier"),
             ("latency --sizes 2G", "--sizes must be between 0 and 1073741824"),
+            ("rows --rows 0", "--rows must be between 1 and 8192, not 0"),
+            ("rows --rows 8193", "--rows must be between 1 and 8192, not 8193"),
+            ("rows -n 4", "-n has no meaning for rows"),
+            ("shared --rows 4", "--rows has no meaning for shared; use it with rows"),
             ("latency --repetitions 0", "--repetitions must be between 1 and 10000, not 0"),
             ("latency --block 0", "--block must be between"),
             ("latency --time-limit 0", "--time-limit must be between"),
@@ -374,6 +399,7 @@ mod tests {
     fn collectives_are_barriers_too() {
         assert!(Selection::Collectives.covers(Selection::Barrier));
         assert!(!Selection::Barrier.covers(Selection::Collectives));
+        assert!(!Selection::All.covers(Selection::Rows) && Selection::Rows.covers(Selection::Rows));
         assert!(Selection::All.covers(Selection::Late) && !Selection::Halo.covers(Selection::Late));
     }
 }

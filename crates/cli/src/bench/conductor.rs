@@ -13,18 +13,20 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
+use hikyaku::shared::Protocol;
+
 use super::arguments::{Selection, Settings};
 use super::control::Answer;
 use super::hardware::{self, Cores};
 use super::job::{self, Job, JobError};
 use super::kinds::{Form, Kind, Point};
 use super::kinds::{
-    bandwidth, barrier, collectives, halo, idle, late, latency, rate, shared, start,
+    bandwidth, barrier, collectives, halo, idle, late, latency, nodes, rate, rows, shared, start,
 };
 use super::peers::{self, Peer};
 use super::plan::{self, Block, NearFar, Schedule};
 use super::results::{Blocks, ContestantInfo, Figure, OWN, by_state, summarise};
-use super::rivals::Rival;
+use super::rivals::{Rival, RivalKind};
 
 /// Start-up is slow and steady: fewer repetitions tell as much.
 const START_BLOCKS: u32 = 7;
@@ -40,6 +42,16 @@ pub(crate) enum Contestant {
     Peer(Peer),
     /// Something else that takes turns.
     Rival(Rival),
+}
+
+/// The ranks of a job.
+#[derive(Clone, Copy)]
+struct Crew {
+    ranks: u32,
+    /// Whether each has a core of its own.
+    pinned: bool,
+    /// Whether each is a node of its own.
+    apart: bool,
 }
 
 /// What a job's ranks are.
@@ -65,6 +77,12 @@ impl Contestant {
         matches!(self, Contestant::Hikyaku(_))
     }
 
+    /// Whom it is compared with: those that have a higher one.
+    fn place(&self) -> u8 {
+        let package = matches!(self, Contestant::Rival(one) if one.kind() == RivalKind::Package);
+        u8::from(!self.own() && !package)
+    }
+
     /// Whether it starts jobs of any number of ranks.
     fn is_library(&self) -> bool {
         !matches!(self, Contestant::Rival(_))
@@ -79,12 +97,26 @@ impl Contestant {
         }
     }
 
-    fn launcher(&self, ranks: u32, pinned: bool, work: Work<'_>) -> Process {
+    /// Its turn in one form.
+    fn turn<'a>(
+        &self,
+        form: &'static str,
+        sample: Box<dyn FnMut() -> Result<f64, String> + 'a>,
+    ) -> Turn<'a> {
+        Turn { name: self.name(), form, place: self.place(), beside: None, sample }
+    }
+
+    fn launcher(&self, crew: Crew, work: Work<'_>) -> Process {
+        let Crew { ranks, pinned, apart } = crew;
         match self {
             Contestant::Hikyaku(executable) => {
                 let mut command = Process::new(executable);
                 let bind = if pinned { "core" } else { "none" };
-                command.args(["run", "-n", &ranks.to_string(), "--bind", bind, "--"]);
+                command.args(["run", "-n", &ranks.to_string(), "--bind", bind]);
+                if apart {
+                    command.args(["--ranks-per-node", "1"]);
+                }
+                command.arg("--");
                 command.arg(executable).args(["bench", "start", "--role"]);
                 match work {
                     Work::Serve(path) => command.arg("rank").arg("--control").arg(path),
@@ -117,8 +149,10 @@ struct Seat {
 
 /// One form of one contestant, and how a block of it is sampled.
 struct Turn<'a> {
-    contestant: &'a Contestant,
+    name: &'static str,
     form: &'static str,
+    place: u8,
+    beside: Option<&'static str>,
     sample: Box<dyn FnMut() -> Result<f64, String> + 'a>,
 }
 
@@ -171,8 +205,9 @@ impl<'a> Conductor<'a> {
     pub(crate) fn run(mut self) -> Found {
         let cores = u32::try_from(hardware::affinity().len()).unwrap_or(u32::MAX).max(1);
         let points = points(self.settings, cores);
-        for same_ranks in points.chunk_by(|one, next| one.ranks == next.ranks) {
-            self.measure(same_ranks, cores);
+        let same = |one: &Point, next: &Point| (one.ranks, one.apart) == (next.ranks, next.apart);
+        for same_jobs in points.chunk_by(same) {
+            self.measure(same_jobs, cores);
         }
         let covers = |kind| self.settings.selection.covers(kind);
         if covers(Selection::Start) {
@@ -190,7 +225,11 @@ impl<'a> Conductor<'a> {
     fn report(&mut self, figure: &Figure) {
         for series in &figure.series {
             let Some(reason) = &series.unavailable else { continue };
-            let note = format!("{}, {} ranks: {reason}", series.contestant, figure.ranks);
+            let place = match (figure.rows, figure.bytes) {
+                (Some(rows), Some(bytes)) => format!("{rows} rows of {bytes} bytes"),
+                _ => format!("{} ranks", figure.ranks),
+            };
+            let note = format!("{}, {place}: {reason}", series.contestant);
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
@@ -198,11 +237,11 @@ impl<'a> Conductor<'a> {
         (self.progress)(figure);
     }
 
-    /// Measures points that share their rank count, and with it their jobs.
+    /// Measures points that share their jobs.
     fn measure(&mut self, points: &[Point], cores: u32) {
-        let Some(ranks) = points.first().map(|point| point.ranks) else { return };
+        let Some(&Point { ranks, apart, .. }) = points.first() else { return };
         let takes_part = |one: &Contestant| points.iter().any(|point| !one.forms(point).is_empty());
-        let seats = self.seat(ranks, ranks <= cores, takes_part);
+        let seats = self.seat(Crew { ranks, pinned: ranks <= cores, apart }, takes_part);
         for point in points {
             let figure = self.figure_of(point, &seats);
             self.report(&figure);
@@ -210,19 +249,14 @@ impl<'a> Conductor<'a> {
     }
 
     /// Starts one job for each contestant that takes part.
-    fn seat(
-        &mut self,
-        ranks: u32,
-        pinned: bool,
-        takes_part: impl Fn(&Contestant) -> bool,
-    ) -> Vec<Seat> {
+    fn seat(&mut self, crew: Crew, takes_part: impl Fn(&Contestant) -> bool) -> Vec<Seat> {
         let mut seats = Vec::new();
         for (place, contestant) in self.contestants.iter().enumerate() {
             if !takes_part(contestant) {
                 continue;
             }
-            let launch = |path: &Path| contestant.launcher(ranks, pinned, Work::Serve(path));
-            let job = Job::start(ranks, self.settings.time_limit, launch);
+            let launch = |path: &Path| contestant.launcher(crew, Work::Serve(path));
+            let job = Job::start(crew.ranks, self.settings.time_limit, launch);
             if let Ok(job) = &job {
                 let cpus: Vec<Vec<usize>> = job.hello().map(|hello| hello.cpus.clone()).collect();
                 if let [first, second, ..] = cpus.as_slice()
@@ -256,12 +290,14 @@ impl<'a> Conductor<'a> {
             Some(Beside { bare: point.bare(self.cores, line), line: Some(line) })
         };
         let all = rounds(self.settings.blocks, bare, turns);
+        let has_rows = point.kind == Kind::Rows;
         let has_messages = point.bytes > 0 || point.kind == Kind::Latency;
         let split = NearFar::split(&self.lines.borrow());
         Figure {
             states: by_state(&all, split, point.kind.lower_is_better()),
             bytes: has_messages.then_some(point.bytes),
-            window: (point.window > 1).then_some(point.window),
+            window: (point.window > 1 && !has_rows).then_some(point.window),
+            rows: has_rows.then_some(point.window),
             bare_is: Some(point.bare.description()),
             ..figure(point.kind, point.ranks, &all)
         }
@@ -270,21 +306,28 @@ impl<'a> Conductor<'a> {
     fn turn<'b>(&'b self, point: &'b Point, seat: &'b Seat, form: Form) -> Turn<'b> {
         let block = self.settings.block.as_nanos() as f64;
         let crowded = point.ranks as usize > hardware::affinity().len().max(1);
-        let mut schedule = None;
+        let mut schedule = point.fixed;
         let sample = move || {
             let mut job = seat.job.borrow_mut();
             let result = match job.as_mut() {
                 Ok(job) => sample(job, point, form, block, crowded, &mut schedule),
                 Err(reason) => return Err(reason.clone()),
             };
-            // A job that failed once is out: what it would say next cannot be trusted.
+            // A job that failed once is out, unless it has said so itself: what it would say next
+            // cannot be trusted.
             result.map_err(|error| {
-                *job = Err(error.to_string());
+                if !matches!(error, JobError::Refused { .. }) {
+                    *job = Err(error.to_string());
+                }
                 error.to_string()
             })
         };
         let contestant = &self.contestants[seat.contestant];
-        Turn { contestant, form: form.name, sample: Box::new(sample) }
+        let turn = contestant.turn(form.name, Box::new(sample));
+        let Some(protocol) = form.protocol else { return turn };
+        let beside = (form.name == nodes::COMPUTES).then_some(nodes::WAITS);
+        let place = Protocol::ALL.iter().position(|other| *other == protocol);
+        Turn { name: protocol.name(), place: place.unwrap_or(0) as u8, beside, ..turn }
     }
 
     /// Times whole jobs.
@@ -293,12 +336,12 @@ impl<'a> Conductor<'a> {
             let limit = self.settings.time_limit;
             let turn = |contestant| {
                 let sample = move || {
-                    let launcher =
-                        Contestant::launcher(contestant, ranks, ranks <= cores, Work::Start);
+                    let crew = Crew { ranks, pinned: ranks <= cores, apart: false };
+                    let launcher = Contestant::launcher(contestant, crew, Work::Start);
                     let elapsed = job::time_to_end(launcher, limit);
                     elapsed.map(|time| time.as_secs_f64() * 1e3).map_err(|error| error.to_string())
                 };
-                Turn { contestant, form: "", sample: Box::new(sample) }
+                Contestant::turn(contestant, "", Box::new(sample))
             };
             let libraries = self.contestants.iter().filter(|one| one.is_library());
             let turns = libraries.map(turn).collect();
@@ -313,7 +356,8 @@ impl<'a> Conductor<'a> {
     /// Asks the ranks of fresh jobs for their memory.
     fn memory(&mut self, cores: u32) {
         for ranks in start::memory_ranks(self.settings) {
-            let seats = self.seat(ranks, ranks <= cores, Contestant::is_library);
+            let crew = Crew { ranks, pinned: ranks <= cores, apart: false };
+            let seats = self.seat(crew, Contestant::is_library);
             let mut all = Vec::new();
             for Seat { contestant, job } in &seats {
                 let contestant = &self.contestants[*contestant];
@@ -324,7 +368,8 @@ impl<'a> Conductor<'a> {
                 let entry = |form, outcome: Result<f64, String>| Blocks {
                     contestant: contestant.name().to_owned(),
                     form,
-                    own: contestant.own(),
+                    place: contestant.place(),
+                    beside: None,
                     outcome: outcome.map(|value| vec![Block { value, bare: None, lines: None }]),
                 };
                 all.push(entry("resident", told.clone().map(|(resident, _)| resident)));
@@ -336,21 +381,22 @@ impl<'a> Conductor<'a> {
 
     /// Watches blocked ranks.
     fn idle(&mut self, cores: u32) {
-        let seats = self.seat(2, 2 <= cores, Contestant::is_library);
+        let crew = Crew { ranks: 2, pinned: 2 <= cores, apart: false };
+        let seats = self.seat(crew, Contestant::is_library);
         let turns = seats.iter().map(|Seat { contestant, job }| {
             let contestant = &self.contestants[*contestant];
             let sample = move || match job.borrow_mut().as_mut() {
                 Ok(job) => idle::sample(job).map_err(|error| error.to_string()),
                 Err(reason) => Err(reason.clone()),
             };
-            Turn { contestant, form: "", sample: Box::new(sample) }
+            contestant.turn("", Box::new(sample))
         });
         let all = rounds(IDLE_BLOCKS, || None, turns.collect());
         self.report(&figure(Kind::Idle, 2, &all));
     }
 }
 
-/// What the settings select, ordered by rank count so that points of one count share their jobs.
+/// What the settings select, ordered so that points that can share their jobs do.
 fn points(settings: &Settings, cores: u32) -> Vec<Point> {
     let all = [
         (Selection::Latency, latency::points(settings)),
@@ -361,10 +407,12 @@ fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         (Selection::Halo, halo::points(settings, cores)),
         (Selection::Late, late::points(settings)),
         (Selection::Shared, shared::points(settings)),
+        (Selection::Shared, nodes::points(settings)),
+        (Selection::Rows, rows::points(settings)),
     ];
     let selected = all.into_iter().filter(|(kind, _)| settings.selection.covers(*kind));
     let mut points: Vec<Point> = selected.flat_map(|(_, points)| points).collect();
-    points.sort_by_key(|point| point.ranks);
+    points.sort_by_key(|point| (point.ranks, point.apart));
     points
 }
 
@@ -378,6 +426,7 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
         ranks,
         bytes: None,
         window: None,
+        rows: None,
         bare_is: None,
         bare,
         series,
@@ -464,9 +513,10 @@ fn rounds(
         }
     }
     let named = |(turn, outcome): (Turn<'_>, _)| Blocks {
-        contestant: turn.contestant.name().to_owned(),
+        contestant: turn.name.to_owned(),
         form: turn.form,
-        own: turn.contestant.own(),
+        place: turn.place,
+        beside: turn.beside,
         outcome,
     };
     turns.into_iter().zip(outcomes).map(named).collect()
@@ -482,8 +532,7 @@ mod tests {
     #[test]
     fn every_block_stands_between_two_bare_measurements() {
         let own = Contestant::Hikyaku("hikyaku".into());
-        let turn =
-            |form, value: f64| Turn { contestant: &own, form, sample: Box::new(move || Ok(value)) };
+        let turn = |form, value: f64| own.turn(form, Box::new(move || Ok(value)));
         let measured = Cell::new(0.0);
         let bare = || {
             measured.set(measured.get() + 10.0);
@@ -506,7 +555,7 @@ mod tests {
             asked.set(asked.get() + 1);
             Err("gone".to_owned())
         };
-        let turns = vec![Turn { contestant: &own, form: "", sample: Box::new(fail) }];
+        let turns = vec![own.turn("", Box::new(fail))];
         let all = rounds(5, || None, turns);
         assert_eq!(all[0].outcome, Err("gone".into()));
         assert_eq!(asked.get(), 1);
@@ -515,18 +564,18 @@ mod tests {
     #[test]
     fn the_own_launcher_is_hikyaku_run() {
         let own = Contestant::Hikyaku("/x/hikyaku".into());
-        let words = |pinned, work| {
-            let command = own.launcher(2, pinned, work);
+        let words = |pinned, apart, work| {
+            let command = own.launcher(Crew { ranks: 2, pinned, apart }, work);
             let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
-            words(true, Work::Serve(Path::new("/s"))),
+            words(true, false, Work::Serve(Path::new("/s"))),
             "run -n 2 --bind core -- /x/hikyaku bench start --role rank --control /s"
         );
         assert_eq!(
-            words(false, Work::Start),
-            "run -n 2 --bind none -- /x/hikyaku bench start --role start"
+            words(false, true, Work::Start),
+            "run -n 2 --bind none --ranks-per-node 1 -- /x/hikyaku bench start --role start"
         );
     }
 }

@@ -18,6 +18,7 @@
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
+use hikyaku::shared::Protocol;
 use serde::{Deserialize, Serialize};
 
 /// The longest line either side accepts, in bytes: the answer with the most batches fits.
@@ -26,8 +27,9 @@ pub(crate) const LINE_LIMIT: u64 = 64 * 1024;
 /// The largest message a command may ask for: 1 GiB, as in peer.h.
 pub(crate) const MOST_BYTES: u64 = 1 << 30;
 
-/// The largest window a command may ask for, as in peer.h.
-pub(crate) const MOST_WINDOW: u32 = 1024;
+/// The largest window a command may ask for: the most shared variables that a job has. Peers,
+/// which have none, take 1,024 messages.
+pub(crate) const MOST_WINDOW: u32 = 8192;
 
 /// The most batches a command may ask for, as in peer.h.
 pub(crate) const MOST_BATCHES: u32 = 1000;
@@ -57,6 +59,14 @@ pub(crate) enum Verb {
     SharedTurns,
     /// The same by something of Python's multiprocessing.
     TurnsBy(Primitive),
+    /// Acquisitions by two ranks on two nodes in turns, by one of the protocols.
+    Travel(Protocol),
+    /// Acquisitions of what a rank of another node owns, which waits in a call.
+    OwnerWaits(Protocol),
+    /// The same, and the owner computes.
+    OwnerComputes(Protocol),
+    /// Rounds in which all rows of an array change hands.
+    Rows(Protocol),
     /// Tell the resident memory.
     Memory,
     /// Block in a receive until the other rank's `Release`.
@@ -120,7 +130,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 27] = [
+const WORDS: [(Verb, &str); 39] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -144,6 +154,18 @@ const WORDS: [(Verb, &str); 27] = [
     (Verb::TurnsBy(Primitive::Lock), "turns-lock"),
     (Verb::TurnsBy(Primitive::Condition), "turns-cond"),
     (Verb::TurnsBy(Primitive::Semaphore), "turns-sem"),
+    (Verb::Travel(Protocol::Direct), "travel-direct"),
+    (Verb::Travel(Protocol::Fagus), "travel-fagus"),
+    (Verb::Travel(Protocol::Udp), "travel-udp"),
+    (Verb::OwnerWaits(Protocol::Direct), "waits-direct"),
+    (Verb::OwnerWaits(Protocol::Fagus), "waits-fagus"),
+    (Verb::OwnerWaits(Protocol::Udp), "waits-udp"),
+    (Verb::OwnerComputes(Protocol::Direct), "computes-direct"),
+    (Verb::OwnerComputes(Protocol::Fagus), "computes-fagus"),
+    (Verb::OwnerComputes(Protocol::Udp), "computes-udp"),
+    (Verb::Rows(Protocol::Direct), "rows-direct"),
+    (Verb::Rows(Protocol::Fagus), "rows-fagus"),
+    (Verb::Rows(Protocol::Udp), "rows-udp"),
     (Verb::Memory, "memory"),
     (Verb::Block, "block"),
     (Verb::Release, "release"),
@@ -170,7 +192,7 @@ pub(crate) struct Command {
     pub(crate) bytes: u64,
     /// Whether the buffer comes from `World::alloc` and not from the heap.
     pub(crate) allocated: bool,
-    /// Messages in a window.
+    /// Messages in a window; rows of an array.
     pub(crate) window: u32,
     /// Timed batches.
     pub(crate) batches: u32,
@@ -301,7 +323,7 @@ mod tests {
             "latency -8 0 1 1 1",
             "latency 8 2 1 1 1",
             "latency 1073741825 0 1 1 1",
-            "latency 8 0 1025 1 1",
+            "latency 8 0 8193 1 1",
             "latency 8 0 1 1001 1",
             "latency 8 0 4294967297 1 1",
             "latency 99999999999999999999 0 1 1 1",

@@ -50,6 +50,14 @@ pub(crate) enum JobError {
     /// The job did not answer in time.
     #[error("no answer within {0} s (see --time-limit)")]
     Silent(u64),
+    /// A rank says that it cannot do what it was asked, and goes on.
+    #[error("rank {rank}: {error}")]
+    Refused {
+        /// The rank.
+        rank: usize,
+        /// Its reason.
+        error: String,
+    },
     /// A rank said something that the protocol does not have.
     #[error("rank {rank} answered {answer:?}")]
     Answer {
@@ -107,7 +115,9 @@ impl Job {
             self.tell(rank, command)?;
         }
         let deadline = Instant::now() + self.time_limit;
-        (0..self.ranks.len()).map(|rank| self.hear(rank, deadline)).collect()
+        // All are heard before the first that refused counts: then the job is where it was.
+        let answers: Vec<_> = (0..self.ranks.len()).map(|rank| self.hear(rank, deadline)).collect();
+        answers.into_iter().collect()
     }
 
     /// Sends `command` to one rank, whose answer [`Job::answer`] fetches later.
@@ -124,7 +134,7 @@ impl Job {
     fn hear(&mut self, rank: usize, deadline: Instant) -> Result<Answer, JobError> {
         let line = read_until(&mut self.ranks[rank].stream, deadline, self.time_limit)?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Failed { error }) => Err(JobError::Answer { rank, answer: error }),
+            Ok(Answer::Failed { error }) => Err(JobError::Refused { rank, error }),
             Ok(answer) => Ok(answer),
             Err(_) => Err(JobError::Answer { rank, answer: shorten(&line) }),
         }
@@ -345,6 +355,8 @@ mod tests {
         let barrier = Command::plain(Verb::Barrier);
         let times = job.run(&barrier).unwrap();
         assert_eq!(times, [Answer::Times { nanoseconds: vec![5] }]);
+        let refused = job.run(&barrier).unwrap_err();
+        assert_eq!(refused.to_string(), "rank 0: no room");
         assert!(matches!(job.run(&barrier), Err(JobError::Answer { rank: 0, .. })));
         assert!(matches!(job.run(&barrier), Err(JobError::Ended(_))));
         // The child never listens to the conductor: dropping must end it by signal.
@@ -359,7 +371,7 @@ mod tests {
         let mut writer = stream;
         let hello = r#"{"rank":0,"size":1,"pid":1,"library":"test","cpus":[0]}"#;
         writeln!(writer, "{hello}").unwrap();
-        for answer in [r#"{"nanoseconds":[5]}"#, "nonsense"] {
+        for answer in [r#"{"nanoseconds":[5]}"#, r#"{"error":"no room"}"#, "nonsense"] {
             let line = read_line(&mut reader).unwrap().unwrap();
             assert_eq!(Command::parse(&line).unwrap().verb, Verb::Barrier);
             writeln!(writer, "{answer}").unwrap();

@@ -120,9 +120,11 @@ fn conduct(arguments: &Arguments, settings: &Settings) -> Result<(), BenchError>
     let mut notes = Vec::new();
     let directories = peers::search_path(&arguments.peer_dir);
     for other in &arguments.against {
-        match contestant(*other, &directories, &scratch) {
-            Ok(contestant) => contestants.push(contestant),
-            Err(note) => notes.push(note),
+        for found in contestants_of(*other, &directories, &scratch) {
+            match found {
+                Ok(contestant) => contestants.push(contestant),
+                Err(note) => notes.push(note),
+            }
         }
     }
     notes.iter().for_each(|note| say(format_args!("bench: {note}")));
@@ -145,11 +147,11 @@ fn conduct(arguments: &Arguments, settings: &Settings) -> Result<(), BenchError>
 }
 
 /// What is to be compared with, ready to be started; or why that cannot be.
-fn contestant(
+fn contestants_of(
     other: Other,
     directories: &[PathBuf],
     scratch: &Scratch,
-) -> Result<Contestant, String> {
+) -> Vec<Result<Contestant, String>> {
     let rival = |kind| {
         let prepared = Rival::prepare(kind, directories, scratch.path());
         prepared.map(Contestant::Rival).map_err(|error| error.to_string())
@@ -159,11 +161,12 @@ fn contestant(
         built.map(Contestant::Peer).map_err(|error| error.to_string())
     };
     match other {
-        Other::OpenMpi => peer(PeerKind::OpenMpi),
-        Other::Mpich => peer(PeerKind::Mpich),
-        Other::Python => rival(RivalKind::Python),
-        Other::Mutex => rival(RivalKind::Mutex),
-        Other::Redis => rival(RivalKind::Redis),
+        Other::OpenMpi => vec![peer(PeerKind::OpenMpi)],
+        Other::Mpich => vec![peer(PeerKind::Mpich)],
+        // What is said in Python is to be compared with what is said in Python.
+        Other::Python => vec![rival(RivalKind::Package), rival(RivalKind::Python)],
+        Other::Mutex => vec![rival(RivalKind::Mutex)],
+        Other::Redis => vec![rival(RivalKind::Redis)],
     }
 }
 

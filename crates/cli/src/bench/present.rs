@@ -1,7 +1,11 @@
 //! Results for people: a table for each kind, and charts of it where a chart says more.
 //!
+//! [`rows`] has the charts of the paper's figures, which have two dimensions.
+//!
 //! Values go to the report crate in base units, which chooses prefixes and writes text, HTML and
 //! SVG; nothing here formats a number.
+
+mod rows;
 
 use std::path::{Path, PathBuf};
 
@@ -105,6 +109,9 @@ fn meaning(results: &Results, kind: Kind) -> Vec<String> {
     let several_forms = figures(results, kind).any(compares_forms);
     let fastest = if several_forms { ", to a library by its fastest form" } else { "" };
     lines.push(format!("ratios are medians of ratios block by block{fastest}; {better} is better"));
+    if kind == Kind::Rows {
+        lines.extend(rows::verdicts(results));
+    }
     lines
 }
 
@@ -120,9 +127,11 @@ fn compares_forms(figure: &Figure) -> bool {
 /// Where a figure stands: its ranks and its message size.
 fn place(figure: &Figure) -> String {
     let ranks = figure.ranks;
-    match figure.bytes {
-        Some(bytes) => format!("{ranks} ranks, {}", Shown::Bytes.format(bytes as f64)),
-        None => format!("{ranks} ranks"),
+    let bytes = figure.bytes.map(|bytes| Shown::Bytes.format(bytes as f64));
+    match (figure.rows, bytes) {
+        (Some(rows), Some(bytes)) => format!("{rows} rows of {bytes}"),
+        (_, Some(bytes)) => format!("{ranks} ranks, {bytes}"),
+        (_, None) => format!("{ranks} ranks"),
     }
 }
 
@@ -153,9 +162,10 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     let has_states = figures(results, kind).any(|figure| !figure.states.is_empty());
     let mut header: Vec<String> = Vec::new();
     header.extend(columns.ranks.then(|| "ranks".to_owned()));
-    header.extend(columns.bytes.then(|| "message".to_owned()));
+    header.extend(columns.rows.then(|| "rows".to_owned()));
+    header.extend(columns.bytes.then(|| columns.of_bytes().to_owned()));
     header.extend(has_states.then(|| "cores".to_owned()));
-    header.push("library".into());
+    header.push(if kind.compares_protocols() { "protocol" } else { "library" }.into());
     header.extend(has_form.then(|| "form".to_owned()));
     header.extend(["median", "p10", "p90"].map(str::to_owned));
     if has_bare {
@@ -198,6 +208,7 @@ fn standings(figure: &Figure) -> Vec<(&'static str, Option<Summary>, &[Series])>
 /// Which columns tell the figures of a table apart. Two ranks go without saying beside a size.
 struct Columns {
     ranks: bool,
+    rows: bool,
     bytes: bool,
 }
 
@@ -205,12 +216,19 @@ impl Columns {
     fn of(results: &Results, kind: Kind) -> Columns {
         let bytes = figures(results, kind).any(|figure| figure.bytes.is_some());
         let ranks = !bytes || figures(results, kind).any(|figure| figure.ranks != 2);
-        Columns { ranks, bytes }
+        let rows = figures(results, kind).any(|figure| figure.rows.is_some());
+        Columns { ranks, rows, bytes }
+    }
+
+    /// What has the bytes.
+    fn of_bytes(&self) -> &'static str {
+        if self.rows { "row" } else { "message" }
     }
 
     fn cells(&self, figure: &Figure) -> Vec<Cell> {
         let mut cells = Vec::new();
         cells.extend(self.ranks.then(|| Cell::from(figure.ranks)));
+        cells.extend(self.rows.then(|| figure.rows.map_or(Cell::Empty, Cell::from)));
         if self.bytes {
             let bytes = figure.bytes.map(|bytes| Cell::number(bytes as f64, Shown::Bytes));
             cells.push(bytes.unwrap_or(Cell::Empty));
@@ -261,6 +279,9 @@ fn cells(
 /// The charts of a kind and what to add to their names: one over the message size for each rank
 /// count, or one over the rank count where there are no sizes to draw.
 pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
+    if kind == Kind::Rows {
+        return rows::charts(results);
+    }
     let mut counts: Vec<u32> = figures(results, kind).map(|figure| figure.ranks).collect();
     counts.sort_unstable();
     counts.dedup();

@@ -64,6 +64,8 @@ pub(crate) struct Figure {
     pub(crate) bytes: Option<u64>,
     /// Messages in a window, for kinds with windows.
     pub(crate) window: Option<u32>,
+    /// Rows of the array, for kinds with rows.
+    pub(crate) rows: Option<u32>,
     /// What "bare" is for this figure.
     pub(crate) bare_is: Option<String>,
     /// What the bare hardware gave.
@@ -121,8 +123,11 @@ pub(crate) struct Blocks {
     pub(crate) contestant: String,
     /// The form.
     pub(crate) form: &'static str,
-    /// Whether it is hikyaku, whose ratio to the others is of interest.
-    pub(crate) own: bool,
+    /// Its place: each is compared with all that have a higher one. Hikyaku has 0 and others have
+    /// 1; protocols side by side have places of their own.
+    pub(crate) place: u8,
+    /// The other form of the same contestant that it is compared with too, under that form's name.
+    pub(crate) beside: Option<&'static str>,
     /// The blocks, or why there are none.
     pub(crate) outcome: Result<Vec<Block>, String>,
 }
@@ -137,10 +142,15 @@ pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summar
     let bare: Vec<f64> = all.iter().flat_map(|entry| plan::bare_values(&blocks(entry))).collect();
     let series = |entry: &Blocks| {
         let ours = blocks(entry);
-        let peers = if entry.own { opponents(all, entry.form, lower_is_better) } else { vec![] };
-        let ratio = |peer: &Blocks| {
+        let twin = all.iter().filter(|other| {
+            other.contestant == entry.contestant && Some(other.form) == entry.beside
+        });
+        let twins = twin.map(|other| (other, other.form));
+        let opponents = opponents(all, entry, lower_is_better).into_iter();
+        let peers = twins.chain(opponents.map(|other| (other, other.contestant.as_str())));
+        let ratio = |(peer, name): (&Blocks, &str)| {
             let ratio = Summary::of(&plan::ratios_to_peer(&ours, &blocks(peer)))?;
-            let (peer, form) = (peer.contestant.clone(), peer.form.to_owned());
+            let (peer, form) = (name.to_owned(), peer.form.to_owned());
             Some(PeerRatio { peer, form, ratio })
         };
         Series {
@@ -148,7 +158,7 @@ pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summar
             form: entry.form.to_owned(),
             value: Summary::of(&plan::values(&ours)),
             to_bare: Summary::of(&plan::ratios_to_bare(&ours)),
-            to_peers: peers.into_iter().filter_map(ratio).collect(),
+            to_peers: peers.filter_map(ratio).collect(),
             unavailable: entry.outcome.as_ref().err().cloned(),
         }
     };
@@ -177,14 +187,15 @@ pub(crate) fn by_state(all: &[Blocks], split: Option<f64>, lower_is_better: bool
     [Distance::Near, Distance::Far].into_iter().filter_map(of).collect()
 }
 
-/// For each peer that has been measured, the form that `form` is compared with.
-fn opponents<'a>(all: &'a [Blocks], form: &str, lower_is_better: bool) -> Vec<&'a Blocks> {
+/// For each peer of `own` that has been measured, the form that `own`'s is compared with.
+fn opponents<'a>(all: &'a [Blocks], own: &Blocks, lower_is_better: bool) -> Vec<&'a Blocks> {
+    let form = own.form;
     let middle = |entry: &Blocks| {
         let value = plan::median(&plan::values(entry.outcome.as_deref().ok()?))?;
         Some(if lower_is_better { value } else { -value })
     };
     let mut chosen: Vec<(&Blocks, f64)> = Vec::new();
-    for entry in all.iter().filter(|entry| !entry.own) {
+    for entry in all.iter().filter(|entry| entry.place > own.place) {
         let Some(cost) = middle(entry) else { continue };
         match chosen.iter_mut().find(|(one, _)| one.contestant == entry.contestant) {
             None => chosen.push((entry, cost)),
@@ -210,7 +221,8 @@ pub(crate) mod tests {
             lines: Some([bare; 2]),
         });
         let blocks = blocks.collect();
-        Blocks { contestant: name.into(), form: "heap", own, outcome: Ok(blocks) }
+        let place = u8::from(!own);
+        Blocks { contestant: name.into(), form: "heap", place, beside: None, outcome: Ok(blocks) }
     }
 
     /// A run with one figure, one peer, one contestant that failed.
@@ -221,7 +233,8 @@ pub(crate) mod tests {
             Blocks {
                 contestant: "MPICH".into(),
                 form: "heap",
-                own: false,
+                place: 1,
+                beside: None,
                 outcome: Err("no answer within 60 s".into()),
             },
         ];
@@ -233,6 +246,7 @@ pub(crate) mod tests {
             ranks: 2,
             bytes: Some(bytes),
             window: None,
+            rows: None,
             bare_is: Some("one cache line one way".into()),
             bare,
             series: series.clone(),
@@ -271,6 +285,36 @@ pub(crate) mod tests {
         assert_eq!(series[0].to_peers[0].ratio.median, 0.25);
         assert!(series[1].to_peers.is_empty());
         assert_eq!(series[1].to_bare.unwrap().median, 8.0);
+    }
+
+    #[test]
+    fn protocols_are_compared_with_those_below_and_a_form_with_the_one_beside_it() {
+        let by = |name: &str, place, form, value| Blocks {
+            place,
+            form,
+            beside: (form == "busy").then_some("idle"),
+            ..entry(name, true, &[(value, 1.0)])
+        };
+        let all = [
+            by("direct", 0, "idle", 2.0),
+            by("direct", 0, "busy", 3.0),
+            by("fagus", 1, "idle", 4.0),
+            by("fagus", 1, "busy", 100.0),
+            by("udp", 2, "idle", 40.0),
+            by("udp", 2, "busy", 120.0),
+        ];
+        let ratios = |at: usize| {
+            let series = &summarise(&all, true).1[at];
+            let told = series.to_peers.iter().map(|to| (to.peer.clone(), to.ratio.median));
+            told.collect::<Vec<_>>()
+        };
+        let expected = |told: &[(&str, f64)]| {
+            told.iter().map(|(name, ratio)| ((*name).to_owned(), *ratio)).collect::<Vec<_>>()
+        };
+        assert_eq!(ratios(0), expected(&[("fagus", 0.5), ("udp", 0.05)]));
+        assert_eq!(ratios(1), expected(&[("idle", 1.5), ("fagus", 0.03), ("udp", 0.025)]));
+        assert_eq!(ratios(2), expected(&[("udp", 0.1)]));
+        assert_eq!(ratios(5), expected(&[("idle", 3.0)]));
     }
 
     #[test]

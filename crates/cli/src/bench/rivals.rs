@@ -1,9 +1,12 @@
 //! What else two processes can take turns with to change an array: the rivals of a shared variable
 //! in [`super::kinds::shared`].
 //!
+//! Hikyaku's own package for Python is here too: what Python's own ways are to be compared with.
+//!
 //! Each is a program that comes along in source, starts two processes, and obeys the same protocol
 //! as our ranks. They take part in the hand-over of shared variables alone.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -13,16 +16,20 @@ use std::process::{Command as Process, Stdio};
 use thiserror::Error;
 
 use super::control::{Primitive, Verb};
+use super::hardware;
 use super::kinds::{Form, Kind, Point};
 
 const TURNS_C: &str = include_str!("rival/turns.c");
 const TURNS_PY: &str = include_str!("rival/turns.py");
+const TURNS_HIKYAKU_PY: &str = include_str!("rival/turns_hikyaku.py");
 
 /// A way to take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RivalKind {
     /// Python's multiprocessing with shared_memory: lock, condition and semaphore.
     Python,
+    /// Hikyaku's own package for Python: no rival, but what Python's are to be compared with.
+    Package,
     /// A robust pthread mutex in shared memory, in C.
     Mutex,
     /// Lists of a Redis server, by blocking pops.
@@ -54,6 +61,19 @@ pub(crate) enum RivalError {
         /// The first line of what it said.
         reason: String,
     },
+    /// Python has no such module.
+    #[error(
+        "{}: {python} cannot import hikyaku ({reason}); install it: pip install . at the top of a \
+         checkout", .kind.name()
+    )]
+    NoModule {
+        /// The rival.
+        kind: RivalKind,
+        /// The interpreter.
+        python: String,
+        /// The last line of what it said.
+        reason: String,
+    },
     /// The source could not be written.
     #[error("cannot write the program of a rival: {0}")]
     Write(#[from] io::Error),
@@ -64,6 +84,7 @@ impl RivalKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             RivalKind::Python => "Python",
+            RivalKind::Package => "hikyaku in Python",
             RivalKind::Mutex => "pthread mutex",
             RivalKind::Redis => "Redis",
         }
@@ -92,6 +113,17 @@ impl Rival {
                 let script = scratch.join("turns.py");
                 fs::write(&script, TURNS_PY)?;
                 (find("python3", "python3")?, vec![script.into_os_string()])
+            }
+            RivalKind::Package => {
+                let python = find("python3", "python3")?;
+                import(kind, &python)?;
+                let script = scratch.join("turns_hikyaku.py");
+                fs::write(&script, TURNS_HIKYAKU_PY)?;
+                let bind = if hardware::affinity().len() < 2 { "none" } else { "core" };
+                let mut words: Vec<OsString> =
+                    ["run", "-n", "2", "--bind", bind, "--"].map(OsString::from).into();
+                words.extend([python.into_os_string(), script.into_os_string()]);
+                (env::current_exe()?, words)
             }
             RivalKind::Mutex => {
                 (compile(kind, &find("cc", "gcc libc6-dev")?, scratch)?, vec!["mutex".into()])
@@ -126,7 +158,9 @@ impl Rival {
             RivalKind::Python => Primitive::ALL
                 .map(|primitive| Form::heap(primitive.name(), Verb::TurnsBy(primitive)))
                 .into(),
-            RivalKind::Mutex | RivalKind::Redis => vec![Form::heap("", Verb::SharedTurns)],
+            RivalKind::Package | RivalKind::Mutex | RivalKind::Redis => {
+                vec![Form::heap("", Verb::SharedTurns)]
+            }
         }
     }
 }
@@ -141,6 +175,22 @@ fn find(
     let found = places.find(|place| place.is_file());
     let looked = || directories.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>();
     found.ok_or_else(|| RivalError::Missing { kind, program, looked: looked().join(":"), package })
+}
+
+/// Looks whether `python` has hikyaku's package.
+fn import(kind: RivalKind, python: &Path) -> Result<(), RivalError> {
+    let mut process = Process::new(python);
+    process.args(["-c", "import hikyaku"]).stdin(Stdio::null());
+    let reason = match process.output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let last = said.lines().rfind(|line| !line.trim().is_empty());
+            last.unwrap_or("it failed without a word").to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(RivalError::NoModule { kind, python: python.display().to_string(), reason })
 }
 
 fn compile(kind: RivalKind, compiler: &Path, scratch: &Path) -> Result<PathBuf, RivalError> {
@@ -180,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn a_python_without_the_package_is_one_line() {
+        let missing = import(RivalKind::Package, Path::new("/nonexistent/python3")).unwrap_err();
+        let told = missing.to_string();
+        assert!(
+            told.starts_with("hikyaku in Python: /nonexistent/python3 cannot import"),
+            "{told}"
+        );
+        assert!(told.ends_with("pip install . at the top of a checkout") && !told.contains('\n'));
+        let silent = import(RivalKind::Package, Path::new("/bin/false")).unwrap_err().to_string();
+        assert!(silent.contains("(it failed without a word)"), "{silent}");
+    }
+
+    #[test]
     fn rivals_take_part_in_the_hand_over_alone() {
         let rival = |kind| Rival { kind, program: "turns".into(), arguments: Vec::new() };
         let point = |kind| Point::new(kind, 2, 4096, Bare::LINE);
@@ -195,6 +258,7 @@ mod tests {
     #[test]
     fn their_programs_know_what_they_are_asked() {
         assert!(TURNS_C.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
+        assert!(TURNS_HIKYAKU_PY.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
         for primitive in Primitive::ALL {
             assert!(TURNS_PY.contains(&format!("\"{}\"", Verb::TurnsBy(primitive).word())));
         }

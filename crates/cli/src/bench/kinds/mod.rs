@@ -18,11 +18,14 @@ pub(crate) mod exchange;
 pub(crate) mod halo;
 pub(crate) mod late;
 
+pub(crate) mod nodes;
+pub(crate) mod rows;
 pub(crate) mod shared;
 
 pub(crate) mod idle;
 pub(crate) mod start;
 
+use hikyaku::shared::Protocol;
 use serde::Serialize;
 
 pub(crate) use bare::{Bare, Parts};
@@ -63,6 +66,12 @@ pub(crate) enum Kind {
     Acquire,
     /// Handing a shared variable over.
     HandOver,
+    /// Handing one over between two nodes.
+    Travel,
+    /// Acquiring what another node owns.
+    Owner,
+    /// All rows of an array change hands between two nodes.
+    Rows,
     /// A job from start to end.
     Start,
     /// Resident memory of one rank.
@@ -99,7 +108,7 @@ pub(crate) enum Unit {
 
 impl Kind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 17] = [
+    pub(crate) const ALL: [Kind; 20] = [
         Kind::Latency,
         Kind::Rate,
         Kind::Bandwidth,
@@ -114,6 +123,9 @@ impl Kind {
         Kind::Late,
         Kind::Acquire,
         Kind::HandOver,
+        Kind::Travel,
+        Kind::Owner,
+        Kind::Rows,
         Kind::Start,
         Kind::Memory,
         Kind::Idle,
@@ -129,7 +141,8 @@ impl Kind {
                 Unit::Microseconds
             }
             Kind::Halo | Kind::Calls | Kind::Processor | Kind::Late => Unit::Microseconds,
-            Kind::Start => Unit::Milliseconds,
+            Kind::Travel | Kind::Owner => Unit::Microseconds,
+            Kind::Start | Kind::Rows => Unit::Milliseconds,
             Kind::Memory => Unit::Mebibytes,
             Kind::Idle => Unit::Percent,
         }
@@ -138,6 +151,11 @@ impl Kind {
     /// Whether less is better.
     pub(crate) fn lower_is_better(self) -> bool {
         !matches!(self, Kind::Rate | Kind::Bandwidth)
+    }
+
+    /// Whether protocols of this library stand side by side in it.
+    pub(crate) fn compares_protocols(self) -> bool {
+        matches!(self, Kind::Travel | Kind::Owner | Kind::Rows)
     }
 
     /// Its word, as on the command line and in the JSON document.
@@ -157,6 +175,9 @@ impl Kind {
             Kind::Late => "late",
             Kind::Acquire => "acquire",
             Kind::HandOver => "handover",
+            Kind::Travel => "travel",
+            Kind::Owner => "owner",
+            Kind::Rows => "rows",
             Kind::Start => "start",
             Kind::Memory => "memory",
             Kind::Idle => "idle",
@@ -180,6 +201,11 @@ impl Kind {
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
             Kind::Acquire => "Shared variable: acquired for writing and let go, free",
             Kind::HandOver => "Two ranks that write an array in turns, every byte each time",
+            Kind::Travel => "Two ranks on two nodes that write an array in turns, every byte",
+            Kind::Owner => "Acquiring what a rank on another node owns, writing every byte of it",
+            Kind::Rows => {
+                "Rows of an array change hands: the program of paper 001's Fig. 8, a round"
+            }
             Kind::Start => "Start and stop of a job",
             Kind::Memory => "Resident memory of a rank",
             Kind::Idle => "Processor use of two ranks blocked in a receive",
@@ -214,6 +240,18 @@ impl Kind {
                  both map; Redis: the array is an element of two lists; who is not at turn with \
                  a lock looks again"
             }
+            Kind::Travel => {
+                "two virtual nodes, which share no copies: each time contents and ownership travel"
+            }
+            Kind::Owner => {
+                "both compute first; the owner waits in a call of the library when it is asked, or \
+                 computes 100 µs more and calls none; from the request until the variable has been \
+                 written and let go"
+            }
+            Kind::Rows => {
+                "each row is a shared variable; in a round each of two ranks on two virtual nodes \
+                 writes every other row, in the next one the others, with a barrier between"
+            }
             _ => return None,
         })
     }
@@ -222,6 +260,8 @@ impl Kind {
 /// One way to measure a point: which calls, from which memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
+    /// The protocol, where protocols stand side by side: each of them stands for a contestant.
+    pub(crate) protocol: Option<Protocol>,
     /// Its name in tables; empty where there is only one.
     pub(crate) name: &'static str,
     /// The command.
@@ -233,12 +273,17 @@ pub(crate) struct Form {
 impl Form {
     /// From ordinary memory.
     pub(crate) fn heap(name: &'static str, verb: Verb) -> Form {
-        Form { name, verb, allocated: false }
+        Form { protocol: None, name, verb, allocated: false }
+    }
+
+    /// By a protocol of shared variables.
+    pub(crate) fn by(protocol: Protocol, name: &'static str, verb: Verb) -> Form {
+        Form { protocol: Some(protocol), ..Form::heap(name, verb) }
     }
 
     /// From memory that the other ranks reach directly.
     pub(crate) fn allocated(name: &'static str, verb: Verb) -> Form {
-        Form { name, verb, allocated: true }
+        Form { protocol: None, name, verb, allocated: true }
     }
 }
 
@@ -249,12 +294,16 @@ pub(crate) struct Point {
     pub(crate) kind: Kind,
     /// Ranks of the job.
     pub(crate) ranks: u32,
+    /// Whether each rank is a node of its own.
+    pub(crate) apart: bool,
     /// Bytes of a message; zero for kinds without.
     pub(crate) bytes: u64,
-    /// Messages in a window; one for kinds without.
+    /// Messages in a window, or rows of an array; one for kinds without.
     pub(crate) window: u32,
     /// What a repetition takes beyond what it reports, in nanoseconds: computing, being late.
     pub(crate) unreported: u64,
+    /// How a block is cut, where that is not to be found out.
+    pub(crate) fixed: Option<Schedule>,
     /// How hikyaku is measured.
     pub(crate) ours: Vec<Form>,
     /// How the others are.
@@ -267,7 +316,8 @@ impl Point {
     /// A point with one message, of which everything is timed.
     pub(crate) fn new(kind: Kind, ranks: u32, bytes: u64, bare: Bare) -> Point {
         let (ours, theirs) = (Vec::new(), Vec::new());
-        Point { kind, ranks, bytes, window: 1, unreported: 0, ours, theirs, bare }
+        let (apart, window, unreported, fixed) = (false, 1, 0, None);
+        Point { kind, ranks, apart, bytes, window, unreported, fixed, ours, theirs, bare }
     }
 
     /// The repetitions that a batch shall have: of broadcasts every rank is root equally often, for
@@ -290,6 +340,7 @@ impl Point {
         let window = f64::from(self.window.max(1));
         match self.kind {
             Kind::Latency | Kind::HandOver => nanoseconds / 2.0,
+            Kind::Travel => nanoseconds / 2e3,
             Kind::Rate => window * 1e3 / nanoseconds,
             Kind::Bandwidth => window * self.bytes as f64 / nanoseconds,
             kind => kind.of_nanoseconds(nanoseconds),

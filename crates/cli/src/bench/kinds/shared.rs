@@ -17,15 +17,21 @@ const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 
 /// The free one, and one hand-over per size.
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
-    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    let sizes = sizes(settings);
     let free = Form::heap("", Verb::SharedFree);
     let free = Point { ours: vec![free], ..Point::new(Kind::Acquire, 2, 0, Bare::LINE) };
     let turns = Form::heap("", Verb::SharedTurns);
-    let point = |bytes: &u64| {
-        let bytes = (*bytes).next_multiple_of(8).max(8);
-        Point { ours: vec![turns], ..Point::new(Kind::HandOver, 2, bytes, Bare::Turns) }
+    let point = |bytes: &u64| Point {
+        ours: vec![turns],
+        ..Point::new(Kind::HandOver, 2, *bytes, Bare::Turns)
     };
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
+}
+
+/// The sizes asked for, in whole elements of eight bytes.
+pub(crate) fn sizes(settings: &Settings) -> Vec<u64> {
+    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    sizes.iter().map(|bytes| bytes.next_multiple_of(8).max(8)).collect()
 }
 
 fn variable(world: &World, command: &Command) -> Result<Shared<u64>, RankError> {
@@ -48,11 +54,19 @@ pub(crate) fn serve_free(world: &World, command: &Command) -> Result<Answer, Ran
 
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.
 pub(crate) fn serve_turns(world: &World, command: &Command) -> Result<Answer, RankError> {
-    let shared = variable(world, command)?;
+    take_turns(world, command, &variable(world, command)?)
+}
+
+/// Strict alternation of ranks 0 and 1.
+pub(crate) fn take_turns(
+    world: &World,
+    command: &Command,
+    shared: &Shared<u64>,
+) -> Result<Answer, RankError> {
     let mut own = vec![0; shared.shape()[0] as usize];
     let rank = u64::from(world.rank());
     let answer = rank::whole(world, command, || match rank {
-        0 | 1 => turn(rank, &shared, &mut own),
+        0 | 1 => turn(rank, shared, &mut own),
         _ => Ok(()),
     });
     world.barrier()?;
