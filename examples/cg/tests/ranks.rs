@@ -1,78 +1,23 @@
 //! The program on several ranks: the same solution on any number, and bad input ends the whole job
 //! in one line.
-//!
-//! The ranks' output is the launcher's, so what is said can only be read if the launcher is a
-//! process of its own. It is this test program once more: [`launcher`] runs what the variable
-//! [`JOB`] says.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use hikyaku::launch::Launch;
-use hikyaku::processes::Processes;
-
-/// Names the ranks and the arguments of the job that [`launcher`] is to run, one a line.
-const JOB: &str = "CG_TEST_JOB";
-
-/// If set, the job runs in virtual time.
-const VIRTUAL: &str = "CG_TEST_VIRTUAL";
-
-/// What the launcher's exit code is said in, among the lines of the test harness.
-const CODE: &str = "the job's code is ";
+use hikyaku_jobs::own;
 
 const MESH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mesh.mtx");
 
-/// A directory of its own for each test.
-fn directory(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
-}
-
-/// Without the variable there is no job and nothing to do.
 #[test]
 fn launcher() {
-    let Ok(job) = std::env::var(JOB) else { return };
-    let mut words = job.lines();
-    let ranks = words.next().unwrap().parse().unwrap();
-    let launch = Launch {
-        args: words.map(Into::into).collect(),
-        timeout: Some(Duration::from_secs(120)),
-        ..Launch::new(ranks, env!("CARGO_BIN_EXE_cg"))
-    };
-    let outcome = match std::env::var_os(VIRTUAL) {
-        None => launch.run().unwrap(),
-        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
-    };
-    println!("{CODE}{}", outcome.code);
+    own::launch(env!("CARGO_BIN_EXE_cg"));
 }
 
-/// Runs `cg` on so many ranks; the job's exit code, and what it wrote to both streams.
-fn cg(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
-    run_in(None, ranks, arguments)
-}
-
-/// The same in virtual time.
-fn cg_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
-    run_in(Some("yes"), ranks, arguments)
-}
-
-fn run_in(time: Option<&str>, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
-    command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
-    command.envs(time.map(|time| (VIRTUAL, time)));
-    let output = command.output().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let code = stdout.split(CODE).nth(1).and_then(|rest| rest.lines().next());
-    let code = code.unwrap_or_else(|| panic!("no code: {stdout}{stderr}")).parse().unwrap();
-    (code, stdout, stderr)
+/// A directory of its own for each test.
+fn directory(name: &str) -> PathBuf {
+    own::directory(env!("CARGO_TARGET_TMPDIR"), name)
 }
 
 fn text(path: &Path) -> &str {
@@ -86,7 +31,7 @@ fn any_number_of_ranks_solves_the_mesh() {
         let page = place.join(format!("{ranks}.html"));
         let exchanges = "blocking,nonblocking,persistent";
         let arguments = [MESH, "--check", "--exchange", exchanges, "--report", text(&page)];
-        let (code, said, complaints) = cg(ranks, &arguments);
+        let (code, said, complaints) = own::run(ranks, &arguments);
         assert_eq!((code, complaints.as_str()), (0, ""), "{ranks} ranks: {said}");
         for exchange in exchanges.split(',') {
             let line = format!("cg: 651 rows, 4255 entries on {ranks} ranks, {exchange}: ");
@@ -103,7 +48,7 @@ fn more_ranks_than_rows_and_rows_without_neighbours() {
     let file = place.join("diagonal.mtx");
     let banner = "%%MatrixMarket matrix coordinate real symmetric";
     fs::write(&file, format!("{banner}\n3 3 4\n1 1 2\n2 2 3\n3 3 5\n3 1 1\n")).unwrap();
-    let (code, said, complaints) = cg(6, &[text(&file), "--check"]);
+    let (code, said, complaints) = own::run(6, &[text(&file), "--check"]);
     assert_eq!((code, complaints.as_str()), (0, ""), "{said}");
     assert!(said.contains("agrees with the serial solver's"), "{said}");
 }
@@ -124,15 +69,15 @@ fn what_cannot_be_solved_is_said_once() {
         (file("saddle.mtx", "2 2 2\n1 1 1\n2 2 -1\n"), "the matrix is not positive definite"),
     ] {
         for ranks in [1, 3] {
-            let (code, _, complaints) = cg(ranks, &[text(&path)]);
+            let (code, _, complaints) = own::run(ranks, &[text(&path)]);
             assert_eq!(code, 2, "{complaints}");
             assert_eq!(complaints.lines().count(), 1, "{complaints}");
             assert!(complaints.starts_with("cg: ") && complaints.contains(line), "{complaints}");
         }
     }
-    let (code, _, complaints) = cg(2, &[MESH, "--tolerance", "2"]);
+    let (code, _, complaints) = own::run(2, &[MESH, "--tolerance", "2"]);
     assert_eq!((code, complaints.lines().count()), (2, 1), "{complaints}");
-    let (code, _, complaints) = cg(2, &[MESH, "--iterations", "3"]);
+    let (code, _, complaints) = own::run(2, &[MESH, "--iterations", "3"]);
     assert_eq!(code, 1);
     assert!(complaints.contains("it has not converged to 1e-10"), "{complaints}");
 }
@@ -141,7 +86,7 @@ fn what_cannot_be_solved_is_said_once() {
 #[test]
 fn in_virtual_time_the_solution_is_the_same() {
     for ranks in [1, 4] {
-        let (code, said, complaints) = cg_in_virtual_time(ranks, &[MESH, "--check"]);
+        let (code, said, complaints) = own::run_in_virtual_time(ranks, &[MESH, "--check"]);
         assert_eq!((code, complaints.as_str()), (0, ""), "{ranks} ranks: {said}");
         assert!(said.contains("agrees with the serial solver's"), "{said}");
     }

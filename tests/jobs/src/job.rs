@@ -16,7 +16,7 @@ const MARK: &str = "HIKYAKU_JOBS_MARK";
 
 /// How long something that happens soon may take on a machine that is busy with other things.
 /// Reached only by failing tests.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A job to be started.
 #[derive(Debug, Clone)]

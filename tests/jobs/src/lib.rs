@@ -7,6 +7,7 @@
 //! tested about them is in `tests/`.
 //!
 //! - [`Job`]: a job to be, [`Running`]: one that runs, [`End`]: how it ended.
+//! - [`own`]: jobs of a package's own program, whose tests are their launcher.
 //! - [`process`]: what `/proc` says about processes and their memory.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
@@ -14,6 +15,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod job;
+pub mod own;
 pub mod pattern;
 pub mod process;
 mod random;

@@ -37,7 +37,7 @@ const TABLE: &[Row] = &[
     // nic for its types only: times and ranks in the tables that it prints. sim to show machines.
     Row { name: "cli", level: 5, may_use: &["world", "report", "nic", "sim", "reproduce"] },
     Row { name: "jobs", level: 6, may_use: &["sim", "world"] },
-    Row { name: "examples", level: 6, may_use: &["world", "report"] },
+    Row { name: "examples", level: 7, may_use: &["world", "report"] },
     Row { name: "xtask", level: 0, may_use: &[] },
 ];
 

@@ -1,0 +1,88 @@
+//! Jobs whose launcher is the test program itself.
+//!
+//! Only a package's own tests know where Cargo has put its program, and the ranks' output is the
+//! launcher's, so what is said can only be read if the launcher is a process of its own. It is the
+//! test program once more: a test named `launcher`, which does nothing but call [`launch`], is run
+//! alone and starts the job that an environment variable says.
+//!
+//! ```no_run
+//! use hikyaku_jobs::own;
+//!
+//! #[test]
+//! fn launcher() {
+//!     own::launch("what env!(\"CARGO_BIN_EXE_...\") says");
+//! }
+//!
+//! #[test]
+//! fn three_ranks_agree() {
+//!     let (code, said, complaints) = own::run(3, &["--check"]);
+//! }
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hikyaku::launch::Launch;
+use hikyaku::processes::Processes;
+
+/// Names the ranks and the arguments of the job that the launcher is to run, one a line.
+const JOB: &str = "HIKYAKU_JOBS_OWN";
+
+/// If set, the job runs in virtual time.
+const VIRTUAL: &str = "HIKYAKU_JOBS_OWN_VIRTUAL";
+
+/// What the launcher's exit code is said in, among the lines of the test harness.
+const CODE: &str = "the job's code is ";
+
+/// Long enough for any job here; whatever hangs is ended then, with code 124.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs `program` as the environment says; without the variable there is no job and nothing to do.
+pub fn launch(program: &str) {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let mut words = job.lines();
+    let ranks = words.next().unwrap().parse().unwrap();
+    let launch = Launch {
+        args: words.map(Into::into).collect(),
+        timeout: Some(PATIENCE),
+        ..Launch::new(ranks, program)
+    };
+    let outcome = match std::env::var_os(VIRTUAL) {
+        None => launch.run().unwrap(),
+        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
+    };
+    println!("{CODE}{}", outcome.code);
+}
+
+/// Runs the program on so many ranks: the job's exit code, and what came out of both streams.
+pub fn run(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(None, ranks, arguments)
+}
+
+/// The same in virtual time.
+pub fn run_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some("yes"), ranks, arguments)
+}
+
+fn run_in(time: Option<&str>, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
+    command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
+    command.envs(time.map(|time| (VIRTUAL, time)));
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let code = stdout.split(CODE).nth(1).and_then(|rest| rest.lines().next());
+    let code = code.unwrap_or_else(|| panic!("no code: {stdout}{stderr}")).parse().unwrap();
+    (code, stdout, stderr)
+}
+
+/// An empty directory for one test, in the place that Cargo gives tests (`CARGO_TARGET_TMPDIR`).
+pub fn directory(place: &str, name: &str) -> PathBuf {
+    let path = Path::new(place).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
