@@ -11,6 +11,11 @@
 //!
 //! A slot is used again when all members of its group have finished its round; slots come free in
 //! the order in which they were taken. The gone hold up nothing.
+//!
+//! The area is gone round even if all of it is free. From the front again would be where the
+//! readers have the last payload in their caches, from which it would have to be taken back (as
+//! with letters, `ring/mail.rs`): 64 KiB between two ranks of a Xeon, from the front and round,
+//! allgather 2.0 to 2.3 and 1.5 to 1.8 x the bare copies, broadcast 1.4 to 1.6 and 1.05 to 1.2 x.
 
 use std::collections::VecDeque;
 
@@ -45,14 +50,13 @@ impl Stage {
 
     /// Takes a run of bytes, at whose start position there are `length` before the area's end.
     fn take(&mut self, length: u64, channel: u32, round: u64) -> Option<u64> {
-        if self.slots.is_empty() {
-            // From the front again, where the lines of the last payload are in the caches.
-            (self.head, self.tail) = (0, 0);
-        }
         let length = length.next_multiple_of(GRANULE);
         let at = self.tail % self.size;
         let start = if at + length > self.size { self.tail + self.size - at } else { self.tail };
         let end = start + length;
+        if self.slots.is_empty() {
+            self.head = start;
+        }
         if end - self.head > self.size {
             return None;
         }
@@ -163,13 +167,23 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_area_is_used_whole_from_its_front() {
+    fn an_empty_area_is_used_whole_wherever_its_last_slot_was() {
         let mut stage = Stage::new(1024);
         for round in 0..100 {
             assert_eq!(stage.take(64, 0, round), Some(0));
             free(&mut stage);
             assert_eq!(stage.take(1024, 0, round), Some(0));
             assert_eq!(stage.take(64, 0, round), None);
+            free(&mut stage);
+        }
+    }
+
+    #[test]
+    fn slots_go_round_an_area_that_is_free_each_time() {
+        let mut stage = Stage::new(1024);
+        for at in [0, 320, 640, 0, 320, 640, 0] {
+            assert_eq!(stage.take(320, 0, 1), Some(at));
+            assert_eq!(stage.take(1025, 0, 2), None);
             free(&mut stage);
         }
     }

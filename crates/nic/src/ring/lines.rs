@@ -20,14 +20,14 @@
 //! is `k` or more, and of one that has entered a later round, since rounds come one after the
 //! other: it is the line of `k + 1` that says so, for who has done anything after `k` has either
 //! written that line or, having only looked in `k + 1`, said that it finished it. Where everybody
-//! contributes and looks at everybody, as in a barrier, nothing needs asking: who has seen all lines
-//! of `k + 1` has seen that all entered it, hence that all have finished `k`, and `k + 2` may follow
-//! at once. So a barrier is one store and one look at each of the others, and `finished` is left
-//! alone.
+//! contributes and looks at everybody, as in a barrier, nothing needs asking: who has seen all
+//! lines of `k + 1` has seen that all entered it, hence that all have finished `k`, and `k + 2` may
+//! follow at once. So a barrier is one store and one look at each of the others, and `finished` is
+//! left alone.
 //!
-//! It follows that a reader that waits for round `k` finds `k`, or `k - LINES` and before, and never
-//! `k + LINES`. Stamps only grow, also from one group to the next that uses the same lines, so a
-//! slow reader never mistakes an earlier group's round for its own.
+//! It follows that a reader that waits for round `k` finds `k`, or `k - LINES` and before, and
+//! never `k + LINES`. Stamps only grow, also from one group to the next that uses the same lines,
+//! so a slow reader never mistakes an earlier group's round for its own.
 //!
 //! **How many.** Two are enough, and explored by loom. More let whoever only says something, as the
 //! root of a broadcast, be ahead of whoever only listens, which counts where ranks share cores:

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The stamp is the round of the letter and stored last, so one line tells of a letter that fits
-//! behind it and brings it. A letter of a kibibyte or more begins with a line of its own. See `fabric::mail` for why two slots are enough; loom explores it.
+//! behind it and brings it. A letter of a kibibyte or more begins with a line of its own. See
+//! `fabric::mail` for why two slots are enough; loom explores it.
 //!
 //! Larger letters have more slots all the same: to write over lines that their reader has in its
 //! first-level cache takes twice as long as over lines that it has forgotten. Two ranks of a Xeon
