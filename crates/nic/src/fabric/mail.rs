@@ -11,9 +11,10 @@
 //!
 //! Where a command queue costs a doorbell, a release and a count for each message, each a line
 //! that moves between caches, this costs the letter's own line. What a queue's pointers would say
-//! follows from the rounds: there are two slots or more, and two ranks that write to each other in every
-//! round, if only an empty letter, need nothing else. Who has the other's letter of round `k` knows
-//! that he has started `k`, hence is done with `k - 1`, and so may write round `k + 1` over it.
+//! follows from the rounds: there are two slots or more, and two ranks that write to each other in
+//! every round, if only an empty letter, need nothing else. Who has the other's letter of round `k`
+//! knows that he has started `k`, hence is done with `k - 1`, and so may write round `k + 1` over
+//! it.
 //!
 //! A writer ends a mailbox once, with a word that says why; then it writes no more, and the
 //! memory can be used for something else. It is also what ends the wait of a reader to whom

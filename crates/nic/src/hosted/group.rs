@@ -1,9 +1,9 @@
 //! Groups, hosted: registration, and rounds over shared control lines.
 //!
 //! The lines and when they are used again are in [`crate::ring::ControlLines`]; here is who waits
-//! for whom. Every wait is a question that found nothing ([`Want`]): it is remembered until the rank
-//! has parked, which looks once more at all of them before it sleeps, and it ends in an error when
-//! the member it waits for is gone.
+//! for whom. Every wait is a question that found nothing ([`Want`]): it is remembered until the
+//! rank has parked, which looks once more at all of them before it sleeps, and it ends in an error
+//! when the member it waits for is gone.
 //!
 //! **Whom a publication wakes.** The publisher stores its line and loads each member's `sleeping`
 //! with no barrier between; the sleeper makes the barrier for both, as for records (see
