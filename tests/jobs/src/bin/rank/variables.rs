@@ -15,6 +15,8 @@ pub(crate) fn hand_over(world: &World) -> Result<(), Error> {
     let mut into = [0; 512];
     world.barrier()?;
     if world.rank() == 1 {
+        // Until the barrier's messages have left the interface.
+        world.compute(Duration::from_micros(50));
         let timed = |what: &str, act: &mut dyn FnMut() -> Result<(), Error>| {
             let start = world.now();
             act()?;
