@@ -18,7 +18,7 @@ use hikyaku_nic::ring::{
     Bytes, Claim, GRANULE, LandingRing, Ledger, Poster, RingControl, Slot, StatusControl,
     StatusRing, span_of,
 };
-use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
+use hikyaku_nic::sync::UnsafeCell;
 use hikyaku_nic::wire::Kind;
 use loom::sync::Arc;
 use loom::thread;
