@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The asker computes first in both, so that it comes to the library as cold. Computing is to look
-//! at a clock, with pauses: two threads of one core would share its units, and whatever the asker
-//! did would take half as long again, library or not.
+//! at a clock, with pauses: beside a loop without them the other virtual processor was slower at
+//! whatever it did, additions too, and that is no matter of the library's.
 //!
 //! What must be paid at least is a cache line and one copy of data that the other core has just
 //! written: by `direct` the asker reads it, by the others it is stored where the asker finds it.
