@@ -10,6 +10,7 @@
 //!   wire       the 64-byte status record and its stamp
 //!   ring       status ring, landing ring, ledger, command queue
 //!   table      contexts, segments, nodes, address registers: who may touch what
+//!   doorbell   how a rank sleeps, and how it is woken
 //!   segment    how one rank's rings and tables lie in memory that peers can reach
 //!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
 //!   region     memory of a rank that peers name by offset
@@ -17,9 +18,10 @@
 //!   layer      fabrics that wrap a fabric: tracer, fault injector
 //! ```
 //!
-//! Under `--cfg loom` only the rings are built, on loom's atomics, for the models in
-//! `tests/loom.rs`.
+//! Under `--cfg loom` only the rings, tables and doorbells are built, on loom's atomics, for the
+//! models in `tests/loom*.rs`.
 
+pub mod doorbell;
 pub mod fabric;
 pub mod time;
 pub mod wire;

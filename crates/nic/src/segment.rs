@@ -30,6 +30,7 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
+use crate::doorbell::Doorbell;
 use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId, SYNC_IDS};
 use crate::ring::{
     Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, LandingRing, QueuePointers,
@@ -285,20 +286,6 @@ impl Offsets {
             area,
         }
     }
-}
-
-/// How a rank is reached when it is not looking.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct Doorbell {
-    /// Nonzero while the rank sleeps or is about to. Written by the rank.
-    pub sleeping: Line<AtomicU64>,
-    /// Counts wake-ups; the word a sleeping rank waits on. Written by whoever wakes it.
-    pub wakes: Line<AtomicU64>,
-    /// The latest arrival time given out; see `hosted::send`. Written by senders.
-    pub arrivals: Line<AtomicU64>,
-    /// Nonzero when a sender was held up for want of room. Set by senders, cleared by the rank.
-    pub attention: Line<AtomicU64>,
 }
 
 /// What a rank has decided about one source: its entry in the source table (paper 000's AMT

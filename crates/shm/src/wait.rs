@@ -39,7 +39,7 @@
 
 use std::time::Duration;
 
-use hikyaku_nic::segment::Doorbell;
+use hikyaku_nic::doorbell::Doorbell;
 use hikyaku_nic::sync::{Ordering, fence};
 use rustix::thread::futex::{self, Flags, Timespec};
 

@@ -14,11 +14,12 @@
 //! sleeper comes to ask for it.
 
 use super::{Host, HostedPort, Peer};
+use crate::doorbell::Doorbell;
 use crate::fabric::{Contribution, Group, GroupError, GroupId, LAST_FIRST, PeerState, Rank};
 use crate::hosted::multicast::Stage;
 use crate::hosted::sync::SyncState;
 use crate::ring::{ControlLines, LINE_BYTES, LINES, Place};
-use crate::segment::{Awaited, Doorbell, GroupLayout, SyncCounts};
+use crate::segment::{Awaited, GroupLayout, SyncCounts};
 use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 
 /// In [`Awaited`]: no member of a group can end the wait.

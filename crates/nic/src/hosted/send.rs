@@ -1,12 +1,13 @@
 //! Posting: the steps of the receive controller, taken by the sender (paper 000 §3).
 
 use super::{Host, HostedPort, Peer};
+use crate::doorbell::Doorbell;
 use crate::fabric::{
     Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Operation, PostError, Rank,
     RemoteAddress, RingId, Route,
 };
 use crate::ring::{Claim, LandingRing, StatusRing};
-use crate::segment::{Doorbell, Segment};
+use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 use crate::wire::Kind;
 
