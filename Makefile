@@ -39,7 +39,8 @@ loom: ## check the loom models of the rings and queues
 	@scripts/setup.sh rust cc
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		cargo test --locked --release -p hikyaku-nic \
-		--test loom --test loom_lines --test loom_queue --test loom_table
+		--test loom --test loom_lines --test loom_queue --test loom_table \
+		--test loom_doorbell
 
 # The package is installed into an environment of its own, from PyPI but for what is built here.
 python: ## build the Python package and run its tests

@@ -191,7 +191,7 @@ pub(crate) fn join(
     if !barrier::register() {
         // Who sleeps already relies on a barrier that does not reach us: have it sleep anew.
         mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
-        (0..ranks).for_each(|other| wait::wake(mapping.segment(other).doorbell()));
+        (0..ranks).for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
     }
     facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(Region::new(mapping, memory, inode, rank));

@@ -156,7 +156,7 @@ impl ShmHost {
             barrier::everywhere() && unsure == 0
         };
         let ended = wait::sleep(bell, self.seen, limit, barrier, || pending(self));
-        let wakes = bell.wakes.load(Ordering::Acquire);
+        let wakes = bell.seen();
         self.seen = wakes;
         match ended {
             Sleep::TimedOut => self.timeouts += 1,
@@ -271,7 +271,7 @@ impl ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.wake(rank);
         }
-        wait::wake(self.mapping().segment(rank).doorbell());
+        self.mapping().segment(rank).doorbell().wake(wait::end_sleep);
     }
 
     #[inline]
@@ -284,7 +284,7 @@ impl ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.park(deadline, || pending(self));
         }
-        let wakes = self.mapping().segment(self.rank).doorbell().wakes.load(Ordering::Acquire);
+        let wakes = self.mapping().segment(self.rank).doorbell().seen();
         if wakes != self.seen {
             self.seen = wakes;
             self.waiting.restart();
@@ -481,8 +481,9 @@ mod tests {
         assert_eq!(host.wait(0, None, |_| false), Wake::Slept);
         assert_eq!(host.sleeps(), (1, 1));
         // Neither does it sleep past a deadline, nor when there is something after all.
+        let late = host.now() + Time::from_nanoseconds(3_600_000_000_000);
+        assert_eq!(host.wait(1, Some(late), |_| true), Wake::Look);
         let soon = host.now() + Time::from_nanoseconds(1000);
-        assert_eq!(host.wait(1, Some(soon), |_| true), Wake::Look);
         while host.wait(2, Some(soon), |_| false) != Wake::Deadline {}
     }
 

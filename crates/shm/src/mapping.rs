@@ -178,7 +178,7 @@ impl Mapping {
         let news = self.registry().fail(rank, cause);
         if news {
             let ranks = 0..self.plan.config.ranks;
-            ranks.for_each(|other| wait::wake_unasked(self.segment(other).doorbell()));
+            ranks.for_each(|other| self.segment(other).doorbell().wake_unasked(wait::end_sleep));
         }
         news
     }

@@ -4,35 +4,8 @@
 //! another rank of the same core go on; a sleep costs nothing and some microseconds to end. The
 //! policy is the pure function [`stage`]; its constants are in [`Patience::DEFAULT`].
 //!
-//! **No wake-up is lost.** Two kinds of things end a wait.
-//!
-//! *A record in the own segment.* The sender stores the record, then loads `sleeping`, with no
-//! barrier between; the sleeper does the barrier for both:
-//!
-//! ```text
-//!   sender                               sleeper
-//!   P: record published (release)        S: sleeping = 1
-//!   L: load sleeping                     B: barrier on every processor running a rank
-//!                                        R: look for records once more
-//!                                        F: futex_wait(wakes == seen)
-//! ```
-//!
-//! B takes effect somewhere in the sender's program order. After P: then R sees the record and
-//! there is no sleep. Before P, hence before L: then L sees S, and the sender wakes: it counts
-//! `wakes` up and calls the kernel. If it counts before F, F finds `wakes != seen` and returns at
-//! once; if after, the sleeper is queued in the kernel and the call finds it. A sender that is
-//! not running has passed a full barrier in the context switch, which is a B before or after P.
-//! (The compiler must leave L after P as well; none of today's reorders atomic accesses.)
-//!
-//! *A word in somebody else's segment*, such as room in a ring, or an end in the registry. Here
-//! the waker always counts `wakes` up, whether or not the target sleeps. The sleeper sampled
-//! `seen` before its caller looked: a count before the sample is followed by the look, and a
-//! count after it is noticed at the start of the next wait, or by F. Waker: count, fence, load
-//! `sleeping`; sleeper: store `sleeping`, fence, F; one of the two sees the other.
-//!
-//! Whoever finds `sleeping` set clears it before it calls the kernel, so that a burst of messages
-//! costs one call. Should that sender die between the two, the sleeper finds out when its bounded
-//! sleep ends, or when the death is announced, which wakes everybody without asking.
+//! **No wake-up is lost**: `hikyaku_nic::doorbell` says why. Here are what it leaves to its host,
+//! the kernel's sleep on a word and the limits of sleeps.
 //!
 //! Where the barrier cannot be had (an old kernel, a filter), sleeps are bounded by
 //! [`Patience::unsure`] instead: a lost wake-up then costs that long.
@@ -40,7 +13,7 @@
 use std::time::Duration;
 
 use hikyaku_nic::doorbell::Doorbell;
-use hikyaku_nic::sync::{Ordering, fence};
+use hikyaku_nic::sync::AtomicU64;
 use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::cpus::Company;
@@ -187,41 +160,21 @@ pub(crate) fn sleep(
     barrier: impl FnOnce() -> bool,
     pending: impl FnOnce() -> bool,
 ) -> Sleep {
-    bell.sleeping.store(1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    let sure = barrier();
-    let ended = if pending() {
-        Sleep::Refused
-    } else {
+    let wait = |wakes: &AtomicU64, sure| {
         let limit = timespec(limit(sure));
-        match futex::wait(futex_word(&bell.wakes), Flags::empty(), seen as u32, Some(&limit)) {
+        match futex::wait(futex_word(wakes), Flags::empty(), seen as u32, Some(&limit)) {
             Err(rustix::io::Errno::TIMEDOUT) => Sleep::TimedOut,
             // Woken, counted before (EAGAIN), or a signal (EINTR): look in every case.
             _ => Sleep::Woken,
         }
     };
-    bell.sleeping.store(0, Ordering::Relaxed);
-    ended
+    bell.sleep(barrier, pending, wait).unwrap_or(Sleep::Refused)
 }
 
-/// Wakes a rank if it sleeps; if it is only about to look, makes it look once more.
-pub(crate) fn wake(bell: &Doorbell) {
-    bell.wakes.fetch_add(1, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    if bell.sleeping.swap(0, Ordering::SeqCst) != 0 {
-        call(bell);
-    }
-}
-
-/// Wakes a rank whatever its doorbell says: for what happens once and must not be missed.
-pub(crate) fn wake_unasked(bell: &Doorbell) {
-    bell.wakes.fetch_add(1, Ordering::SeqCst);
-    call(bell);
-}
-
-fn call(bell: &Doorbell) {
+/// Ends the sleep of whoever waits on a doorbell's word.
+pub(crate) fn end_sleep(wakes: &AtomicU64) {
     // It can only fail for an address that is none, which a doorbell's is not.
-    let _ = futex::wake(futex_word(&bell.wakes), Flags::empty(), i32::MAX as u32);
+    let _ = futex::wake(futex_word(wakes), Flags::empty(), i32::MAX as u32);
 }
 
 fn timespec(time: Duration) -> Timespec {
@@ -234,6 +187,7 @@ fn timespec(time: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hikyaku_nic::sync::Ordering;
     use std::cell::Cell;
 
     const ALONE: Company = Company { cpus: 2, confined: 1, quota: None, known: 2, ranks: 2 };
@@ -305,16 +259,16 @@ mod tests {
     fn a_wake_before_the_sleep_is_not_lost() {
         let bell = Doorbell::default();
         let forever = |_| Duration::from_secs(3600);
-        let seen = bell.wakes.load(Ordering::Relaxed);
-        wake(&bell);
+        let seen = bell.seen();
+        bell.wake(end_sleep);
         assert_eq!(sleep(&bell, seen, forever, || true, || false), Sleep::Woken);
-        assert_eq!(sleep(&bell, seen + 1, forever, || true, || true), Sleep::Refused);
+        assert_eq!(sleep(&bell, bell.seen(), forever, || true, || true), Sleep::Refused);
         // A wake between the last look and the sleep.
         let last_look = || {
-            wake(&bell);
+            bell.wake(end_sleep);
             false
         };
-        assert_eq!(sleep(&bell, seen + 1, forever, || true, last_look), Sleep::Woken);
+        assert_eq!(sleep(&bell, bell.seen(), forever, || true, last_look), Sleep::Woken);
         assert_eq!(bell.sleeping.load(Ordering::Relaxed), 0);
     }
 
