@@ -1,6 +1,7 @@
 //! Who is gone: what a rank knows of the others' deaths.
 
 use crate::geometry::Geometry;
+use crate::word::{READERS_A_WORD, READING};
 
 /// The ranks that died or left. Who left in order holds nothing and asks for nothing, but what is
 /// in its memory is still there; who died takes that with it, unless another of its node lives.
@@ -33,13 +34,14 @@ impl Departed {
     /// Whether a rank is gone.
     #[inline]
     pub fn contains(&self, rank: u32) -> bool {
-        self.word(rank / 64) & 1 << (rank % 64) != 0
+        word(&self.gone, rank / 64) & 1 << (rank % 64) != 0
     }
 
-    /// The bits of 64 ranks.
+    /// The bits of the ranks of a word of readers, in the place of those who read.
     #[inline]
-    pub fn word(&self, at: u32) -> u64 {
-        word(&self.gone, at)
+    pub fn readers(&self, at: u32) -> u64 {
+        let shift = at * READERS_A_WORD % 64;
+        word(&self.gone, at * READERS_A_WORD / 64) >> shift & READING
     }
 
     /// Whether a rank died.
@@ -80,7 +82,11 @@ mod tests {
         assert!(!departed.node_is_gone(&geometry, 0));
         departed.insert(0);
         assert!(departed.node_is_gone(&geometry, 0));
-        assert!(!departed.contains(100) && departed.word(9) == 0);
+        assert!(!departed.contains(100) && departed.readers(18) == 0);
+        departed.insert(33);
+        departed.insert(95);
+        let words: Vec<u64> = (0..4).map(|at| departed.readers(at)).collect();
+        assert_eq!(words, [0b10011, 0b10, 1 << 31, 0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Of the paper's variable only owner and state lie in the control region (§5.1); the queue of
 //! requests and the set of readers are the "other members", and have one place each.
 
-use crate::word::{FIRST, Head, INITIAL, Version};
+use crate::word::{FIRST, Head, INITIAL, READERS_A_WORD, Version};
 
 /// Bytes of a cache line: words of different variables share none.
 const LINE_WORDS: u64 = 8;
@@ -34,7 +34,7 @@ pub enum Word {
     Head,
     /// [`Version`] of the newest contents.
     Latest,
-    /// A bit for each of 64 ranks: who reads.
+    /// Of 32 ranks, a bit each: who reads, and above them who wants to ask.
     Readers(u32),
     /// The cell of this index.
     Cell(u32),
@@ -74,7 +74,7 @@ impl Geometry {
 
     /// How many words say who reads.
     pub fn reader_words(&self) -> u32 {
-        self.ranks.div_ceil(64)
+        self.ranks.div_ceil(READERS_A_WORD)
     }
 
     /// How many requests may wait: every rank's one.
@@ -89,7 +89,13 @@ impl Geometry {
 
     /// The word and the bit by which this rank says that it reads.
     pub fn reader_bit(&self) -> (u32, u64) {
-        (self.rank / 64, 1 << (self.rank % 64))
+        (self.rank / READERS_A_WORD, 1 << (self.rank % READERS_A_WORD))
+    }
+
+    /// The word and the bit by which this rank says that it wants to ask.
+    pub fn wanting_bit(&self) -> (u32, u64) {
+        let (at, bit) = self.reader_bit();
+        (at, bit << READERS_A_WORD)
     }
 
     /// Words of a variable at its home, in whole cache lines.
@@ -139,10 +145,11 @@ pub enum Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::word::READING;
 
     #[test]
     fn no_two_words_share_a_place_and_small_jobs_have_one_line() {
-        for ranks in [1, 2, 3, 4, 5, 64, 65, 200] {
+        for ranks in [1, 2, 3, 4, 5, 32, 33, 64, 65, 200] {
             let geometry = Geometry::new(ranks, 4, 0);
             let words = [Word::Head, Word::Latest]
                 .into_iter()
@@ -162,5 +169,18 @@ mod tests {
             assert!(geometry.cells() >= u64::from(ranks));
         }
         assert_eq!(Geometry::new(4, 4, 0).home_words(), 8);
+    }
+
+    #[test]
+    fn who_reads_and_who_wants_have_a_bit_each() {
+        let mut seen = [0; 3];
+        for rank in 0..65 {
+            let geometry = Geometry::new(65, 4, rank);
+            let ((at, reads), (word, wants)) = (geometry.reader_bit(), geometry.wanting_bit());
+            assert_eq!((at, at < geometry.reader_words()), (word, true));
+            assert_eq!((reads & !READING, wants & READING), (0, 0));
+            assert_eq!(seen[at as usize] & (reads | wants), 0, "rank {rank}");
+            seen[at as usize] |= reads | wants;
+        }
     }
 }

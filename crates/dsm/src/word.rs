@@ -3,15 +3,19 @@
 //! ```text
 //!   bits    63 ........ 18 | 17 .... 6 | 5 .. 0
 //!   head    position       | victim    | marks        whose turn it is; what was lost
+//!   readers 32 .. 63: who wants to ask | 0 .. 31: who reads, a bit a rank
 //!   cell    position       | rank      | kind, phase  who asked for which turn
 //!   latest  position       | node      | shared       which write is the newest, and where
 //!   held    position       | -         | -            which write a node's copy holds; 0: none
 //!   owner   position       | node      | -            the last change of owner that was told
 //! ```
 //!
+//! Those of 32 ranks who read and who want to ask are in one word, so that whoever looks for
+//! readers sees both at no further cost.
+//!
 //! A *position* numbers the turns of one variable, from [`FIRST`] on. It is the ticket of whoever
-//! waits and, of a write, the version of the data. All words have it in their upper bits, so the
-//! later of two is the larger word, and the atomic maximum keeps the later one: that closes the
+//! waits and, of a write, the version of the data. All other words have it in their upper bits, so
+//! the later of two is the larger word, and the atomic maximum keeps the later one: that closes the
 //! race of two owner changes of which the older arrives last. 46 bits last for eighty days at ten
 //! million turns a second.
 
@@ -30,6 +34,12 @@ pub const CONTROL_BYTES: u64 = 16;
 
 /// Bytes of the control region: the LLCM of DIMMnet-1 (paper 001 §5.1).
 pub const CONTROL_REGION: u64 = 128 << 10;
+
+/// Ranks of one word of readers.
+pub const READERS_A_WORD: u32 = 32;
+
+/// The bits of those who read, in a word of readers.
+pub const READING: u64 = (1 << READERS_A_WORD) - 1;
 
 /// Most variables of a job.
 pub const VARIABLES_MOST: u64 = CONTROL_REGION / CONTROL_BYTES;

@@ -108,7 +108,7 @@ struct Shared {
 impl Shared {
     fn new(home: Side) -> Shared {
         let geometry = |rank| Geometry::new(2, 1, rank);
-        let sides = [0, 1].map(|rank| Direct::new(geometry(rank), false));
+        let sides = [0, 1].map(|rank| Direct::new(geometry(rank), home as u32, false));
         Shared { home, at_home: geometry(0).initial_home(), at_nodes: [initial_node(); 2], sides }
     }
 
@@ -219,7 +219,9 @@ impl Run {
     fn next(shared: &mut Shared, side: Side, answer: u64) -> Option<Action> {
         match shared.sides[side].next(answer, &Departed::default()) {
             Action::Entered(_) | Action::Released => None,
-            Action::Wait | Action::Refused(_) => unreachable!("no row is wanted by both nodes"),
+            Action::Wait | Action::StandBack | Action::Refused(_) => {
+                unreachable!("no row is wanted by both nodes")
+            }
             action => Some(action),
         }
     }

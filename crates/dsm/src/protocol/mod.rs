@@ -21,7 +21,7 @@ use crate::departed::Departed;
 use crate::geometry::Word;
 use crate::word::{Kind, Mark};
 
-pub use direct::Direct;
+pub use direct::{Direct, Left};
 pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
 
 /// What is done to one word, undivided. The answer is the value before.
@@ -86,9 +86,14 @@ pub enum Action {
         /// The node.
         from: u32,
     },
-    /// There is nothing to do but to look again, any time.
+    /// There is nothing to do but to look again, any time. Somebody wakes this rank when that is
+    /// worth while, and so must whatever tells it of a death.
     Wait,
-    /// Wake this rank, if it sleeps: its turn may have come.
+    /// Others are let past who want to ask, which takes them a few operations: to look again soon.
+    /// Nobody wakes this rank. Whoever drives may end it: [`Direct::insist`].
+    StandBack,
+    /// Wake this rank, if it sleeps: its turn may have come. Who is gone is looked up afterwards,
+    /// before [`Protocol::next`]: it may have died meanwhile.
     Wake(u32),
     /// The variable may be used.
     Entered(Entry),
@@ -126,8 +131,8 @@ pub trait Protocol {
     /// Lets it go. It must have been entered.
     fn release(&mut self);
 
-    /// Gives a request up that said [`Action::Wait`] last, or has not begun. Answers whether there
-    /// is something to be done for that, until [`Action::Released`].
+    /// Gives a request up that said [`Action::Wait`] or [`Action::StandBack`] last, or has not
+    /// begun. Answers whether there is something to be done for that, until [`Action::Released`].
     fn cancel(&mut self) -> bool;
 
     /// What to do, given the answer to what was to be done last.

@@ -26,29 +26,33 @@ fn print(model: &Model) -> (u64, u64) {
     (hash(1), hash(2))
 }
 
-/// Visits every state. Waiting turns in circles, so that each state can lead to an end is decided
-/// backwards, from the ends: under any fair order of steps, then, every request is answered.
+/// Visits every state. Asking turns in circles, so that each state can lead to an end is decided
+/// backwards, from the ends: under any fair order of steps, then, every request is answered. Of
+/// what need not happen (a death, a request that is given up) nothing is hoped for.
 pub(crate) fn explore(case: &Case) -> Found {
     let first = Model::new(case);
     let mut numbers = HashMap::from([(print(&first), 0u32)]);
     let mut sources: Vec<Vec<u32>> = vec![Vec::new()];
     let (mut open, mut ends) = (vec![(0u32, first)], Vec::new());
     while let Some((number, model)) = open.pop() {
-        let mut following = Vec::new();
-        if let Err(fault) = model.steps(case, &mut following) {
+        let (mut following, mut by_chance) = (Vec::new(), Vec::new());
+        if let Err(fault) = model.steps(case, &mut following, &mut by_chance) {
             return Found { states: numbers.len(), ends: ends.len(), fault: Some(fault) };
         }
-        if following.is_empty() {
+        if model.is_end(case) {
             ends.push(number);
         }
-        for next in following {
+        let following = following.into_iter().map(|next| (next, true));
+        for (next, sure) in following.chain(by_chance.into_iter().map(|next| (next, false))) {
             let fresh = numbers.len() as u32;
             let known = *numbers.entry(print(&next)).or_insert(fresh);
             if known == fresh {
                 sources.push(Vec::new());
                 open.push((fresh, next));
             }
-            sources[known as usize].push(number);
+            if sure {
+                sources[known as usize].push(number);
+            }
         }
         assert!(numbers.len() < STATES_MOST, "{case:?} has too many states");
     }

@@ -6,7 +6,9 @@
 use std::cell::{Cell, RefCell};
 
 use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{Action, Departed, Direct, Entry, Kind, Op, Patience, Protocol, State, Word};
+use hikyaku_dsm::{
+    Action, Departed, Direct, Entry, Kind, Left, Op, Patience, Protocol, State, Word,
+};
 use hikyaku_shm::View;
 
 use super::contents::Contents;
@@ -50,7 +52,7 @@ impl DirectDriver {
         let sizes = memory.sizes();
         let part = |index| {
             let (home, slot) = sizes.home_of(index);
-            let protocol = Direct::new(sizes.geometry, recoverable);
+            let protocol = Direct::new(sizes.geometry, home, recoverable);
             PartState { protocol, taken: None, home, at: sizes.words_at(slot) }
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
@@ -109,12 +111,31 @@ impl DirectDriver {
             return false;
         }
         let words = self.memory.at_home(state.home, state.at);
-        let Some(woken) = state.protocol.leave_free(words) else { return false };
-        state.taken = None;
-        if let Some(rank) = woken {
-            self.memory.ring(world.engine(), rank);
+        let Some(left) = state.protocol.leave_free(words) else { return false };
+        let over = match left {
+            Left::Free => true,
+            Left::Wake(rank) => {
+                self.memory.ring(world.engine(), rank);
+                self.look_around(world);
+                !self.departed.borrow().1.contains(rank)
+            }
+            Left::Onward => false,
+        };
+        if over {
+            state.taken = None;
+            return true;
         }
+        state.protocol.go_on();
+        drop(parts);
+        self.finish(world, part);
         true
+    }
+
+    /// Drives what waits for nobody to its end, which cannot fail: what it does to words of the
+    /// living is done.
+    #[inline(never)]
+    pub(super) fn finish(&self, world: &World, part: u64) {
+        let _ = self.drive(world, part, || (0, 0));
     }
 
     /// Drives a part until it says something. `extent`: first byte and length of the part.
@@ -142,11 +163,16 @@ impl DirectDriver {
                 }
                 Action::Wake(rank) => {
                     self.memory.ring(world.engine(), rank);
+                    world.note_departures(&mut departed.0, &mut departed.1);
                     0
                 }
                 Action::Wait => {
                     world.note_departures(&mut departed.0, &mut departed.1);
                     return Ok(Outcome::Wait);
+                }
+                Action::StandBack => {
+                    world.note_departures(&mut departed.0, &mut departed.1);
+                    return Ok(Outcome::StandBack);
                 }
                 Action::Entered(entry) => return Ok(Outcome::Entered(entry)),
                 Action::Refused(refusal) => {
@@ -197,7 +223,12 @@ impl DirectDriver {
         }
     }
 
-    /// Looks who is gone: for requests that do not wait.
+    /// Ends the standing back of a request.
+    pub(super) fn insist(&self, part: u64) {
+        self.parts.borrow_mut()[part as usize].protocol.insist();
+    }
+
+    /// Looks who is gone: for requests that do not wait, and after somebody was woken.
     pub(super) fn look_around(&self, world: &World) {
         let mut departed = self.departed.borrow_mut();
         let departed = &mut *departed;

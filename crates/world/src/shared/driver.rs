@@ -40,6 +40,8 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Wait,
+    /// To look again soon: others are let past, who wake nobody.
+    StandBack,
     Entered(Entry),
     Refused(Refusal),
     Released,
@@ -95,14 +97,21 @@ impl Driver {
         }
     }
 
-    /// Gives up a request that waits, or lets a part go that was entered, which cannot fail:
-    /// nothing of it waits, and what it does to words of the living is done.
+    /// Ends the standing back of a request, that is: it asks.
+    pub(super) fn insist(&self, part: u64) {
+        match self {
+            Driver::Direct(direct) => direct.insist(part),
+            Driver::Mailbox(_) => {}
+        }
+    }
+
+    /// Gives up a request that waits, or lets a part go that was entered.
     #[inline]
     pub(super) fn give(&self, world: &World, part: u64, had: bool) {
         match self {
             Driver::Direct(direct) => {
                 if direct.give(part, had) {
-                    let _ = direct.drive(world, part, || (0, 0));
+                    direct.finish(world, part);
                 }
             }
             Driver::Mailbox(mailbox) => mailbox.give(world, part),

@@ -396,18 +396,20 @@ fn operation(op: Op) -> (AtomicOp, u64) {
     }
 }
 
-/// The operations as a port does them. What is released is the contents, what is acquired the same.
+/// The operations as a port does them, all in one order: of two ranks that each change a word and
+/// look at the other's, one sees what the other did. There are no plain stores, so where loads and
+/// stores keep their order (x86) that is the same instructions as releasing and acquiring.
 #[inline]
 fn apply(word: &AtomicU64, op: Op) -> u64 {
+    const ONE: Ordering = Ordering::SeqCst;
     match op {
-        Op::Load => word.load(Ordering::Acquire),
-        Op::Swap(new) => word.swap(new, Ordering::AcqRel),
+        Op::Load => word.load(ONE),
+        Op::Swap(new) => word.swap(new, ONE),
         Op::CompareSwap { expected, new } => {
-            let done = word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
-            done.unwrap_or_else(|old| old)
+            word.compare_exchange(expected, new, ONE, ONE).unwrap_or_else(|old| old)
         }
-        Op::Or(bits) => word.fetch_or(bits, Ordering::AcqRel),
-        Op::And(bits) => word.fetch_and(bits, Ordering::AcqRel),
-        Op::Max(other) => word.fetch_max(other, Ordering::AcqRel),
+        Op::Or(bits) => word.fetch_or(bits, ONE),
+        Op::And(bits) => word.fetch_and(bits, ONE),
+        Op::Max(other) => word.fetch_max(other, ONE),
     }
 }

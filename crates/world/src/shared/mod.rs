@@ -291,7 +291,6 @@ fn free(variable: &Variable, part: u64, kind: Kind) -> Option<Entry> {
 #[inline(never)]
 fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
     let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    let mut turn = 0;
     loop {
         match asking.poll()? {
             Some(Ok(entry)) => return Ok(entry),
@@ -299,9 +298,8 @@ fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> 
                 let none = lost(variable, part, refusal)?;
                 debug_assert!(none.is_none(), "whoever waits is not told that it is busy");
             }
-            None => variable.rest(part, turn, None),
+            None => asking.rest(None),
         }
-        turn = turn.wrapping_add(1);
     }
 }
 
@@ -311,15 +309,13 @@ fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entr
     }
     variable.look_around();
     let mut asking = Asking::new(variable, part, kind, Patience::Try)?;
-    let mut turn = 0;
     loop {
         match asking.poll()? {
             Some(Ok(entry)) => return Ok(Some(entry)),
             Some(Err(refusal)) => return lost(variable, part, refusal),
             // The owner has to say, with protocols that ask it.
-            None => variable.rest(part, turn, None),
+            None => asking.rest(None),
         }
-        turn = turn.wrapping_add(1);
     }
 }
 
@@ -336,15 +332,13 @@ fn wait_within(
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let until = now() + hikyaku_nic::time::Time::from_nanoseconds(limit);
     let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    let mut turn = 0;
     loop {
         match asking.poll()? {
             Some(Ok(entry)) => return Ok(Some(entry)),
             Some(Err(refusal)) => return lost(variable, part, refusal),
             None if now() >= until => return Ok(None),
-            None => variable.rest(part, turn, Some(until)),
+            None => asking.rest(Some(until)),
         }
-        turn = turn.wrapping_add(1);
     }
 }
 
@@ -353,7 +347,8 @@ async fn wait_async(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<En
         return Ok(entry);
     }
     let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    let answer = poll_fn(|_| asking.poll().transpose().map_or(Poll::Pending, Poll::Ready)).await?;
+    let mut poll = || asking.poll_standing().transpose();
+    let answer = poll_fn(|_| poll().map_or(Poll::Pending, Poll::Ready)).await?;
     match answer {
         Ok(entry) => Ok(entry),
         Err(refusal) => {

@@ -20,13 +20,17 @@ use crate::world::World;
 const LOOKS: u32 = 8;
 
 /// Longest sleep of a rank that waits: whoever is about to sleep when it is woken sleeps so long.
+/// In virtual time no wake is lost, and it sleeps until it is woken, or nothing is under way: ranks
+/// that wait for each other are found out.
 pub(super) const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
 
-/// In virtual time, how often a waiting rank looks by itself, each time after twice as long. No
-/// wake is lost there; but nobody wakes those who wait behind a request that was given up. After
-/// that it sleeps until it is woken, or nothing is under way: ranks that wait for each other are
-/// found out.
-const LOOKS_BY_ITSELF: u32 = 10;
+/// Longest that a rank stands back for others, who take a few operations for what they are let
+/// past for. One that was stopped by the system in the middle of them must not hold up the others.
+const STAND_BACK: u64 = 1_000_000;
+
+/// First look of one that stands back, in virtual time: about a word of its own node there. Each
+/// further one is after as long as it has stood there so far.
+const SOON: u64 = 100;
 
 /// A shared variable of this rank.
 #[derive(Debug)]
@@ -118,7 +122,7 @@ impl Variable {
 
     /// Waits a little for a part. `turn` counts the waits of one request.
     #[inline]
-    pub(super) fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
+    fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
         if self.is_virtual {
             return self.rest_in_virtual_time(turn, until);
         }
@@ -154,15 +158,32 @@ impl Variable {
             return;
         }
         let port = engine.port_mut();
-        // A few of the waits return at once.
-        let looks = turn / 3;
-        let soon = (looks < LOOKS_BY_ITSELF)
-            .then(|| port.now() + Time::from_nanoseconds(LOOK_AGAIN.nanoseconds() << looks));
-        let first = until.into_iter().chain(soon).min();
         let (activity, since) = (Activity::Acquire, self.since.get());
         port.announce_wait(Some(Wait { activity, peer: None, tag: None, since }));
-        port.park(first);
+        port.park(until);
         port.announce_wait(None);
+    }
+
+    /// Lets others past for a moment. `since`: when that began.
+    #[inline(never)]
+    fn stand_back(&self, part: u64, since: &mut Option<Time>, until: Option<Time>) {
+        self.world.attend();
+        let mut engine = self.world.engine().borrow_mut();
+        engine.progress();
+        let port = engine.port_mut();
+        let now = port.now();
+        let stood = now.nanoseconds() - since.get_or_insert(now).nanoseconds();
+        if stood >= STAND_BACK {
+            *since = None;
+            return self.driver.insist(part);
+        }
+        if self.is_virtual {
+            let soon = now + Time::from_nanoseconds(stood.max(SOON));
+            port.park(Some(until.map_or(soon, |until| until.min(soon))));
+        } else {
+            drop(engine);
+            std::thread::yield_now();
+        }
     }
 
     /// Gives a request up that waits.
@@ -215,6 +236,10 @@ pub(super) struct Asking<'v> {
     variable: &'v Rc<Variable>,
     part: u64,
     over: bool,
+    /// How often it has rested; whether it stands back, and since when.
+    turn: u32,
+    stands_back: bool,
+    since: Option<Time>,
 }
 
 impl<'v> Asking<'v> {
@@ -226,19 +251,48 @@ impl<'v> Asking<'v> {
         patience: Patience,
     ) -> Result<Asking<'v>, Error> {
         variable.request(part, kind, patience)?;
-        Ok(Asking { variable, part, over: false })
+        let (over, stands_back) = (false, false);
+        Ok(Asking { variable, part, over, turn: 0, stands_back, since: None })
     }
 
     /// What has come of it; `None`: not yet.
     #[inline]
     pub(super) fn poll(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
         let outcome = self.variable.drive(self.part)?;
-        self.over = !matches!(outcome, Outcome::Wait);
+        self.stands_back = matches!(outcome, Outcome::StandBack);
+        self.over = !self.stands_back && !matches!(outcome, Outcome::Wait);
         Ok(match outcome {
-            Outcome::Wait | Outcome::Released => None,
+            Outcome::Wait | Outcome::StandBack | Outcome::Released => None,
             Outcome::Entered(entry) => Some(Ok(entry)),
             Outcome::Refused(refusal) => Some(Err(refusal)),
         })
+    }
+}
+
+impl Asking<'_> {
+    /// Waits a little for what it was told to wait for.
+    #[inline]
+    pub(super) fn rest(&mut self, until: Option<Time>) {
+        self.turn = self.turn.wrapping_add(1);
+        if !self.stands_back {
+            return self.variable.rest(self.part, self.turn.wrapping_sub(1), until);
+        }
+        if !self.turn.is_multiple_of(LOOKS) && !self.variable.is_virtual {
+            return std::hint::spin_loop();
+        }
+        self.variable.stand_back(self.part, &mut self.since, until);
+    }
+
+    /// The same within a future, which is polled when somebody wakes this rank: whoever is let past
+    /// does not, so that is waited for in place.
+    pub(super) fn poll_standing(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
+        loop {
+            let answer = self.poll()?;
+            if !self.stands_back {
+                return Ok(answer);
+            }
+            self.rest(None);
+        }
     }
 }
 

@@ -7,6 +7,10 @@ use hikyaku_jobs::{End, Job};
 
 use super::{RANK, job};
 
+/// Most turns that a rank at a variable's home takes, without pause and in next to no time, while
+/// another asks: twice as many as fit into 16 attempts from its node; from others it is 2 attempts.
+const OVERTAKEN_MOST: u64 = 200;
+
 const PROTOCOLS: [&str; 2] = ["direct", "fagus"];
 
 fn simulated(protocol: &str, ranks: u32, words: &[&str]) -> Job {
@@ -78,6 +82,36 @@ fn fg_06_a_hand_over_by_direct_takes_its_steps_and_no_owner_that_computes_delays
         let steps = (5 * atomic) + (2 * own) + get + (atomic + own);
         assert_eq!(said(&output, "idle"), steps, "{machine}: {output}");
         assert_eq!(said(&output, "busy"), steps, "{machine}: {output}");
+    }
+}
+
+/// All numbers behind a word that begins lines.
+#[track_caller]
+fn numbers(output: &str, what: &str) -> Vec<u64> {
+    let lines = output.lines().filter_map(|line| line.strip_prefix(what));
+    lines.map(|number| number.trim().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_far_rank_beside_one_without_pause_has_its_turn_after_a_bounded_number_of_its() {
+    for (ranks, per_node) in [(2, 1), (5, 1), (6, 3), (3, 3)] {
+        let output = simulated("direct", ranks, &["hurry"]).ranks_per_node(per_node).succeed();
+        let overtaken = numbers(&output, "overtaken");
+        println!("{ranks} ranks, {per_node} a node: {overtaken:?}");
+        assert_eq!(overtaken.len(), ranks as usize - 1, "{output}");
+        assert!(overtaken.iter().all(|times| *times <= OVERTAKEN_MOST), "{overtaken:?}");
+    }
+}
+
+#[test]
+fn whoever_waits_behind_requests_that_were_given_up_is_woken_when_the_holder_lets_go() {
+    for (ranks, per_node) in [(3, 1), (5, 1), (5, 5), (4, 2)] {
+        let output = simulated("direct", ranks, &["given-up"]).ranks_per_node(per_node).succeed();
+        let after = numbers(&output, "after");
+        println!("{ranks} ranks, {per_node} a node: {after:?} ps");
+        assert_eq!(after.len(), 4, "{output}");
+        // Some ways there and back; no look by itself, the first of which came after 1 ms.
+        assert!(after.iter().all(|time| *time < 100_000_000), "{after:?} ps");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The contents: where the newest are, fetching them, and telling the others that they are old.
 
+use super::onward::Then;
 use super::{Direct, State};
 use crate::departed::Departed;
 use crate::geometry::Word;
@@ -51,13 +52,11 @@ impl Direct {
                 self.access(State::Mark, own, Op::Swap(self.latest.bits()))
             }
             State::Adopted => self.contents(),
-            State::Bit => self.access(State::Pass, Word::Head, Op::Swap(self.head.next().bits())),
-            State::Pass => self.look_at_next(State::Next),
-            State::Next => match self.hail(answer, State::Hail) {
-                Some(wake) => wake,
-                None => self.enter(),
-            },
-            State::Hail => self.enter(),
+            State::Bit => {
+                self.mark = self.head.mark;
+                self.access(State::Pass, Word::Head, Op::Swap(self.head.next().bits()))
+            }
+            State::Pass => self.pass_on(self.head.next(), Then::Enter),
             _ => self.next_of_release(answer),
         }
     }

@@ -15,7 +15,8 @@
 //! **Asking** is one compare-and-swap of the first free cell, from `head` on, to "turn *q*, rank,
 //! kind". Turn and rank are taken in one step, so a rank that dies is known by every turn it has
 //! taken. A rank has at most one request, so as many cells as ranks are enough. Turns come in
-//! order: that is the fairness, of readers and writers alike.
+//! order: that is the fairness, of readers and writers alike. Whose swaps fail, being far from the
+//! home, says so there, and others stand back for it: `wanting.rs`, with the bound.
 //!
 //! **A writer** has its turn when `head` is *q*, waits until the bits of all readers are gone, and
 //! stays at the head until it lets go. **A reader** has its turn when `head` is *q*, fetches the
@@ -36,21 +37,28 @@
 //! no processor of the node (FG-06); told by whom in what order does not matter, since a later
 //! turn is a larger word.
 //!
-//! **Giving up** marks the own cell; whoever waits or asks next moves `head` over it. The rank can
-//! take the same turn again as long as it has not been passed.
+//! **Giving up** marks the own cell. Whoever passes the turn on moves `head` over it and wakes the
+//! one behind, or whoever gives up does, if the cell has the turn: `onward.rs`. The rank can take
+//! the same turn again as long as it has not been passed.
 //!
 //! **Death**: see `recover.rs`.
 
 mod data;
+mod onward;
 mod recover;
 mod release;
 mod short;
+mod wanting;
 
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
 use crate::protocol::{Action, Entry, Op, Patience, Protocol, Refusal};
-use crate::word::{Cell, Head, Kind, Phase, Version};
+use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
+use onward::Then;
 use recover::Recovery;
+pub use short::Left;
+use wanting::Courtesy;
+pub use wanting::{FAILURES, FAILURES_NEAR, FAR_LOOK};
 
 /// One rank's side of the protocol for one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,6 +79,10 @@ pub struct Direct {
     /// Contents were fetched.
     moved: bool,
     recovery: Recovery,
+    /// What passing turns on is for, and what was wrong with the contents that were had.
+    then: Then,
+    mark: Option<Mark>,
+    courtesy: Courtesy,
 }
 
 /// What the next answer is of.
@@ -80,11 +92,26 @@ enum State {
     Start,
     /// Asking.
     Head,
-    Readers(u32),
+    Readers {
+        at: u32,
+        owed: u64,
+    },
+    StandBack {
+        at: u32,
+        owed: u64,
+    },
+    SweepWants {
+        at: u32,
+        owed: u64,
+    },
     Look(u64),
     Claim {
         expected: u64,
         wanted: Cell,
+    },
+    Want,
+    Unwant {
+        entered: bool,
     },
     /// Waiting.
     Watch,
@@ -112,14 +139,14 @@ enum State {
     /// Reading begins.
     Bit,
     Pass,
-    Next,
-    Hail,
     /// Somebody's death, or a request that was given up.
     Recover,
     /// Lost: the turn is passed on.
     Fail,
-    FailNext,
-    FailHail,
+    /// The turn was passed on: whose it is.
+    Onward,
+    Follower,
+    Hailed(u32),
     Inside,
     /// Letting go; those without an answer first.
     Publish,
@@ -128,16 +155,17 @@ enum State {
     Published,
     TurnOn,
     Turned,
-    Follower,
     BitTaken,
     LastReader,
-    Over,
+    GivenUp,
+    LastLook,
 }
 
 impl Direct {
-    /// The side of `geometry.rank`. A variable that is not `recoverable` is lost with a rank that
-    /// may have been writing it; one that is comes back with a [`crate::word::Mark`].
-    pub fn new(geometry: Geometry, recoverable: bool) -> Direct {
+    /// The side of `geometry.rank` for a variable at home at the rank `home`. One that is not
+    /// `recoverable` is lost with a rank that may have been writing it; one that is comes back with
+    /// a [`Mark`].
+    pub fn new(geometry: Geometry, home: u32, recoverable: bool) -> Direct {
         let latest = Version { position: 0, node: 0, shared: false };
         Direct {
             geometry,
@@ -151,7 +179,10 @@ impl Direct {
             readers: false,
             latest,
             moved: false,
-            recovery: Recovery::default(),
+            recovery: Recovery::NONE,
+            then: Then::Ask,
+            mark: None,
+            courtesy: Courtesy::new(&geometry, home),
         }
     }
 
@@ -184,20 +215,35 @@ impl Direct {
         if let Some(mark) = self.head.mark
             && !self.recoverable
         {
+            if self.courtesy.wants {
+                return self.unwant(false);
+            }
             return self.refuse(Refusal::Lost(mark));
         }
         self.readers = false;
-        match self.kind {
-            Kind::Write => self.access(State::Readers(0), Word::Readers(0), Op::Load),
-            Kind::Read => self.look(self.head.position),
+        if self.kind == Kind::Write || !self.courtesy.done {
+            return self.look_at_readers(0, READING);
         }
+        self.look(self.head.position)
+    }
+
+    /// Who reads, and who wants to ask: that those of `owed` have asked is waited for.
+    #[inline]
+    fn look_at_readers(&mut self, at: u32, owed: u64) -> Action {
+        self.access(State::Readers { at, owed }, Word::Readers(at), Op::Load)
     }
 
     #[inline]
-    fn on_readers(&mut self, at: u32, bits: u64) -> Action {
-        self.readers |= bits != 0;
+    fn on_readers(&mut self, at: u32, owed: u64, bits: u64, departed: &Departed) -> Action {
+        self.readers |= bits & READING != 0;
+        if let Some(action) = self.let_past(at, owed, bits, departed) {
+            return action;
+        }
         if at + 1 < self.geometry.reader_words() {
-            return self.access(State::Readers(at + 1), Word::Readers(at + 1), Op::Load);
+            return self.look_at_readers(at + 1, READING);
+        }
+        if self.courtesy.end() {
+            return self.look_at_head();
         }
         self.look(self.head.position)
     }
@@ -216,7 +262,7 @@ impl Direct {
             return self.claim(turn, found, first && !self.readers);
         }
         if cell.position > turn {
-            return self.look_at_head();
+            return self.overtaken().unwrap_or_else(|| self.look_at_head());
         }
         if first && Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
@@ -230,7 +276,7 @@ impl Direct {
         }
         if turn + 1 >= self.head.position + self.geometry.cells() {
             // Only if the head has moved on meanwhile: there is a cell for every rank.
-            return self.look_at_head();
+            return self.overtaken().unwrap_or_else(|| self.look_at_head());
         }
         self.look(turn + 1)
     }
@@ -255,14 +301,22 @@ impl Direct {
     #[inline]
     fn on_claim(&mut self, expected: u64, wanted: Cell, found: u64, dead: &Departed) -> Action {
         if found != expected {
-            return self.on_cell(wanted.position, found, dead);
+            let wants = self.overtaken();
+            return wants.unwrap_or_else(|| self.on_cell(wanted.position, found, dead));
         }
         self.turn = wanted.position;
         self.claimed = true;
-        if wanted.phase == Phase::Entered {
-            return self.contents();
+        self.courtesy.asked();
+        let entered = wanted.phase == Phase::Entered;
+        if self.courtesy.wants {
+            return self.unwant(entered);
         }
-        self.look_at_head()
+        self.on_asked(entered)
+    }
+
+    #[inline]
+    fn on_asked(&mut self, entered: bool) -> Action {
+        if entered { self.contents() } else { self.look_at_head() }
     }
 
     /// The head, while waiting.
@@ -296,11 +350,11 @@ impl Direct {
     }
 
     fn on_drain(&mut self, at: u32, bits: u64, departed: &Departed) -> Action {
-        let dead = departed.word(at);
+        let dead = departed.readers(at);
         if bits & dead != 0 {
             return self.access(State::Sweep(at), Word::Readers(at), Op::And(!dead));
         }
-        if bits != 0 {
+        if bits & READING != 0 {
             self.state = State::DrainRest;
             return Action::Wait;
         }
@@ -315,33 +369,23 @@ impl Direct {
 
     /// The turn is ours and nothing was said about its contents: it is passed on.
     fn fail(&mut self) -> Action {
+        self.mark = self.head.mark;
         self.access(State::Fail, Word::Head, Op::Swap(self.head.next().bits()))
     }
 
-    /// Looks whether somebody waits for the turn after this rank's.
-    fn look_at_next(&mut self, state: State) -> Action {
-        self.access(state, self.geometry.cell(self.turn + 1), Op::Load)
-    }
-
-    /// Wakes whoever waits for the next turn, if somebody does.
-    #[inline]
-    fn hail(&mut self, found: u64, state: State) -> Option<Action> {
-        let cell = Cell::of(found);
-        let waits = cell.position == self.turn + 1 && cell.phase == Phase::Waiting;
-        waits.then(|| {
-            self.state = state;
-            Action::Wake(cell.rank)
-        })
-    }
-
+    /// A writer's, whose turn goes on.
     fn enter(&mut self) -> Action {
+        self.mark = self.head.mark;
+        self.on_entered()
+    }
+
+    fn on_entered(&mut self) -> Action {
         self.state = State::Inside;
-        let mark = self.head.mark;
-        Action::Entered(Entry { moved: self.moved, mark, position: self.turn })
+        Action::Entered(Entry { moved: self.moved, mark: self.mark, position: self.turn })
     }
 
     fn on_fail(&mut self) -> Action {
-        let mark = self.head.mark.expect("a turn fails for what is marked lost");
+        let mark = self.mark.expect("a turn fails for what is marked lost");
         self.refuse(Refusal::Lost(mark))
     }
 }
@@ -353,6 +397,8 @@ impl Protocol for Direct {
         self.patience = patience;
         self.claimed = false;
         self.moved = false;
+        self.then = Then::Ask;
+        self.courtesy.begin(kind);
         self.state = State::Start;
     }
 
@@ -373,9 +419,14 @@ impl Protocol for Direct {
                 self.head = Head::of(answer);
                 self.on_head()
             }
-            State::Readers(at) => self.on_readers(at, answer),
+            State::Readers { at, owed } => self.on_readers(at, owed, answer, departed),
             State::Look(turn) => self.on_cell(turn, answer, departed),
             State::Claim { expected, wanted } => self.on_claim(expected, wanted, answer, departed),
+            State::StandBack { at, owed } | State::SweepWants { at, owed } => {
+                self.look_at_readers(at, owed)
+            }
+            State::Want => self.look_at_head(),
+            State::Unwant { entered } => self.on_asked(entered),
             State::Watch => {
                 self.head = Head::of(answer);
                 self.on_watch()
@@ -386,12 +437,10 @@ impl Protocol for Direct {
             State::Sweep(at) => self.drain(at),
             State::DrainRest => self.drain(0),
             State::Mark => self.contents(),
-            State::Fail => self.look_at_next(State::FailNext),
-            State::FailNext => match self.hail(answer, State::FailHail) {
-                Some(wake) => wake,
-                None => self.on_fail(),
-            },
-            State::FailHail => self.on_fail(),
+            State::Fail => self.pass_on(self.head.next(), Then::Fail),
+            State::Onward => self.look_at_follower(),
+            State::Follower => self.on_follower(answer, departed),
+            State::Hailed(rank) => self.on_hailed(rank, departed),
             State::Recover => self.on_recovery(answer, departed),
             State::Inside | State::Idle => unreachable!("nothing was asked for"),
             _ => self.next_of_contents(answer, departed),

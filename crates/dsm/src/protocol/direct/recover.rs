@@ -1,5 +1,6 @@
 //! What a rank leaves behind when it dies, or gives its turn up: whoever waits or asks next puts it
-//! right, several at once if need be, by steps that can be repeated.
+//! right, several at once if need be, by steps that can be repeated. So does whoever passes the
+//! turn on to such a cell: `onward.rs`.
 //!
 //! ```text
 //!   the dead rank          what is done
@@ -32,16 +33,22 @@ use crate::protocol::{Action, Op};
 use crate::word::{Cell, Head, Mark, Phase, Version};
 
 /// A recovery under way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Recovery {
     victim: u32,
     step: Step,
+    /// What the head is behind it.
+    passed: Head,
+}
+
+impl Recovery {
+    pub(super) const NONE: Recovery =
+        Recovery { victim: 0, step: Step::Cell, passed: Head { position: 0, mark: None } };
 }
 
 /// What the next answer of a recovery is of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
-    #[default]
     Cell,
     Bury(u64),
     Latest,
@@ -58,7 +65,7 @@ impl Direct {
 
     /// Passes the turn of `cell`, which [`Direct::is_left`].
     pub(super) fn recover(&mut self, cell: Cell, departed: &Departed) -> Action {
-        self.recovery = Recovery { victim: cell.rank, step: Step::Cell };
+        self.recovery = Recovery { victim: cell.rank, ..Recovery::NONE };
         let place = self.geometry.cell(cell.position);
         if departed.contains(cell.rank) {
             return self.access(State::Recover, place, Op::Load);
@@ -76,7 +83,7 @@ impl Direct {
         let mark = Some(Mark { victim: cell.rank, stale: false });
         self.recovery.step = Step::Latest;
         match cell.phase {
-            _ if cell.position != self.head.position => self.look_at_head(),
+            _ if cell.position != self.head.position => self.passed_on(),
             Phase::Entered if self.alone() => self.pass_over(mark),
             Phase::Entered => self.access(State::Recover, Word::Latest, Op::Load),
             _ => self.pass_over(self.head.mark),
@@ -86,7 +93,8 @@ impl Direct {
     pub(super) fn on_recovery(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.recovery.step {
             Step::Cell => self.on_last_words(Cell::of(answer)),
-            Step::Bury(gone) if answer != gone => self.look_at_head(),
+            // Its rank wants it again, or others pass it too.
+            Step::Bury(gone) if answer != gone => self.look_at_follower(),
             Step::Bury(_) => self.pass_over(self.head.mark),
             Step::Latest => self.judge(Version::of(answer), departed),
             Step::Held => {
@@ -98,7 +106,8 @@ impl Direct {
             Step::Adopted => {
                 self.pass_over(Some(Mark { victim: self.recovery.victim, stale: false }))
             }
-            Step::Passed => self.look_at_head(),
+            Step::Passed if answer != self.head.bits() => self.passed_on(),
+            Step::Passed => self.pass_on(self.recovery.passed, self.then),
         }
     }
 
@@ -130,9 +139,9 @@ impl Direct {
     }
 
     fn pass_over(&mut self, mark: Option<Mark>) -> Action {
-        self.recovery.step = Step::Passed;
-        let new = Head { position: self.head.position + 1, mark }.bits();
-        let op = Op::CompareSwap { expected: self.head.bits(), new };
+        let head = Head { position: self.head.position + 1, mark };
+        (self.recovery.step, self.recovery.passed) = (Step::Passed, head);
+        let op = Op::CompareSwap { expected: self.head.bits(), new: head.bits() };
         self.access(State::Recover, Word::Head, op)
     }
 }

@@ -1,9 +1,10 @@
 //! Letting go, and giving a request up.
 
+use super::onward::Then;
 use super::{Direct, State};
 use crate::geometry::Word;
 use crate::protocol::{Action, Op};
-use crate::word::{Cell, Head, Kind, Phase, Version};
+use crate::word::{Cell, Head, Kind, Phase, READING, Version};
 
 impl Direct {
     #[inline]
@@ -19,7 +20,8 @@ impl Direct {
     /// Begins to give up what was asked for; `false`: nothing was.
     pub(super) fn begin_cancel(&mut self) -> bool {
         let waits = matches!(self.state, State::Rest | State::DrainRest);
-        debug_assert!(waits || matches!(self.state, State::Start | State::Idle));
+        let before = matches!(self.state, State::Start | State::Idle | State::StandBack { .. });
+        debug_assert!(waits || before, "given up between two looks");
         self.state = if waits { State::Cancel } else { State::Idle };
         waits
     }
@@ -40,44 +42,45 @@ impl Direct {
                 let head = Head { position: self.turn + 1, mark: None };
                 self.access(State::Turned, Word::Head, Op::Swap(head.bits()))
             }
-            State::Turned => self.look_at_next(State::Follower),
-            State::Follower => match self.hail(answer, State::Over) {
-                Some(wake) => wake,
-                None => self.over(),
-            },
+            State::Turned => {
+                self.pass_on(Head { position: self.turn + 1, mark: None }, Then::Release)
+            }
             State::TakeBit => {
                 let (at, bit) = self.geometry.reader_bit();
                 self.access(State::BitTaken, Word::Readers(at), Op::And(!bit))
             }
             State::BitTaken => {
                 let (_, bit) = self.geometry.reader_bit();
-                if answer & !bit != 0 {
+                if answer & READING & !bit != 0 {
                     return self.over();
                 }
                 self.access(State::LastReader, Word::Head, Op::Load)
             }
             // A writer that waits for readers has the turn: the last of them wakes it.
-            State::LastReader => {
-                self.turn = Head::of(answer).position - 1;
-                self.look_at_next(State::Follower)
-            }
+            State::LastReader => self.pass_on(Head::of(answer), Then::Release),
             State::Cancel => self.give_up(),
-            _ => self.over(),
+            State::GivenUp => self.access(State::LastLook, Word::Head, Op::Load),
+            State::LastLook => {
+                let head = Head::of(answer);
+                if head.position != self.turn {
+                    return self.over();
+                }
+                self.pass_on(head, Then::Release)
+            }
+            _ => unreachable!("all other states are those of asking"),
         }
     }
 
-    /// At the head the turn is passed on; before it, the cell says that nobody is there.
+    /// The cell says that nobody is there. If it has the turn, or is given it meanwhile, either
+    /// this rank sees that behind it, or whoever passes the turn on sees the cell so.
     fn give_up(&mut self) -> Action {
         self.claimed = false;
-        if self.head.position == self.turn {
-            return self.access(State::Turned, Word::Head, Op::Swap(self.head.next().bits()));
-        }
         let (rank, kind, phase) = (self.geometry.rank, self.kind, Phase::Gone);
         let cell = Cell { position: self.turn, rank, kind, phase };
-        self.access(State::Over, self.geometry.cell(self.turn), Op::Swap(cell.bits()))
+        self.access(State::GivenUp, self.geometry.cell(self.turn), Op::Swap(cell.bits()))
     }
 
-    fn over(&mut self) -> Action {
+    pub(super) fn over(&mut self) -> Action {
         self.state = State::Idle;
         Action::Released
     }

@@ -10,6 +10,18 @@ use crate::geometry::Word;
 use crate::protocol::{Entry, Op};
 use crate::word::{Cell, Head, Kind, Phase};
 
+/// What letting go has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody has to be told.
+    Free,
+    /// This rank is to be woken, if it sleeps; and if it is gone, the turn is to be passed on:
+    /// [`Direct::go_on`].
+    Wake(u32),
+    /// The turn is to be passed on: [`Direct::go_on`].
+    Onward,
+}
+
 impl Direct {
     /// Enters for writing, if copies do not travel and nobody has the variable or waits for it.
     /// `access` does an operation on a word and answers what was there before. `None`: it is to be
@@ -25,6 +37,7 @@ impl Direct {
             return None;
         }
         let words = 0..self.geometry.reader_words();
+        // Or wants to ask: bits of either are a reason to look closer.
         let readers = words.fold(0, |bits, at| bits | access(Word::Readers(at), Op::Load));
         let place = self.geometry.cell(head.position);
         let expected = access(place, Op::Load);
@@ -52,10 +65,9 @@ impl Direct {
         (self.state == State::Rest).then(|| (Word::Head, self.head.bits()))
     }
 
-    /// Lets go of what was entered for writing on the only node. `Some` says who is to be woken,
-    /// if it sleeps; `None`: it is to be released.
+    /// Lets go of what was entered for writing on the only node. `None`: it is to be released.
     #[inline]
-    pub fn leave_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<Option<u32>> {
+    pub fn leave_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<Left> {
         debug_assert_eq!(self.state, State::Inside, "what is let go was had");
         if !self.alone() || self.kind != Kind::Write {
             return None;
@@ -64,9 +76,14 @@ impl Direct {
         self.state = State::Idle;
         let head = Head { position: self.turn + 1, mark: None };
         access(Word::Head, Op::Swap(head.bits()));
-        let next = Cell::of(access(self.geometry.cell(self.turn + 1), Op::Load));
-        let waits = next.position == self.turn + 1 && next.phase == Phase::Waiting;
-        Some(waits.then_some(next.rank))
+        self.head = head;
+        let next = Cell::of(access(self.geometry.cell(head.position), Op::Load));
+        Some(match next.phase {
+            _ if next.position != head.position => Left::Free,
+            Phase::Waiting => Left::Wake(next.rank),
+            Phase::Gone | Phase::Buried => Left::Onward,
+            Phase::Entered => Left::Free,
+        })
     }
 }
 
@@ -127,7 +144,7 @@ mod tests {
         fn the_short_way_does_what_the_long_way_does(
             position in 2..5u64,
             mark in prop::option::weighted(0.2, any::<bool>()),
-            readers in prop_oneof![4 => Just(0u64), 1 => 1..8u64],
+            readers in prop_oneof![4 => Just(0u64), 1 => 1..8u64, 1 => Just(1 << 32)],
             cells in prop::collection::vec(any_cell(), 4),
             recoverable: bool,
             ranks_per_node in 2..4u32,
@@ -141,23 +158,36 @@ mod tests {
                 words[3 + at] = cell(given);
             }
             let before = Words { geometry, words, done: Vec::new() };
-            let (mut short, mut words) = (Direct::new(geometry, recoverable), before.clone());
+            let (mut short, mut words) = (Direct::new(geometry, 0, recoverable), before.clone());
             let entry = short.enter_free(|word, op| words.access(word, op));
             let Some(entry) = entry else {
                 // Nothing has changed, and it can be asked for.
                 prop_assert_eq!(&words.words, &before.words);
-                prop_assert_eq!(short, Direct::new(geometry, recoverable));
+                prop_assert_eq!(short, Direct::new(geometry, 0, recoverable));
                 return Ok(());
             };
             prop_assert_eq!(ranks_per_node, 3);
-            let (mut same, mut others) = (Direct::new(geometry, recoverable), before);
+            let (mut same, mut others) = (Direct::new(geometry, 0, recoverable), before);
             same.request(Kind::Write, Patience::Wait);
             prop_assert_eq!(long(&mut same, &mut others).0, Action::Entered(entry));
             prop_assert_eq!(&words, &others);
             let woken = short.leave_free(|word, op| words.access(word, op));
             same.release();
             let (end, expected) = long(&mut same, &mut others);
-            prop_assert_eq!((woken, end), (Some(expected), Action::Released));
+            prop_assert_eq!(end, Action::Released);
+            match woken {
+                Some(Left::Onward) => {
+                    short.go_on();
+                    // It looks at the same cell once more.
+                    words.done.pop();
+                    prop_assert_eq!(long(&mut short, &mut words), (Action::Released, expected));
+                }
+                // Of the own rank there is no such cell, since it asks for one turn at a time.
+                Some(Left::Wake(rank)) => {
+                    prop_assert_eq!(expected, (rank != geometry.rank).then_some(rank));
+                }
+                left => prop_assert_eq!((left, expected), (Some(Left::Free), None)),
+            }
             prop_assert_eq!(words, others);
         }
 
@@ -166,11 +196,11 @@ mod tests {
             let geometry = Geometry::new(3, 3, 1);
             let (words, done) = (geometry.initial_home(), Vec::new());
             let mut words = Words { geometry, words, done };
-            let mut protocol = Direct::new(geometry, recoverable);
+            let mut protocol = Direct::new(geometry, 0, recoverable);
             for _ in 0..rounds {
                 prop_assert!(protocol.enter_free(|word, op| words.access(word, op)).is_some());
                 let woken = protocol.leave_free(|word, op| words.access(word, op));
-                prop_assert_eq!(woken, Some(None));
+                prop_assert_eq!(woken, Some(Left::Free));
             }
         }
     }

@@ -39,6 +39,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "hand-over" => variables::hand_over(world)?,
         "queue" => variables::queue(world)?,
         "crossed" => variables::crossed(world)?,
+        "hurry" => variables::hurry(world)?,
+        "given-up" => variables::given_up(world)?,
         "random-variables" => variables::random(world, number(word(1)))?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "survive" => survivors::run(world)?,

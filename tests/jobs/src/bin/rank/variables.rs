@@ -95,6 +95,74 @@ pub(crate) fn crossed(world: &World) -> Result<(), Error> {
     both[1 - own].write().map(drop)
 }
 
+/// Rank 0, at the variable's home, acquires and lets go without pause. Each other rank writes it a
+/// few times and says how often rank 0 had it meanwhile.
+pub(crate) fn hurry(world: &World) -> Result<(), Error> {
+    const TIMES: u64 = 5;
+    let shared = world.shared::<u64>("hurry", &[2])?;
+    let window = world.window::<u64>(1)?;
+    world.barrier()?;
+    if world.rank() == 0 {
+        let all = TIMES * u64::from(world.size() - 1);
+        loop {
+            let mut guard = shared.write()?;
+            if guard[1] == all {
+                break;
+            }
+            guard[0] += 1;
+            let count = guard[0];
+            drop(guard);
+            window.put(0, 0, &[count])?;
+        }
+        return world.barrier();
+    }
+    let mut worst = 0;
+    for _ in 0..TIMES {
+        let mut before = [0];
+        window.get(0, 0, &mut before)?;
+        let mut guard = shared.write()?;
+        guard[1] += 1;
+        worst = worst.max(guard[0] - before[0]);
+        drop(guard);
+        world.compute(Duration::from_micros(50));
+    }
+    println!("overtaken {worst}");
+    world.barrier()
+}
+
+/// Rank 0 holds a variable while the ranks behind it give up, all but the last; which then says how
+/// long after rank 0 let it go it had it.
+pub(crate) fn given_up(world: &World) -> Result<(), Error> {
+    let shared = world.shared::<u64>("given up", &[1])?;
+    let (rank, last) = (world.rank(), world.size() - 1);
+    for round in 0..4u64 {
+        world.barrier()?;
+        if rank == 0 {
+            let mut guard = shared.write()?;
+            (1..=last).try_for_each(|other| world.send(&[round], other, 1))?;
+            for other in 1..last {
+                world.recv(&mut [0u64], other, 2)?;
+            }
+            // Whoever waits is asleep by then, and looked last long ago.
+            world.compute(Duration::from_micros(7_300));
+            guard[0] = world.now().picoseconds();
+        } else {
+            world.recv(&mut [0u64], 0, 1)?;
+            // One after the other, so that the last is the last in the queue.
+            world.compute(Duration::from_micros(100 * u64::from(rank)));
+            if rank < last {
+                let limit = Duration::from_micros(500 + 1_000 * (round % 2));
+                assert!(shared.write_within(limit)?.is_none(), "rank 0 has it");
+                world.send(&[round], 0, 2)?;
+            } else {
+                let guard = shared.write()?;
+                println!("after {}", world.now().picoseconds() - guard[0]);
+            }
+        }
+    }
+    world.barrier()
+}
+
 /// Whether a rank wrote or read which variable, from when to when.
 type Stay = [u64; 4];
 
