@@ -79,10 +79,18 @@ impl Ranks<'_> {
     ) -> Result<Option<Vec<Vec<T>>>, Error> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
-        self.gather(&[mine.len() as u64], &mut counts, root).await?;
+        let counted = self.gather(&[mine.len() as u64], &mut counts, root).await;
+        if counted.is_err() {
+            // The others may not know, and have gone on to the second operation. Whoever left it
+            // out would be out of step with them in all that follow.
+            counts.fill(0);
+        }
         let mut blocks: Vec<Vec<T>> =
             counts.iter().map(|count| vec![T::zeroed(); *count as usize]).collect();
-        self.gatherv(mine, blocks.iter_mut().map(Vec::as_mut_slice).collect(), root).await?;
+        let gathered =
+            self.gatherv(mine, blocks.iter_mut().map(Vec::as_mut_slice).collect(), root).await;
+        counted?;
+        gathered?;
         Ok((rank == root).then_some(blocks))
     }
 

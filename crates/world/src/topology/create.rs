@@ -9,6 +9,7 @@ use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology, Topolo
 
 use super::{Distributed, Neighbourhood, Reorder};
 use crate::error::Error;
+use crate::nodes::{Head, of_head, to_head};
 use crate::world::World;
 
 /// Words that an edge is shared as.
@@ -122,14 +123,35 @@ impl World {
     }
 
     /// Gives every rank the words of all, by rank.
+    ///
+    /// It is three collective operations, and every rank that is left goes through all of them,
+    /// whatever comes of each: a death may be an error of one of them at one rank only, and the
+    /// others are on their way to the next, where they would wait for that rank for ever, or take
+    /// what it says for the one after. What came of the first the first rank says in the second;
+    /// having all words it goes on, whether or not somebody dies who should get them.
     pub(crate) fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
-        let blocks = self.gatherv(words, 0)?.unwrap_or_default();
-        let mut lengths: Vec<u64> = blocks.iter().map(|block| block.len() as u64).collect();
-        lengths.resize(self.size() as usize, 0);
-        self.broadcast(&mut lengths, 0)?;
-        let mut all = blocks.concat();
+        let gathered = self.gatherv(words, 0);
+        let blocks = gathered.as_ref().ok().and_then(Option::as_ref);
+        let lengths = blocks.into_iter().flatten().map(|block| block.len() as u64);
+        let mut told = to_head(gathered.as_ref().map(|_| (0, 0)), self.rank()).to_vec();
+        told.extend(lengths);
+        told.resize(size_of::<Head>() / size_of::<u64>() + self.size() as usize, 0);
+        let heard = self.broadcast(&mut told, 0);
+        if self.rank() != 0 && heard.is_err() {
+            // As long as that of a first rank that could not gather.
+            told.fill(0);
+        }
+        let Some((head, lengths)) = told.split_first_chunk() else { return Ok(Vec::new()) };
+        let mut all = blocks.map_or_else(Vec::new, |blocks| blocks.concat());
         all.resize(lengths.iter().sum::<u64>() as usize, 0);
-        self.broadcast(&mut all, 0)?;
+        let rest = self.broadcast(&mut all, 0);
+        if self.rank() == 0 {
+            gathered?;
+        } else {
+            heard?;
+            of_head(head, 0)?;
+            rest?;
+        }
         let mut rest = &all[..];
         let block = |length: &u64| {
             let (block, after) = rest.split_at(*length as usize);

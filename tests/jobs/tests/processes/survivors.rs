@@ -1,5 +1,7 @@
 //! A hundred jobs in which a rank is killed while all use shared variables: the others go on.
 
+use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +14,13 @@ const RUNS: u32 = 100;
 
 /// By the paper's protocols, of which every death of an owner is one.
 const RUNS_OF_THE_PAPERS: u32 = 30;
+
+/// With faults as well.
+const RUNS_IN_TROUBLE: u32 = 20;
+
+/// With ranks that have hardly begun.
+const RUNS_AT_THE_START: u32 = 60;
+
 const AT_A_TIME: usize = 2;
 
 /// Seconds after the kill in which survivors have to end by themselves. They take thousandths of
@@ -21,40 +30,89 @@ const GRACE: &str = "20";
 /// A job has to be over so long after a rank was killed; its launcher ends it before that.
 const IN_TIME: Duration = Duration::from_secs(25);
 
+/// When ranks are killed after their start, microseconds: while all use variables.
+const IN_THE_MIDDLE: Range<u64> = 20_000..80_000;
+
+/// The same where everything takes longer.
+const LATER: Range<u64> = 60_000..140_000;
+
+/// While they make them.
+const AT_THE_START: Range<u64> = 1_000..20_000;
+
+/// Deaths of which the survivors are looked at.
+#[derive(Debug, Clone)]
+struct Deaths {
+    protocol: &'static str,
+    runs: u32,
+    after: Range<u64>,
+    /// Whether there are faults as well, by the number of the run.
+    trouble: bool,
+}
+
+impl Deaths {
+    fn by(protocol: &'static str, runs: u32) -> Deaths {
+        Deaths { protocol, runs, after: IN_THE_MIDDLE, trouble: false }
+    }
+}
+
 #[test]
 fn shared_variables_survive_a_hundred_deaths() {
-    survive("direct", RUNS);
+    all_kinds_are_met(&survive(&Deaths::by("direct", RUNS)));
 }
 
 #[test]
 fn shared_variables_survive_deaths_by_fagus() {
-    survive("fagus", RUNS_OF_THE_PAPERS);
+    all_kinds_are_met(&survive(&Deaths::by("fagus", RUNS_OF_THE_PAPERS)));
 }
 
 #[test]
 fn shared_variables_survive_deaths_by_udp() {
-    survive("udp", RUNS_OF_THE_PAPERS);
+    all_kinds_are_met(&survive(&Deaths::by("udp", RUNS_OF_THE_PAPERS)));
 }
 
-fn survive(protocol: &str, runs: u32) {
-    let (next, marked, lost) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+/// Ranks that rest anywhere between two steps are killed anywhere between two steps.
+#[test]
+fn shared_variables_survive_deaths_in_trouble() {
+    let by = |protocol| {
+        let deaths = Deaths::by(protocol, RUNS_IN_TROUBLE);
+        Deaths { trouble: true, after: LATER, ..deaths }
+    };
+    let said = ["direct", "fagus", "udp"].map(|protocol| survive(&by(protocol)));
+    all_kinds_are_met(&said.concat());
+}
+
+/// Making a variable is an error at every rank, or at none that hangs.
+#[test]
+fn a_death_while_variables_are_made_leaves_nobody_waiting() {
+    let said = survive(&Deaths { after: AT_THE_START, ..Deaths::by("direct", RUNS_AT_THE_START) });
+    assert!(said.iter().any(|text| text.contains("early")), "nobody was killed so early");
+}
+
+/// Ranks spend most of their time inside, so some are killed there.
+fn all_kinds_are_met(said: &[String]) {
+    for fate in ["Marked", "Lost"] {
+        assert!(said.iter().any(|text| text.contains(fate)), "nobody was killed inside: {fate}");
+    }
+}
+
+/// What the survivors of each said.
+fn survive(deaths: &Deaths) -> Vec<String> {
+    let (next, said) = (AtomicU32::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= runs {
+                    if number >= deaths.runs {
                         return;
                     }
-                    let text = kill_one(protocol, number);
-                    marked.fetch_add(u32::from(text.contains("Marked")), Ordering::Relaxed);
-                    lost.fetch_add(u32::from(text.contains("Lost")), Ordering::Relaxed);
+                    let text = kill_one(deaths, number);
+                    said.lock().unwrap().push(text);
                 }
             });
         }
     });
-    // Ranks spend most of their time inside, so some are killed there.
-    assert!(marked.into_inner() > 0 && lost.into_inner() > 0, "nobody was killed inside");
+    said.into_inner().unwrap()
 }
 
 /// A variable whose holder was killed can be written again soon. How soon is said, and held against
@@ -85,18 +143,24 @@ fn a_variable_can_be_written_again_soon_after_its_holder_was_killed() {
 }
 
 /// Runs one job with one death in it; gives what the survivors said.
-fn kill_one(protocol: &str, number: u32) -> String {
+fn kill_one(deaths: &Deaths, number: u32) -> String {
+    let Deaths { protocol, after, trouble, .. } = deaths;
     let mut random = Random::new(u64::from(number) + 77);
     let ranks = 2 + random.below(3) as u32;
     let ranks_per_node = random.below(3) as u32;
     let victim = random.below(ranks as usize) as u32;
-    let delay = Duration::from_micros(20_000 + random.below(60_000) as u64);
+    let delay = Duration::from_micros(
+        after.start + random.below((after.end - after.start) as usize) as u64,
+    );
     let about = format!(
-        "{protocol}, run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}"
+        "{protocol}, run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}, \
+         trouble: {trouble}"
     );
 
     let job = job(ranks, &["survive"]).ranks_per_node(ranks_per_node);
     let job = job.variable("HIKYAKU_SHARED", protocol).variable("HIKYAKU_JOBS_GRACE", GRACE);
+    let seed = if *trouble { number.to_string() } else { String::new() };
+    let job = job.variable("HIKYAKU_SHARED_FAULTS", &seed);
     let mut running = job.start();
     let (process, _) = running.rank(victim);
     assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
