@@ -9,7 +9,7 @@ use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::persistent::PersistentError;
-use crate::shared::{Protocol, SharedError, UnknownProtocol};
+use crate::shared::{NotASeed, Protocol, SharedError, UnknownProtocol};
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -202,6 +202,12 @@ pub enum InitError {
     Protocol {
         /// What is wrong with its value.
         error: UnknownProtocol,
+    },
+    /// The environment asks for faults by something that is no seed.
+    #[error("{}: {error}", NotASeed::VARIABLE)]
+    Faults {
+        /// What is wrong with its value.
+        error: NotASeed,
     },
     /// It was started by itself, and a world of one could not be made.
     #[error(transparent)]

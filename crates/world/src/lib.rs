@@ -38,6 +38,10 @@
 //!
 //! This is the only crate that names more than one fabric.
 
+// Tests of whole jobs, of which some are run on threads here, name it so.
+#[cfg(test)]
+extern crate self as hikyaku;
+
 mod buffer;
 mod collective;
 mod error;

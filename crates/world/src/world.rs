@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::shared::{Registry, protocol};
+use crate::shared::{Injector, Protocol, Registry, faults, protocol};
 use crate::tasks::Tasks;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
@@ -124,25 +124,38 @@ impl World {
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
-    /// is not.
+    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed.
     pub fn init() -> Result<World, InitError> {
         let choices = choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
         let protocol = protocol::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Protocol { error })?;
+        let faults = faults::from_environment(|name| std::env::var(name).ok())
+            .map_err(|error| InitError::Faults { error })?;
         let port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
         };
+        Ok(World::over(port, choices, protocol, faults))
+    }
+
+    /// The world of a port's job. `faults`: a seed, by which shared variables meet trouble.
+    pub(crate) fn over(
+        port: ShmPort,
+        choices: Choices,
+        protocol: Protocol,
+        faults: Option<u64>,
+    ) -> World {
+        let injector = Injector::of(faults, &port);
         let engine = RefCell::new(Engine::new(port, EngineConfig::default()));
         let next_context = Cell::new(2);
         let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
         let tasks = Tasks::default();
         let retired = RefCell::default();
-        let shared = Registry::new(protocol);
+        let shared = Registry::new(protocol, injector);
         let rank =
             RankState { engine, next_context, next_group_context, tasks, choices, retired, shared };
-        Ok(World::new(Rc::new(rank), 0))
+        World::new(Rc::new(rank), 0)
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).

@@ -9,6 +9,7 @@
 //! - [`Job`]: a job to be, [`Running`]: one that runs, [`End`]: how it ended.
 //! - [`own`]: jobs of a package's own program, whose tests are their launcher.
 //! - [`process`]: what `/proc` says about processes and their memory.
+//! - [`torture`]: what has to hold of shared variables, looked at inside every guard.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
 // A test that cannot go on should stop where it stands.
@@ -19,6 +20,7 @@ pub mod own;
 pub mod pattern;
 pub mod process;
 mod random;
+pub mod torture;
 
 pub use job::{End, Job, Running};
 pub use random::Random;

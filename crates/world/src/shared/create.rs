@@ -19,6 +19,7 @@ use super::Shared;
 use super::direct::DirectDriver;
 use super::driver::Driver;
 use super::error::SharedError;
+use super::faults::Injector;
 use super::mailbox::MailboxDriver;
 use super::memory::{Memory, Own, Sizes};
 use super::options::{Element, SharedOptions};
@@ -41,6 +42,8 @@ pub(crate) struct Registry {
     protocol: Protocol,
     /// What serves the others' requests.
     service: Rc<Service>,
+    /// Trouble on purpose, for tests.
+    injector: Option<Rc<Injector>>,
 }
 
 /// Memory that others may still use.
@@ -54,8 +57,9 @@ struct Parked {
 
 impl Registry {
     /// For variables of this protocol, unless they say another.
-    pub(crate) fn new(protocol: Protocol) -> Registry {
-        Registry { protocol, ..Registry::default() }
+    pub(crate) fn new(protocol: Protocol, injector: Option<Rc<Injector>>) -> Registry {
+        let service = Rc::new(Service::new(injector.clone()));
+        Registry { protocol, service, injector, ..Registry::default() }
     }
 
     /// What serves the others' requests.
@@ -178,7 +182,12 @@ impl World {
         let prepared = prepared?;
         let offers = Offer::read_all(&offers, name)?;
         let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
-        let memory = Memory::new(self.engine().borrow_mut().port_mut(), prepared.sizes, &places);
+        let memory = Memory::new(
+            self.engine().borrow_mut().port_mut(),
+            prepared.sizes,
+            &places,
+            registry.injector.clone(),
+        );
         // What a rank told is not in its region: it is not of this program.
         let memory = memory.ok_or(SharedError::Refused { name: name.to_owned(), rank: 0 })?;
         let sockets: Vec<(u16, u64)> = offers.iter().map(|offer| offer.socket).collect();
@@ -236,7 +245,7 @@ impl World {
     /// Has every call that waits serve the others' requests, as long as there are variables for
     /// which they ask.
     fn serve(&self, service: &Rc<Service>) {
-        self.tasks().set_restless(service.has_sockets());
+        self.tasks().set_restless(service.is_restless());
         if let Some(task) = service.task.take() {
             match self.tasks().take_result(task) {
                 Some(_) => {}
@@ -249,7 +258,7 @@ impl World {
                 if serving.poll(engine) {
                     tasks.stir();
                 }
-                tasks.set_restless(serving.has_sockets());
+                tasks.set_restless(serving.is_restless());
             });
             if served.is_none() || serving.is_over() { Poll::Ready(Ok(())) } else { Poll::Pending }
         });
@@ -304,8 +313,7 @@ impl World {
                 name: name.to_owned(),
                 error: error.to_string(),
             };
-            let faults = std::env::var(FAULTS).ok().and_then(|seed| seed.parse().ok());
-            socket = registry.service().open_sockets(rank, faults).map_err(no_socket)?;
+            socket = registry.service().open_sockets(rank).map_err(no_socket)?;
         }
         Ok(Prepared { own, sizes, division, socket })
     }
@@ -338,9 +346,6 @@ struct Prepared {
     /// Port and key of its socket, if the protocol has one.
     socket: (u16, u64),
 }
-
-/// Names a seed by which `udp` loses, doubles and delays its datagrams: for tests.
-const FAULTS: &str = "HIKYAKU_SHARED_FAULTS";
 
 /// What a rank tells of a variable that it makes.
 #[derive(Debug)]

@@ -31,8 +31,9 @@ pub(super) struct DirectDriver {
     departed: RefCell<(u64, Departed)>,
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
-    /// Time is virtual: nothing is done in place, which would take none.
-    timed: bool,
+    /// Time is virtual, and what is done in place would take none; or there is trouble on purpose,
+    /// and what is free is mostly acquired step by step.
+    in_steps: bool,
 }
 
 /// A part, as this rank has it.
@@ -57,8 +58,8 @@ impl DirectDriver {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        let timed = memory.is_virtual();
-        DirectDriver { memory, own: Some(own), parts, departed, moved, timed }
+        let in_steps = memory.is_virtual() || memory.injector().is_some();
+        DirectDriver { memory, own: Some(own), parts, departed, moved, in_steps }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -92,7 +93,7 @@ impl DirectDriver {
     /// Acquires a part for writing, if that is the simple case; `None`: it is to be asked for.
     #[inline(always)]
     pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
-        if self.timed {
+        if self.in_steps && !self.goes_short() {
             return None;
         }
         let mut parts = self.parts.borrow_mut();
@@ -107,7 +108,7 @@ impl DirectDriver {
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
-        if self.timed {
+        if self.in_steps && !self.goes_short() {
             return false;
         }
         let words = self.memory.at_home(state.home, state.at);
@@ -138,9 +139,40 @@ impl DirectDriver {
         let _ = self.drive(world, part, || (0, 0));
     }
 
+    /// Whether the short way is taken where it is not always.
+    #[cold]
+    #[inline(never)]
+    fn goes_short(&self) -> bool {
+        self.memory.injector().is_some_and(|injector| injector.goes_short())
+    }
+
     /// Drives a part until it says something. `extent`: first byte and length of the part.
     #[inline]
     pub(super) fn drive(
+        &self,
+        world: &World,
+        part: u64,
+        extent: impl Fn() -> (u64, usize),
+    ) -> Result<Outcome, Error> {
+        match self.memory.injector() {
+            None => self.drive_by::<false>(world, part, extent),
+            Some(_) => self.drive_in_trouble(world, part, extent()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drive_in_trouble(
+        &self,
+        world: &World,
+        part: u64,
+        extent: (u64, usize),
+    ) -> Result<Outcome, Error> {
+        self.drive_by::<true>(world, part, || extent)
+    }
+
+    #[inline(always)]
+    fn drive_by<const TROUBLE: bool>(
         &self,
         world: &World,
         part: u64,
@@ -155,7 +187,14 @@ impl DirectDriver {
             answer = match state.protocol.next(answer, &departed.1) {
                 Action::Access(word, op) => {
                     let place = (part, state.home, state.at);
-                    self.memory.access(world.engine(), &departed.1, place, (word, op))?
+                    let access = (word, op);
+                    match TROUBLE {
+                        false => self.memory.access(world.engine(), &departed.1, place, access)?,
+                        true => {
+                            let engine = world.engine();
+                            self.memory.access_in_trouble(engine, &departed.1, place, access)?
+                        }
+                    }
                 }
                 Action::Copy { from } => {
                     world.note_departures(&mut departed.0, &mut departed.1);

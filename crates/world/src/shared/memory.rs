@@ -12,19 +12,21 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use bytemuck::cast_slice_mut;
 use hikyaku_dsm::geometry::{Place, initial_node};
 use hikyaku_dsm::word::CONTROL_BYTES;
 use hikyaku_dsm::{Copyset, Departed, Geometry, Op, Word};
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Command, Integer, Notification, PeerState, Port, PostError, RemoteAddress,
-    Space,
+    Atomic, AtomicOp, Command, FullCause, Integer, Notification, PeerState, Port, PostError,
+    RemoteAddress, Space,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_shm::{ShmPort, View};
 
+use super::faults::Injector;
 use super::service::EngineCell;
 use super::variable::LOOK_AGAIN;
 use crate::error::Error;
@@ -132,12 +134,19 @@ pub(super) struct Memory {
     nodes: Vec<Block>,
     /// Operations on words of other nodes so far.
     remote: Cell<u64>,
+    /// Trouble on purpose.
+    injector: Option<Rc<Injector>>,
 }
 
 impl Memory {
     /// The memory of which `offsets` says for each rank where its block is and, for the first of a
     /// node, the node's. `None`: that cannot be.
-    pub(super) fn new(port: &ShmPort, sizes: Sizes, offsets: &[(u64, u64)]) -> Option<Memory> {
+    pub(super) fn new(
+        port: &ShmPort,
+        sizes: Sizes,
+        offsets: &[(u64, u64)],
+        injector: Option<Rc<Injector>>,
+    ) -> Option<Memory> {
         let geometry = &sizes.geometry;
         let block = |rank: u32, offset: u64, bytes: u64| {
             let view = port.host().view(rank, offset, usize::try_from(bytes).ok()?)?;
@@ -151,7 +160,21 @@ impl Memory {
             block(keeper, offsets[keeper as usize].1, sizes.node_bytes())
         });
         let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
-        Some(Memory { sizes, homes, nodes, remote: Cell::default() })
+        Some(Memory { sizes, homes, nodes, remote: Cell::default(), injector })
+    }
+
+    /// What makes trouble on purpose, if that was asked for.
+    #[inline]
+    pub(super) fn injector(&self) -> Option<&Injector> {
+        self.injector.as_deref()
+    }
+
+    /// Between two steps of a protocol.
+    #[inline]
+    pub(super) fn rest(&self) {
+        if let Some(injector) = &self.injector {
+            injector.rest();
+        }
     }
 
     /// Operations on words of other nodes so far.
@@ -185,6 +208,25 @@ impl Memory {
         self.command(engine, block, at, op)
     }
 
+    /// [`Memory::access`] after a rest.
+    pub(super) fn access_in_trouble(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        place: (u64, u32, u64),
+        (word, op): (Word, Op),
+    ) -> Result<u64, PostError> {
+        let access = |op| {
+            self.rest();
+            self.access(engine, departed, place, (word, op))
+        };
+        #[cfg(test)]
+        if let Some(wrong) = self.injector().and_then(Injector::wrong) {
+            return wrong.access(word, op, access);
+        }
+        access(op)
+    }
+
     /// Does an operation on a word that is changed by commands.
     #[inline(never)]
     fn command(
@@ -202,7 +244,7 @@ impl Memory {
         let (operation, operand) = operation(op);
         let integer = Integer::U64;
         let atomic = Atomic { target, integer, operation, operand, result: None };
-        match carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
+        match self.carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
             // It has died a moment ago; or it has left, and what was sent to it before stays on its
             // way for ever.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
@@ -252,9 +294,26 @@ impl Memory {
         into: &mut [u8],
     ) -> Result<bool, PostError> {
         debug_assert_eq!(into.len(), length);
+        for (at, piece) in self.pieces(length) {
+            let (start, into) = (start + at as u64, &mut into[at..at + piece]);
+            if !self.fetch_piece(engine, departed, from, start, into)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn fetch_piece(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        from: u32,
+        start: u64,
+        into: &mut [u8],
+    ) -> Result<bool, PostError> {
         let block = &self.nodes[from as usize];
         let at = self.sizes.copy_at() + start;
-        match carry_out(engine, block.rank, |port| port.get(block.address(at), into)) {
+        match self.carry_out(engine, block.rank, |port| port.get(block.address(at), into)) {
             Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
                 Ok(false)
             }
@@ -280,7 +339,10 @@ impl Memory {
         let address = self.homes[rank as usize].address(BELL);
         let notification = Notification::Word { address, value: 1 };
         let put = Command { notification, ..Command::put(address, &[]) };
-        let _ = carry_out(engine, rank, |port| port.post(&put));
+        if self.injector().is_some_and(Injector::loses_a_bell) {
+            return;
+        }
+        let _ = self.carry_out(engine, rank, |port| port.post(&put));
     }
 
     /// Stores bytes into the copy of another node.
@@ -290,7 +352,12 @@ impl Memory {
         to: RemoteAddress,
         bytes: &[u8],
     ) -> Result<(), PostError> {
-        carry_out(engine, to.rank, |port| port.post(&Command::put(to, bytes))).map(drop)
+        for (at, piece) in self.pieces(bytes.len()) {
+            let to = RemoteAddress { offset: to.offset + at as u64, ..to };
+            let put = Command::put(to, &bytes[at..at + piece]);
+            self.carry_out(engine, to.rank, |port| port.post(&put))?;
+        }
+        Ok(())
     }
 
     /// Whether words of others are changed by commands only: time is virtual.
@@ -320,7 +387,7 @@ impl Memory {
             let (operation, operand) = operation(Op::Or(1 << (rank % 64)));
             let integer = Integer::U64;
             let atomic = Atomic { target, integer, operation, operand, result: None };
-            if carry_out(engine, block.rank, |port| port.fetch(&atomic)).is_err() {
+            if self.carry_out(engine, block.rank, |port| port.fetch(&atomic)).is_err() {
                 // It has died or left, and its memory is the job's.
                 block.word(PARTED_RANKS + rank / 64 * 8).fetch_or(operand, Ordering::AcqRel);
             }
@@ -339,6 +406,31 @@ impl Memory {
     /// How many ranks have said so to this one.
     pub(super) fn parted(home: &View) -> u64 {
         home.word(PARTED).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Where the pieces of contents begin and how long they are, which are copied one by one: one,
+    /// unless there is to be trouble.
+    fn pieces(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
+        let piece = self.injector().map_or(length, |injector| injector.piece(length)).max(1);
+        let pieces = (0..length).step_by(piece).map(move |at| (at, piece.min(length - at)));
+        #[cfg(test)]
+        let pieces = pieces.skip(self.injector().map_or(0, Injector::pieces_lost));
+        pieces
+    }
+
+    /// [`carry_out`], after a rest and refused now and then if there is to be trouble.
+    fn carry_out<R>(
+        &self,
+        engine: &EngineCell,
+        to: u32,
+        mut act: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
+    ) -> Result<R, PostError> {
+        let Some(injector) = self.injector() else { return carry_out(engine, to, act) };
+        injector.rest();
+        carry_out(engine, to, |port| match injector.refuses() {
+            true => Err(PostError::Full { destination: to, cause: FullCause::Outstanding }),
+            false => act(port),
+        })
     }
 
     /// This rank's block.

@@ -26,6 +26,7 @@ mod create;
 mod direct;
 mod driver;
 mod error;
+pub(crate) mod faults;
 mod guard;
 mod mailbox;
 mod memory;
@@ -46,6 +47,8 @@ use hikyaku_dsm::{Entry, Kind, Patience, Refusal};
 
 pub(crate) use create::Registry;
 pub use error::SharedError;
+pub(crate) use faults::Injector;
+pub use faults::NotASeed;
 pub use guard::{ReadGuard, WriteGuard};
 pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
 pub use options::{Element, SharedOptions};

@@ -43,11 +43,23 @@ fn on_nodes_of_four_ranks() {
 /// tests above).
 fn shared_by(protocol: &str, faults: Option<&str>) {
     for (ranks, ranks_per_node) in (1..=8).map(|ranks| (ranks, 1 + ranks % 2)) {
-        let cases = job(ranks, &["calls", "1", "shared: "]).ranks_per_node(ranks_per_node);
-        let cases = cases.variable("HIKYAKU_SHARED", protocol);
-        let cases =
-            faults.iter().fold(cases, |cases, seed| cases.variable("HIKYAKU_SHARED_FAULTS", seed));
-        assert_eq!(cases.succeed(), "");
+        shared_on(protocol, faults, (ranks, ranks_per_node));
+    }
+}
+
+fn shared_on(protocol: &str, faults: Option<&str>, (ranks, ranks_per_node): (u32, u32)) {
+    let cases = job(ranks, &["calls", "1", "shared: "]).ranks_per_node(ranks_per_node);
+    let cases = cases.variable("HIKYAKU_SHARED", protocol);
+    let cases =
+        faults.iter().fold(cases, |cases, seed| cases.variable("HIKYAKU_SHARED_FAULTS", seed));
+    assert_eq!(cases.succeed(), "");
+}
+
+/// The same in trouble: on nodes of one rank and of two, and on one.
+fn shared_in_trouble(protocol: &str) {
+    for (ranks, ranks_per_node) in [(1, 0), (2, 0), (2, 1), (3, 2), (4, 1), (5, 2), (5, 0)] {
+        let seed = (100 * ranks + ranks_per_node).to_string();
+        shared_on(protocol, Some(&seed), (ranks, ranks_per_node));
     }
 }
 
@@ -64,6 +76,23 @@ fn fg_15_shared_variables_by_udp() {
 #[test]
 fn fg_15_shared_variables_by_udp_with_datagrams_lost_doubled_and_overtaken() {
     shared_by("udp", Some("77"));
+}
+
+#[test]
+fn shared_variables_by_direct_in_trouble() {
+    shared_in_trouble("direct");
+}
+
+#[test]
+fn shared_variables_by_fagus_in_trouble() {
+    shared_in_trouble("fagus");
+}
+
+#[test]
+fn a_seed_that_is_none_is_an_error_at_the_start() {
+    let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED_FAULTS", "x").run();
+    assert_ne!(end.code, Some(0));
+    assert!(end.stderr.contains("NotASeed { given: \"x\" }"), "{}", end.stderr);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod flow;
 mod kill;
 mod restricted;
 mod survivors;
+mod torture;
 mod virtual_costs;
 mod virtual_time;
 mod virtual_variables;

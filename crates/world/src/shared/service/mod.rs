@@ -14,6 +14,7 @@
 //! knows of more ends than this rank waits until it knows of them too. (The state machines ask for
 //! both.)
 
+mod late;
 mod side;
 mod sockets;
 
@@ -29,10 +30,12 @@ use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
+use late::Late;
 pub(super) use side::Side;
 use sockets::{MESSAGE_MOST, Sockets};
 
 use super::driver::{Asked, Outcome};
+use super::faults::Injector;
 use crate::tasks::TaskId;
 
 /// The engine of a rank, between its calls.
@@ -66,12 +69,25 @@ pub(crate) struct Service {
     inbox: RefCell<VecDeque<(u32, Vec<u8>)>>,
     polling: Cell<bool>,
     pub(super) task: Cell<Option<TaskId>>,
+    /// Trouble on purpose, and letters that have come and are not looked at yet for that.
+    injector: Option<Rc<Injector>>,
+    late: RefCell<Late>,
 }
 
 impl Service {
     /// Whether there is nothing to serve.
     pub(super) fn is_over(&self) -> bool {
         self.sides.borrow().is_empty()
+    }
+
+    /// With trouble on purpose, if that was asked for.
+    pub(super) fn new(injector: Option<Rc<Injector>>) -> Service {
+        Service { injector, ..Service::default() }
+    }
+
+    /// Whether something may have come that wakes nobody: datagrams, and letters that are late.
+    pub(super) fn is_restless(&self) -> bool {
+        self.has_sockets() || self.injector.is_some()
     }
 
     /// Whether what it serves comes by datagrams, which wake nobody.
@@ -94,13 +110,10 @@ impl Service {
     }
 
     /// The socket's port and key, opened if there is none.
-    pub(super) fn open_sockets(
-        &self,
-        rank: u32,
-        faults: Option<u64>,
-    ) -> std::io::Result<(u16, u64)> {
+    pub(super) fn open_sockets(&self, rank: u32) -> std::io::Result<(u16, u64)> {
         let mut sockets = self.sockets.borrow_mut();
         if sockets.is_none() {
+            let faults = self.injector.as_ref().map(|injector| injector.seed());
             *sockets = Some(Sockets::open(rank, faults)?);
         }
         sockets.as_ref().map_or(Ok((0, 0)), Sockets::place)
@@ -182,7 +195,7 @@ impl Service {
         let mut any = false;
         loop {
             let fresh = self.look_who_is_gone(engine);
-            self.take_in(engine);
+            self.take_in(engine, &fresh);
             let mut did = self.see_off(engine, &fresh);
             did |= self.handle_letters(engine, |_| true);
             any |= did;
@@ -212,7 +225,7 @@ impl Service {
         if over.is_empty() {
             return;
         }
-        self.take_in(engine);
+        self.take_in(engine, &[]);
         self.handle_letters(engine, |_| true);
         for number in over {
             if let Some(side) = self.sides.borrow_mut().remove(&number) {
@@ -242,12 +255,22 @@ impl Service {
         ranks.filter(|rank| !gone.contains(*rank)).filter_map(state).collect()
     }
 
-    /// Takes in what has come.
-    fn take_in(&self, engine: &EngineCell) {
+    /// Takes in what has come; of who is gone all of it.
+    fn take_in(&self, engine: &EngineCell, gone: &[(u32, bool)]) {
         let mut inbox = self.inbox.borrow_mut();
         self.with_sockets(|sockets| {
             sockets.take_in(|from, message| inbox.push_back((from, message)));
         });
+        let Some(injector) = &self.injector else {
+            return self.take_letters(engine, |from, letter| inbox.push_back((from, letter)));
+        };
+        let mut late = self.late.borrow_mut();
+        self.take_letters(engine, |from, letter| late.push(from, letter, injector.looks_late()));
+        let gone = |from| gone.iter().any(|(rank, _)| *rank == from);
+        late.look(gone, |from, letter| inbox.push_back((from, letter)));
+    }
+
+    fn take_letters(&self, engine: &EngineCell, mut take: impl FnMut(u32, Vec<u8>)) {
         let Some(context) = self.context.get() else { return };
         let mut engine = engine.borrow_mut();
         loop {
@@ -260,7 +283,7 @@ impl Service {
                 };
                 if let Ok(received) = taken {
                     letter.truncate(1 + received.bytes as usize);
-                    inbox.push_back((received.source, letter));
+                    take(received.source, letter);
                 }
             }
             if !engine.progress() {
@@ -391,6 +414,7 @@ impl Service {
         let mut filled = false;
         side.catch_up(engine);
         for effect in side.step(part, act) {
+            side.memory().rest();
             match effect {
                 Effect::Send(to, Message::Contents(version, mark)) => {
                     filled = self.send_contents(engine, side, (part, to), version, mark);

@@ -154,16 +154,21 @@ impl Side {
             act(mailbox, &mut effects);
             return effects;
         }
+        self.memory.rest();
         let owner = Version::of(self.word(part, Word::Owner, Op::Load));
+        self.memory.rest();
         mailbox.told(Version { shared: false, ..owner });
         let held = Version::of(self.word(part, Word::Held, Op::Load)).position;
         mailbox.hold(held);
+        self.memory.rest();
         act(mailbox, &mut effects);
         // Others write to this line too: a change of it costs more than all the rest of a step.
         let known = mailbox.known();
         if known.bits() > owner.bits() {
+            self.memory.rest();
             self.word(part, Word::Owner, Op::Max(known.bits()));
         }
+        self.memory.rest();
         if mailbox.held() != held {
             // Nobody else writes it now: this rank has just become the owner, or is it.
             let node = self.memory.sizes().geometry.node();

@@ -17,8 +17,10 @@ mod variables;
 mod victims;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hikyaku::{Error, World};
+use hikyaku_jobs::torture::{self, Plan, Verdict};
 
 /// A program's word as a number.
 fn number(word: Option<&String>) -> u64 {
@@ -49,10 +51,21 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
         "end" => return ends::run(world, word(1).unwrap()),
         "ring" => ring::run(world, number(word(1)))?,
+        "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
         other => panic!("there is no program {other}"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Acquires shared variables at random; says how often it wrote, read, was refused and gave up.
+fn torture(world: &World, seed: u64, turns: u32) -> Result<(), Error> {
+    let plan = Plan { turns, elements: 700, patience: Duration::from_secs(60) };
+    let verdict = torture::run(world, seed, plan)?;
+    assert_eq!(verdict.broken, None, "by the seed {seed}");
+    let Verdict { writes, reads, refused, dropped, .. } = verdict;
+    println!("{writes} {reads} {refused} {dropped}");
+    Ok(())
 }
 
 fn main() -> ExitCode {

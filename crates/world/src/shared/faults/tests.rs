@@ -1,0 +1,199 @@
+//! Whether wrong protocols are noticed, and right ones hold, on ranks that are threads.
+//!
+//! What jobs of real processes do in `tests/jobs` is done here with protocols that are wrong on
+//! purpose, which no process can be told to have: each has to be noticed by what is looked at
+//! inside the guards. A test that did not notice them would show nothing of the right ones.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use hikyaku_coll::Choices;
+use hikyaku_dsm::{Op, Word};
+use hikyaku_shm::{JobConfig, open_all};
+
+use super::*;
+use crate::World;
+use crate::shared::Protocol;
+use torture::{Plan, Verdict};
+
+#[allow(dead_code, unreachable_pub, reason = "of a package that uses all of it")]
+#[path = "../../../../../tests/jobs/src/random.rs"]
+mod random;
+#[allow(unreachable_pub, reason = "of a package where it is reached")]
+#[path = "../../../../../tests/jobs/src/torture.rs"]
+mod torture;
+
+/// What is wrong with a protocol, or with the fabric under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Wrong {
+    /// Writers do not see readers.
+    PassesReaders,
+    /// Compare-and-swap is a load and a store.
+    SwapsInTwo,
+    /// What is old stays old.
+    MovesNothing,
+    /// The first piece of the contents does not come.
+    LosesAPiece,
+}
+
+thread_local! {
+    static WRONG: Cell<Option<Wrong>> = const { Cell::new(None) };
+}
+
+/// What is wrong on this thread.
+pub(super) fn wrong() -> Option<Wrong> {
+    WRONG.get()
+}
+
+impl Wrong {
+    /// An operation on a word as it is done wrongly.
+    pub(in super::super) fn access<E>(
+        self,
+        word: Word,
+        op: Op,
+        access: impl Fn(Op) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        match (self, word, op) {
+            (Wrong::PassesReaders, Word::Readers(_), Op::Load) => Ok(0),
+            (Wrong::SwapsInTwo, _, Op::CompareSwap { expected, new }) => {
+                let old = access(Op::Load)?;
+                if old == expected {
+                    access(Op::Swap(new))?;
+                }
+                Ok(old)
+            }
+            _ => access(op),
+        }
+    }
+
+    /// How many pieces of contents are not copied.
+    pub(super) fn pieces_lost(self) -> usize {
+        match self {
+            Wrong::MovesNothing => usize::MAX,
+            Wrong::LosesAPiece => 1,
+            Wrong::PassesReaders | Wrong::SwapsInTwo => 0,
+        }
+    }
+}
+
+/// So many ranks, of which so many are on a node, each a thread; gives what they found.
+fn torture(
+    protocol: Protocol,
+    (ranks, ranks_per_node): (u32, u32),
+    (seed, turns): (u64, u32),
+    wrong: Option<Wrong>,
+) -> Vec<Verdict> {
+    println!("{protocol}, {ranks} ranks, {ranks_per_node} a node, seed {seed}, wrong: {wrong:?}");
+    let plan = Plan { turns, elements: 700, patience: Duration::from_secs(5) };
+    thread::scope(|scope| {
+        let rank = |port| {
+            scope.spawn(move || {
+                WRONG.set(wrong);
+                let world = World::over(port, Choices::default(), protocol, Some(seed));
+                torture::run(&world, seed, plan).unwrap()
+            })
+        };
+        let ports = open_all(&JobConfig::new(ranks, ranks_per_node)).unwrap();
+        let ranks: Vec<_> = ports.into_iter().map(rank).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// Names the seed in the environment of a process of this test that has something wrong.
+const CHILD: &str = "HIKYAKU_WRONG_BY_SEED";
+
+/// Runs `wrong` in a process of its own, which may end by an assertion: the seed says in which
+/// state that finds it. What it has said names what was found.
+fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: Wrong, words: &[&str]) {
+    let about = format!("{protocol:?} {ranks_per_node} {wrong:?} ");
+    if let Ok(child) = std::env::var(CHILD) {
+        let Some(seed) = child.strip_prefix(&about) else { return };
+        let seed = (seed.parse().unwrap(), 2000);
+        for verdict in torture(protocol, (4, ranks_per_node), seed, Some(wrong)) {
+            verdict.broken.iter().for_each(|broken| println!("BROKEN: {broken}"));
+        }
+        return;
+    }
+    let name = thread::current().name().unwrap().to_owned();
+    for seed in 1..4 {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args([&name, "--exact", "--nocapture", "--test-threads", "1"]);
+        let output = child.env(CHILD, format!("{about}{seed}")).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let noticed = said.lines().any(|line| words.iter().any(|word| line.contains(word)));
+        assert!(noticed, "{about} was not noticed with the seed {seed}:\n{said}");
+        let line = said.lines().find(|line| words.iter().any(|word| line.contains(word)));
+        println!("{about}{seed}: {}", line.unwrap());
+    }
+}
+
+#[test]
+fn a_writer_that_does_not_wait_for_readers_is_noticed() {
+    for ranks_per_node in [4, 2] {
+        is_noticed(Protocol::Direct, ranks_per_node, Wrong::PassesReaders, &["beside a"]);
+    }
+}
+
+#[test]
+fn a_turn_that_two_ranks_have_is_noticed() {
+    // Two of them inside; or one that waits and sees its turn pass, as a debug build asserts.
+    let words = ["BROKEN: ", "nobody passes a rank that lives"];
+    for ranks_per_node in [4, 1] {
+        is_noticed(Protocol::Direct, ranks_per_node, Wrong::SwapsInTwo, &words);
+    }
+}
+
+#[test]
+fn contents_that_did_not_come_are_noticed() {
+    for protocol in [Protocol::Direct, Protocol::Fagus] {
+        is_noticed(protocol, 1, Wrong::MovesNothing, &["was the last"]);
+        is_noticed(protocol, 1, Wrong::LosesAPiece, &["was the last"]);
+    }
+}
+
+#[test]
+fn with_nothing_wrong_everything_holds() {
+    for protocol in [Protocol::Direct, Protocol::Fagus] {
+        for ranks_per_node in [1, 2, 4] {
+            let seed = u64::from(ranks_per_node);
+            for verdict in torture(protocol, (4, ranks_per_node), (seed, 100), None) {
+                assert_eq!(verdict.broken, None);
+                assert!(verdict.writes > 0 && verdict.reads > 0, "{verdict:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn seed_and_rank_say_what_is_drawn() {
+    let draw = |seed, rank| {
+        let injector = Injector::new(seed, rank);
+        [(); 8].map(|()| injector.below(1000))
+    };
+    assert_eq!(draw(7, 1), draw(7, 1));
+    assert_ne!(draw(7, 1), draw(7, 2));
+    assert_ne!(draw(7, 1), draw(8, 1));
+    let injector = Injector::new(7, 0);
+    for length in [1, 63, 64, 65, 5600] {
+        let piece = injector.piece(length);
+        assert!(piece >= length.div_ceil(4) && piece.is_multiple_of(64), "{piece} of {length}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_number() {
+    assert_eq!(from_environment(|_| Some("77".into())), Ok(Some(77)));
+    assert_eq!(from_environment(|_| Some(String::new())), Ok(None));
+    assert_eq!(from_environment(|_| None), Ok(None));
+    let error = from_environment(|_| Some("often".into())).unwrap_err();
+    assert_eq!(
+        crate::InitError::Faults { error }.to_string(),
+        "HIKYAKU_SHARED_FAULTS: `often` is no seed: give a whole number, by which faults of shared \
+         variables are drawn"
+    );
+}

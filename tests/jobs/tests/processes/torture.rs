@@ -1,0 +1,44 @@
+//! Shared variables in trouble: ranks rest between any two steps of a protocol, commands are
+//! refused, contents come in pieces, letters and datagrams late; and everything that always has to
+//! hold does.
+//!
+//! That wrong protocols are noticed so is shown in `crates/world/src/shared/faults/tests.rs`.
+
+use hikyaku_jobs::Random;
+
+use super::job;
+
+/// Four ranks on one node, on two, and a node each; gives what they did, for the counts to be
+/// looked at: how often they wrote, read, were refused, and dropped a future.
+fn torture(protocol: &str, turns: &str) {
+    let mut all = [0u64; 4];
+    for ranks_per_node in [0, 2, 1] {
+        // Printed, and given again by whoever wants the same: what comes of it depends on the
+        // machine too.
+        let seed = Random::fresh_seed().to_string();
+        println!("{protocol}, {ranks_per_node} ranks a node (0: all), seed {seed}");
+        let job = job(4, &["torture", &seed, turns]).ranks_per_node(ranks_per_node);
+        let job = job.variable("HIKYAKU_SHARED", protocol).variable("HIKYAKU_SHARED_FAULTS", &seed);
+        for line in job.succeed().lines() {
+            let counts = line.split(' ').map(|count| count.parse::<u64>().unwrap());
+            all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+        }
+    }
+    println!("{protocol}: writes, reads, refusals, futures dropped: {all:?}");
+    assert!(all.iter().all(|count| *count > 0), "{all:?}");
+}
+
+#[test]
+fn fg_01_fg_10_everything_holds_by_direct_in_trouble() {
+    torture("direct", "600");
+}
+
+#[test]
+fn fg_01_fg_10_everything_holds_by_fagus_in_trouble() {
+    torture("fagus", "300");
+}
+
+#[test]
+fn fg_01_fg_10_everything_holds_by_udp_in_trouble() {
+    torture("udp", "100");
+}
