@@ -127,6 +127,12 @@ impl Driver {
         }
     }
 
+    /// Whether what a request waits for is a word of memory.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self, Driver::Direct(_))
+    }
+
     /// Looks who is gone: for requests that do not wait.
     pub(super) fn look_around(&self, world: &World) {
         match self {

@@ -35,6 +35,7 @@ pub(crate) mod protocol;
 mod service;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod variable;
 
 use std::future::poll_fn;
@@ -54,6 +55,7 @@ pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
 pub use options::{Element, SharedOptions};
 pub use protocol::{Protocol, Traffic, UnknownProtocol};
 pub(crate) use service::Rest;
+pub use turn::Turn;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -174,6 +176,33 @@ macro_rules! acquire {
                 let (variable, part) = (&self.variable, $part(self));
                 let entry = wait(variable, part, Kind::Read)?;
                 Ok(ReadGuard::new(variable, part, entry))
+            }
+
+            /// Acquires it for reading and writing if nobody has it and that takes a single atomic
+            /// operation; `None` says nothing, and it is to be asked for by one of the other calls.
+            #[inline(always)]
+            pub fn write_free(&self) -> Option<WriteGuard<T>> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = variable.enter_free(part)?;
+                Some(WriteGuard::new(variable, part, entry))
+            }
+
+            /// Asks for it for reading and writing, to wait look by look.
+            ///
+            /// # Errors
+            /// As for waiting.
+            #[inline]
+            pub fn ask_write(&self) -> Result<Turn<'_, WriteGuard<T>>, Error> {
+                Turn::new(&self.variable, $part(self), Kind::Write, WriteGuard::new)
+            }
+
+            /// Asks for it for reading, to wait look by look.
+            ///
+            /// # Errors
+            /// As for waiting.
+            #[inline]
+            pub fn ask_read(&self) -> Result<Turn<'_, ReadGuard<T>>, Error> {
+                Turn::new(&self.variable, $part(self), Kind::Read, ReadGuard::new)
             }
 
             /// Acquires it for reading and writing if nobody else has it or waits for it.

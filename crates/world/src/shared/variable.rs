@@ -147,6 +147,25 @@ impl Variable {
         }
     }
 
+    /// The first part of [`Variable::rest`], which never sleeps; `false`: there is more to do than
+    /// to look at memory.
+    #[inline]
+    pub(super) fn glance(&self, part: u64, turn: u32) -> bool {
+        let glances = turn < self.after_glances(turn);
+        if glances {
+            self.driver.watch(part);
+        }
+        glances
+    }
+
+    /// The wait of a request at which there is more to do than to look at memory: this one or a
+    /// later one.
+    #[inline]
+    pub(super) fn after_glances(&self, turn: u32) -> u32 {
+        let is_watched = !self.is_virtual && self.driver.is_watched();
+        if is_watched { turn.max(LOOKS - 1) } else { turn }
+    }
+
     #[inline(never)]
     fn rest_in_virtual_time(&self, turn: u32, until: Option<Time>) {
         self.world.attend();
@@ -255,6 +274,19 @@ impl<'v> Asking<'v> {
         Ok(Asking { variable, part, over, turn: 0, stands_back, since: None })
     }
 
+    /// Whether it has come to something.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn variable(&self) -> &'v Rc<Variable> {
+        self.variable
+    }
+
+    pub(super) fn part(&self) -> u64 {
+        self.part
+    }
+
     /// What has come of it; `None`: not yet.
     #[inline]
     pub(super) fn poll(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
@@ -283,8 +315,22 @@ impl Asking<'_> {
         self.variable.stand_back(self.part, &mut self.since, until);
     }
 
-    /// The same within a future, which is polled when somebody wakes this rank: whoever is let past
-    /// does not, so that is waited for in place.
+    /// The part of a rest that never sleeps; `false`: it is over, or there is nothing to look at.
+    #[inline]
+    pub(super) fn glance(&mut self) -> bool {
+        let glanced = !self.stands_back && self.variable.glance(self.part, self.turn);
+        self.turn += u32::from(glanced);
+        glanced
+    }
+
+    /// The part of a rest that may sleep.
+    pub(super) fn rest_after_glances(&mut self) {
+        self.turn = self.variable.after_glances(self.turn);
+        self.rest(None);
+    }
+
+    /// [`Asking::poll`] within a future, which is polled when somebody wakes this rank: whoever is
+    /// let past does not, so that is waited for in place.
     pub(super) fn poll_standing(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
         loop {
             let answer = self.poll()?;
