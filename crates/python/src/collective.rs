@@ -95,20 +95,21 @@ fn reduce_with<'env>(
     into: &'env mut [u8],
     reduction: impl Reduction<'env>,
 ) -> PyResult<()> {
+    let bytes = array.len().max(into.len());
     let op = match computation.operator {
         Operator::Numbers(op) => op,
         Operator::Bits(combine) => {
             let op = Commutative(move |left: &[u8], right: &mut [u8]| {
                 left.iter().zip(right).for_each(|(left, right)| *right = combine(*left, *right));
             });
-            return calling.together(|scope| reduction.start(scope, array, into, op));
+            return calling.together(bytes, |scope| reduction.start(scope, array, into, op));
         }
     };
     macro_rules! with {
         ($number:ty) => {{
             let array: &mut [$number] = typed(array)?;
             let into: &mut [$number] = typed(into)?;
-            calling.together(|scope| reduction.start(scope, array, into, op))
+            calling.together(bytes, |scope| reduction.start(scope, array, into, op))
         }};
     }
     match computation.element {
@@ -150,9 +151,10 @@ impl<'py> Calling<'py> {
         Ok(Calling { py, rank, world })
     }
 
-    /// Starts a collective and waits for it.
+    /// Starts a collective of so many bytes at this rank and waits for it.
     fn together<'env>(
         &'env self,
+        bytes: usize,
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
     ) -> PyResult<()> {
         let mut raised = None;
@@ -166,7 +168,7 @@ impl<'py> Calling<'py> {
                 Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
-            let wait = Wait { bytes: wait::LARGE, ..Wait::new(&self.rank, &self.world) };
+            let wait = Wait { bytes, ..Wait::new(&self.rank, &self.world) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope gives up what is in it.
@@ -233,7 +235,7 @@ reductions! {
 }
 
 pub(crate) fn barrier(py: Python<'_>, world: &World) -> PyResult<()> {
-    Calling::new(py, world)?.together(|scope| scope.ibarrier())
+    Calling::new(py, world)?.together(0, |scope| scope.ibarrier())
 }
 
 pub(crate) fn broadcast(
@@ -248,12 +250,13 @@ pub(crate) fn broadcast(
         true => Array::to_read(array, "array")?,
         false => Array::to_write(array, "array")?,
     };
+    let bytes = array.len();
     if !array.is_writable() {
         // The operation wants to write everywhere, and does not at the root.
         let mut copy = array.bytes().to_vec();
-        return calling.together(|scope| scope.ibroadcast(&mut copy, root));
+        return calling.together(bytes, |scope| scope.ibroadcast(&mut copy, root));
     }
-    calling.together(|scope| scope.ibroadcast(array.bytes_mut(), root))
+    calling.together(bytes, |scope| scope.ibroadcast(array.bytes_mut(), root))
 }
 
 /// A reduction in place, of an array that may be written.
@@ -355,7 +358,8 @@ pub(crate) fn gather(
         calling.check(into, &mine, ["into", "mine"])?;
     }
     let into = into.as_mut().map_or(&mut [][..], Array::bytes_mut);
-    calling.together(|scope| scope.igather_into(mine.bytes(), into, root))
+    let bytes = mine.len().max(into.len());
+    calling.together(bytes, |scope| scope.igather_into(mine.bytes(), into, root))
 }
 
 pub(crate) fn allgather(
@@ -367,7 +371,7 @@ pub(crate) fn allgather(
     let calling = Calling::new(py, world)?;
     let (mine, mut into) = (Array::to_read(mine, "mine")?, Array::to_write(into, "into")?);
     calling.check(&into, &mine, ["into", "mine"])?;
-    calling.together(|scope| scope.iallgather(mine.bytes(), into.bytes_mut()))
+    calling.together(into.len(), |scope| scope.iallgather(mine.bytes(), into.bytes_mut()))
 }
 
 pub(crate) fn scatter(
@@ -391,7 +395,8 @@ pub(crate) fn scatter(
         calling.check(all, &into, ["data", "into"])?;
     }
     let all = all.as_ref().map_or(&[][..], Array::bytes);
-    calling.together(|scope| scope.iscatter(all, into.bytes_mut(), root))
+    let bytes = all.len().max(into.len());
+    calling.together(bytes, |scope| scope.iscatter(all, into.bytes_mut(), root))
 }
 
 pub(crate) fn alltoall(
@@ -410,7 +415,7 @@ pub(crate) fn alltoall(
             into.len()
         )));
     }
-    calling.together(|scope| scope.ialltoall(data.bytes(), into.bytes_mut()))
+    calling.together(into.len(), |scope| scope.ialltoall(data.bytes(), into.bytes_mut()))
 }
 
 /// The list is as long as there are ranks, and each of its arrays in one piece.
@@ -435,7 +440,8 @@ pub(crate) fn alltoallw(
     let into: PyResult<Vec<Array>> =
         into.iter().map(|place| Array::to_write(place, "into")).collect();
     let (parts, mut into) = (parts?, into?);
-    calling.together(|scope| {
+    let bytes = parts.iter().chain(&into).map(Array::len).sum();
+    calling.together(bytes, |scope| {
         let places = into.iter_mut().map(Array::bytes_mut).collect();
         scope.ialltoallv(parts.iter().map(Array::bytes).collect(), places)
     })

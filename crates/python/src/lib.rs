@@ -27,6 +27,7 @@ mod memory;
 mod rank;
 mod request;
 mod shared;
+mod shown;
 mod wait;
 mod window;
 mod world;

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
-//!   Window(8) ───┼──────► Rank { communicators, requests, windows, variables }
+//!   Window(8) ───┼──────► Rank { communicators, requests, windows, variables, showings }
 //!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
 //! ```
 
@@ -24,7 +24,8 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
-use crate::shared::Variable;
+use crate::shared::{Showing, Variable};
+use crate::wait::Habit;
 use crate::window::AnyWindow;
 
 /// An operation in flight: the outcome has a message's envelope if it is a receive.
@@ -52,9 +53,13 @@ pub(crate) struct Rank {
     requests: RefCell<BTreeMap<u64, Entry>>,
     windows: RefCell<BTreeMap<u64, Rc<AnyWindow>>>,
     variables: RefCell<BTreeMap<u64, Rc<Variable>>>,
+    showings: RefCell<BTreeMap<u64, Rc<Showing>>>,
     /// How many requests are [`Stage::Open`]: what every wait looks at.
     open: Cell<usize>,
     next: Cell<u64>,
+    /// How waits for messages and for shared variables have gone.
+    pub(crate) messages: Habit,
+    pub(crate) turns: Habit,
 }
 
 /// What a thread knows of the rank.
@@ -75,8 +80,9 @@ static JOINED: AtomicBool = AtomicBool::new(false);
 /// Whether this process is the child of a rank, by fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// What other threads have collected.
+/// What other threads have collected, and whether that is anything: what every call looks at.
 static ORPHANS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static HAVE_ORPHANS: AtomicBool = AtomicBool::new(false);
 
 /// The rank, if this is its thread and it is in its job.
 pub(crate) fn here() -> PyResult<Rc<Rank>> {
@@ -118,8 +124,11 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
         requests: RefCell::default(),
         windows: RefCell::default(),
         variables: RefCell::default(),
+        showings: RefCell::default(),
         open: Cell::new(0),
         next: Cell::new(0),
+        messages: Habit::default(),
+        turns: Habit::default(),
     });
     HERE.set(Here::Rank(Rc::clone(&rank)));
     Ok(rank)
@@ -221,25 +230,33 @@ impl Rank {
     }
 
     /// Takes a part of a shared variable in, which has one name; that name.
-    pub(crate) fn add_variable(&self, variable: Variable) -> u64 {
+    pub(crate) fn add_variable(&self, variable: Rc<Variable>) -> u64 {
         let id = self.name();
-        self.variables.borrow_mut().insert(id, Rc::new(variable));
+        self.variables.borrow_mut().insert(id, variable);
         id
     }
 
-    /// The part of a shared variable of a name.
+    /// Takes in what shows a part of a shared variable; its name.
+    pub(crate) fn add_showing(&self, showing: Showing) -> u64 {
+        let id = self.name();
+        self.showings.borrow_mut().insert(id, Rc::new(showing));
+        id
+    }
+
+    /// What shows a part of a shared variable, of a name.
     ///
     /// # Errors
     /// None is expected: whoever has a name keeps it.
-    pub(crate) fn variable(&self, id: u64) -> PyResult<Rc<Variable>> {
-        let found = self.variables.borrow().get(&id).map(Rc::clone);
+    #[inline]
+    pub(crate) fn showing(&self, id: u64) -> PyResult<Rc<Showing>> {
+        let found = self.showings.borrow().get(&id).map(Rc::clone);
         found.ok_or_else(|| Error::new_err("this shared variable is no more"))
     }
 
     /// Gives the shared variables back. Arrays that show one may outlive this: what they show
     /// stays mapped as long as any memory of the job is.
     fn clear_variables(&self) {
-        let variables = self.variables.take();
+        let (showings, variables) = (self.showings.take(), self.variables.take());
         if variables.is_empty() {
             return;
         }
@@ -247,6 +264,7 @@ impl Rank {
         if let Some(pin) = world.and_then(|world| world.alloc::<u8>(1).ok()) {
             Box::leak(Box::new(pin));
         }
+        drop(showings);
         drop(variables);
     }
 
@@ -330,6 +348,8 @@ impl Rank {
     fn unname(&self, id: u64) {
         self.remove_window(id);
         self.unname_variable(id);
+        let showing = self.showings.borrow_mut().remove(&id);
+        drop(showing);
         let mut requests = self.requests.borrow_mut();
         let Some(entry) = requests.get_mut(&id) else { return };
         entry.is_named = false;
@@ -339,11 +359,17 @@ impl Rank {
         drop(removed);
     }
 
+    #[inline]
     fn bury(&self) {
-        let Ok(mut orphans) = ORPHANS.try_lock() else { return };
-        if orphans.is_empty() {
-            return;
+        if HAVE_ORPHANS.load(Ordering::Relaxed) {
+            self.bury_all();
         }
+    }
+
+    #[cold]
+    fn bury_all(&self) {
+        let Ok(mut orphans) = ORPHANS.try_lock() else { return };
+        HAVE_ORPHANS.store(false, Ordering::Relaxed);
         let all = std::mem::take(&mut *orphans);
         drop(orphans);
         all.into_iter().for_each(|id| self.unname(id));
@@ -358,6 +384,10 @@ pub(crate) fn forget(id: u64) {
     });
     match rank {
         Ok(Some(rank)) => rank.unname(id),
-        _ => ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).push(id),
+        _ => {
+            let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+            orphans.push(id);
+            HAVE_ORPHANS.store(true, Ordering::Relaxed);
+        }
     }
 }

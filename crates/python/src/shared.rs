@@ -1,33 +1,32 @@
 //! Shared variables: arrays bound to a lock, that are the newest for whoever has the lock.
 //!
 //! ```text
-//!   with x.write() as a:          Shared ──► Access ──► the rank's table: Variable { part, guard }
-//!       a[0] += 1                            │              ▲
-//!                                            └─ array ──► Memory (keeps the entry)
+//!                                            the rank's table:
+//!   with x.write() as a:     Shared, Access ──► Showing { arrays } ──► Variable { part, guard }
+//!       a[0] += 1                                   │                      ▲
+//!                                                   └─ array ──► Memory ───┘ (keeps the entry)
 //! ```
 //!
-//! The array of an access is made once and handed out again each time: it shows the copy of this
-//! node, which lies in one place. Outside the block that of a write is switched to read-only, so
-//! that writing through it raises; entering the block costs no allocation.
+//! The arrays of an access are made once and handed out again (`shown.rs`): they show the copy of
+//! this node, which lies in one place. Outside the block that of a write is switched to read-only,
+//! so that writing through it raises; entering the block costs no allocation.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::pin::pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hikyaku::shared::{self, ReadGuard, WriteGuard};
 use pyo3::exceptions::{PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyTuple;
 
 use crate::error::raise;
 use crate::memory::Memory;
 use crate::rank::{self, Rank, forget};
-use crate::wait::{self, Wait};
+use crate::shown::{Pool, Shown};
+use crate::wait;
 
 /// A part of a shared variable in the rank's table.
 pub(crate) struct Variable {
@@ -62,11 +61,55 @@ impl Guard {
 }
 
 impl Variable {
-    async fn acquire(&self, writes: bool) -> Result<Guard, hikyaku::Error> {
-        Ok(match writes {
-            true => Guard::Write(self.part.write_async().await?),
-            false => Guard::Read(self.part.read_async().await?),
-        })
+    /// Acquires it at once, if that is simple.
+    #[inline]
+    fn free(&self, writes: bool) -> Option<Guard> {
+        if writes { self.part.write_free().map(Guard::Write) } else { None }
+    }
+}
+
+/// What shows a part of a shared variable to programs, in the rank's table.
+pub(crate) struct Showing {
+    variable: Rc<Variable>,
+    name: Name,
+    dtype: Py<PyAny>,
+    written: RefCell<Pool>,
+    read: RefCell<Pool>,
+}
+
+impl Showing {
+    fn pool(&self, writes: bool) -> &RefCell<Pool> {
+        if writes { &self.written } else { &self.read }
+    }
+
+    /// An array to be handed out, which may be written if it is for that.
+    fn array(&self, py: Python<'_>, writes: bool, guard: &mut Guard) -> PyResult<Py<PyAny>> {
+        let pool = self.pool(writes);
+        if let Some(shown) = pool.borrow_mut().find(py, writes) {
+            if writes {
+                shown.switch(py, true)?;
+            }
+            return Ok(shown.array(py));
+        }
+        let shown = self.show(py, writes, guard.place())?;
+        let array = shown.array(py);
+        let replaced = pool.borrow_mut().add(shown);
+        drop(replaced);
+        Ok(array)
+    }
+
+    /// Makes an array.
+    fn show(
+        &self,
+        py: Python<'_>,
+        writes: bool,
+        (start, length): (NonNull<u8>, usize),
+    ) -> PyResult<Shown> {
+        // The name keeps the variable, and so the bytes in their place.
+        let keeper = Box::new(self.name.another(&self.variable));
+        let contents = Bound::new(py, Memory::new(keeper, start, length, writes)?)?;
+        let shape = PyTuple::new(py, self.variable.part.shape())?;
+        Shown::new(&shape, &self.dtype, contents.into_any())
     }
 }
 
@@ -74,11 +117,10 @@ impl Variable {
 pub(crate) struct Name(u64);
 
 impl Name {
-    /// Another name of the same.
-    fn another(&self, rank: &Rank) -> PyResult<Name> {
-        let variable = rank.variable(self.0)?;
+    /// Another name of the same variable.
+    fn another(&self, variable: &Variable) -> Name {
         variable.names.set(variable.names.get() + 1);
-        Ok(Name(self.0))
+        Name(self.0)
     }
 }
 
@@ -97,17 +139,19 @@ impl Drop for Name {
 /// is whatever is there.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Shared {
-    name: Name,
+    /// Of what shows it.
+    name: Arc<Name>,
     /// The type of its elements.
     #[pyo3(get)]
     dtype: Py<PyAny>,
-    writer: PyOnceLock<Py<Access>>,
-    reader: PyOnceLock<Py<Access>>,
+    writer: Py<Access>,
+    reader: Py<Access>,
 }
 
 impl Shared {
     /// A part of a variable.
     fn new(
+        py: Python<'_>,
         rank: &Rank,
         variable: shared::Shared<u8>,
         part: u64,
@@ -115,13 +159,19 @@ impl Shared {
     ) -> PyResult<Shared> {
         let part = variable.part(part).map_err(raise)?;
         let variable = Variable { variable, part, held: RefCell::default(), names: Cell::new(1) };
-        let name = Name(rank.add_variable(variable));
-        let (writer, reader) = (PyOnceLock::new(), PyOnceLock::new());
+        let variable = Rc::new(variable);
+        let name = Name(rank.add_variable(Rc::clone(&variable)));
+        let (written, read) = (RefCell::default(), RefCell::default());
+        let showing = Showing { variable, name, dtype: dtype.clone_ref(py), written, read };
+        let name = Arc::new(Name(rank.add_showing(showing)));
+        let access = |writes| Access { name: Arc::clone(&name), writes, timeout: None };
+        let (writer, reader) = (Py::new(py, access(true))?, Py::new(py, access(false))?);
         Ok(Shared { name, dtype, writer, reader })
     }
 
     /// Makes a variable. Every rank has come here.
     pub(crate) fn make(
+        py: Python<'_>,
         rank: &Rank,
         world: &hikyaku::World,
         (name, shape): (&str, &[u64]),
@@ -129,7 +179,7 @@ impl Shared {
         options: shared::SharedOptions,
     ) -> PyResult<Shared> {
         let made = world.shared_bytes(name, shape, element, options).map_err(raise)?;
-        Shared::new(rank, made, 0, dtype)
+        Shared::new(py, rank, made, 0, dtype)
     }
 
     /// Finds a variable that this rank has made.
@@ -141,23 +191,18 @@ impl Shared {
     ) -> PyResult<Shared> {
         let found = world.shared_named_bytes(name).map_err(raise)?;
         let dtype = dtype_of.call1((&found.element().name,))?.unbind();
-        Shared::new(rank, found, 0, dtype)
+        Shared::new(dtype_of.py(), rank, found, 0, dtype)
     }
 
     fn variable(&self) -> PyResult<Rc<Variable>> {
-        rank::here()?.variable(self.name.0)
+        Ok(Rc::clone(&rank::here()?.showing(self.name.0)?.variable))
     }
 
-    fn access(&self, py: Python<'_>, writes: bool, timeout: Option<f64>) -> PyResult<Py<Access>> {
-        let timeout = match timeout {
-            None => None,
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| {
-                PyValueError::new_err("timeout: it must be a number of seconds, not negative")
-            })?),
-        };
-        let name = self.name.another(&*rank::here()?)?;
-        let (dtype, shown) = (self.dtype.clone_ref(py), PyOnceLock::new());
-        Py::new(py, Access { name, writes, timeout, dtype, shown })
+    fn within(&self, py: Python<'_>, writes: bool, seconds: f64) -> PyResult<Py<Access>> {
+        let timeout = Duration::try_from_secs_f64(seconds).map_err(|_| {
+            PyValueError::new_err("timeout: it must be a number of seconds, not negative")
+        })?;
+        Py::new(py, Access { name: Arc::clone(&self.name), writes, timeout: Some(timeout) })
     }
 }
 
@@ -167,19 +212,19 @@ impl Shared {
     /// seconds, TimeoutError if its turn does not come within that.
     #[pyo3(signature = (timeout=None))]
     fn write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Access>> {
-        if timeout.is_some() {
-            return self.access(py, true, timeout);
+        match timeout {
+            None => Ok(self.writer.clone_ref(py)),
+            Some(seconds) => self.within(py, true, seconds),
         }
-        Ok(self.writer.get_or_try_init(py, || self.access(py, true, None))?.clone_ref(py))
     }
 
     /// The array, to be read, in a with-block: others may read it meanwhile, nobody writes.
     #[pyo3(signature = (timeout=None))]
     fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Access>> {
-        if timeout.is_some() {
-            return self.access(py, false, timeout);
+        match timeout {
+            None => Ok(self.reader.clone_ref(py)),
+            Some(seconds) => self.within(py, false, seconds),
         }
-        Ok(self.reader.get_or_try_init(py, || self.access(py, false, None))?.clone_ref(py))
     }
 
     /// Its name.
@@ -209,7 +254,7 @@ impl Shared {
     /// One of the parts. The whole variable is its part 0.
     fn part(&self, py: Python<'_>, number: u64) -> PyResult<Shared> {
         let variable = self.variable()?.variable.clone();
-        Shared::new(&*rank::here()?, variable, number, self.dtype.clone_ref(py))
+        Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }
 
     /// The node that owns it, as far as this one was told. Asks nobody.
@@ -249,35 +294,29 @@ impl Shared {
 /// One way to have a shared variable: what a with-block enters and leaves.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Access {
-    name: Name,
+    /// Of what shows it.
+    name: Arc<Name>,
     writes: bool,
     timeout: Option<Duration>,
-    dtype: Py<PyAny>,
-    shown: PyOnceLock<Shown>,
-}
-
-/// The array of an access.
-struct Shown {
-    array: Py<PyAny>,
-    /// Its method `setflags`, a third of the cost of setting `flags.writeable`.
-    switch: Py<PyAny>,
 }
 
 impl Access {
     /// Waits for the variable.
+    #[inline(never)]
     fn wait(&self, py: Python<'_>, rank: &Rank, variable: &Variable) -> PyResult<Guard> {
-        let world = rank.communicator(0)?;
         let until = self.timeout.map(|timeout| Instant::now() + timeout);
-        let mut acquired = pin!(variable.acquire(self.writes));
-        let operation = poll_fn(|context| match acquired.as_mut().poll(context) {
-            Poll::Ready(result) => Poll::Ready(result.map(Some)),
-            Poll::Pending if until.is_some_and(|until| Instant::now() >= until) => {
-                Poll::Ready(Ok(None))
+        let part = &variable.part;
+        let acquired = match self.writes {
+            true => {
+                let turn = part.ask_write().map_err(raise)?;
+                wait::turn(py, rank, turn, until)?.map(Guard::Write)
             }
-            Poll::Pending => Poll::Pending,
-        });
-        let wait = Wait { memory: true, ..Wait::new(rank, &world) };
-        wait::complete(py, &wait, operation)?.ok_or_else(|| {
+            false => {
+                let turn = part.ask_read().map_err(raise)?;
+                wait::turn(py, rank, turn, until)?.map(Guard::Read)
+            }
+        };
+        acquired.ok_or_else(|| {
             let (name, seconds) = (variable.variable.name(), self.timeout.unwrap_or_default());
             PyTimeoutError::new_err(format!(
                 "the shared variable `{name}` was not free within {} s",
@@ -285,55 +324,40 @@ impl Access {
             ))
         })
     }
-
-    /// Makes the array.
-    fn show(
-        &self,
-        py: Python<'_>,
-        rank: &Rank,
-        variable: &Variable,
-        (start, length): (NonNull<u8>, usize),
-    ) -> PyResult<Shown> {
-        static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        // The name keeps the variable, and so the bytes in their place.
-        let keeper = Box::new(self.name.another(rank)?);
-        let contents = Memory::new(keeper, start, length, self.writes)?;
-        let shape = PyTuple::new(py, variable.part.shape())?;
-        let ndarray = NDARRAY.import(py, "numpy", "ndarray")?;
-        let array = ndarray.call1((shape, &self.dtype, Py::new(py, contents)?))?;
-        let switch = array.getattr("setflags")?.unbind();
-        Ok(Shown { array: array.unbind(), switch })
-    }
 }
 
 #[pymethods]
 impl Access {
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let rank = rank::here()?;
-        let variable = rank.variable(self.name.0)?;
-        let mut guard = self.wait(py, &rank, &variable)?;
-        let shown = match self.shown.get(py) {
-            Some(shown) => {
-                if self.writes {
-                    shown.switch.call1(py, (true,))?;
-                }
-                shown
-            }
-            None => {
-                let place = guard.place();
-                self.shown.get_or_try_init(py, || self.show(py, &rank, &variable, place))?
-            }
+        let showing = rank.showing(self.name.0)?;
+        let variable = &*showing.variable;
+        let mut guard = match variable.free(self.writes) {
+            Some(guard) => guard,
+            None => self.wait(py, &rank, variable)?,
         };
+        let array = showing.array(py, self.writes, &mut guard)?;
         *variable.held.borrow_mut() = Some(guard);
-        Ok(shown.array.clone_ref(py))
+        Ok(array)
     }
 
-    #[pyo3(signature = (*_raised))]
-    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyTuple>) -> PyResult<bool> {
-        if let Some(shown) = self.shown.get(py).filter(|_| self.writes) {
-            shown.switch.call1(py, (false,))?;
+    /// What was raised is not looked at; it has parameters of its own because a tuple of them would
+    /// be made each time.
+    #[pyo3(signature = (_kind=None, _raised=None, _traceback=None, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: Option<&Bound<'_, PyAny>>,
+        _raised: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let showing = rank::here()?.showing(self.name.0)?;
+        if self.writes
+            && let Some(shown) = showing.written.borrow().last()
+        {
+            shown.switch(py, false)?;
         }
-        let held = rank::here()?.variable(self.name.0)?.held.take();
+        let held = showing.variable.held.take();
         drop(held);
         Ok(false)
     }

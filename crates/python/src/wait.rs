@@ -8,11 +8,13 @@
 //! Handlers run in the middle of a wait and may call anything, this library too: nothing of the
 //! rank is borrowed while they do.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use hikyaku::shared::Turn;
 use hikyaku::{MsgError, World};
 use pyo3::prelude::*;
 
@@ -25,6 +27,41 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Looks of a wait before it looks at the clock, which costs as much as a message.
 const UNTIMED: u32 = 64;
 
+/// Looks of a short wait before it lets the interpreter go, some two microseconds: to let it go and
+/// take it back costs a part of what a small message takes, and other threads are given it after
+/// milliseconds only.
+const ATTACHED: u32 = 16;
+
+/// Most waits in a row that do without these looks, because they have been in vain.
+const HASTY_MOST: u32 = 63;
+
+/// Whether waits of a kind are worth looking again before the interpreter is let go: not if those
+/// before were longer than that. Ranks that share a processor only keep each other from it: one
+/// wait in 64 finds out whether that is still so.
+#[derive(Debug, Default)]
+pub(crate) struct Habit {
+    /// So many waits to come let go at once.
+    hasty: Cell<u32>,
+    /// How many did at last.
+    before: Cell<u32>,
+}
+
+impl Habit {
+    /// Whether to look again this time.
+    fn is_patient(&self) -> bool {
+        let hasty = self.hasty.get();
+        self.hasty.set(hasty.saturating_sub(1));
+        hasty == 0
+    }
+
+    /// Something came of it, or nothing.
+    fn learn(&self, came: bool) {
+        let hasty = if came { 0 } else { HASTY_MOST.min(2 * self.before.get() + 1) };
+        self.before.set(hasty);
+        self.hasty.set(hasty);
+    }
+}
+
 /// Looks of a wait that only this rank could end, with nothing in flight that would, before it is
 /// given up.
 const ALONE: u32 = 256;
@@ -32,8 +69,8 @@ const ALONE: u32 = 256;
 /// From so many bytes on other threads may run even while something is copied without waiting.
 pub(crate) const LARGE: usize = 64 << 10;
 
-/// Runs an operation of `world` to its end, or until a signal's handler raises. What is short
-/// is tried once before other threads get the interpreter.
+/// Runs an operation of `world` to its end, or until a signal's handler raises. What is short is
+/// tried a few times before other threads get the interpreter.
 ///
 /// # Errors
 /// What the operation failed with, or what a handler raised.
@@ -51,8 +88,6 @@ pub(crate) struct Wait<'r> {
     pub(crate) world: &'r World,
     /// How many bytes are copied at once.
     pub(crate) bytes: usize,
-    /// Whether it is for memory that others change, and not for messages.
-    pub(crate) memory: bool,
     /// Whether nobody but this rank can end the wait, unless more requests than these are open.
     pub(crate) alone: Option<usize>,
 }
@@ -60,18 +95,29 @@ pub(crate) struct Wait<'r> {
 impl<'r> Wait<'r> {
     /// For messages, short ones, from others.
     pub(crate) fn new(rank: &'r Rank, world: &'r World) -> Wait<'r> {
-        Wait { rank, world, bytes: 0, memory: false, alone: None }
+        Wait { rank, world, bytes: 0, alone: None }
     }
 }
 
 /// As [`complete`]; the operation's own outcome is the inner one.
 pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
-    let Wait { rank, world, bytes, memory, alone } = *wait;
+    let Wait { rank, world, bytes, alone } = *wait;
     let mut operation = pin!(operation);
     if bytes < LARGE {
-        let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(output) = polled {
+        let mut look = || operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = look() {
             return Ok(output);
+        }
+        if rank.messages.is_patient() {
+            for _ in 0..ATTACHED {
+                rank.poll_all();
+                std::hint::spin_loop();
+                if let Poll::Ready(output) = look() {
+                    rank.messages.learn(true);
+                    return Ok(output);
+                }
+            }
+            rank.messages.learn(false);
         }
     }
     let mut signals = Signals::default();
@@ -86,9 +132,48 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
         }
         signals.ask().map_or(Poll::Pending, |raised| Poll::Ready(Err(raised)))
     });
-    let blocked = Detached(|| match memory {
-        true => world.block_on_memory(waiting),
-        false => world.block_on(waiting),
+    let blocked = Detached(|| world.block_on(waiting));
+    py.detach(move || blocked.call()).0
+}
+
+/// Waits for a shared variable; `None`: not before `until`. The first microseconds of it keep the
+/// interpreter, as in other short waits.
+///
+/// # Errors
+/// The variable was lost, or what a handler raised. The request is given up.
+pub(crate) fn turn<G>(
+    py: Python<'_>,
+    rank: &Rank,
+    mut turn: Turn<'_, G>,
+    until: Option<Instant>,
+) -> PyResult<Option<G>> {
+    let is_late = || until.is_some_and(|until| Instant::now() >= until);
+    if let Some(guard) = turn.look().map_err(raise)? {
+        return Ok(Some(guard));
+    }
+    if is_late() {
+        return Ok(None);
+    }
+    if rank.turns.is_patient() {
+        while turn.glance() {
+            if let Some(guard) = turn.look().map_err(raise)? {
+                rank.turns.learn(true);
+                return Ok(Some(guard));
+            }
+        }
+        rank.turns.learn(false);
+    }
+    let mut signals = Signals::default();
+    let blocked = Detached(|| {
+        while !is_late() {
+            rank.poll_all();
+            turn.rest();
+            if let Some(guard) = turn.look().map_err(raise)? {
+                return Ok(Some(guard));
+            }
+            signals.ask().map_or(Ok(()), Err)?;
+        }
+        Ok(None)
     });
     py.detach(move || blocked.call()).0
 }

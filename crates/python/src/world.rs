@@ -373,7 +373,7 @@ impl World {
         // All ranks come here before any makes its part, which nothing interrupts.
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
-        Shared::make(&rank, &world, (name, &shape), (element, dtype), options)
+        Shared::make(py, &rank, &world, (name, &shape), (element, dtype), options)
     }
 
     /// The shared variable of a name; `dtype_of` makes a dtype of the name of its elements.

@@ -4,6 +4,7 @@ import functools
 import gc
 import signal
 import threading
+import warnings
 
 import numpy
 import pytest
@@ -47,6 +48,127 @@ def test_writing_after_the_block_raises(world):
     with x.write() as b:
         assert list(b) == [1, 0, 0, 0]
         b[0] = 3
+
+
+def test_an_array_that_was_kept_is_not_writable_in_a_later_block(world):
+    x = world.shared("kept arrays", (2, 3), "i8")
+    kept = []
+    for number in range(6):
+        with x.write() as a:
+            assert a.flags.writeable and not any(array.flags.writeable for array in kept)
+            assert all(array is not a for array in kept)
+            a[:] = number
+        kept.append(a)
+        with pytest.raises(ValueError, match="read-only"):
+            kept[0][0, 0] = 9
+    # A view keeps the array that it is of; also one that only a memoryview or an iterator has.
+    for keep in [lambda a: a[1:], memoryview, lambda a: a.flat, lambda a: [a]]:
+        with x.write() as a:
+            view, first = keep(a), id(a)
+        del a
+        with x.write() as b:
+            assert id(b) != first
+        del view
+    # What they show is the newest contents all the same.
+    assert all((array == 5).all() for array in kept)
+
+
+def test_an_array_that_nobody_kept_is_used_again(world):
+    x = world.shared("used again", 3)
+    seen = set()
+    for _ in range(100):
+        with x.write() as a:
+            seen.add(id(a))
+        with x.write(timeout=1) as b:
+            seen.add(id(b))
+        del b
+    assert len(seen) <= 2
+    for access in [x.read, x.read, functools.partial(x.read, timeout=1)]:
+        with access() as a:
+            seen.add(id(a))
+    assert len(seen) <= 3
+
+
+def test_an_array_that_was_changed_in_place_is_not_used_again(world):
+    x = world.shared("changed in place", (2, 6), "i4")
+
+    def reshape(array):
+        array.shape = (3, 4)
+
+    def retype(array):
+        array.dtype = "u4"
+
+    def both(array):
+        array.shape = (12,)
+        array.shape = (6, 2)
+
+    for access in [x.write, x.read]:
+        for change in [reshape, retype, both]:
+            with access() as a, warnings.catch_warnings():
+                # numpy would rather not have it done.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                change(a)
+            del a
+            for _ in range(3):
+                with access() as a:
+                    assert (a.shape, a.strides, a.dtype) == ((2, 6), (24, 4), numpy.dtype("i4"))
+                    assert a.flags.writeable == (access == x.write)
+
+
+def test_the_switch_is_the_flag_that_numpy_shows(world):
+    for shape, dtype in [((), "f8"), (1, "i2"), ((2, 3, 4), "c16"), (5, "i4,f8")]:
+        x = world.shared(f"switch {shape}", shape, dtype)
+        with x.write() as a:
+            inside = a.flags.num
+            assert inside == numpy.require(a, requirements="W").flags.num
+            assert a.flags.writeable
+        assert not a.flags.writeable and a.flags.num == inside & ~0x400
+        a.flags.writeable = True
+        assert a.flags.num == inside
+        with x.read() as a:
+            assert not a.flags.writeable
+
+
+def test_arrays_that_begin_otherwise_are_switched_by_numpy(job):
+    ended = job(
+        1,
+        """
+        import hikyaku, numpy
+        real = numpy.ndarray
+        class Other:
+            # An object that is shorter than the beginning of an array, which is never looked at.
+            __slots__ = ()
+            def __new__(cls, *arguments):
+                return real(*arguments)
+        numpy.ndarray = Other
+        x = hikyaku.world().shared("x", (2, 3))
+        kept = []
+        for number in range(4):
+            with x.write() as a:
+                print(a.flags.writeable, any(array.flags.writeable for array in kept))
+                a[1, 2] = number
+            kept.append(a)
+        print(a.flags.writeable, len(set(map(id, kept))), kept[0][1, 2])
+        with x.read() as a:
+            print(a.flags.writeable, a[1, 2])
+        """,
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    told = ended.stdout.splitlines()
+    assert told == ["True False"] * 4 + ["False 4 3.0", "False 3.0"]
+
+
+def test_leaving_takes_what_is_said_about_an_exception(world):
+    x = world.shared("leaving", 1)
+    for raised in [(), (None,), (None, None, None), (KeyError, KeyError("x"), None)]:
+        access = x.write()
+        a = access.__enter__()
+        assert access.__exit__(*raised) is False
+        assert not a.flags.writeable
+    # Without having entered, too.
+    assert x.write().__exit__(None, None, None) is False
+    with x.write() as a:
+        a[0] = 1
 
 
 def test_views_made_inside_cannot_be_switched_off(world):
@@ -351,6 +473,40 @@ def test_ranks_share(ranks_per_node):
 def test_the_protocol_is_the_callers(protocol):
     told = spawn(2, by_protocol, protocol, ranks_per_node=1)
     assert told == [(48, True)] * 2
+
+
+def test_other_threads_run_while_one_is_waited_for(job):
+    ended = job(
+        2,
+        """
+        import hikyaku, threading, time
+        world = hikyaku.world()
+        x = world.shared("x", 1)
+        if world.rank == 1:
+            with x.write():
+                world.barrier()
+                world.recv_object(0)
+        else:
+            world.barrier()
+            ran = []
+            def other():
+                for _ in range(50):
+                    ran.append(time.sleep(0.001))
+            thread = threading.Thread(target=other)
+            thread.start()
+            try:
+                with x.write(timeout=2):
+                    print("had it")
+            except TimeoutError:
+                print("waited", len(ran))
+            thread.join()
+            world.send_object("go on", 1)
+            with x.write() as a:
+                a[0] = 1
+        """,
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    assert ended.stdout.splitlines() == ["waited 50"]
 
 
 def test_ctrl_c_ends_the_wait_for_a_variable(job):

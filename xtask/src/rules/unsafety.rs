@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/c/src/pointer.rs", "arguments of C that are pointers"),
     ("crates/python/src/array.rs", "memory of Python objects as bytes"),
     ("crates/python/src/memory.rs", "memory of a job, shown to Python as a buffer"),
+    ("crates/python/src/shown.rs", "the beginning of numpy's arrays, and who else has one"),
     ("crates/python/src/wait.rs", "what is done while other threads have the interpreter"),
     ("crates/python/src/window.rs", "a window kept beside the world that it is of"),
 ];
