@@ -53,8 +53,10 @@ pub(crate) enum Verb {
     Allgather,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, Calls),
-    /// Acquisitions of a shared variable that nobody else wants.
-    SharedFree,
+    /// Acquisitions of a shared variable that nobody else wants, for writing.
+    FreeWrite,
+    /// The same, for reading.
+    FreeRead,
     /// Acquisitions of a shared variable by two ranks in turns.
     SharedTurns,
     /// The same by something of Python's multiprocessing.
@@ -130,7 +132,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 39] = [
+const WORDS: [(Verb, &str); 40] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -149,7 +151,8 @@ const WORDS: [(Verb, &str); 39] = [
     (Verb::Exchange(Clock::Processor, Calls::Persistent), "cpu-persist"),
     (Verb::Exchange(Clock::Late, Calls::Isend), "late-isend"),
     (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
-    (Verb::SharedFree, "shared-free"),
+    (Verb::FreeWrite, "free-write"),
+    (Verb::FreeRead, "free-read"),
     (Verb::SharedTurns, "shared-turns"),
     (Verb::TurnsBy(Primitive::Lock), "turns-lock"),
     (Verb::TurnsBy(Primitive::Condition), "turns-cond"),

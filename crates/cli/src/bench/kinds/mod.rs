@@ -199,7 +199,7 @@ impl Kind {
             Kind::Calls => "Start and wait of an exchange, without the 50 µs between",
             Kind::Processor => "Processor time of start and wait of an exchange",
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
-            Kind::Acquire => "Shared variable: acquired for writing and let go, free",
+            Kind::Acquire => "Shared variable: acquired and let go, free",
             Kind::HandOver => "Two ranks that write an array in turns, every byte each time",
             Kind::Travel => "Two ranks on two nodes that write an array in turns, every byte",
             Kind::Owner => "Acquiring what a rank on another node owns, writing every byte of it",

@@ -18,8 +18,8 @@ const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 /// The free one, and one hand-over per size.
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let sizes = sizes(settings);
-    let free = Form::heap("", Verb::SharedFree);
-    let free = Point { ours: vec![free], ..Point::new(Kind::Acquire, 2, 0, Bare::LINE) };
+    let ours = vec![Form::heap("write", Verb::FreeWrite), Form::heap("read", Verb::FreeRead)];
+    let free = Point { ours, ..Point::new(Kind::Acquire, 2, 0, Bare::LINE) };
     let turns = Form::heap("", Verb::SharedTurns);
     let point = |bytes: &u64| Point {
         ours: vec![turns],
@@ -39,17 +39,26 @@ fn variable(world: &World, command: &Command) -> Result<Shared<u64>, RankError> 
 }
 
 /// Rank 0 acquires and lets go; the others look on.
-pub(crate) fn serve_free(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_free(
+    world: &World,
+    command: &Command,
+    acquire: fn(&Shared<u64>) -> Result<(), Error>,
+) -> Result<Answer, RankError> {
     let shared = variable(world, command)?;
     let first = world.rank() == 0;
-    let answer = rank::whole(world, command, || {
-        if first {
-            black_box(&mut shared.write()?)[0] += 1;
-        }
-        Ok(())
-    });
+    let answer = rank::whole(world, command, || if first { acquire(&shared) } else { Ok(()) });
     world.barrier()?;
     answer
+}
+
+pub(crate) fn write(shared: &Shared<u64>) -> Result<(), Error> {
+    black_box(&mut shared.write()?)[0] += 1;
+    Ok(())
+}
+
+pub(crate) fn read(shared: &Shared<u64>) -> Result<(), Error> {
+    black_box(shared.read()?[0]);
+    Ok(())
 }
 
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.
