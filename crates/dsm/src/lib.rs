@@ -27,6 +27,6 @@ pub use departed::Departed;
 pub use geometry::{Geometry, Place, Word};
 pub use parts::{Division, Part, Parts, PartsError};
 pub use protocol::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
-pub use protocol::{Action, Direct, Entry, Left, Op, Patience, Protocol, Refusal};
+pub use protocol::{Action, Direct, Entry, Free, Left, Op, Patience, Protocol, Refusal};
 pub use state::State;
 pub use word::{Kind, Mark};

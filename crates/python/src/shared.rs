@@ -63,8 +63,11 @@ impl Guard {
 impl Variable {
     /// Acquires it at once, if that is simple.
     #[inline]
-    fn free(&self, writes: bool) -> Option<Guard> {
-        if writes { self.part.write_free().map(Guard::Write) } else { None }
+    fn free(&self, writes: bool) -> PyResult<Option<Guard>> {
+        Ok(match writes {
+            true => self.part.write_free().map_err(raise)?.map(Guard::Write),
+            false => self.part.read_free().map_err(raise)?.map(Guard::Read),
+        })
     }
 }
 
@@ -332,7 +335,7 @@ impl Access {
         let rank = rank::here()?;
         let showing = rank.showing(self.name.0)?;
         let variable = &*showing.variable;
-        let mut guard = match variable.free(self.writes) {
+        let mut guard = match variable.free(self.writes)? {
             Some(guard) => guard,
             None => self.wait(py, &rank, variable)?,
         };

@@ -21,7 +21,7 @@ use crate::departed::Departed;
 use crate::geometry::Word;
 use crate::word::{Kind, Mark};
 
-pub use direct::{Direct, Left};
+pub use direct::{Direct, Free, Left};
 pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
 
 /// What is done to one word, undivided. The answer is the value before.

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use hikyaku_dsm::word::Version;
 use hikyaku_dsm::{
-    Action, Departed, Direct, Entry, Kind, Left, Op, Patience, Protocol, State, Word,
+    Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Protocol, State, Word,
 };
 use hikyaku_shm::View;
 
@@ -31,9 +31,8 @@ pub(super) struct DirectDriver {
     departed: RefCell<(u64, Departed)>,
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
-    /// Time is virtual, and what is done in place would take none; or there is trouble on purpose,
-    /// and what is free is mostly acquired step by step.
-    in_steps: bool,
+    /// There is trouble on purpose, and what is free is mostly acquired step by step.
+    in_trouble: bool,
 }
 
 /// A part, as this rank has it.
@@ -43,6 +42,8 @@ struct PartState {
     /// Asked for, or had.
     taken: Option<Kind>,
     home: u32,
+    /// Its words are at hand. In virtual time none are: what is done in place takes no time.
+    near: bool,
     /// Where its words begin in its home's block.
     at: u64,
 }
@@ -54,12 +55,13 @@ impl DirectDriver {
         let part = |index| {
             let (home, slot) = sizes.home_of(index);
             let protocol = Direct::new(sizes.geometry, home, recoverable);
-            PartState { protocol, taken: None, home, at: sizes.words_at(slot) }
+            let (near, at) = (memory.is_near(home), sizes.words_at(slot));
+            PartState { protocol, taken: None, home, near, at }
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        let in_steps = memory.is_virtual() || memory.injector().is_some();
-        DirectDriver { memory, own: Some(own), parts, departed, moved, in_steps }
+        let in_trouble = memory.injector().is_some();
+        DirectDriver { memory, own: Some(own), parts, departed, moved, in_trouble }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -90,17 +92,67 @@ impl DirectDriver {
         Asked::Begun
     }
 
-    /// Acquires a part for writing, if that is the simple case; `None`: it is to be asked for.
+    /// Acquires a part, if that is the simple case; `None`: it is to be asked for.
     #[inline(always)]
-    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
-        if self.in_steps && !self.goes_short() {
-            return None;
-        }
+    pub(super) fn enter_free(
+        &self,
+        world: &World,
+        part: u64,
+        kind: Kind,
+        extent: impl Fn() -> (u64, usize),
+    ) -> Option<Result<Entry, Error>> {
         let mut parts = self.parts.borrow_mut();
         let state = parts.get_mut(part as usize).filter(|state| state.taken.is_none())?;
-        let entry = state.protocol.enter_free(self.memory.at_home(state.home, state.at))?;
-        state.taken = Some(Kind::Write);
-        Some(entry)
+        if !self.goes_short(state) {
+            return None;
+        }
+        let words = self.memory.at_hand(part, state.home, state.at);
+        let geometry = &self.memory.sizes().geometry;
+        let gone = |node| self.departed.borrow().1.node_is_gone(geometry, node);
+        match state.protocol.enter_free(kind, words, gone) {
+            Free::Entered(entry) => {
+                state.taken = Some(kind);
+                Some(Ok(entry))
+            }
+            Free::Begun(answer) => {
+                state.taken = Some(kind);
+                drop(parts);
+                self.enter_in_steps(world, part, answer, extent())
+            }
+            Free::Not => None,
+        }
+    }
+
+    /// The rest of what was begun in one go. It has the turn and waits for nobody.
+    #[inline(never)]
+    fn enter_in_steps(
+        &self,
+        world: &World,
+        part: u64,
+        answer: u64,
+        extent: (u64, usize),
+    ) -> Option<Result<Entry, Error>> {
+        match self.drive_on(world, part, answer, || extent) {
+            Ok(Outcome::Entered(entry)) => Some(Ok(entry)),
+            // It is lost, and whoever asks for it is told so.
+            Ok(_) => None,
+            Err(error) => {
+                self.give(part, false);
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Whether the short way may be taken.
+    #[inline]
+    fn goes_short(&self, state: &PartState) -> bool {
+        state.near && (!self.in_trouble || self.goes_short_in_trouble())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn goes_short_in_trouble(&self) -> bool {
+        self.memory.injector().is_some_and(|injector| injector.goes_short())
     }
 
     /// Lets a part go, if that is the simple case; `false`: it is to be released.
@@ -108,12 +160,11 @@ impl DirectDriver {
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
-        if self.in_steps && !self.goes_short() {
+        if !self.goes_short(state) {
             return false;
         }
-        let words = self.memory.at_home(state.home, state.at);
-        let Some(left) = state.protocol.leave_free(words) else { return false };
-        let over = match left {
+        let words = self.memory.at_hand(part, state.home, state.at);
+        let over = match state.protocol.leave_free(words) {
             Left::Free => true,
             Left::Wake(rank) => {
                 self.memory.ring(world.engine(), rank);
@@ -139,13 +190,6 @@ impl DirectDriver {
         let _ = self.drive(world, part, || (0, 0));
     }
 
-    /// Whether the short way is taken where it is not always.
-    #[cold]
-    #[inline(never)]
-    fn goes_short(&self) -> bool {
-        self.memory.injector().is_some_and(|injector| injector.goes_short())
-    }
-
     /// Drives a part until it says something. `extent`: first byte and length of the part.
     #[inline]
     pub(super) fn drive(
@@ -154,9 +198,21 @@ impl DirectDriver {
         part: u64,
         extent: impl Fn() -> (u64, usize),
     ) -> Result<Outcome, Error> {
+        self.drive_on(world, part, 0, extent)
+    }
+
+    /// The same from this answer on.
+    #[inline]
+    fn drive_on(
+        &self,
+        world: &World,
+        part: u64,
+        answer: u64,
+        extent: impl Fn() -> (u64, usize),
+    ) -> Result<Outcome, Error> {
         match self.memory.injector() {
-            None => self.drive_by::<false>(world, part, extent),
-            Some(_) => self.drive_in_trouble(world, part, extent()),
+            None => self.drive_by::<false>(world, part, answer, extent),
+            Some(_) => self.drive_in_trouble(world, part, answer, extent()),
         }
     }
 
@@ -166,9 +222,10 @@ impl DirectDriver {
         &self,
         world: &World,
         part: u64,
+        answer: u64,
         extent: (u64, usize),
     ) -> Result<Outcome, Error> {
-        self.drive_by::<true>(world, part, || extent)
+        self.drive_by::<true>(world, part, answer, || extent)
     }
 
     #[inline(always)]
@@ -176,13 +233,13 @@ impl DirectDriver {
         &self,
         world: &World,
         part: u64,
+        mut answer: u64,
         extent: impl Fn() -> (u64, usize),
     ) -> Result<Outcome, Error> {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
         let mut departed = self.departed.borrow_mut();
         let departed = &mut *departed;
-        let mut answer = 0;
         loop {
             answer = match state.protocol.next(answer, &departed.1) {
                 Action::Access(word, op) => {
@@ -251,9 +308,9 @@ impl DirectDriver {
     pub(super) fn watch(&self, part: u64) {
         let parts = self.parts.borrow();
         let state = &parts[part as usize];
-        let watched = state.protocol.watches().filter(|_| self.memory.is_near(state.home));
+        let watched = state.protocol.watches().filter(|_| state.near);
         let Some((word, value)) = watched else { return std::hint::spin_loop() };
-        let words = self.memory.at_home(state.home, state.at);
+        let words = self.memory.at_hand(part, state.home, state.at);
         for _ in 0..GLANCES {
             std::hint::spin_loop();
             if words(word, Op::Load) != value {

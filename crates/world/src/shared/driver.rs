@@ -63,12 +63,17 @@ impl Driver {
         }
     }
 
-    /// Acquires a part for writing, if nobody has it and that is simple; `None`: it is to be asked
-    /// for.
+    /// Acquires a part, if nobody has it and that is simple; `None`: it is to be asked for.
     #[inline(always)]
-    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
+    pub(super) fn enter_free(
+        &self,
+        world: &World,
+        part: u64,
+        kind: Kind,
+        extent: impl Fn() -> (u64, usize),
+    ) -> Option<Result<Entry, Error>> {
         match self {
-            Driver::Direct(direct) => direct.enter_free(part),
+            Driver::Direct(direct) => direct.enter_free(world, part, kind, extent),
             Driver::Mailbox(_) => None,
         }
     }

@@ -272,14 +272,14 @@ impl Memory {
         self.homes[rank as usize].near
     }
 
-    /// Does operations on words at home of a part, whose words begin at `at` of the block of
-    /// `home`, which is near.
+    /// Does operations on words of a part at home, where they begin at `at` of the block of `home`,
+    /// and at the own node. Both are near.
     #[inline]
-    pub(super) fn at_home(&self, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
+    pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
         let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
         move |word, op| match geometry.place(word) {
             Place::Home(index) => apply(block.word(at + 8 * index), op),
-            Place::Node(..) => unreachable!("only words at home are asked for"),
+            Place::Node(..) => self.near(part, word, op),
         }
     }
 

@@ -160,8 +160,8 @@ macro_rules! acquire {
                 let (variable, part) = (&self.variable, $part(self));
                 // Inlined to the end: the guard stays in registers, where moving it through memory
                 // would cost a fifth of an acquisition.
-                if let Some(entry) = variable.enter_free(part) {
-                    return Ok(WriteGuard::new(variable, part, entry));
+                if let Some(entry) = variable.enter_free(part, Kind::Write) {
+                    return Ok(WriteGuard::new(variable, part, entry?));
                 }
                 let entry = wait(variable, part, Kind::Write)?;
                 Ok(WriteGuard::new(variable, part, entry))
@@ -171,20 +171,38 @@ macro_rules! acquire {
             ///
             /// # Errors
             /// As for writing.
-            #[inline]
+            #[inline(always)]
             pub fn read(&self) -> Result<ReadGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
+                if let Some(entry) = variable.enter_free(part, Kind::Read) {
+                    return Ok(ReadGuard::new(variable, part, entry?));
+                }
                 let entry = wait(variable, part, Kind::Read)?;
                 Ok(ReadGuard::new(variable, part, entry))
             }
 
-            /// Acquires it for reading and writing if nobody has it and that takes a single atomic
-            /// operation; `None` says nothing, and it is to be asked for by one of the other calls.
+            /// Acquires it for reading and writing if that is a matter of nanoseconds, or of
+            /// fetching it; `None` says nothing, and it is to be asked for by one of the other
+            /// calls.
+            ///
+            /// # Errors
+            /// None is expected.
             #[inline(always)]
-            pub fn write_free(&self) -> Option<WriteGuard<T>> {
+            pub fn write_free(&self) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_free(part)?;
-                Some(WriteGuard::new(variable, part, entry))
+                let entry = variable.enter_free(part, Kind::Write).transpose()?;
+                Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
+            }
+
+            /// The same for reading.
+            ///
+            /// # Errors
+            /// None is expected.
+            #[inline(always)]
+            pub fn read_free(&self) -> Result<Option<ReadGuard<T>>, Error> {
+                let (variable, part) = (&self.variable, $part(self));
+                let entry = variable.enter_free(part, Kind::Read).transpose()?;
+                Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
             /// Asks for it for reading and writing, to wait look by look.
@@ -313,12 +331,6 @@ fn lost(variable: &Variable, part: u64, refusal: Refusal) -> Result<Option<Entry
     }
 }
 
-/// What is free, if that is simple.
-#[inline]
-fn free(variable: &Variable, part: u64, kind: Kind) -> Option<Entry> {
-    if kind == Kind::Write { variable.enter_free(part) } else { None }
-}
-
 /// Waits for a turn.
 #[inline(never)]
 fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
@@ -336,8 +348,8 @@ fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> 
 }
 
 fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
-    if let Some(entry) = free(variable, part, kind) {
-        return Ok(Some(entry));
+    if let Some(entry) = variable.enter_free(part, kind) {
+        return entry.map(Some);
     }
     variable.look_around();
     let mut asking = Asking::new(variable, part, kind, Patience::Try)?;
@@ -357,8 +369,8 @@ fn wait_within(
     kind: Kind,
     limit: Duration,
 ) -> Result<Option<Entry>, Error> {
-    if let Some(entry) = free(variable, part, kind) {
-        return Ok(Some(entry));
+    if let Some(entry) = variable.enter_free(part, kind) {
+        return entry.map(Some);
     }
     let now = || variable.world().now();
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
@@ -375,8 +387,8 @@ fn wait_within(
 }
 
 async fn wait_async(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
-    if let Some(entry) = free(variable, part, kind) {
-        return Ok(entry);
+    if let Some(entry) = variable.enter_free(part, kind) {
+        return entry;
     }
     let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
     let mut poll = || asking.poll_standing().transpose();

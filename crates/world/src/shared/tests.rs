@@ -53,20 +53,21 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
 fn a_turn_is_waited_for_look_by_look() {
     let world = World::init().unwrap();
     let shared = world.shared::<u8>("turn", &[2]).unwrap();
-    shared.write_free().unwrap()[0] = 1;
+    shared.write_free().unwrap().unwrap()[0] = 1;
+    assert_eq!(shared.read_free().unwrap().unwrap()[0], 1);
     let mut turn = shared.ask_write().unwrap();
     // It is asked for already, by this rank.
-    assert!(shared.write_free().is_none());
+    assert!(shared.write_free().unwrap().is_none());
     assert!(shared.ask_read().is_err());
     let guard = turn.look().unwrap().unwrap();
-    assert!(shared.write_free().is_none());
+    assert!(shared.write_free().unwrap().is_none());
     drop((guard, turn));
     assert_eq!(*shared.ask_read().unwrap().look().unwrap().unwrap(), [1, 0]);
     // Given up before it was looked at.
     drop(shared.ask_write().unwrap());
     drop(shared.ask_read().unwrap());
     assert_eq!(shared.state().unwrap(), State::Clean);
-    assert_eq!(shared.write_free().unwrap().len(), 2);
+    assert_eq!(shared.write_free().unwrap().unwrap().len(), 2);
 }
 
 #[test]

@@ -88,10 +88,10 @@ impl Variable {
         }
     }
 
-    /// Acquires a part for writing, if nobody has it and that is simple.
+    /// Acquires a part, if nobody has it and that is simple.
     #[inline(always)]
-    pub(super) fn enter_free(&self, part: u64) -> Option<Entry> {
-        self.driver.enter_free(part)
+    pub(super) fn enter_free(&self, part: u64, kind: Kind) -> Option<Result<Entry, Error>> {
+        self.driver.enter_free(&self.world, part, kind, || self.extent(part))
     }
 
     /// Drives a part until it says something.

@@ -56,7 +56,7 @@ use crate::protocol::{Action, Entry, Op, Patience, Protocol, Refusal};
 use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
 use onward::Then;
 use recover::Recovery;
-pub use short::Left;
+pub use short::{Free, Left};
 use wanting::Courtesy;
 pub use wanting::{FAILURES, FAILURES_NEAR, FAR_LOOK};
 
@@ -314,9 +314,12 @@ impl Direct {
         self.on_asked(entered)
     }
 
+    /// A reader that took the turn which the head had, as a writer that entered with it, has that
+    /// turn: nobody had taken it, so nobody passed it.
     #[inline]
     fn on_asked(&mut self, entered: bool) -> Action {
-        if entered { self.contents() } else { self.look_at_head() }
+        let had = self.kind == Kind::Read && self.turn == self.head.position;
+        if entered || had { self.contents() } else { self.look_at_head() }
     }
 
     /// The head, while waiting.

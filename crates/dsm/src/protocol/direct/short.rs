@@ -1,14 +1,29 @@
-//! The short way: a variable that nobody has, written by a rank of its only node.
+//! The short way: a variable that nobody has, whose words are near.
 //!
 //! It is what [`Direct`] would say one word at a time, in one go, so that a compiler sees through
-//! it: the same operations on the same words in the same order (a test beside this compares them),
-//! and nothing is done if it is not that simple. What holds of every interleaving of the long way,
-//! each of whose steps is one operation, holds of this.
+//! it: the same operations on the same words in the same order (a test beside this compares them).
+//! As long as it has changed nothing it can be left to ask the long way instead; and from where it
+//! is no longer simple the long way goes on, with the answer that it would have had. What holds of
+//! every interleaving of the long way, each of whose steps is one operation, holds of this.
 
+use super::onward::Then;
+use super::recover::Recovery;
 use super::{Direct, State};
 use crate::geometry::Word;
 use crate::protocol::{Entry, Op};
-use crate::word::{Cell, Head, Kind, Phase};
+use crate::word::{Cell, Head, Kind, Phase, READING, Version};
+
+/// What acquiring in one go has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Free {
+    /// The variable may be used.
+    Entered(Entry),
+    /// It has been asked for, and there is more to do: this is the answer that
+    /// [`crate::Protocol::next`] is to have. The request waits.
+    Begun(u64),
+    /// It is to be requested; nothing has been changed.
+    Not,
+}
 
 /// What letting go has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,39 +38,108 @@ pub enum Left {
 }
 
 impl Direct {
-    /// Enters for writing, if copies do not travel and nobody has the variable or waits for it.
-    /// `access` does an operation on a word and answers what was there before. `None`: it is to be
-    /// requested; nothing has been changed.
+    /// Enters, if nobody has the variable so that this rank had to wait, or waits for it. `access`
+    /// does an operation on a word, at home or of this node, and answers what was there before;
+    /// `gone` says whether a node is gone.
     #[inline(always)]
-    pub fn enter_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<Entry> {
+    pub fn enter_free(
+        &mut self,
+        kind: Kind,
+        mut access: impl FnMut(Word, Op) -> u64,
+        gone: impl FnOnce(u32) -> bool,
+    ) -> Free {
         debug_assert_eq!(self.state, State::Idle, "one request at a time");
-        if !self.alone() {
-            return None;
-        }
         let head = Head::of(access(Word::Head, Op::Load));
         if head.mark.is_some() && !self.recoverable {
-            return None;
+            return Free::Not;
         }
         let words = 0..self.geometry.reader_words();
-        // Or wants to ask: bits of either are a reason to look closer.
-        let readers = words.fold(0, |bits, at| bits | access(Word::Readers(at), Op::Load));
+        let bits = words.fold(0, |bits, at| bits | access(Word::Readers(at), Op::Load));
+        // Those who want to ask are a reason to look closer, and for a writer those who read.
+        let barred = if kind == Kind::Write { bits } else { bits & !READING };
         let place = self.geometry.cell(head.position);
         let expected = access(place, Op::Load);
-        if readers != 0 || Cell::of(expected).position >= head.position {
-            return None;
+        if barred != 0 || Cell::of(expected).position >= head.position {
+            return Free::Not;
         }
         let (position, rank) = (head.position, self.geometry.rank);
-        let new = Cell { position, rank, kind: Kind::Write, phase: Phase::Entered }.bits();
+        let phase = if kind == Kind::Write { Phase::Entered } else { Phase::Waiting };
+        let new = Cell { position, rank, kind, phase }.bits();
         if access(place, Op::CompareSwap { expected, new }) != expected {
-            return None;
+            return Free::Not;
         }
-        self.kind = Kind::Write;
+        self.kind = kind;
         self.head = head;
         self.turn = position;
         self.claimed = true;
         self.moved = false;
+        if !self.alone()
+            && let Some(answer) = self.contents_at_hand(&mut access, gone)
+        {
+            return Free::Begun(answer);
+        }
+        if kind == Kind::Read
+            && let Some(answer) = self.read_at_hand(&mut access)
+        {
+            return Free::Begun(answer);
+        }
         self.state = State::Inside;
-        Some(Entry { moved: false, mark: head.mark, position })
+        Free::Entered(Entry { moved: false, mark: head.mark, position })
+    }
+
+    /// The contents, if the own copy is the newest and nobody has to be told that it is written;
+    /// otherwise the answer with which it goes on.
+    #[inline(always)]
+    fn contents_at_hand(
+        &mut self,
+        mut access: impl FnMut(Word, Op) -> u64,
+        gone: impl FnOnce(u32) -> bool,
+    ) -> Option<u64> {
+        let own = self.geometry.node();
+        let found = access(Word::Latest, Op::Load);
+        self.latest = Version::of(found);
+        let elsewhere = self.latest.node != own;
+        if elsewhere && gone(self.latest.node) {
+            return self.goes_on(State::Latest, found);
+        }
+        let held = access(Word::Held(own), Op::Load);
+        if Version::of(held).position != self.latest.position {
+            return self.goes_on(State::Held, held);
+        }
+        if self.kind == Kind::Write {
+            let before = access(Word::Held(own), Op::Swap(0));
+            if elsewhere || self.latest.shared {
+                return self.goes_on(State::Writing, before);
+            }
+        }
+        None
+    }
+
+    /// Says that this rank reads and passes the turn on; if somebody has asked for it, the answer
+    /// with which it goes on.
+    #[inline(always)]
+    fn read_at_hand(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<u64> {
+        let (at, bit) = self.geometry.reader_bit();
+        access(Word::Readers(at), Op::Or(bit));
+        self.mark = self.head.mark;
+        self.head = self.head.next();
+        access(Word::Head, Op::Swap(self.head.bits()));
+        let next = access(self.geometry.cell(self.head.position), Op::Load);
+        if Cell::of(next).position != self.head.position {
+            return None;
+        }
+        self.then = Then::Enter;
+        self.goes_on(State::Follower, next)
+    }
+
+    /// What the long way has at the beginning of a request and at this place.
+    fn goes_on(&mut self, state: State, answer: u64) -> Option<u64> {
+        self.patience = crate::protocol::Patience::Wait;
+        self.recovery = Recovery::NONE;
+        self.courtesy.begin(self.kind);
+        self.courtesy.end();
+        self.state = state;
+        Some(answer)
     }
 
     /// The word and its value that a request waits to see changed; looking at anything else before
@@ -65,25 +149,36 @@ impl Direct {
         (self.state == State::Rest).then(|| (Word::Head, self.head.bits()))
     }
 
-    /// Lets go of what was entered for writing on the only node. `None`: it is to be released.
-    #[inline]
-    pub fn leave_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<Left> {
+    /// Lets go of what was entered, if the words are near.
+    #[inline(always)]
+    pub fn leave_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Left {
         debug_assert_eq!(self.state, State::Inside, "what is let go was had");
-        if !self.alone() || self.kind != Kind::Write {
-            return None;
-        }
         self.claimed = false;
         self.state = State::Idle;
-        let head = Head { position: self.turn + 1, mark: None };
-        access(Word::Head, Op::Swap(head.bits()));
-        self.head = head;
-        let next = Cell::of(access(self.geometry.cell(head.position), Op::Load));
-        Some(match next.phase {
-            _ if next.position != head.position => Left::Free,
+        if self.kind == Kind::Read {
+            let (at, bit) = self.geometry.reader_bit();
+            let before = access(Word::Readers(at), Op::And(!bit));
+            if before & READING & !bit != 0 {
+                return Left::Free;
+            }
+            self.head = Head::of(access(Word::Head, Op::Load));
+        } else {
+            if !self.alone() {
+                let node = self.geometry.node();
+                let version = Version { position: self.turn, node, shared: false }.bits();
+                access(Word::Held(node), Op::Swap(version));
+                access(Word::Latest, Op::Swap(version));
+            }
+            self.head = Head { position: self.turn + 1, mark: None };
+            access(Word::Head, Op::Swap(self.head.bits()));
+        }
+        let next = Cell::of(access(self.geometry.cell(self.head.position), Op::Load));
+        match next.phase {
+            _ if next.position != self.head.position => Left::Free,
             Phase::Waiting => Left::Wake(next.rank),
             Phase::Gone | Phase::Buried => Left::Onward,
             Phase::Entered => Left::Free,
-        })
+        }
     }
 }
 
@@ -93,114 +188,179 @@ mod tests {
 
     use super::*;
     use crate::departed::Departed;
-    use crate::geometry::{Geometry, Place};
+    use crate::geometry::{Geometry, Place, initial_node};
     use crate::protocol::{Action, Patience, Protocol};
-    use crate::word::Mark;
+    use crate::word::{INITIAL, Mark};
 
-    /// Words at home, and what was done to them.
+    /// Words at home and at two nodes, and what was done to them.
     #[derive(Debug, Clone, PartialEq)]
     struct Words {
         geometry: Geometry,
-        words: Vec<u64>,
+        home: Vec<u64>,
+        nodes: [[u64; 2]; 2],
         done: Vec<(Word, Op)>,
     }
 
     impl Words {
+        fn new(geometry: Geometry) -> Words {
+            let (home, nodes) = (geometry.initial_home(), [initial_node(); 2]);
+            Words { geometry, home, nodes, done: Vec::new() }
+        }
+
         fn access(&mut self, word: Word, op: Op) -> u64 {
             self.done.push((word, op));
-            let Place::Home(at) = self.geometry.place(word) else { panic!("{word:?}") };
-            let word = &mut self.words[at as usize];
+            let word = match self.geometry.place(word) {
+                Place::Home(at) => &mut self.home[at as usize],
+                Place::Node(node, at) => &mut self.nodes[node as usize][at as usize],
+            };
             std::mem::replace(word, op.apply(*word))
         }
     }
 
-    /// Drives the long way to an end.
-    fn long(protocol: &mut Direct, words: &mut Words) -> (Action, Option<u32>) {
-        let (mut answer, mut woken) = (0, None);
+    /// Drives the long way to an end, with this answer first.
+    fn long(
+        protocol: &mut Direct,
+        words: &mut Words,
+        mut answer: u64,
+        departed: &Departed,
+    ) -> (Action, Option<u32>) {
+        let mut woken = None;
         loop {
-            answer = match protocol.next(answer, &Departed::default()) {
+            answer = match protocol.next(answer, departed) {
                 Action::Access(word, op) => words.access(word, op),
                 Action::Wake(rank) => {
                     woken = Some(rank);
                     0
                 }
+                Action::Copy { .. } => 0,
                 end => return (end, woken),
             }
         }
     }
 
-    fn any_cell() -> impl Strategy<Value = (u64, u32, bool, u8)> {
-        (1..6u64, 0..3u32, any::<bool>(), 0..4u8)
+    /// A cell of another rank: the own one is for the turn that it asks for.
+    fn any_cell() -> impl Strategy<Value = u64> {
+        (1..6u64, prop_oneof![Just(0), Just(2)], any::<bool>(), 0..4usize).prop_map(
+            |(position, rank, write, phase)| {
+                let kind = if write { Kind::Write } else { Kind::Read };
+                let phases = [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried];
+                Cell { position, rank, kind, phase: phases[phase] }.bits()
+            },
+        )
     }
 
-    fn cell((position, rank, write, phase): (u64, u32, bool, u8)) -> u64 {
-        let kind = if write { Kind::Write } else { Kind::Read };
-        let phases = [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried];
-        Cell { position, rank, kind, phase: phases[usize::from(phase)] }.bits()
+    /// Versions of few turns, so that they are often the same.
+    fn any_version() -> impl Strategy<Value = u64> {
+        (INITIAL..INITIAL + 2, 0..2u32, any::<bool>())
+            .prop_map(|(position, node, shared)| Version { position, node, shared }.bits())
+    }
+
+    prop_compose! {
+        fn any_words()(
+            ranks_per_node in 2..4u32,
+            position in 2..5u64,
+            mark in prop::option::weighted(0.2, any::<bool>()),
+            readers in prop_oneof![4 => Just(0u64), 1 => 1..8u64, 1 => Just(1 << 32)],
+            cells in prop::collection::vec(any_cell(), 4),
+            latest in any_version(),
+            held in prop::array::uniform2(any_version()),
+        ) -> Words {
+            let mut words = Words::new(Geometry::new(3, ranks_per_node, 1));
+            let mark = mark.map(|stale| Mark { victim: 2, stale });
+            words.home[..3].copy_from_slice(&[Head { position, mark }.bits(), latest, readers]);
+            words.home[3..7].copy_from_slice(&cells);
+            words.nodes = held.map(|held| [latest, held]);
+            words
+        }
     }
 
     proptest! {
         #[test]
         fn the_short_way_does_what_the_long_way_does(
-            position in 2..5u64,
-            mark in prop::option::weighted(0.2, any::<bool>()),
-            readers in prop_oneof![4 => Just(0u64), 1 => 1..8u64, 1 => Just(1 << 32)],
-            cells in prop::collection::vec(any_cell(), 4),
+            before in any_words(),
+            kind in prop_oneof![Just(Kind::Read), Just(Kind::Write)],
             recoverable: bool,
-            ranks_per_node in 2..4u32,
+            rank_2_is_dead: bool,
         ) {
-            let geometry = Geometry::new(3, ranks_per_node, 1);
-            let mark = mark.map(|stale| Mark { victim: 2, stale });
-            let mut words = geometry.initial_home();
-            words[0] = Head { position, mark }.bits();
-            words[2] = readers;
-            for (at, given) in cells.into_iter().enumerate() {
-                words[3 + at] = cell(given);
+            let mut departed = Departed::default();
+            if rank_2_is_dead {
+                departed.insert(2);
             }
-            let before = Words { geometry, words, done: Vec::new() };
+            let geometry = before.geometry;
             let (mut short, mut words) = (Direct::new(geometry, 0, recoverable), before.clone());
-            let entry = short.enter_free(|word, op| words.access(word, op));
-            let Some(entry) = entry else {
+            let gone = |node| departed.node_is_gone(&geometry, node);
+            let free = short.enter_free(kind, |word, op| words.access(word, op), gone);
+            if free == Free::Not {
                 // Nothing has changed, and it can be asked for.
-                prop_assert_eq!(&words.words, &before.words);
+                prop_assert_eq!((&words.home, words.nodes), (&before.home, before.nodes));
                 prop_assert_eq!(short, Direct::new(geometry, 0, recoverable));
                 return Ok(());
-            };
-            prop_assert_eq!(ranks_per_node, 3);
+            }
             let (mut same, mut others) = (Direct::new(geometry, 0, recoverable), before);
-            same.request(Kind::Write, Patience::Wait);
-            prop_assert_eq!(long(&mut same, &mut others).0, Action::Entered(entry));
+            same.request(kind, Patience::Wait);
+            let (expected, woken) = long(&mut same, &mut others, 0, &departed);
+            match free {
+                Free::Entered(entry) => {
+                    prop_assert_eq!((Action::Entered(entry), None), (expected, woken));
+                }
+                Free::Begun(answer) => {
+                    let came = long(&mut short, &mut words, answer, &departed);
+                    prop_assert_eq!(came, (expected, woken));
+                }
+                Free::Not => unreachable!(),
+            }
             prop_assert_eq!(&words, &others);
-            let woken = short.leave_free(|word, op| words.access(word, op));
+            if !matches!(expected, Action::Entered(_)) {
+                return Ok(());
+            }
+            let left = short.leave_free(|word, op| words.access(word, op));
+            let head = Head::of(words.home[0]).position;
+            let follower = Cell::of(words.home[3 + head as usize % 4]);
+            if rank_2_is_dead && (follower.position, follower.rank) == (head, 2) {
+                // The long way recovers at once; of the short one that is what waking is for, or
+                // it is left to who asks next.
+                return Ok(());
+            }
             same.release();
-            let (end, expected) = long(&mut same, &mut others);
+            let (end, expected) = long(&mut same, &mut others, 0, &departed);
             prop_assert_eq!(end, Action::Released);
-            match woken {
-                Some(Left::Onward) => {
+            match left {
+                Left::Onward => {
                     short.go_on();
                     // It looks at the same cell once more.
                     words.done.pop();
-                    prop_assert_eq!(long(&mut short, &mut words), (Action::Released, expected));
+                    let came = long(&mut short, &mut words, 0, &departed);
+                    prop_assert_eq!(came, (Action::Released, expected));
                 }
-                // Of the own rank there is no such cell, since it asks for one turn at a time.
-                Some(Left::Wake(rank)) => {
-                    prop_assert_eq!(expected, (rank != geometry.rank).then_some(rank));
-                }
-                left => prop_assert_eq!((left, expected), (Some(Left::Free), None)),
+                Left::Wake(rank) => prop_assert_eq!(expected, Some(rank)),
+                Left::Free => prop_assert_eq!(expected, None),
             }
             prop_assert_eq!(words, others);
         }
 
         #[test]
-        fn what_is_free_goes_the_short_way(rounds in 1..20u64, recoverable: bool) {
-            let geometry = Geometry::new(3, 3, 1);
-            let (words, done) = (geometry.initial_home(), Vec::new());
-            let mut words = Words { geometry, words, done };
+        fn what_is_free_goes_the_short_way(
+            kinds in prop::collection::vec(any::<bool>(), 1..20),
+            ranks_per_node in 2..4u32,
+            recoverable: bool,
+        ) {
+            let geometry = Geometry::new(3, ranks_per_node, 1);
+            let (mut words, departed) = (Words::new(geometry), Departed::default());
             let mut protocol = Direct::new(geometry, 0, recoverable);
-            for _ in 0..rounds {
-                prop_assert!(protocol.enter_free(|word, op| words.access(word, op)).is_some());
-                let woken = protocol.leave_free(|word, op| words.access(word, op));
-                prop_assert_eq!(woken, Some(Left::Free));
+            let mut told = ranks_per_node == 3;
+            for write in kinds {
+                let kind = if write { Kind::Write } else { Kind::Read };
+                match protocol.enter_free(kind, |word, op| words.access(word, op), |_| false) {
+                    Free::Entered(entry) => prop_assert!(!entry.moved && (told || !write)),
+                    // The first writer tells the other node that its copy is old.
+                    Free::Begun(answer) if write && !told => {
+                        told = true;
+                        let (end, _) = long(&mut protocol, &mut words, answer, &departed);
+                        prop_assert!(matches!(end, Action::Entered(_)));
+                    }
+                    other => prop_assert!(false, "{:?}", other),
+                }
+                prop_assert_eq!(protocol.leave_free(|word, op| words.access(word, op)), Left::Free);
             }
         }
     }
