@@ -452,8 +452,9 @@ fn pick<T: Ord>(one: T, other: T, smaller: bool) -> T {
     if smaller { one.min(other) } else { one.max(other) }
 }
 
-/// The operations on one width. Fetching ones that the processor does not have repeat only if
-/// another rank has changed the word meanwhile: some rank always gets on.
+/// The operations on one width, all in one order: of two ranks that each change a word and look at
+/// the other's, one sees what the other did. Fetching ones that the processor does not have repeat
+/// only if another rank has changed the word meanwhile: some rank always gets on.
 macro_rules! change_width {
     ($name:ident, $atomic:ty, $integer:ty) => {
         fn $name(
@@ -461,25 +462,24 @@ macro_rules! change_width {
             atomic: &Atomic,
             extreme: impl Fn($integer, bool) -> $integer,
         ) -> $integer {
-            const BOTH: Ordering = Ordering::AcqRel;
+            const ONE: Ordering = Ordering::SeqCst;
             let operand = atomic.operand as $integer;
             let update = |smaller| {
                 let next = |old| Some(extreme(old, smaller));
-                let done = word.fetch_update(BOTH, Ordering::Acquire, next);
+                let done = word.fetch_update(ONE, ONE, next);
                 done.unwrap_or_else(|old| old)
             };
             match atomic.operation {
-                AtomicOp::Load => word.load(Ordering::Acquire),
-                AtomicOp::Add => word.fetch_add(operand, BOTH),
-                AtomicOp::Swap => word.swap(operand, BOTH),
+                AtomicOp::Load => word.load(ONE),
+                AtomicOp::Add => word.fetch_add(operand, ONE),
+                AtomicOp::Swap => word.swap(operand, ONE),
                 AtomicOp::CompareSwap { expected } => {
                     let expected = expected as $integer;
-                    word.compare_exchange(expected, operand, BOTH, Ordering::Acquire)
-                        .unwrap_or_else(|old| old)
+                    word.compare_exchange(expected, operand, ONE, ONE).unwrap_or_else(|old| old)
                 }
-                AtomicOp::And => word.fetch_and(operand, BOTH),
-                AtomicOp::Or => word.fetch_or(operand, BOTH),
-                AtomicOp::Xor => word.fetch_xor(operand, BOTH),
+                AtomicOp::And => word.fetch_and(operand, ONE),
+                AtomicOp::Or => word.fetch_or(operand, ONE),
+                AtomicOp::Xor => word.fetch_xor(operand, ONE),
                 AtomicOp::Min => update(true),
                 AtomicOp::Max => update(false),
             }
