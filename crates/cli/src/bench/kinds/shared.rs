@@ -42,7 +42,7 @@ fn variable(world: &World, command: &Command) -> Result<Shared<u64>, RankError> 
 pub(crate) fn serve_free(
     world: &World,
     command: &Command,
-    acquire: fn(&Shared<u64>) -> Result<(), Error>,
+    acquire: impl Fn(&Shared<u64>) -> Result<(), Error>,
 ) -> Result<Answer, RankError> {
     let shared = variable(world, command)?;
     let first = world.rank() == 0;
