@@ -29,9 +29,13 @@ demo: ## run the heat solver on 4 ranks, check it against the serial answer, wri
 
 test: unit loom python ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models, Python
 
+# A program of tests that hangs is ended and has failed; the others still say what they find.
+LIMIT := 1200
+LIMITED := --config "target.'cfg(unix)'.runner=['timeout', '--foreground', '$(LIMIT)']"
+
 unit:
 	@scripts/setup.sh rust cc c++ python3
-	cargo test --locked --workspace --no-fail-fast
+	cargo $(LIMITED) test --locked --workspace --no-fail-fast
 
 # Another cfg for every crate: a target folder of its own keeps the others' builds. Models are
 # explored optimised, which is the difference between seconds and minutes.

@@ -11,8 +11,9 @@
 //! - **the newest**: that stamp is the one that the window has of the last write;
 //! - **every request answered**: who waits has it within [`Plan::patience`].
 //!
-//! At the end the variables have counted all writes. The first rank that finds something wrong says
-//! so in the window, and all stop.
+//! At the end the variables have counted all writes. A rank that finds something wrong says so at
+//! once, on its standard error, and in the window, and all stop: with a protocol that is wrong it
+//! may be that nobody comes to the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -97,7 +98,7 @@ pub fn run(world: &World, seed: u64, plan: Plan) -> Result<Verdict, Error> {
         match end.unwrap_or_else(|_| Err(End::Broken("panicked".to_owned()))) {
             Ok(()) => torture.pause(),
             Err(End::Broken(what)) => {
-                torture.verdict.broken = Some(what);
+                torture.finds(what);
                 torture.ledger.swap(0, STOP, 1)?;
                 break;
             }
@@ -266,16 +267,24 @@ impl Torture<'_> {
         self.world.allreduce(&mut self.written, Op::Sum)?;
         for (at, written) in self.written.into_iter().enumerate() {
             let last = self.ledger.load(0, newest(at))?;
-            let found = self.parts[at].read()?;
+            let rank = self.world.rank();
+            let Some(found) = self.parts[at].read_within(self.plan.patience)? else {
+                self.finds(format!("rank {rank}, variable {at}: a request was not answered"));
+                continue;
+            };
             let counted = last >> RANK_BITS == written && found.iter().all(|value| *value == last);
             if !counted {
-                let rank = self.world.rank();
                 let found = found[0] >> RANK_BITS;
-                let what = format!("rank {rank}, variable {at}: {found} writes of {written}");
-                self.verdict.broken.get_or_insert(what);
+                self.finds(format!("rank {rank}, variable {at}: {found} writes of {written}"));
             }
         }
         Ok(())
+    }
+
+    /// Says what does not hold; the first of it is the verdict.
+    fn finds(&mut self, what: String) {
+        eprintln!("BROKEN: {what}");
+        self.verdict.broken.get_or_insert(what);
     }
 }
 
