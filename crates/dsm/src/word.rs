@@ -6,7 +6,7 @@
 //!   readers 32 .. 63: who wants to ask | 0 .. 31: who reads, a bit a rank
 //!   cell    position       | rank      | kind, phase  who asked for which turn
 //!   latest  position       | node      | shared       which write is the newest, and where
-//!   held    position       | -         | -            which write a node's copy holds; 0: none
+//!   held    position       | node      | kept         which write a node's copy holds; 0: none
 //!   owner   position       | node      | -            the last change of owner that was told
 //! ```
 //!
@@ -127,6 +127,8 @@ pub enum Phase {
     Gone,
     /// It is passed over, whatever its rank wants.
     Buried,
+    /// Its rank has let go and keeps the turn until somebody asks for it.
+    Kept,
 }
 
 /// Who asked for a turn.
@@ -151,6 +153,7 @@ impl Cell {
             Phase::Entered => 2,
             Phase::Gone => 4,
             Phase::Buried => 6,
+            Phase::Kept => 8,
         };
         pack(self.position, self.rank, kind | phase)
     }
@@ -158,11 +161,12 @@ impl Cell {
     /// What a word says.
     pub fn of(word: u64) -> Cell {
         let flags = flags_of(word);
-        let phase = match flags & 6 {
+        let phase = match flags & !1 {
             0 => Phase::Waiting,
             2 => Phase::Entered,
             4 => Phase::Gone,
-            _ => Phase::Buried,
+            6 => Phase::Buried,
+            _ => Phase::Kept,
         };
         let kind = if flags & 1 == 0 { Kind::Read } else { Kind::Write };
         Cell { position: position_of(word), rank: rank_of(word), kind, phase }
@@ -181,12 +185,20 @@ pub struct Version {
 }
 
 impl Version {
-    /// The bit of [`Version::shared`].
-    pub const SHARED: u64 = 1;
+    /// The bit of [`Version::shared`]. It is above those of a version that is kept.
+    pub const SHARED: u64 = 1 << (FLAG_BITS - 1);
+
+    /// Bits of `held`, of a version that its writer keeps: it does; it is inside again; somebody
+    /// has asked for it.
+    pub const KEPT: u64 = 1;
+    /// See [`Version::KEPT`].
+    pub const INSIDE: u64 = 2;
+    /// See [`Version::KEPT`].
+    pub const ASKED: u64 = 4;
 
     /// The word.
     pub fn bits(self) -> u64 {
-        pack(self.position, self.node, u64::from(self.shared))
+        pack(self.position, self.node, if self.shared { Version::SHARED } else { 0 })
     }
 
     /// What a word says.
@@ -202,6 +214,9 @@ mod tests {
 
     const LATE: u64 = (1 << 46) - 1;
 
+    const PHASES: [Phase; 5] =
+        [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried, Phase::Kept];
+
     #[test]
     fn words_say_what_was_put_in() {
         for position in [0, FIRST, LATE] {
@@ -212,7 +227,7 @@ mod tests {
                     let version = Version { position, node: rank, shared: stale };
                     assert_eq!(Version::of(version.bits()), version);
                 }
-                for phase in [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried] {
+                for phase in PHASES {
                     for kind in [Kind::Read, Kind::Write] {
                         let cell = Cell { position, rank, kind, phase };
                         assert_eq!(Cell::of(cell.bits()), cell);
@@ -229,6 +244,10 @@ mod tests {
         let early = Version { position: 5, node: RANKS_MOST - 1, shared: true };
         let late = Version { position: 6, node: 0, shared: false };
         assert!(late.bits() > early.bits());
+        // What is said of a copy that was found torn stands above what its writer said.
+        let kept = Version { position: 5, node: 0, shared: false }.bits() | Version::KEPT;
+        let torn = Version { position: 5, node: 0, shared: true }.bits();
+        assert!(torn > (kept | Version::INSIDE | Version::ASKED) && kept < late.bits());
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod search;
 mod walk;
 
 use chance::Chance;
-use hikyaku_dsm::Kind::{Read, Write};
+use hikyaku_dsm::Kind::{self, Read, Write};
 use hikyaku_dsm::Patience;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
 use model::{Break, Case};
@@ -20,8 +20,17 @@ use walk::walk;
 
 fn case(ranks_per_node: u32) -> Case {
     let wants = [Write, Write, Read].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
-    let (deaths, cancels, insists, recoverable, broken) = (0, 0, false, true, None);
-    Case { wants, ranks_per_node, deaths, cancels, insists, overtakes: false, recoverable, broken }
+    Case {
+        wants,
+        ranks_per_node,
+        alone: None,
+        deaths: 0,
+        cancels: 0,
+        insists: false,
+        overtakes: false,
+        recoverable: true,
+        broken: None,
+    }
 }
 
 /// Explores a case to its end, without a fault.
@@ -35,7 +44,7 @@ fn holds(case: Case) {
 /// Explores a case with something broken in it, and expects this fault.
 fn is_caught(broken: Break, case: Case, fault: &str) {
     let case = Case { broken: Some(broken), ..case };
-    let found = explore(&case).fault.unwrap_or_default();
+    let found = explore(&case).fault.unwrap_or_else(|| panic!("{case:?}: nothing is found"));
     assert!(found.contains(fault), "{case:?}: {found:?}");
 }
 
@@ -161,6 +170,52 @@ fn a_rank_that_stands_back_for_nobody_is_caught() {
     is_caught(Break::NobodyStandsBack, case, "has overtaken");
 }
 
+/// The first rank of the second node, far from the home, has written twice and wants the variable
+/// so often; others want it once each.
+fn keeper(wants: &[Kind], others: &[Kind], ranks_per_node: u32) -> Case {
+    let list = |kinds: &[Kind]| kinds.iter().map(|kind| (*kind, Patience::Wait)).collect();
+    let mut all: Vec<Vec<_>> = vec![vec![]; ranks_per_node as usize];
+    all.push(list(&[&[Write, Write], wants].concat()));
+    all.extend(others.iter().map(|kind| list(&[*kind])));
+    Case { wants: all, alone: Some((ranks_per_node as usize, 2)), ..case(ranks_per_node) }
+}
+
+#[test]
+fn what_is_kept_is_given_to_whoever_asks() {
+    // Also where the first writes are not over before anybody asks.
+    holds(Case { alone: None, ..keeper(&[Write], &[Write], 1) });
+    holds(keeper(&[Write], &[Write, Read], 1));
+    holds(keeper(&[Read], &[Write, Read], 1));
+    // A rank of the keeper's node, and the home's, which also tries and gives up.
+    holds(keeper(&[Write, Read, Write], &[Write], 2));
+    let mut home = keeper(&[Write, Read, Write], &[], 1);
+    home.wants[0] = vec![(Write, Patience::Wait), (Read, Patience::Try)];
+    holds(Case { cancels: 1, ..home });
+}
+
+#[test]
+fn whoever_keeps_or_asks_may_die() {
+    // A rank of its node and another find what it has left.
+    holds(Case { deaths: 1, ..keeper(&[Write], &[Write, Write], 2) });
+    for recoverable in [true, false] {
+        for ranks_per_node in [1, 2] {
+            let case = keeper(&[Write, Read], &[Write], ranks_per_node);
+            holds(Case { deaths: 1, cancels: 1, recoverable, ..case });
+        }
+    }
+}
+
+#[test]
+fn a_keeper_that_is_careless_is_caught() {
+    let late = Case { alone: None, ..keeper(&[Write], &[Write], 1) };
+    is_caught(Break::KeepsBlindly, late, "not answered");
+    is_caught(Break::EntersBlindly, keeper(&[Write], &[Write], 1), "");
+    is_caught(Break::ReadsBlindly, keeper(&[Read], &[Write], 1), "");
+    is_caught(Break::LeavesBlindly, keeper(&[Write], &[Write], 1), "not answered");
+    let case = Case { deaths: 1, ..keeper(&[Write], &[Write], 2) };
+    is_caught(Break::KeptIsWhole, case, "torn contents");
+}
+
 #[test]
 fn whoever_sleeps_is_woken_behind_requests_that_are_given_up_and_ranks_that_die() {
     for ranks_per_node in [1, 3] {
@@ -265,6 +320,25 @@ fn sixty_four_nodes_of_which_some_die_and_some_give_up() {
         }
     }
     assert!(deaths > 20 && given_up > 20, "{deaths} deaths, {given_up} given up");
+}
+
+#[test]
+fn who_keeps_is_asked_at_any_time_and_may_die() {
+    for seed in 1..=40 {
+        let mut chance = Chance(seed);
+        let mut wants = |count: usize, reads: u64| {
+            let mut want = || if chance.below(reads) == 0 { Read } else { Write };
+            (0..count).map(|_| (want(), Patience::Wait)).collect::<Vec<_>>()
+        };
+        let often = [wants(300, 4), wants(300, 1000)];
+        let seldom = [wants(6, 2), wants(6, 2), wants(6, 2)];
+        let [home, mate, other] = seldom;
+        let wants = vec![home, other, often[0].clone(), mate, often[1].clone()];
+        for (ranks_per_node, deaths) in [(1, 0), (2, 0), (2, 2)] {
+            let (wants, recoverable) = (wants.clone(), seed % 2 == 0);
+            walks(&Case { wants, deaths, cancels: 3, recoverable, ..case(ranks_per_node) }, seed);
+        }
+    }
 }
 
 /// Rank 0, at home, acquires and lets go without pause; the others are far.

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 use hikyaku_dsm::geometry::initial_node;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
-use hikyaku_dsm::word::{Cell, Phase, READERS_A_WORD, READING};
+use hikyaku_dsm::word::{Cell, Phase, READERS_A_WORD, READING, Version};
 use hikyaku_dsm::{Action, Departed, Direct, Geometry, Kind, Op, Patience, Place, Protocol};
 use hikyaku_dsm::{Refusal, Word};
 
@@ -25,6 +25,8 @@ pub(crate) struct Case {
     /// What each rank wants, one after the other.
     pub(crate) wants: Vec<Vec<(Kind, Patience)>>,
     pub(crate) ranks_per_node: u32,
+    /// A rank whose first requests are over before anything else begins, and how many those are.
+    pub(crate) alone: Option<(usize, usize)>,
     /// Ranks that may die, requests that may be given up.
     pub(crate) deaths: u32,
     pub(crate) cancels: u32,
@@ -54,6 +56,16 @@ pub(crate) enum Break {
     GivesUpBlindly,
     /// Whoever passes the turn on takes a cell that was given up for a free one.
     PassesBlindly,
+    /// Whoever keeps the variable does not look whether somebody is behind.
+    KeepsBlindly,
+    /// It enters again whether or not somebody has asked for it,
+    EntersBlindly,
+    /// to read as well,
+    ReadsBlindly,
+    /// and lets go so.
+    LeavesBlindly,
+    /// What a keeper that died has left counts as whole.
+    KeptIsWhole,
 }
 
 /// Two halves of the contents.
@@ -180,7 +192,7 @@ impl Model {
             woken: false,
             swapped: None,
         });
-        Model {
+        let mut model = Model {
             words,
             copies: vec![[0; 2]; first.nodes() as usize],
             ranks: ranks.collect(),
@@ -192,7 +204,13 @@ impl Model {
             late: None,
             overtaken: vec![None; case.wants.len()],
             tally: Tally { since: vec![0; case.wants.len()], ..Tally::default() },
+        };
+        if let Some((at, requests)) = case.alone {
+            while model.ranks[at].want < requests {
+                model.step(at, case).expect("nobody is in the way");
+            }
         }
+        model
     }
 
     /// Whether every rank has nothing left to do.
@@ -396,7 +414,8 @@ impl Model {
         self.ranks[at].doing = match action {
             Action::Access(word, op) => {
                 // It looks anew, or goes on.
-                self.ranks[at].woken &= op == Op::Load && word != Word::Head;
+                let asks = matches!(word, Word::Held(_));
+                self.ranks[at].woken &= asks || op == Op::Load && word != Word::Head;
                 let answer = self.access(&geometry, word, op, case);
                 self.count(at, (word, op), answer, case)?;
                 Doing::Asking(answer)
@@ -535,7 +554,6 @@ impl Model {
                 new = stored;
                 answer = expected;
             }
-            (Some(Break::HeldStays), Word::Held(_), Op::Swap(0)) => new = old,
             (Some(Break::WantStays), Word::Readers(_), Op::And(bits)) => {
                 new = old & (bits | !READING);
             }
@@ -545,6 +563,13 @@ impl Model {
             }
             (Some(Break::PassesBlindly), Word::Cell(_), Op::Load) if swapped == Some(false) => {
                 answer = if Cell::of(old).phase == Phase::Gone { 0 } else { old };
+            }
+            (Some(Break::KeepsBlindly), Word::Cell(_), Op::Load) if swapped == Some(true) => {
+                answer = 0;
+            }
+            (Some(broken), Word::Held(node), _) => {
+                let own = node == geometry.node();
+                (new, answer) = careless(broken, own, op, old).unwrap_or((new, answer));
             }
             (Some(Break::LatestLate), Word::Latest, Op::Swap(stored)) => {
                 self.late = Some((place, stored));
@@ -559,5 +584,23 @@ impl Model {
             self.late = None;
         }
         answer
+    }
+}
+
+/// What broken variants do to a word that says what a node holds, and are told; `own`: by a rank of
+/// that node.
+fn careless(broken: Break, own: bool, op: Op, old: u64) -> Option<(u64, u64)> {
+    let kept = |word: u64| word & (Version::KEPT | Version::INSIDE) == Version::KEPT;
+    match (broken, op) {
+        (Break::HeldStays, Op::Swap(0)) => Some((old, old)),
+        (Break::EntersBlindly, Op::CompareSwap { expected, new }) => {
+            (own && kept(expected) && !kept(new)).then_some((new, expected))
+        }
+        (Break::LeavesBlindly, Op::CompareSwap { expected, new }) => {
+            (own && !kept(expected) && kept(new)).then_some((new, expected))
+        }
+        (Break::ReadsBlindly, Op::Load) if own => Some((old, old & !Version::ASKED)),
+        (Break::KeptIsWhole, Op::Load) => Some((old, old & !Version::INSIDE)),
+        _ => None,
     }
 }

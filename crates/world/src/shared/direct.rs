@@ -33,6 +33,8 @@ pub(super) struct DirectDriver {
     moved: Cell<(u64, u64)>,
     /// There is trouble on purpose, and what is free is mostly acquired step by step.
     in_trouble: bool,
+    /// What is done in place takes its time: time is not virtual.
+    at_hand: bool,
 }
 
 /// A part, as this rank has it.
@@ -61,7 +63,8 @@ impl DirectDriver {
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
         let in_trouble = memory.injector().is_some();
-        DirectDriver { memory, own: Some(own), parts, departed, moved, in_trouble }
+        let at_hand = memory.is_near(sizes.geometry.rank);
+        DirectDriver { memory, own: Some(own), parts, departed, moved, in_trouble, at_hand }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -103,6 +106,9 @@ impl DirectDriver {
     ) -> Option<Result<Entry, Error>> {
         let mut parts = self.parts.borrow_mut();
         let state = parts.get_mut(part as usize).filter(|state| state.taken.is_none())?;
+        if !state.near {
+            return self.enter_kept(state, part, kind).map(Ok);
+        }
         if !self.goes_short(state) {
             return None;
         }
@@ -121,6 +127,32 @@ impl DirectDriver {
             }
             Free::Not => None,
         }
+    }
+
+    /// Acquires a part that this rank keeps, far from the part's home: by a word of its own node.
+    #[inline(never)]
+    fn enter_kept(&self, state: &mut PartState, part: u64, kind: Kind) -> Option<Entry> {
+        if !self.is_at_hand() {
+            return None;
+        }
+        let entry = state.protocol.enter_kept(kind, |word, op| self.memory.near(part, word, op))?;
+        state.taken = Some(kind);
+        Some(entry)
+    }
+
+    /// Lets it go again; `false`: it is to be let go in steps.
+    #[inline(never)]
+    fn leave_kept(&self, state: &mut PartState, part: u64) -> bool {
+        let near = |word, op| self.memory.near(part, word, op);
+        let left = self.is_at_hand() && state.protocol.leave_kept(near);
+        state.taken = state.taken.filter(|_| !left);
+        left
+    }
+
+    /// Whether words of the own node may be changed in one go.
+    #[inline]
+    fn is_at_hand(&self) -> bool {
+        self.at_hand && (!self.in_trouble || self.goes_short_in_trouble())
     }
 
     /// The rest of what was begun in one go. It has the turn and waits for nobody.
@@ -160,6 +192,9 @@ impl DirectDriver {
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
+        if !state.near {
+            return self.leave_kept(state, part);
+        }
         if !self.goes_short(state) {
             return false;
         }

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::thread;
 use std::time::Duration;
+
+use hikyaku_coll::Choices;
+use hikyaku_shm::{JobConfig, open_all};
 
 use super::*;
 use crate::World;
@@ -47,6 +51,90 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
     drop(guard);
     assert_eq!(shared.state().unwrap(), State::Clean);
     assert!(other.try_write().unwrap().is_some());
+}
+
+/// So many ranks on a node each, as threads.
+fn on_nodes(ranks: u32, program: impl Fn(World) + Sync) {
+    let ports = open_all(&JobConfig::new(ranks, 1)).unwrap();
+    thread::scope(|scope| {
+        for port in ports {
+            let program = &program;
+            scope.spawn(move || {
+                program(World::over(port, Choices::default(), Protocol::Direct, None));
+            });
+        }
+    });
+}
+
+#[test]
+fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebody_asks() {
+    on_nodes(3, |world| {
+        // At home at rank 0.
+        let shared = world.shared::<u64>("kept", &[8]).unwrap();
+        world.barrier().unwrap();
+        let mut written = 0;
+        for round in 0..3 {
+            if world.rank() == 1 {
+                let write = || {
+                    let mut guard = shared.write().unwrap();
+                    let next = guard[0] + 1;
+                    guard.fill(next);
+                };
+                // The second is kept. From then on nothing is done anywhere else.
+                write();
+                write();
+                let before = shared.traffic();
+                (0..100).for_each(|_| write());
+                written += 102;
+                assert_eq!(shared.traffic(), before, "round {round}");
+                // But for readers, who are counted at home.
+                let read = || shared.read().unwrap()[7];
+                assert_eq!((read(), read()), (written, written));
+                assert_eq!(shared.traffic().remote, before.remote + 4, "round {round}");
+                write();
+                assert_eq!(shared.traffic().remote, before.remote + 4, "round {round}");
+            }
+            world.barrier().unwrap();
+            written = 103 * (round + 1);
+            // Asked for by ranks that wait, and that do not: it is free.
+            if world.rank() == 2 * (round % 2) as u32 {
+                assert_eq!(*shared.try_read().unwrap().unwrap(), [written; 8]);
+                assert_eq!(*shared.try_write().unwrap().unwrap(), [written; 8]);
+            }
+            world.barrier().unwrap();
+            assert_eq!(*shared.read().unwrap(), [written; 8]);
+            world.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_keeper_that_is_inside_lets_go_when_it_was_asked_and_one_that_leaves_keeps_nothing() {
+    on_nodes(2, |world| {
+        let shared = world.shared::<u64>("kept", &[8]).unwrap();
+        if world.rank() == 0 {
+            world.recv(&mut [0u8], 1, 0).unwrap();
+            assert!(shared.try_write().unwrap().is_none());
+            world.send(&[0u8], 1, 1).unwrap();
+            assert_eq!(shared.write().unwrap()[0], 4);
+            world.send(&[0u8], 1, 2).unwrap();
+            // It keeps the variable, and has dropped it.
+            world.recv(&mut [0u8], 1, 3).unwrap();
+            assert_eq!(shared.write().unwrap()[0], 8);
+            return;
+        }
+        let write = |value: u64| shared.write().unwrap()[0] = value;
+        (1..4).for_each(write);
+        let mut guard = shared.write().unwrap();
+        world.send(&[0u8], 0, 0).unwrap();
+        world.recv(&mut [0u8], 0, 1).unwrap();
+        guard[0] = 4;
+        drop(guard);
+        world.recv(&mut [0u8], 0, 2).unwrap();
+        (5..9).for_each(write);
+        drop(shared);
+        world.send(&[0u8], 0, 3).unwrap();
+    });
 }
 
 #[test]

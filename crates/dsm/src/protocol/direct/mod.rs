@@ -37,6 +37,10 @@
 //! no processor of the node (FG-06); told by whom in what order does not matter, since a later
 //! turn is a larger word.
 //!
+//! **Kept.** Whoever lets go of what it wrote twice in a row, far from the home, keeps the turn,
+//! until somebody asks for it: the variable is acquired again by one swap of a word of its own
+//! node. See `kept.rs`.
+//!
 //! **Giving up** marks the own cell. Whoever passes the turn on moves `head` over it and wakes the
 //! one behind, or whoever gives up does, if the cell has the turn: `onward.rs`. The rank can take
 //! the same turn again as long as it has not been passed.
@@ -44,6 +48,7 @@
 //! **Death**: see `recover.rs`.
 
 mod data;
+mod kept;
 mod onward;
 mod recover;
 mod release;
@@ -54,6 +59,7 @@ use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
 use crate::protocol::{Action, Entry, Op, Patience, Protocol, Refusal};
 use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
+use kept::Keeping;
 use onward::Then;
 use recover::Recovery;
 pub use short::{Free, Left};
@@ -83,6 +89,7 @@ pub struct Direct {
     then: Then,
     mark: Option<Mark>,
     courtesy: Courtesy,
+    keeping: Keeping,
 }
 
 /// What the next answer is of.
@@ -147,12 +154,24 @@ enum State {
     Onward,
     Follower,
     Hailed(u32),
+    /// Acquiring what is kept.
+    Again,
+    ReadAgain,
+    StillKept,
+    Retreat,
+    Retreated,
     Inside,
     /// Letting go; those without an answer first.
     Publish,
     TakeBit,
     Cancel,
     Published,
+    Keep,
+    Kept,
+    Behind,
+    LetGoAgain,
+    LetGo,
+    ReadKept,
     TurnOn,
     Turned,
     BitTaken,
@@ -183,6 +202,7 @@ impl Direct {
             then: Then::Ask,
             mark: None,
             courtesy: Courtesy::new(&geometry, home),
+            keeping: Keeping::NONE,
         }
     }
 
@@ -267,10 +287,19 @@ impl Direct {
         if first && Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
         }
+        if first && self.is_to_be_asked_for(cell) {
+            return self.ask_for(cell.rank);
+        }
         let again = cell.rank == self.geometry.rank && cell.phase == Phase::Gone;
         if again && self.patience == Patience::Wait {
             return self.claim(turn, found, false);
         }
+        self.look_behind(turn)
+    }
+
+    /// Others have this turn; the next one might be had.
+    #[inline]
+    fn look_behind(&mut self, turn: u64) -> Action {
         if self.patience == Patience::Try {
             return self.refuse(Refusal::Busy);
         }
@@ -343,6 +372,13 @@ impl Direct {
         if current && Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
         }
+        if current && self.is_to_be_asked_for(cell) {
+            return self.ask_for(cell.rank);
+        }
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Action {
         self.state = State::Rest;
         Action::Wait
     }
@@ -417,7 +453,7 @@ impl Protocol for Direct {
     #[inline]
     fn next(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.state {
-            State::Start => self.look_at_head(),
+            State::Start => self.begin(),
             State::Head => {
                 self.head = Head::of(answer);
                 self.on_head()
@@ -445,6 +481,11 @@ impl Protocol for Direct {
             State::Follower => self.on_follower(answer, departed),
             State::Hailed(rank) => self.on_hailed(rank, departed),
             State::Recover => self.on_recovery(answer, departed),
+            State::Again => self.on_again(answer),
+            State::ReadAgain => self.look_whether_kept(State::StillKept),
+            State::StillKept => self.on_still_kept(answer),
+            State::Retreat => self.on_retreat(answer),
+            State::Retreated => self.pass_on(Head::of(answer), Then::Ask),
             State::Inside | State::Idle => unreachable!("nothing was asked for"),
             _ => self.next_of_contents(answer, departed),
         }

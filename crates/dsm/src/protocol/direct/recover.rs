@@ -11,6 +11,8 @@
 //!   where the result is
 //!   wrote, on a node that  the turn is passed: the copy at the owner is whole, the half-written
 //!   was not the owner      one was marked as nothing when the writing began
+//!   kept the variable      the turn is passed: the contents are whole
+//!   wrote what it kept     as the next
 //!   wrote, on the owner's  the turn is passed with a mark: torn, if somebody of that node still
 //!   node                   lives; else the newest copy elsewhere is taken, and it is marked stale
 //! ```
@@ -26,6 +28,7 @@
 //! however many ranks try. What comes before it (`held`, `latest`) is done by a maximum and a
 //! compare-and-swap from the value seen, and nobody enters meanwhile.
 
+use super::kept::Remains;
 use super::{Direct, State};
 use crate::departed::Departed;
 use crate::geometry::Word;
@@ -35,21 +38,30 @@ use crate::word::{Cell, Head, Mark, Phase, Version};
 /// A recovery under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Recovery {
-    victim: u32,
-    step: Step,
+    pub(super) victim: u32,
+    pub(super) step: Step,
+    /// It kept the variable, and was inside again.
+    pub(super) torn: bool,
     /// What the head is behind it.
-    passed: Head,
+    pub(super) passed: Head,
 }
 
 impl Recovery {
-    pub(super) const NONE: Recovery =
-        Recovery { victim: 0, step: Step::Cell, passed: Head { position: 0, mark: None } };
+    pub(super) const NONE: Recovery = Recovery {
+        victim: 0,
+        step: Step::Cell,
+        torn: false,
+        passed: Head { position: 0, mark: None },
+    };
 }
 
 /// What the next answer of a recovery is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Step {
+pub(super) enum Step {
     Cell,
+    /// Of a turn that is kept: what its keeper's node holds.
+    Ask(u64),
+    Remains,
     Bury(u64),
     Latest,
     Held,
@@ -86,13 +98,32 @@ impl Direct {
             _ if cell.position != self.head.position => self.passed_on(),
             Phase::Entered if self.alone() => self.pass_over(mark),
             Phase::Entered => self.access(State::Recover, Word::Latest, Op::Load),
+            Phase::Kept => {
+                self.recovery.step = Step::Remains;
+                let node = self.geometry.node_of(cell.rank);
+                self.access(State::Recover, Word::Held(node), Op::Load)
+            }
             _ => self.pass_over(self.head.mark),
+        }
+    }
+
+    fn on_remains(&mut self, remains: Remains) -> Action {
+        match remains {
+            Remains::Whole => self.pass_over(None),
+            Remains::Adopted => self.pass_over(Remains::mark(self.recovery.victim)),
+            Remains::Torn => {
+                self.recovery.torn = true;
+                self.recovery.step = Step::Latest;
+                self.access(State::Recover, Word::Latest, Op::Load)
+            }
         }
     }
 
     pub(super) fn on_recovery(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.recovery.step {
             Step::Cell => self.on_last_words(Cell::of(answer)),
+            Step::Ask(expected) => self.on_asked_for(expected, answer),
+            Step::Remains => self.on_remains(Remains::of(answer, self.head.position)),
             // Its rank wants it again, or others pass it too.
             Step::Bury(gone) if answer != gone => self.look_at_follower(),
             Step::Bury(_) => self.pass_over(self.head.mark),
@@ -122,7 +153,7 @@ impl Direct {
         let victim = self.recovery.victim;
         let node = self.geometry.node_of(victim);
         let gone = departed.node_is_gone(&self.geometry, latest.node);
-        if latest.position == self.head.position {
+        if latest.position == self.head.position && (latest.shared || !self.recovery.torn) {
             // The victim published it, or another rank that recovers has taken it as it is.
             let torn = latest.shared.then_some(Mark { victim, stale: false });
             return self.pass_over(torn);
@@ -138,7 +169,7 @@ impl Direct {
         self.access(State::Recover, Word::Held(node), Op::Max(self.torn().bits()))
     }
 
-    fn pass_over(&mut self, mark: Option<Mark>) -> Action {
+    pub(super) fn pass_over(&mut self, mark: Option<Mark>) -> Action {
         let head = Head { position: self.head.position + 1, mark };
         (self.recovery.step, self.recovery.passed) = (Step::Passed, head);
         let op = Op::CompareSwap { expected: self.head.bits(), new: head.bits() };

@@ -13,6 +13,7 @@ impl Direct {
         self.state = match self.kind {
             Kind::Read => State::TakeBit,
             Kind::Write if self.alone() => State::TurnOn,
+            Kind::Write if self.keeping.keeps() => State::LetGoAgain,
             Kind::Write => State::Publish,
         };
     }
@@ -34,9 +35,14 @@ impl Direct {
             // First the copy is whole, then it is the newest, then it is the next one's turn.
             State::Publish => {
                 let own = Word::Held(self.geometry.node());
-                self.access(State::Published, own, Op::Swap(version.bits()))
+                let keeps = if self.is_to_be_kept() { Version::KEPT } else { 0 };
+                self.access(State::Published, own, Op::Swap(version.bits() | keeps))
             }
-            State::Published => self.access(State::TurnOn, Word::Latest, Op::Swap(version.bits())),
+            State::Published => {
+                let next = if self.is_to_be_kept() { State::Keep } else { State::TurnOn };
+                self.keeping.wrote = self.turn;
+                self.access(next, Word::Latest, Op::Swap(version.bits()))
+            }
             State::TurnOn => {
                 // What is written anew is whole: no mark.
                 let head = Head { position: self.turn + 1, mark: None };
@@ -54,6 +60,9 @@ impl Direct {
                 if answer & READING & !bit != 0 {
                     return self.over();
                 }
+                if self.keeping.keeps() {
+                    return self.look_whether_kept(State::ReadKept);
+                }
                 self.access(State::LastReader, Word::Head, Op::Load)
             }
             // A writer that waits for readers has the turn: the last of them wakes it.
@@ -67,7 +76,7 @@ impl Direct {
                 }
                 self.pass_on(head, Then::Release)
             }
-            _ => unreachable!("all other states are those of asking"),
+            _ => self.next_of_keeping(answer),
         }
     }
 

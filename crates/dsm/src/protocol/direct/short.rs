@@ -177,7 +177,7 @@ impl Direct {
             _ if next.position != self.head.position => Left::Free,
             Phase::Waiting => Left::Wake(next.rank),
             Phase::Gone | Phase::Buried => Left::Onward,
-            Phase::Entered => Left::Free,
+            Phase::Entered | Phase::Kept => Left::Free,
         }
     }
 }

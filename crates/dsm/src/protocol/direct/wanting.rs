@@ -45,7 +45,7 @@ pub const FAR_LOOK: u8 = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Courtesy {
     /// The words at home are near.
-    near: bool,
+    pub(super) near: bool,
     /// Requests to read so far, as far as that matters.
     reads: u8,
     /// It has been seen who wants to ask, or need not be.

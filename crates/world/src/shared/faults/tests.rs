@@ -158,7 +158,7 @@ enum Said {
 fn first_line(program: &mut Command, words: &[&str]) -> Said {
     let mut child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
-    let (send, lines) = mpsc::channel();
+    let (send, lines) = mpsc::sync_channel(64);
     let mut stderr = stderr.lines().map_while(Result::ok);
     let reader = thread::spawn(move || stderr.try_for_each(|line| send.send(line)).is_ok());
     let (end, mut text) = (Instant::now() + PATIENCE, String::new());
@@ -172,6 +172,7 @@ fn first_line(program: &mut Command, words: &[&str]) -> Said {
     };
     child.kill().unwrap();
     child.wait().unwrap();
+    drop(lines);
     reader.join().unwrap();
     said
 }
