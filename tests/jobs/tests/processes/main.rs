@@ -5,6 +5,7 @@
 mod calls;
 mod ends;
 mod flow;
+mod keepers;
 mod kill;
 mod restricted;
 mod survivors;

@@ -8,6 +8,7 @@
 mod calls;
 mod ends;
 mod flood;
+mod keepers;
 mod large;
 mod lone;
 mod ring;
@@ -45,6 +46,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "given-up" => variables::given_up(world)?,
         "random-variables" => variables::random(world, number(word(1)))?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
+        "keep" => keepers::run(world)?,
         "survive" => survivors::run(world)?,
         "recover" => survivors::recover(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,

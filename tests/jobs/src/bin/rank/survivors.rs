@@ -1,8 +1,10 @@
 //! Ranks that go on using shared variables when one of them has been killed.
 
 use hikyaku::shared::{SharedError, SharedOptions};
-use hikyaku::{Error, MsgError, Shared, World};
+use hikyaku::{Error, Shared, World};
 use rustix::process::{Signal, getpid, kill_process};
+
+use crate::keepers;
 
 /// Elements of a variable: enough that a rank is often killed in the middle.
 const LENGTH: usize = 2000;
@@ -42,7 +44,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     let victim = loop {
         turn(true)?;
         turn(false)?;
-        if let Some(victim) = dead(world) {
+        if let Some(victim) = keepers::dead(world) {
             break victim;
         }
     };
@@ -83,15 +85,6 @@ pub(crate) fn recover(world: &World) -> Result<(), Error> {
 
 fn worse(before: Fate, now: Fate) -> Fate {
     if now == Fate::Whole { before } else { now }
-}
-
-/// Somebody who died.
-fn dead(world: &World) -> Option<u32> {
-    let mut others = (0..world.size()).filter(|rank| *rank != world.rank());
-    others.find(|rank| {
-        let looked = world.iprobe(*rank, 1);
-        matches!(looked, Err(Error::Message(MsgError::PeerFailed(_))))
-    })
 }
 
 fn write(world: &World, variable: &Shared<u64>) -> Result<Fate, Error> {
