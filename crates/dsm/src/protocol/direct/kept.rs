@@ -31,7 +31,7 @@
 //! other copy of that version. Else what it kept is whole.
 //!
 //! Whoever writes once, in turns with ranks of other nodes, does not keep: there the question would
-//! be two operations more for each of them.
+//! be six operations more for each of them (the question, passing the turn on, and beginning anew).
 
 use super::onward::Then;
 use super::recover::{Recovery, Step};
