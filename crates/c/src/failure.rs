@@ -104,7 +104,9 @@ fn code_of_shared(error: &SharedError) -> Code {
         SharedError::Mismatch { .. } => Code::Disagree,
         SharedError::Recursive { .. } | SharedError::VirtualTime { .. } => Code::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
-        SharedError::Refused { .. } | SharedError::Lost { .. } => Code::Peer,
+        SharedError::Refused { .. } | SharedError::GivenUp { .. } | SharedError::Lost { .. } => {
+            Code::Peer
+        }
         _ => Code::Argument,
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
         hikyaku::Error::Message(MsgError::PeerFailed(_) | MsgError::PeerLeft { .. })
         | hikyaku::Error::Message(MsgError::Abandoned { .. })
         | hikyaku::Error::Collective(CollError::GaveUp { .. })
-        | hikyaku::Error::Shared(SharedError::Lost { .. } | SharedError::Refused { .. })
+        | hikyaku::Error::Shared(
+            SharedError::Lost { .. } | SharedError::Refused { .. } | SharedError::GivenUp { .. },
+        )
         | hikyaku::Error::WindowRefused { .. }
         | hikyaku::Error::GaveUp { .. } => PeerError::new_err(text),
         hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })

@@ -1,9 +1,10 @@
 //! Making shared variables, together, and finding them by their names.
 //!
 //! What each rank wants and gives is told to all before anything is judged, so that a mistake, or a
-//! want of memory, on one rank is an error on every rank and nobody is left waiting.
+//! want of memory, on one rank is an error on every rank and nobody is left waiting. Those who have
+//! heard of all then vote, so that a death meanwhile is an error on every rank, or on none.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -26,6 +27,7 @@ use super::options::{Element, SharedOptions};
 use super::protocol::Protocol;
 use super::service::{Service, Side};
 use super::variable::Variable;
+use super::vote::Ballots;
 use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::world::World;
@@ -36,6 +38,8 @@ pub(crate) struct Registry {
     by_name: RefCell<BTreeMap<String, Weak<Variable>>>,
     /// What was given to variables that this rank has dropped and others may still use.
     parked: RefCell<Vec<Parked>>,
+    /// What was given to variables that were not made.
+    ballots: RefCell<Ballots>,
     /// Sync variables in use, and variables made so far.
     counts: RefCell<(u64, u32)>,
     /// Of variables that do not say theirs.
@@ -65,6 +69,11 @@ impl Registry {
     /// What serves the others' requests.
     pub(crate) fn service(&self) -> &Rc<Service> {
         &self.service
+    }
+
+    /// What was given to variables that were not made.
+    pub(super) fn ballots(&self) -> RefMut<'_, Ballots> {
+        self.ballots.borrow_mut()
     }
 
     /// This rank does not use a variable any more.
@@ -178,27 +187,60 @@ impl World {
         let options = SharedOptions { protocol: Some(protocol), ..options };
         let prepared = self.prepare(name, shape, &element, options);
         let offer = Offer::new(name, shape, &element, options, prepared.as_ref().ok());
-        let offers = self.share(&offer.words())?;
-        let prepared = prepared?;
-        let offers = Offer::read_all(&offers, name)?;
+        let placed = self.place(name, &prepared, &offer);
+        let elected = placed.and_then(|placed| self.elect(name, &placed.memory).map(|()| placed));
+        match (prepared, elected) {
+            (Ok(prepared), Ok(placed)) => {
+                Ok(self.begin(name, (element, options), prepared, placed))
+            }
+            (Ok(prepared), Err(error)) => {
+                self.give_up(prepared.own);
+                Err(error)
+            }
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        }
+    }
+
+    /// Tells the others what this rank offers, and hears what they do.
+    fn place(
+        &self,
+        name: &str,
+        prepared: &Result<Prepared, Error>,
+        offer: &Offer,
+    ) -> Result<Placed, Error> {
+        let told = self.share(&offer.words())?;
+        // All ranks have come here: none looks for an earlier vote any more.
+        self.registry().ballots().give_back();
+        let prepared = prepared.as_ref().map_err(Error::clone)?;
+        let offers = Offer::read_all(&told, name).map_err(|error| match error {
+            SharedError::Refused { .. } => self.somebody_died().unwrap_or(error.into()),
+            error => error.into(),
+        })?;
         let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
-        let memory = Memory::new(
-            self.engine().borrow_mut().port_mut(),
-            prepared.sizes,
-            &places,
-            registry.injector.clone(),
-        );
+        let injector = self.registry().injector.clone();
+        let engine = self.engine().borrow();
+        let memory = Memory::new(engine.port(), prepared.sizes, &places, injector);
         // What a rank told is not in its region: it is not of this program.
         let memory = memory.ok_or(SharedError::Refused { name: name.to_owned(), rank: 0 })?;
-        let sockets: Vec<(u16, u64)> = offers.iter().map(|offer| offer.socket).collect();
+        Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
+    }
+
+    /// The variable that all ranks have. Nothing counts it before.
+    fn begin(
+        &self,
+        name: &str,
+        (element, options): (Element, SharedOptions),
+        prepared: Prepared,
+        Placed { memory, sockets }: Placed,
+    ) -> Rc<Variable> {
+        let protocol = options.protocol.unwrap_or_default();
         let division = prepared.division.clone();
         let driver = self.drive_by(protocol, prepared, memory, (&element, options), &sockets);
         let (name, world) = (name.to_owned(), self.apart());
         let known = name.clone();
-        let variable = Variable::new(world, name, element, division, options, driver);
-        let variable = Rc::new(variable);
-        registry.by_name.borrow_mut().insert(known, Rc::downgrade(&variable));
-        Ok(variable)
+        let variable = Rc::new(Variable::new(world, name, element, division, options, driver));
+        self.registry().by_name.borrow_mut().insert(known, Rc::downgrade(&variable));
+        variable
     }
 
     /// What gets the variable to this rank; the same number of contexts is taken at all ranks.
@@ -238,6 +280,7 @@ impl World {
         );
         let side = Rc::new(side);
         service.note_made(number + 1, Some(Rc::clone(&side)));
+        service.tell_who_was_gone(self.engine());
         self.serve(service);
         Driver::Mailbox(MailboxDriver::new(side, Rc::clone(service), style == Style::Datagrams))
     }
@@ -291,6 +334,7 @@ impl World {
             let (name, most) = (name.to_owned(), VARIABLES_MOST);
             return Err(SharedError::TooMany { name, wanted, free, most }.into());
         }
+        self.all_are_there()?;
         let mut engine = self.engine().borrow_mut();
         let port = engine.port_mut();
         if protocol == Protocol::Udp && port.host().is_conducted() {
@@ -345,6 +389,14 @@ struct Prepared {
     division: Division,
     /// Port and key of its socket, if the protocol has one.
     socket: (u16, u64),
+}
+
+/// Where all of a variable is.
+#[derive(Debug)]
+struct Placed {
+    memory: Memory,
+    /// Port and key of each rank's socket, if the protocol has them.
+    sockets: Vec<(u16, u64)>,
 }
 
 /// What a rank tells of a variable that it makes.
@@ -442,6 +494,9 @@ impl Offer {
         Ok(offers)
     }
 }
+
+#[cfg(test)]
+mod votes;
 
 #[cfg(test)]
 mod tests {

@@ -106,6 +106,17 @@ pub enum SharedError {
         /// The rank.
         rank: u32,
     },
+    /// Another rank could not hear of all parts of it: then no rank has it.
+    #[error(
+        "rank {rank} gave up making the shared variable `{name}`, so that no rank has it: its own \
+         error says why"
+    )]
+    GivenUp {
+        /// The variable.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
     /// This rank has it.
     #[error("{variable} is held by this rank already: let it go before it is acquired again")]
     Recursive {

@@ -1,7 +1,7 @@
 //! Where a shared variable lies, and the operations on its words.
 //!
 //! ```text
-//!   each rank's block   bell | parted | words of the parts at home here ...
+//!   each rank's block   bell | parted | vote | words of the parts at home here ...
 //!   each node's block   owner, state of each part (16 bytes) ... | the copy of the contents
 //!                       in the region of the node's first rank: the keeper
 //! ```
@@ -29,12 +29,15 @@ use hikyaku_shm::{ShmPort, View};
 use super::faults::Injector;
 use super::service::EngineCell;
 use super::variable::LOOK_AGAIN;
+use super::vote::Vote;
 use crate::error::Error;
 
-/// Bytes before the words in a rank's block: a line for the bell, a line for who has parted.
+/// Bytes before the words in a rank's block: a line for the bell, a line for who has parted and
+/// what the rank says to the variable.
 const BELL: u64 = 0;
 const PARTED: u64 = 64;
 const PARTED_RANKS: u64 = 72;
+const VOTE: u64 = 88;
 const WORDS: u64 = 128;
 
 /// Where the copy begins in a node's block is a multiple of this.
@@ -408,6 +411,36 @@ impl Memory {
         home.word(PARTED).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
+    /// Says what this rank says to the variable, if it has not said so.
+    pub(super) fn cast(&self, vote: Vote) {
+        self.rest();
+        let own = &self.homes[self.sizes.geometry.rank as usize];
+        cast(own.word(VOTE), vote);
+    }
+
+    /// [`Memory::cast`] in a rank's own block, the others' being unknown.
+    pub(super) fn cast_in(home: &View, vote: Vote) {
+        if let Some(word) = home.word(VOTE) {
+            cast(word, vote);
+        }
+    }
+
+    /// What a rank has said to the variable. One that is gone says no more.
+    pub(super) fn vote_of(&self, engine: &EngineCell, rank: u32, gone: bool) -> Vote {
+        self.rest();
+        let block = &self.homes[rank as usize];
+        let in_place = || apply(block.word(VOTE), Op::Load);
+        if block.near || gone {
+            return Vote::of(in_place());
+        }
+        let (operation, operand) = operation(Op::Load);
+        let (target, integer) = (block.address(VOTE), Integer::U64);
+        let atomic = Atomic { target, integer, operation, operand, result: None };
+        // If it is gone by now, its memory is the job's.
+        let word = self.carry_out(engine, rank, |port| port.fetch(&atomic));
+        Vote::of(word.unwrap_or_else(|_| in_place()))
+    }
+
     /// Where the pieces of contents begin and how long they are, which are copied one by one: one,
     /// unless there is to be trouble.
     fn pieces(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -475,6 +508,11 @@ impl Block {
     fn address(&self, at: u64) -> RemoteAddress {
         RemoteAddress { rank: self.rank, space: Space::Region, offset: self.offset + at }
     }
+}
+
+fn cast(word: &AtomicU64, vote: Vote) {
+    let (expected, new) = (Vote::NotYet.word(), vote.word());
+    apply(word, Op::CompareSwap { expected, new });
 }
 
 fn operation(op: Op) -> (AtomicOp, u64) {

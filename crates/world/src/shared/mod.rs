@@ -37,6 +37,7 @@ mod service;
 mod tests;
 mod turn;
 mod variable;
+mod vote;
 
 use std::future::poll_fn;
 use std::marker::PhantomData;

@@ -318,6 +318,20 @@ impl Service {
         true
     }
 
+    /// Tells a variable that has just been made who was gone by then: one that had voted for it.
+    pub(super) fn tell_who_was_gone(&self, engine: &EngineCell) {
+        let known = self.gone.get();
+        if known.is_empty() {
+            return;
+        }
+        let died = |rank| matches!(engine.borrow().port().peer(rank), PeerState::Failed(_));
+        let ranks = (0..Copyset::MOST).filter(|rank| known.contains(*rank));
+        let gone: Vec<(u32, bool)> = ranks.map(|rank| (rank, died(rank))).collect();
+        self.take_in(engine, &gone);
+        // The others have been told, and do nothing.
+        self.see_off(engine, &gone);
+    }
+
     /// Handles letters of some ranks, in order; says whether there were any.
     fn handle_letters(&self, engine: &EngineCell, of: impl Fn(u32) -> bool) -> bool {
         let letters = std::mem::take(&mut *self.inbox.borrow_mut());
