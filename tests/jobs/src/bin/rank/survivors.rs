@@ -29,10 +29,15 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
     let kept = world.shared_with::<u64>("kept", &[LENGTH as u64], options);
     let fixed = world.shared::<u64>("fixed", &[LENGTH as u64]);
-    let (Ok(kept), Ok(fixed)) = (kept, fixed) else {
-        // Killed before there was a variable: making one is collective and is an error then.
-        println!("{} early", world.rank());
-        return Ok(());
+    let (kept, fixed) = match (kept, fixed) {
+        (Ok(kept), Ok(fixed)) => (kept, fixed),
+        // Somebody was killed before there were both: making one is collective and an error then.
+        (kept, Err(error)) => {
+            let made = if kept.is_ok() { "kept" } else { "none" };
+            println!("{} early {made} {error}", world.rank());
+            return Ok(());
+        }
+        (Err(error), Ok(_)) => panic!("made after somebody was gone: {error}"),
     };
     let mut fates = [Fate::Whole; 2];
     let mut turn = |both: bool| -> Result<(), Error> {
