@@ -42,7 +42,7 @@ unit:
 loom: ## check the loom models of the rings and queues
 	@scripts/setup.sh rust cc
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		cargo test --locked --release -p hikyaku-nic \
+		cargo $(LIMITED) test --locked --release -p hikyaku-nic \
 		--test loom --test loom_lines --test loom_queue --test loom_table \
 		--test loom_doorbell
 
@@ -50,7 +50,7 @@ loom: ## check the loom models of the rings and queues
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	scripts/python.sh $(TARGET)/python
-	$(TARGET)/python/bin/python -m pytest
+	timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
 
 soak: ## run the soak test for DURATION seconds (default: an hour)
 	@scripts/setup.sh rust cc
