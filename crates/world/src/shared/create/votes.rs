@@ -189,8 +189,8 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
     }
 }
 
-/// Its vote counts: others may have seen it before, and have the variable. All know of its end
-/// before they have it too, and of nothing that it owned.
+/// Its vote counts: others may have seen it before, and have the variable. The variable is told of
+/// an end that was known before it was made: of its owner's.
 #[test]
 fn one_that_has_voted_and_died_is_no_reason_to_give_up() {
     for protocol in PROTOCOLS {
