@@ -260,6 +260,12 @@ impl Shared {
         Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }
 
+    /// The rank in whose memory its queue is, or that owns it at first.
+    #[getter]
+    fn home(&self) -> PyResult<u32> {
+        Ok(self.variable()?.part.home())
+    }
+
     /// The node that owns it, as far as this one was told. Asks nobody.
     #[getter]
     fn owner(&self) -> PyResult<u32> {

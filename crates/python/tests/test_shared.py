@@ -404,6 +404,9 @@ def by_protocol(world, protocol):
     """Parts that change hands, by a protocol of the caller's choice, and a recoverable variable."""
     options = {"protocol": protocol, "recoverable": True}
     x = world.shared("tiles", (4, 6), "i4", tiles=(2, 3), **options)
+    # They go round the ranks.
+    homes = [x.part(number).home for number in range(x.parts)]
+    assert homes == [(x.home + number) % world.size for number in range(x.parts)]
     for turn in range(8):
         if turn % world.size == world.rank:
             for number in range(x.parts):

@@ -34,6 +34,15 @@ pub(crate) const MOST_WINDOW: u32 = 8192;
 /// The most batches a command may ask for, as in peer.h.
 pub(crate) const MOST_BATCHES: u32 = 1000;
 
+/// Where the queue of a shared variable is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// On the node of the rank that acquires it.
+    Here,
+    /// On another one.
+    There,
+}
+
 /// What the ranks shall do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -57,6 +66,10 @@ pub(crate) enum Verb {
     FreeWrite,
     /// The same, for reading.
     FreeRead,
+    /// The same of a variable whose queue is there, for writing.
+    WriteAt(Home),
+    /// For reading.
+    ReadAt(Home),
     /// Acquisitions of a shared variable by two ranks in turns.
     SharedTurns,
     /// The same by something of Python's multiprocessing.
@@ -132,7 +145,7 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 40] = [
+const WORDS: [(Verb, &str); 44] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -153,6 +166,10 @@ const WORDS: [(Verb, &str); 40] = [
     (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
     (Verb::FreeWrite, "free-write"),
     (Verb::FreeRead, "free-read"),
+    (Verb::WriteAt(Home::Here), "write-here"),
+    (Verb::WriteAt(Home::There), "write-there"),
+    (Verb::ReadAt(Home::Here), "read-here"),
+    (Verb::ReadAt(Home::There), "read-there"),
     (Verb::SharedTurns, "shared-turns"),
     (Verb::TurnsBy(Primitive::Lock), "turns-lock"),
     (Verb::TurnsBy(Primitive::Condition), "turns-cond"),

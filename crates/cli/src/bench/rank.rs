@@ -145,6 +145,8 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
         Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
         Verb::FreeWrite => kinds::shared::serve_free(world, command, kinds::shared::write),
         Verb::FreeRead => kinds::shared::serve_free(world, command, kinds::shared::read),
+        Verb::WriteAt(home) => kinds::nodes::serve_free(world, command, home, kinds::nodes::write),
+        Verb::ReadAt(home) => kinds::nodes::serve_free(world, command, home, kinds::nodes::read),
         Verb::SharedTurns => kinds::shared::serve_turns(world, command),
         Verb::Travel(by) => kinds::nodes::serve_travel(world, command, by),
         Verb::OwnerWaits(by) => kinds::nodes::serve_owner(world, command, by, false),

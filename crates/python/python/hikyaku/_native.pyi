@@ -165,6 +165,9 @@ class Shared:
     def parts(self) -> int:
         """How many parts the whole array has, each with a lock of its own."""
     @property
+    def home(self) -> int:
+        """The rank in whose memory its queue is, or that owns it at first."""
+    @property
     def owner(self) -> int:
         """The node that owns it, as far as this one was told. Asks nobody."""
     @property

@@ -9,7 +9,7 @@ use hikyaku_shm::View;
 
 use super::direct::{Control, DirectDriver};
 use super::mailbox::MailboxDriver;
-use super::memory::{Own, Sizes};
+use super::memory::{Memory, Own, Sizes};
 use super::protocol::Traffic;
 use super::service::Rest;
 use crate::error::Error;
@@ -155,13 +155,17 @@ impl Driver {
         }
     }
 
+    pub(super) fn memory(&self) -> &Memory {
+        match self {
+            Driver::Direct(direct) => direct.memory(),
+            Driver::Mailbox(mailbox) => mailbox.side.memory(),
+        }
+    }
+
     /// Where the copy is that this rank uses, and its length.
     #[inline]
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
-        match self {
-            Driver::Direct(direct) => direct.memory().copy(),
-            Driver::Mailbox(mailbox) => mailbox.side.memory().copy(),
-        }
+        self.memory().copy()
     }
 
     /// How large things are.

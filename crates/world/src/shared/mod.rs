@@ -285,6 +285,12 @@ macro_rules! acquire {
                 Ok(ReadGuard::new(variable, part, entry))
             }
 
+            /// The rank in whose memory its queue is, or that owns it at first: the parts of all
+            /// variables go round the ranks, in the order in which they were made.
+            pub fn home(&self) -> u32 {
+                self.variable.home($part(self))
+            }
+
             /// The node that owns it, as far as this one was told: the last to acquire it for
             /// writing. Asks nobody (FG-07).
             ///

@@ -69,8 +69,8 @@ fn on_nodes(ranks: u32, program: impl Fn(World) + Sync) {
 #[test]
 fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebody_asks() {
     on_nodes(3, |world| {
-        // At home at rank 0.
         let shared = world.shared::<u64>("kept", &[8]).unwrap();
+        assert_eq!(shared.home(), 0);
         world.barrier().unwrap();
         let mut written = 0;
         for round in 0..3 {

@@ -228,6 +228,11 @@ impl Variable {
         self.driver.control(&self.world, part)?.ok_or_else(|| self.no_such_part(part))
     }
 
+    /// The home rank of a part.
+    pub(super) fn home(&self, part: u64) -> u32 {
+        self.driver.memory().sizes().home_of(part).0
+    }
+
     /// What this rank has sent to others for it.
     pub(super) fn traffic(&self) -> Traffic {
         self.driver.traffic()

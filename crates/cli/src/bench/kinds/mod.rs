@@ -64,6 +64,8 @@ pub(crate) enum Kind {
     Late,
     /// Acquiring a shared variable that is free, and letting it go.
     Acquire,
+    /// The same where there is another node.
+    Apart,
     /// Handing a shared variable over.
     HandOver,
     /// Handing one over between two nodes.
@@ -108,7 +110,7 @@ pub(crate) enum Unit {
 
 impl Kind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 20] = [
+    pub(crate) const ALL: [Kind; 21] = [
         Kind::Latency,
         Kind::Rate,
         Kind::Bandwidth,
@@ -123,6 +125,7 @@ impl Kind {
         Kind::Late,
         Kind::Acquire,
         Kind::HandOver,
+        Kind::Apart,
         Kind::Travel,
         Kind::Owner,
         Kind::Rows,
@@ -134,7 +137,8 @@ impl Kind {
     /// The unit of its figures.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Kind::Latency | Kind::Wait | Kind::Acquire | Kind::HandOver => Unit::Nanoseconds,
+            Kind::Latency | Kind::Wait | Kind::HandOver => Unit::Nanoseconds,
+            Kind::Acquire | Kind::Apart => Unit::Nanoseconds,
             Kind::Rate => Unit::MillionsPerSecond,
             Kind::Bandwidth => Unit::GigabytesPerSecond,
             Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
@@ -175,6 +179,7 @@ impl Kind {
             Kind::Late => "late",
             Kind::Acquire => "acquire",
             Kind::HandOver => "handover",
+            Kind::Apart => "apart",
             Kind::Travel => "travel",
             Kind::Owner => "owner",
             Kind::Rows => "rows",
@@ -201,6 +206,7 @@ impl Kind {
             Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
             Kind::Acquire => "Shared variable: acquired and let go, free",
             Kind::HandOver => "Two ranks that write an array in turns, every byte each time",
+            Kind::Apart => "Shared variable, two nodes: acquired and let go, free",
             Kind::Travel => "Two ranks on two nodes that write an array in turns, every byte",
             Kind::Owner => "Acquiring what a rank on another node owns, writing every byte of it",
             Kind::Rows => {
@@ -239,6 +245,9 @@ impl Kind {
                 "hikyaku: a shared variable; Python: shared_memory; pthread mutex: memory that \
                  both map; Redis: the array is an element of two lists; who is not at turn with \
                  a lock looks again"
+            }
+            Kind::Apart => {
+                "by its last writer; home: its queue is on the same node; kept: on the other one"
             }
             Kind::Travel => {
                 "two virtual nodes, which share no copies: each time contents and ownership travel"

@@ -1,7 +1,8 @@
 //! Shared variables between two (virtual) nodes, by each of the protocols.
 //!
-//! *travel* is the hand-over of [`super::shared`] between nodes: a strict alternation, in which the
-//! owner is always in a call, waiting for its next turn. *owner* is one acquisition at a time, of
+//! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-over of
+//! [`super::shared`] between nodes: a strict alternation, in which the owner is always in a call,
+//! waiting for its next turn. *owner* is one acquisition at a time, of
 //! an owner that waits in a barrier, and of one that computes:
 //!
 //! ```text
@@ -20,12 +21,13 @@
 use std::hint::{black_box, spin_loop};
 use std::time::{Duration, Instant};
 
-use hikyaku::shared::{Protocol, SharedOptions};
+use hikyaku::shared::Parts::Rows;
+use hikyaku::shared::{Part, Protocol, SharedOptions};
 use hikyaku::{Error, Shared, World};
 
 use super::{Bare, Form, Kind, Parts, Point, shared};
 use crate::bench::arguments::Settings;
-use crate::bench::control::{Answer, Command, Verb};
+use crate::bench::control::{Answer, Command, Home, Verb};
 use crate::bench::rank::{self, RankError};
 
 /// How long an owner computes.
@@ -44,7 +46,7 @@ const UNREPORTED: u64 = 400_000;
 pub(crate) const WAITS: &str = "owner waits";
 pub(crate) const COMPUTES: &str = "owner computes";
 
-/// Two points per size.
+/// What is free, and two points per size.
 pub(crate) fn points(settings: &Settings) -> Vec<Point> {
     let sizes = shared::sizes(settings);
     let travel = |bytes: &u64| {
@@ -58,7 +60,19 @@ pub(crate) fn points(settings: &Settings) -> Vec<Point> {
         Point { ours, unreported: UNREPORTED, ..point(Kind::Owner, *bytes) }
     };
     let owners = sizes.iter().map(owner);
-    sizes.iter().map(travel).chain(owners).collect()
+    let apart = sizes.iter().map(travel).chain(owners);
+    std::iter::once(free()).chain(apart).collect()
+}
+
+/// What has been written here before and nobody else wants.
+fn free() -> Point {
+    let ours = vec![
+        Form::heap("home, write", Verb::WriteAt(Home::Here)),
+        Form::heap("home, read", Verb::ReadAt(Home::Here)),
+        Form::heap("kept, write", Verb::WriteAt(Home::There)),
+        Form::heap("kept, read", Verb::ReadAt(Home::There)),
+    ];
+    Point { apart: true, ours, ..Point::new(Kind::Apart, 2, 0, Bare::LINE) }
 }
 
 fn point(kind: Kind, bytes: u64) -> Point {
@@ -77,6 +91,39 @@ fn compute(time: Duration) {
 fn variable(world: &World, command: &Command, by: Protocol) -> Result<Shared<u64>, RankError> {
     let options = SharedOptions { protocol: Some(by), ..SharedOptions::default() };
     Ok(world.shared_with::<u64>("bench", &[command.bytes.div_ceil(8).max(1)], options)?)
+}
+
+/// Rank 0 acquires and lets go; the other one looks on.
+pub(crate) fn serve_free(
+    world: &World,
+    command: &Command,
+    home: Home,
+    acquire: impl Fn(&Part<u64>) -> Result<(), Error>,
+) -> Result<Answer, RankError> {
+    // A part at home at each rank.
+    let options = SharedOptions { parts: Rows(1), ..SharedOptions::default() };
+    let shared = world.shared_with::<u64>("bench", &[2, 1], options)?;
+    let first = shared.part(0)?;
+    let here = first.home() == 0;
+    let part = if here == (home == Home::Here) { first } else { shared.part(1)? };
+    let works = world.rank() == 0;
+    if works {
+        // From the second on it is kept.
+        (0..2).try_for_each(|_| part.write().map(drop))?;
+    }
+    let answer = rank::whole(world, command, || if works { acquire(&part) } else { Ok(()) });
+    world.barrier()?;
+    answer
+}
+
+pub(crate) fn write(part: &Part<u64>) -> Result<(), Error> {
+    shared::change(&mut part.write()?);
+    Ok(())
+}
+
+pub(crate) fn read(part: &Part<u64>) -> Result<(), Error> {
+    shared::look(&part.read()?);
+    Ok(())
 }
 
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.

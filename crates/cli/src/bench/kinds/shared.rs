@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 
+use hikyaku::shared::{ReadGuard, WriteGuard};
 use hikyaku::{Error, Shared, World};
 
 use super::{Bare, Form, Kind, Point};
@@ -52,13 +53,23 @@ pub(crate) fn serve_free(
 }
 
 pub(crate) fn write(shared: &Shared<u64>) -> Result<(), Error> {
-    black_box(&mut shared.write()?)[0] += 1;
+    change(&mut shared.write()?);
     Ok(())
 }
 
 pub(crate) fn read(shared: &Shared<u64>) -> Result<(), Error> {
-    black_box(shared.read()?[0]);
+    look(&shared.read()?);
     Ok(())
+}
+
+/// What is done with a variable that has been acquired for writing.
+pub(super) fn change(guard: &mut WriteGuard<u64>) {
+    black_box(guard)[0] += 1;
+}
+
+/// For reading.
+pub(super) fn look(guard: &ReadGuard<u64>) {
+    black_box(guard[0]);
 }
 
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.

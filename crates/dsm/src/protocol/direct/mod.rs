@@ -26,7 +26,8 @@
 //!
 //! **Free** is the case that has to be fast: head, readers and cell are loaded and the cell is
 //! swapped to "entered" at once. If the swap succeeds, then `head` was *q* all the time, since it
-//! passes no turn that nobody has taken; and bits of readers are only set by who has the turn.
+//! passes no turn that nobody has taken; and bits of readers are only set by who has the turn, or
+//! kept an earlier one and takes its bit back.
 //! Letting go is one swap of `head`. On one node with up to four ranks all of it is in one line,
 //! and it is done in one go: `short.rs`.
 //!
