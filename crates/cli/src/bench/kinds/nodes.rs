@@ -2,8 +2,8 @@
 //!
 //! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-over of
 //! [`super::shared`] between nodes: a strict alternation, in which the owner is always in a call,
-//! waiting for its next turn. *owner* is one acquisition at a time, of
-//! an owner that waits in a barrier, and of one that computes:
+//! waiting for its next turn. *owner* is one acquisition at a time, of an owner that waits in a
+//! barrier, and of one that computes:
 //!
 //! ```text
 //!   owner   barrier | compute 200 us, or wait at once .................. | barrier
