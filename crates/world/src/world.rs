@@ -11,7 +11,7 @@ use hikyaku_msg::{
     Endpoint, Engine, EngineConfig, Envelope, RecvFuture, Selector, SendFuture, SendMode,
     Statistics,
 };
-use hikyaku_nic::fabric::{Activity, Capabilities, GroupId, Port};
+use hikyaku_nic::fabric::{Capabilities, GroupId, Port};
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
@@ -392,7 +392,7 @@ impl World {
             return Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?);
         }
         let send = SendFuture::new(self.engine(), bytes, envelope, mode);
-        Ok(self.drive(Activity::Send, send)?)
+        Ok(self.drive(send)?)
     }
 
     /// Receives a message into the front of `into` (MPI_Recv, MPI 5.0 §3.2.4).
@@ -426,7 +426,7 @@ impl World {
             return Ok(self.engine().borrow_mut().recv(bytes, selector)?.into());
         }
         let receive = RecvFuture::new(self.engine(), bytes, selector);
-        Ok(self.drive(Activity::Receive, receive)?.into())
+        Ok(self.drive(receive)?.into())
     }
 
     /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that
@@ -505,7 +505,7 @@ impl World {
 
     /// Runs a future to its end, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.drive(Activity::Requests, future)
+        self.drive(future)
     }
 
     /// A buffer of `length` zeros that the node's other ranks reach by one copy.

@@ -40,7 +40,8 @@ use crate::statistics::Statistics;
 use crate::unexpected::Unexpected;
 
 pub use cancel::CancelOutcome;
-pub(crate) use wait::Blocked;
+pub use wait::Blocked;
+use wait::Notes;
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]
@@ -59,8 +60,13 @@ pub struct Engine<P: Port> {
     first_failure: Option<PeerFailure>,
     statistics: Statistics,
     waiting: Option<Wait>,
+    notes: Notes,
+    /// What requests that are waited for are parts of.
+    whole: Option<Wait>,
     /// Times in a row that there was nothing to do.
     idle_rounds: u32,
+    /// Times that there was something to do.
+    turns: u64,
 }
 
 /// What is known of a rank as a source of messages.
@@ -124,7 +130,10 @@ impl<P: Port> Engine<P> {
             first_failure: None,
             statistics: Statistics::default(),
             waiting: None,
+            notes: Notes::default(),
+            whole: None,
             idle_rounds: 0,
+            turns: 0,
         }
     }
 
@@ -172,6 +181,7 @@ impl<P: Port> Engine<P> {
         }
         if any {
             self.idle_rounds = 0;
+            self.turns += 1;
         }
         any
     }
