@@ -26,6 +26,7 @@ use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
 use crate::shared::{Injector, Protocol, Registry, faults, protocol};
 use crate::tasks::Tasks;
+use crate::unmatched;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
 ///
@@ -124,7 +125,7 @@ impl World {
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
-    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed.
+    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no number.
     pub fn init() -> Result<World, InitError> {
         let choices = choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
@@ -132,11 +133,15 @@ impl World {
             .map_err(|error| InitError::Protocol { error })?;
         let faults = faults::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Faults { error })?;
+        let limit = unmatched::from_environment(|name| std::env::var(name).ok())
+            .map_err(|error| InitError::Unmatched { error })?;
         let port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
         };
-        Ok(World::over(port, choices, protocol, faults))
+        let world = World::over(port, choices, protocol, faults);
+        world.engine().borrow_mut().limit_unmatched(limit.bytes());
+        Ok(world)
     }
 
     /// The world of a port's job. `faults`: a seed, by which shared variables meet trouble.

@@ -2,7 +2,8 @@
 //!
 //! The rank of a call's number makes it, all in one job; the last rank receives what nobody sends.
 
-/// Each call and how its line goes on after "waits in "; `LAST` is the number of the last rank.
+/// Each call and how its line goes on after "waits in "; `SELF` is its rank, `LAST` the last
+/// one. The last call is one of which virtual time cannot say that it never returns.
 pub const CALLS: [(&str, &str); 33] = [
     ("send", "send to rank LAST, tag 3"),
     ("ssend", "send to rank LAST, tag 4"),
@@ -22,11 +23,11 @@ pub const CALLS: [(&str, &str); 33] = [
     ("recv beside a collective", "receive from rank LAST, tag 5"),
     ("probe beside a collective", "probe for a message from rank LAST, any tag"),
     ("barrier", "barrier"),
-    ("broadcast", "broadcast"),
-    ("reduce", "reduce (root 20)"),
+    ("broadcast", "broadcast (root LAST)"),
+    ("reduce", "reduce (root SELF)"),
     ("allreduce", "allreduce"),
-    ("gather", "gather (root 21)"),
-    ("scatter", "scatter (root LAST) with rank LAST"),
+    ("gather", "gather (root SELF)"),
+    ("scatter", "scatter (root LAST)"),
     ("allgather", "allgather"),
     ("alltoall", "alltoall with rank"),
     ("scan", "scan with rank"),

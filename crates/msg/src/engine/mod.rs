@@ -27,7 +27,7 @@ mod send;
 mod wait;
 mod watch;
 
-use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Wait};
+use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Unmatched, Wait};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -63,6 +63,8 @@ pub struct Engine<P: Port> {
     notes: Notes,
     /// What requests that are waited for are parts of.
     whole: Option<Wait>,
+    /// Unmatched messages, where sources stay held up because of them.
+    at_limit: Option<Unmatched>,
     /// Times in a row that there was nothing to do.
     idle_rounds: u32,
     /// Times that there was something to do.
@@ -132,9 +134,15 @@ impl<P: Port> Engine<P> {
             waiting: None,
             notes: Notes::default(),
             whole: None,
+            at_limit: None,
             idle_rounds: 0,
             turns: 0,
         }
+    }
+
+    /// Sets [`EngineConfig::unmatched_bytes`].
+    pub fn limit_unmatched(&mut self, bytes: u64) {
+        self.config.unmatched_bytes = bytes;
     }
 
     /// The port below.

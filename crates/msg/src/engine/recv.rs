@@ -225,7 +225,9 @@ impl<P: Port> Engine<P> {
     /// those that were taken in already: no progress is made.
     pub fn find_unexpected(&self, context: u32, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         let any_tag = Selector { source: None, tag: None, context }.pattern();
-        let entry = self.unexpected.find_any(|bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
+        let entry = self
+            .unexpected
+            .find_any(any_tag.key(), |bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 

@@ -271,7 +271,9 @@ impl<P: Port> Engine<P> {
         }
         blocked.turns = self.turns;
         blocked.rounds = blocked.rounds.saturating_add(1);
-        if blocked.rounds == ANNOUNCE_ROUNDS {
+        let said = blocked.announced.and_then(|wait| wait.unmatched);
+        let is_news = blocked.rounds > ANNOUNCE_ROUNDS && said != self.at_limit;
+        if blocked.rounds == ANNOUNCE_ROUNDS || is_news {
             self.announce(blocked);
         }
     }
@@ -284,7 +286,7 @@ impl<P: Port> Engine<P> {
         let noted = notes.first.map(|first| Wait { open, ..first });
         let wait = noted.or(blocked.announced).unwrap_or(blocked.wait);
         let wait = self.whole.map_or(wait, |whole| Wait { peer: wait.peer, ..whole });
-        let wait = Wait { since, ..wait };
+        let wait = Wait { unmatched: self.at_limit, since, ..wait };
         blocked.announced = Some(wait);
         self.waiting = Some(wait);
         self.port.announce_wait(Some(wait));
@@ -309,6 +311,7 @@ impl<P: Port> Engine<P> {
         if let Some(since) = blocked.since {
             self.statistics.parked = self.statistics.parked + (self.port.now() - since);
             self.waiting = None;
+            self.at_limit = None;
             self.port.announce_wait(None);
         }
     }

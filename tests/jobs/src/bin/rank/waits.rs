@@ -13,7 +13,10 @@ const LONG: usize = 1 << 20;
 /// Makes the call of this rank's number.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let last = world.size() - 1;
-    let call = CALLS.get(world.rank() as usize).map_or("last", |(call, _)| call);
+    let call = match world.rank() {
+        rank if rank == last => "last",
+        rank => CALLS[rank as usize].0,
+    };
     let window = world.window::<u64>(1)?;
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?.unwrap();
     // Ranks in different collectives of one communicator would be told.
@@ -43,7 +46,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
         "own future" => world.block_on(poll_fn(|_| Poll::Pending)),
         "barrier" => own.barrier(),
         "broadcast" => own.broadcast(&mut one, last),
-        "reduce" => own.reduce(&mut one, Op::Sum, 20),
+        "reduce" => own.reduce(&mut one, Op::Sum, world.rank()),
         "allreduce" => own.allreduce(&mut one, Op::Sum),
         "gather" => own.gather(&one, world.rank()).map(drop),
         "scatter" => own.scatter(&all, &mut one, last),
