@@ -71,7 +71,10 @@ mod tests {
         assert_eq!((of("3").unwrap().to_string().as_str(), of("")), ("3", Ok(Default::default())));
         for bad in ["-1", "64M", "0x10", "99999999999999999999", "17592186044416"] {
             let error = crate::InitError::Unmatched { error: of(bad).unwrap_err() }.to_string();
-            assert!(error.starts_with(&format!("HIKYAKU_UNMATCHED: `{bad}` is no limit")), "{error}");
+            assert!(
+                error.starts_with(&format!("HIKYAKU_UNMATCHED: `{bad}` is no limit")),
+                "{error}"
+            );
         }
     }
 }

@@ -240,7 +240,9 @@ impl<T: Scalar> Window<'_, T> {
     }
 
     fn part(&self, rank: u32) -> Result<(Member, Part), Error> {
-        let member = self.world.engine().borrow().port().member(self.context, rank)?;
+        let engine = self.world.engine().borrow();
+        engine.check_process()?;
+        let member = engine.port().member(self.context, rank)?;
         Ok((member, self.parts[rank as usize]))
     }
 

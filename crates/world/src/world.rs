@@ -72,7 +72,8 @@ const FIRST_GROUP_CONTEXT: u32 = 1 << 31;
 impl Drop for RankState {
     fn drop(&mut self) {
         // A rank that panics owes nobody anything any more, and must not wait for room.
-        if !std::thread::panicking() {
+        let is_rank = !self.engine.borrow().port().is_forked();
+        if is_rank && !std::thread::panicking() {
             self.shared.service().linger(&self.engine);
             self.engine.get_mut().flush();
         }
@@ -205,7 +206,8 @@ impl World {
             let mut engine = rank.engine.borrow_mut();
             let port = engine.port_mut();
             let size = port.size();
-            Nodes::of(port, context).filter(|nodes| nodes.pays(size)).and_then(|nodes| {
+            let is_rank = !port.is_forked();
+            Nodes::of(port, context).filter(|nodes| is_rank && nodes.pays(size)).and_then(|nodes| {
                 let mates: Vec<u32> = nodes.mates.clone().collect();
                 Some((port.join(context / 2, &mates, 0).ok()?, nodes))
             })
@@ -220,6 +222,10 @@ impl World {
         operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
     ) -> Option<R> {
         let (group, nodes) = self.group.as_ref()?;
+        // In a child of the rank's process messages say so.
+        if self.engine().borrow().port().is_forked() {
+            return None;
+        }
         let done = if self.tasks().are_over() {
             let engine = &mut *self.engine().borrow_mut();
             Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))

@@ -178,6 +178,9 @@ impl<P: Port> Engine<P> {
     /// Takes what has arrived and posts what was pending, as far as it goes without waiting and
     /// within [`EngineConfig::poll_budget`]; says whether there was anything.
     pub fn progress(&mut self) -> bool {
+        if self.port.is_forked() {
+            return false;
+        }
         let mut any = false;
         for _ in 0..self.config.poll_budget.max(1) {
             let Some(event) = self.port.poll() else { break };
@@ -199,12 +202,22 @@ impl<P: Port> Engine<P> {
         if rank < size { Ok(()) } else { Err(MsgError::NoSuchRank { rank, size }) }
     }
 
+    /// That this process is the rank's and no child of it.
+    ///
+    /// # Errors
+    /// [`MsgError::Forked`].
+    pub fn check_process(&self) -> Result<(), MsgError> {
+        if self.port.is_forked() { Err(MsgError::Forked { rank: self.rank }) } else { Ok(()) }
+    }
+
     fn check_envelope(&self, envelope: &Envelope) -> Result<(), MsgError> {
+        self.check_process()?;
         self.check_rank(envelope.destination)?;
         check_tag(Some(envelope.tag))
     }
 
     fn check_selector(&self, selector: &Selector) -> Result<(), MsgError> {
+        self.check_process()?;
         selector.source.map_or(Ok(()), |source| self.check_rank(source))?;
         check_tag(selector.tag)
     }

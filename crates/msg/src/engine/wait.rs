@@ -65,6 +65,9 @@ impl<P: Port> Engine<P> {
         if let Some(result) = self.requests.take_done(id) {
             return Some(result);
         }
+        if let Err(error) = self.check_process() {
+            return Some(Err(error));
+        }
         if !self.progress() {
             self.attend(None);
         }
@@ -123,6 +126,9 @@ impl<P: Port> Engine<P> {
             if self.progress() {
                 continue;
             }
+            if let Err(error) = self.check_process() {
+                break (0, Err(error));
+            }
             let blocked =
                 blocked.get_or_insert_with(|| Blocked::new(Wait { open, ..self.wait_of(ids[0]) }));
             let alone = ids.iter().all(|id| self.is_up_to_us(*id));
@@ -150,6 +156,9 @@ impl<P: Port> Engine<P> {
     /// answers to peers. To be called before the rank leaves. Peers that are gone are not waited
     /// for, nor are streams of futures that nobody polls.
     pub fn flush(&mut self) {
+        if self.port.is_forked() {
+            return;
+        }
         let mut blocked = Blocked::new(Wait::new(Activity::Leave));
         while let Some(destination) = self.posts_wait_for() {
             blocked.wait.peer = Some(destination);

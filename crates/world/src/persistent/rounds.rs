@@ -304,6 +304,7 @@ impl Rounds {
     }
 
     fn check_not_failed(&self) -> Result<(), Error> {
+        self.world.engine().borrow().check_process()?;
         if self.state == State::Failed {
             return Err(PersistentError::Failed.into());
         }
