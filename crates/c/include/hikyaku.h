@@ -47,7 +47,7 @@ enum hikyaku_code {
     HIKYAKU_BUSY = 1,        /* others have the variable, or its turn did not come in time */
     HIKYAKU_E_ARGUMENT = -1, /* an argument that cannot be: NULL, a rank or name there is not */
     HIKYAKU_E_ORDER = -2,    /* not now: before hikyaku_init, held already, not held, freed */
-    HIKYAKU_E_THREAD = -3,   /* not the rank's thread */
+    HIKYAKU_E_THREAD = -3,   /* not the rank's thread, or a process forked from it */
     HIKYAKU_E_PEER = -4,     /* another rank died, left the job, or gave up */
     HIKYAKU_E_DISAGREE = -5, /* ranks called with arguments that do not fit each other's */
     HIKYAKU_E_ROOM = -6,     /* no room: memory, or the 8,192 sync variables of a job */

@@ -95,6 +95,7 @@ fn code_of_message(error: &MsgError) -> Code {
         MsgError::Truncated { .. } => Code::Disagree,
         MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. } => Code::Argument,
         MsgError::WaitsForItself { .. } => Code::Order,
+        MsgError::Forked { .. } => Code::Thread,
         _ => Code::Bug,
     }
 }

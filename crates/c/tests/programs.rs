@@ -149,6 +149,14 @@ fn ranks_that_disagree_are_all_told() {
 }
 
 #[test]
+fn a_child_of_a_rank_is_none() {
+    let program = program("forked", Language::C, Linking::Shared);
+    for ranks_per_node in [0, 1] {
+        succeed(2, ranks_per_node, &program, &[]);
+    }
+}
+
+#[test]
 fn others_go_on_when_a_rank_dies_that_holds() {
     let program = program("death", Language::C, Linking::Shared);
     let (code, stdout, stderr) = job(4, 0, &program, &[]);

@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use hikyaku::launch::{Bind, Launch, LongStores};
 use hikyaku::shared::Protocol;
-use hikyaku::{Choices, UnknownChoice};
+use hikyaku::{Choices, UnknownChoice, UnmatchedLimit};
 
 use crate::exit;
 
@@ -71,6 +71,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 
+    /// Keep so many MiB a rank of messages that are in the way of others [default: 64]
+    ///
+    /// As the variable HIKYAKU_UNMATCHED=64 does. A rank that waits for a message moves those of the
+    /// same sender that it has not asked for to its own memory, up to this; then the sender waits.
+    #[arg(long, value_name = "MIB")]
+    unmatched: Option<UnmatchedLimit>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -124,7 +131,7 @@ Exit code:
 Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
   the algorithm of a collective operation, as --coll does, HIKYAKU_SHARED the protocol of shared
-  variables, as --shared does.
+  variables, as --shared does, HIKYAKU_UNMATCHED what --unmatched does.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -186,6 +193,9 @@ fn launch(arguments: Arguments) -> Launch {
     }
     if let Some(protocol) = arguments.shared {
         launch.share_by(protocol);
+    }
+    if let Some(limit) = arguments.unmatched {
+        launch.variables.push((UnmatchedLimit::VARIABLE.into(), limit.to_string().into()));
     }
     launch
 }
@@ -253,6 +263,14 @@ mod tests {
         assert_eq!(launch.variables, [("HIKYAKU_SHARED".into(), "fagus".into())]);
         let error = parse("-n 2 --shared tcp true").unwrap_err();
         assert!(error.to_string().contains("there are direct, fagus and udp"), "{error}");
+    }
+
+    #[test]
+    fn a_limit_of_unmatched_messages_becomes_a_variable_of_the_ranks() {
+        let launch = parse("-n 2 --unmatched 3 true").unwrap();
+        assert_eq!(launch.variables, [("HIKYAKU_UNMATCHED".into(), "3".into())]);
+        let error = parse("-n 2 --unmatched 3M true").unwrap_err();
+        assert!(error.to_string().contains("a whole number"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! for those of a third that waits for it. So a failure ends the operation at every rank that is
 //! still in it, whatever the algorithm's pattern.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -43,15 +44,25 @@ impl<'g, G: Group> Call<'g, G> {
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {
-        let team = Team::of_all(self.group, self.named, self.tag);
+        let root = Cell::new(None);
+        let team = Team::of_all(self.group, self.named, self.tag, &root);
         let result = {
             let mut algorithm = pin!(algorithm(&team));
-            poll_fn(|context| match algorithm.as_mut().poll(context) {
-                Poll::Pending => match self.group.notice(self.tag) {
-                    None => Poll::Pending,
-                    Some(notice) => Poll::Ready(Err(self.told(notice))),
-                },
-                ready => ready,
+            poll_fn(|context| {
+                let notes = self.group.notes();
+                match algorithm.as_mut().poll(context) {
+                    Poll::Pending => match self.group.notice(self.tag) {
+                        None => {
+                            if let Some(before) = notes {
+                                let operation = self.named.operation.name();
+                                self.group.note_operation(before, operation, root.get());
+                            }
+                            Poll::Pending
+                        }
+                        Some(notice) => Poll::Ready(Err(self.told(notice))),
+                    },
+                    ready => ready,
+                }
             })
             .await
         };
@@ -103,6 +114,8 @@ pub(crate) struct Team<'c, G: Group> {
     group: &'c G,
     named: Named,
     tag: i32,
+    /// The root of the whole operation, once it was checked.
+    root: &'c Cell<Option<u32>>,
     rank: u32,
     size: u32,
     /// Ranks of the group in the order of their numbers here; `None`: all.
@@ -110,8 +123,8 @@ pub(crate) struct Team<'c, G: Group> {
 }
 
 impl<'c, G: Group> Team<'c, G> {
-    fn of_all(group: &'c G, named: Named, tag: i32) -> Team<'c, G> {
-        Team { group, named, tag, rank: group.rank(), size: group.size(), members: None }
+    fn of_all(group: &'c G, named: Named, tag: i32, root: &'c Cell<Option<u32>>) -> Team<'c, G> {
+        Team { group, named, tag, root, rank: group.rank(), size: group.size(), members: None }
     }
 
     /// The same operation among `members` only, of which this rank is number `rank`.
@@ -119,8 +132,8 @@ impl<'c, G: Group> Team<'c, G> {
     where
         'c: 'm,
     {
-        let Team { group, named, tag, .. } = *self;
-        Team { group, named, tag, rank, size: members.len() as u32, members: Some(members) }
+        let Team { group, named, tag, root, .. } = *self;
+        Team { group, named, tag, root, rank, size: members.len() as u32, members: Some(members) }
     }
 
     pub(crate) fn group(&self) -> &'c G {
@@ -211,6 +224,9 @@ impl<'c, G: Group> Team<'c, G> {
     /// Whether `root` is a rank here.
     pub(crate) fn check_root(&self, root: u32) -> Result<(), Failure<G>> {
         if root < self.size {
+            if self.members.is_none() {
+                self.root.set(Some(root));
+            }
             return Ok(());
         }
         let operation = self.named.operation.name();

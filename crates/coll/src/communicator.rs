@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hikyaku_msg::{Endpoint, MsgError, RecvFuture};
-use hikyaku_nic::fabric::{Port, PostError};
+use hikyaku_nic::fabric::{Activity, Name, Port, PostError, Wait};
 
 use crate::error::Cause;
 use crate::group::{Ending, Group, Notice};
@@ -177,6 +177,18 @@ impl<P: Port> Group for Communicator<'_, P> {
             failed.push(about);
         }
         self.drop_left_overs();
+    }
+
+    fn notes(&self) -> Option<u32> {
+        self.endpoint.notes()
+    }
+
+    fn note_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
+        let name = match root {
+            Some(root) => Name::from(format_args!("{operation} (root {root})")),
+            None => Name::new(operation),
+        };
+        self.endpoint.note_whole(before, Wait::new(Activity::Collective).named(name));
     }
 
     fn notice(&self, tag: i32) -> Option<Notice> {

@@ -143,6 +143,17 @@ pub trait Group {
         let _ = tag;
         None
     }
+
+    /// How many operations have said what they wait for; `None`: nobody asks now.
+    fn notes(&self) -> Option<u32> {
+        None
+    }
+
+    /// Says that a collective waits, of which those are parts that have said what they wait for
+    /// since there were `before`.
+    fn note_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
+        let _ = (before, operation, root);
+    }
 }
 
 /// What a group has besides messages, as paper 003's interface has it.

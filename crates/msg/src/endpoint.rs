@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hikyaku_nic::fabric::{Port, Rank};
+use hikyaku_nic::fabric::{Port, Rank, Wait};
 
 use crate::engine::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode};
@@ -60,6 +60,16 @@ impl<'e, P: Port> Endpoint<'e, P> {
     /// The (possibly virtual) node a rank lives on.
     pub fn node_of(&self, rank: Rank) -> u32 {
         self.engine.borrow().port().node_of(rank)
+    }
+
+    /// [`Engine::notes`].
+    pub fn notes(&self) -> Option<u32> {
+        self.engine.borrow().notes()
+    }
+
+    /// [`Engine::note_whole`].
+    pub fn note_whole(&self, before: u32, wait: Wait) {
+        self.engine.borrow_mut().note_whole(before, wait);
     }
 
     /// [`Engine::send_and_forget`] in this context.

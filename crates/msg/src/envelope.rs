@@ -87,6 +87,19 @@ impl Pattern {
     pub(crate) fn takes(&self, bits: u64) -> bool {
         (self.bits ^ bits) & self.mask == 0
     }
+
+    /// What it is indexed under: its match bits, or those of any tag.
+    #[inline]
+    pub(crate) fn key(&self) -> u64 {
+        if self.mask == u64::MAX { self.bits } else { any_tag_key(self.bits) }
+    }
+}
+
+/// What messages with these match bits and receives of any tag are indexed under: no tag has this
+/// bit.
+#[inline]
+pub(crate) fn any_tag_key(bits: u64) -> u64 {
+    bits >> 32 << 32 | 1 << 31
 }
 
 #[inline]

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why an operation did not do what was asked.
 ///
 /// The program's own mistakes: `Truncated` (with the sender), `NoSuchRank`, `InvalidTag`,
-/// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`. A peer's end: `PeerFailed`, `PeerLeft`,
+/// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`, `Forked`. A peer's end: `PeerFailed`, `PeerLeft`,
 /// `Abandoned`. Asked for: `Cancelled`. The machine's: `Fabric`, `Malformed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MsgError {
@@ -79,6 +79,15 @@ pub enum MsgError {
     /// The request is complete and was already asked for, or is another engine's.
     #[error("there is no such request: it was already completed")]
     NoSuchRequest,
+    /// The process that calls is a child of the rank's.
+    #[error(
+        "this process was forked from rank {rank} and is none itself: only the process that joined \
+         the job may call"
+    )]
+    Forked {
+        /// Whose process it was forked from.
+        rank: Rank,
+    },
     /// Packets of the message contradicted each other; the sender is broken or is not hikyaku.
     #[error("packets of a message from rank {source_rank} contradict each other: it was dropped")]
     Malformed {

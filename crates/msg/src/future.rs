@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::fabric::{Activity, Port, Wait};
 
 use crate::engine::{Blocked, Engine};
 use crate::envelope::{Envelope, Received, Selector, SendMode};
@@ -163,16 +163,21 @@ impl<P: Port> Drop for RecvFuture<'_, '_, P> {
     }
 }
 
-/// Runs a future to its end, letting the port wait while there is nothing to do. `activity` is
-/// what the waiting is accounted and announced as.
-pub fn block_on<P: Port, F: Future>(
+/// Runs a future to its end, letting the port wait while there is nothing to do. The wait is
+/// announced as what the future has polled in vain.
+pub fn block_on<P: Port, F: Future>(engine: &RefCell<Engine<P>>, future: F) -> F::Output {
+    block_on_for(engine, Wait::new(Activity::Future), future)
+}
+
+/// The same for a future that waits for what the engine does not know, as `wait` says.
+pub fn block_on_for<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
-    activity: Activity,
+    wait: Wait,
     future: F,
 ) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
-    let mut blocked = Blocked::new(activity, None, None);
+    let mut blocked = Blocked::new(wait);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             engine.borrow_mut().awake(&blocked);
@@ -183,6 +188,24 @@ pub fn block_on<P: Port, F: Future>(
             engine.rest(&mut blocked);
         }
     }
+}
+
+/// A future whose operations are parts of one, which waits as `wait` says.
+pub async fn as_one<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    wait: Wait,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let before = engine.borrow().notes();
+        let polled = future.as_mut().poll(context);
+        if let (Some(before), Poll::Pending) = (before, &polled) {
+            engine.borrow_mut().note_whole(before, wait);
+        }
+        polled
+    })
+    .await
 }
 
 /// Runs two futures at the same time until both are done.
@@ -260,7 +283,7 @@ mod tests {
             for length in [0, 48, 49, 600, 601, 5000] {
                 let bytes = pattern(length, other as usize);
                 let mut buffer = vec![0; length];
-                block_on(&engine, Activity::Requests, async {
+                block_on(&engine, async {
                     let send = SendFuture::new(&engine, &bytes, to(other), SendMode::Standard);
                     let receive = RecvFuture::new(&engine, &mut buffer, from(other));
                     let (sent, received) = join(send, receive).await;
@@ -359,7 +382,7 @@ mod tests {
         let receives = (0..).zip(&mut buffers).map(|(tag, buffer)| {
             RecvFuture::new(&b, buffer, Selector { tag: Some(tag), ..from(0) })
         });
-        let all = block_on(&b, Activity::Requests, join_all(receives.collect()));
+        let all = block_on(&b, join_all(receives.collect()));
         assert!(all.iter().zip(0..).all(|(result, tag)| result.unwrap().tag == tag));
         assert_eq!(buffers, [[0], [1], [2], [3]]);
     }

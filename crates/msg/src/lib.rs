@@ -23,7 +23,8 @@
 //! - Messages between two ranks match in the order of their posts (MPI 5.0 §3.5).
 //! - An unexpected message stays in its source's landing ring (IP-24). It is copied to ordinary
 //!   memory only when this rank waits for something that its source cannot send for want of room.
-//! - Memory is bounded by credits: a source may have so many unmatched messages and no more.
+//! - Memory is bounded: a source may have so many unmatched messages and no more by its credit, and
+//!   a rank what [`EngineConfig::unmatched_bytes`] says of them in ordinary memory.
 //! - What a peer's packet says is checked before it is used. A packet that makes no sense is
 //!   dropped and counted; it never panics and never reaches past a buffer.
 //! - Nothing waits for a rank that is gone: its requests end with an error.
@@ -37,6 +38,7 @@ mod envelope;
 mod error;
 mod future;
 mod layout;
+mod line;
 mod outbox;
 mod parcel;
 mod posted;
@@ -51,10 +53,10 @@ mod testing;
 pub use buffer::{RecvBuffer, SendBuffer};
 pub use config::EngineConfig;
 pub use endpoint::Endpoint;
-pub use engine::{CancelOutcome, Engine};
+pub use engine::{Blocked, CancelOutcome, Engine};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
-pub use future::{RecvFuture, SendFuture, block_on, join, join_all};
+pub use future::{RecvFuture, SendFuture, as_one, block_on, block_on_for, join, join_all};
 pub use layout::{Layout, LayoutError};
 pub use request::RequestId;
 pub use statistics::Statistics;

@@ -2,21 +2,19 @@
 //!
 //! One queue per source and one for wildcard sources. A message of source `s` may match the
 //! oldest fitting receive of queue `s` or of the wildcards, whichever was posted first (MPI 5.0
-//! §3.5). Queues are searched from the front: programs post receives in the order in which the
-//! messages come, so the first entry nearly always fits.
-
-use std::collections::VecDeque;
+//! §3.5).
 
 use hikyaku_nic::fabric::Rank;
 
-use crate::envelope::{Pattern, Selector};
+use crate::envelope::{Pattern, Selector, any_tag_key};
+use crate::line::{Keyed, Line};
 use crate::request::RequestId;
 
 /// The posted receives of one engine.
 #[derive(Debug)]
 pub(crate) struct Posted {
-    by_source: Vec<VecDeque<Entry>>,
-    any_source: VecDeque<Entry>,
+    by_source: Vec<Line<Entry>>,
+    any_source: Line<Entry>,
     count: usize,
     next: u64,
 }
@@ -29,10 +27,16 @@ struct Entry {
     id: RequestId,
 }
 
+impl Keyed for Entry {
+    fn keys(&self) -> [u64; 2] {
+        [self.pattern.key(); 2]
+    }
+}
+
 impl Posted {
     pub(crate) fn new(ranks: u32) -> Posted {
-        let by_source = (0..ranks).map(|_| VecDeque::new()).collect();
-        Posted { by_source, any_source: VecDeque::new(), count: 0, next: 0 }
+        let by_source = (0..ranks).map(|_| Line::default()).collect();
+        Posted { by_source, any_source: Line::default(), count: 0, next: 0 }
     }
 
     /// Adds a receive. Its source, if it names one, exists.
@@ -41,7 +45,7 @@ impl Posted {
         let entry = Entry { order: self.next, pattern: selector.pattern(), id };
         self.next += 1;
         self.count += 1;
-        self.queue(selector.source).push_back(entry);
+        self.line(selector.source).push(entry);
     }
 
     /// Takes the oldest receive that fits a message.
@@ -52,7 +56,7 @@ impl Posted {
         }
         let (wildcard, at) = self.find(source, bits)?;
         self.count -= 1;
-        self.queue((!wildcard).then_some(source)).remove(at).map(|entry| entry.id)
+        self.line(if wildcard { None } else { Some(source) }).remove(at).map(|entry| entry.id)
     }
 
     /// Whether there is none.
@@ -69,10 +73,10 @@ impl Posted {
 
     /// Takes a receive out.
     pub(crate) fn remove(&mut self, selector: &Selector, id: RequestId) -> bool {
-        let queue = self.queue(selector.source);
-        let found = queue.iter().position(|entry| entry.id == id);
+        let line = self.line(selector.source);
+        let found = line.find(&[selector.pattern().key()], |entry| entry.id == id);
         if let Some(at) = found {
-            queue.remove(at);
+            line.remove(at);
             self.count -= 1;
         }
         found.is_some()
@@ -82,14 +86,14 @@ impl Posted {
     /// was posted before it can take it.
     #[inline]
     pub(crate) fn is_next(&self, source: Rank, id: RequestId) -> bool {
-        let first = self.by_source.get(source as usize).and_then(VecDeque::front);
+        let first = self.by_source.get(source as usize).and_then(Line::front);
         self.any_source.is_empty() && first.is_some_and(|entry| entry.id == id)
     }
 
     /// Takes the oldest receive that names a source.
     #[inline]
     pub(crate) fn take_next(&mut self, source: Rank) {
-        if self.by_source[source as usize].pop_front().is_some() {
+        if self.by_source[source as usize].remove(0).is_some() {
             self.count -= 1;
         }
     }
@@ -97,13 +101,13 @@ impl Posted {
     /// Whether some receive may take a message of this source.
     pub(crate) fn wants(&self, source: Rank) -> bool {
         let own = self.by_source.get(source as usize);
-        !self.any_source.is_empty() || own.is_some_and(|queue| !queue.is_empty())
+        !self.any_source.is_empty() || own.is_some_and(|line| !line.is_empty())
     }
 
-    /// The queue and place of the oldest receive that fits.
+    /// Whether the oldest receive that fits is one from any source, and its place.
     #[inline]
     fn find(&self, source: Rank, bits: u64) -> Option<(bool, usize)> {
-        let own = self.by_source.get(source as usize).and_then(|queue| first_in(queue, bits));
+        let own = self.by_source.get(source as usize).and_then(|line| first_in(line, bits));
         let any = first_in(&self.any_source, bits);
         match (own, any) {
             (Some((own, _)), Some((any, at))) if any < own => Some((true, at)),
@@ -113,7 +117,8 @@ impl Posted {
         }
     }
 
-    fn queue(&mut self, source: Option<Rank>) -> &mut VecDeque<Entry> {
+    #[inline]
+    fn line(&mut self, source: Option<Rank>) -> &mut Line<Entry> {
         match source {
             Some(source) => &mut self.by_source[source as usize],
             None => &mut self.any_source,
@@ -122,9 +127,9 @@ impl Posted {
 }
 
 #[inline]
-fn first_in(queue: &VecDeque<Entry>, bits: u64) -> Option<(u64, usize)> {
-    let at = queue.iter().position(|entry| entry.pattern.takes(bits))?;
-    Some((queue[at].order, at))
+fn first_in(line: &Line<Entry>, bits: u64) -> Option<(u64, usize)> {
+    let at = line.find(&[bits, any_tag_key(bits)], |entry| entry.pattern.takes(bits))?;
+    Some((line.get(at)?.order, at))
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
         eager_limit: 600,
         direct_from: 256,
         credit_window: 4,
+        unmatched_bytes: EngineConfig::UNMATCHED_BYTES,
         poll_budget: 8,
         direct_rounds: 4,
     };

@@ -1,14 +1,13 @@
 //! Messages that came before a receive for them was posted.
 //!
 //! One queue per source: a receive that names its source searches that source's messages only
-//! (IP-24). The payload stays in the landing ring; an entry holds the claim on it. Entries carry
-//! their number of arrival, so that a wildcard receive takes the earliest of all sources (IP-09).
+//! (IP-24). The payload stays in the landing ring; an entry holds the claim on it, until it is
+//! evacuated to ordinary memory. Entries carry their number of arrival, so that a wildcard receive takes the earliest of all sources (IP-09).
 
-use std::collections::VecDeque;
+use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
-use hikyaku_nic::fabric::{Port, Rank};
-
-use crate::envelope::Selector;
+use crate::envelope::{Selector, any_tag_key};
+use crate::line::{Keyed, Line};
 use crate::parcel::{Part, Parts};
 use crate::protocol::ReadyToSend;
 
@@ -55,18 +54,35 @@ impl Entry {
     }
 }
 
+impl Keyed for Entry {
+    fn keys(&self) -> [u64; 2] {
+        [self.bits, any_tag_key(self.bits)]
+    }
+}
+
 /// The unexpected messages of one engine.
 #[derive(Debug)]
 pub(crate) struct Unexpected {
-    by_source: Vec<VecDeque<Entry>>,
+    by_source: Vec<Queue>,
     count: usize,
     next: u64,
+    /// What was evacuated and is still here.
+    evacuated: Unmatched,
+}
+
+/// Those of one source.
+#[derive(Debug, Default)]
+struct Queue {
+    line: Line<Entry>,
+    /// Those that came before this one lie in ordinary memory.
+    evacuated_to: u64,
 }
 
 impl Unexpected {
     pub(crate) fn new(ranks: u32) -> Unexpected {
-        let by_source = (0..ranks).map(|_| VecDeque::new()).collect();
-        Unexpected { by_source, count: 0, next: 0 }
+        let by_source = (0..ranks).map(|_| Queue::default()).collect();
+        let evacuated = Unmatched { messages: 0, bytes: 0 };
+        Unexpected { by_source, count: 0, next: 0, evacuated }
     }
 
     /// Adds a message of an existing source.
@@ -74,14 +90,16 @@ impl Unexpected {
         let entry = Entry { source, bits, total, body, order: self.next };
         self.next += 1;
         self.count += 1;
-        self.by_source[source as usize].push_back(entry);
+        self.by_source[source as usize].line.push(entry);
     }
 
     /// Adds a part to the last message of a source, if it lacks just that.
     pub(crate) fn grow(&mut self, source: Rank, part: Part) -> Grown {
-        let entry = self.by_source.get_mut(source as usize).and_then(VecDeque::back_mut);
-        match entry {
-            Some(Entry { total, body: EntryBody::Eager { arrived, parts }, .. }) => {
+        let queue = self.by_source.get_mut(source as usize);
+        match queue.and_then(|queue| queue.line.back_mut()) {
+            Some(Entry { total, body: EntryBody::Eager { arrived, parts }, .. })
+                if *arrived < *total =>
+            {
                 *arrived += part.len() as u64;
                 parts.push(part);
                 if *arrived == *total { Grown::Complete } else { Grown::Partial }
@@ -100,17 +118,18 @@ impl Unexpected {
     #[inline]
     pub(crate) fn find(&self, selector: &Selector) -> Option<&Entry> {
         let (source, at) = self.place(selector)?;
-        self.by_source[source as usize].get(at)
+        self.by_source[source as usize].line.get(at)
     }
 
-    /// The earliest message whose match bits are wanted.
-    pub(crate) fn find_any(&self, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
+    /// The earliest message whose match bits are wanted, all of the context that `bits` have.
+    pub(crate) fn find_any(&self, bits: u64, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
         if self.count == 0 {
             return None;
         }
-        let of_source = |queue: &'_ VecDeque<Entry>| queue.iter().position(|e| wanted(e.bits));
-        let found = self.by_source.iter().filter_map(|queue| queue.get(of_source(queue)?));
-        found.min_by_key(|entry| entry.order)
+        let of_source = self.by_source.iter().filter_map(|queue| {
+            queue.line.of_key(any_tag_key(bits)).find(|entry| wanted(entry.bits))
+        });
+        of_source.min_by_key(|entry| entry.order)
     }
 
     /// A message whose match bits are wanted, of those that are the earliest of their source.
@@ -118,7 +137,7 @@ impl Unexpected {
         if self.count == 0 {
             return None;
         }
-        let firsts = self.by_source.iter().filter_map(VecDeque::front);
+        let firsts = self.by_source.iter().filter_map(|queue| queue.line.front());
         firsts.into_iter().find(|entry| wanted(entry.bits))
     }
 
@@ -127,7 +146,13 @@ impl Unexpected {
     pub(crate) fn take(&mut self, selector: &Selector) -> Option<Entry> {
         let (source, at) = self.place(selector)?;
         self.count -= 1;
-        self.by_source[source as usize].remove(at)
+        let queue = &mut self.by_source[source as usize];
+        let entry = queue.line.remove(at)?;
+        if entry.order < queue.evacuated_to {
+            self.evacuated.messages -= 1;
+            self.evacuated.bytes -= entry.bytes();
+        }
+        Some(entry)
     }
 
     /// Takes the messages of a source that do not pass `keep`.
@@ -137,28 +162,48 @@ impl Unexpected {
         keep: impl Fn(&Entry) -> bool,
     ) -> Vec<Entry> {
         let Some(queue) = self.by_source.get_mut(source as usize) else { return Vec::new() };
-        let mut kept = VecDeque::with_capacity(queue.len());
         let mut taken = Vec::new();
-        for entry in queue.drain(..) {
+        for entry in queue.line.drain() {
             if keep(&entry) {
-                kept.push_back(entry);
-            } else {
-                taken.push(entry);
+                queue.line.push(entry);
+                continue;
             }
+            if entry.order < queue.evacuated_to {
+                self.evacuated.messages -= 1;
+                self.evacuated.bytes -= entry.bytes();
+            }
+            taken.push(entry);
         }
-        *queue = kept;
         self.count -= taken.len();
         taken
     }
 
-    /// Moves the ring bytes of one source's messages to ordinary memory; says how many.
+    /// Moves the ring bytes of one source's messages to ordinary memory; says how many. Those that
+    /// lie there already are not looked at.
     pub(crate) fn evacuate<P: Port>(&mut self, source: Rank, port: &mut P) -> u64 {
         let Some(queue) = self.by_source.get_mut(source as usize) else { return 0 };
-        let moved = queue.iter_mut().map(|entry| match &mut entry.body {
-            EntryBody::Eager { parts, .. } => parts.evacuate(port),
-            EntryBody::Announced(_) => 0,
-        });
-        moved.sum()
+        let before = queue.evacuated_to;
+        let mut moved = 0;
+        queue.evacuated_to = self.next;
+        let news = queue.line.iter_mut_back().take_while(|entry| entry.order >= before);
+        for entry in news {
+            if let EntryBody::Eager { parts, .. } = &mut entry.body {
+                moved += parts.evacuate(port);
+            }
+            if entry.is_complete() {
+                self.evacuated.messages += 1;
+                self.evacuated.bytes += entry.bytes();
+            } else {
+                // The last one: more of it will come.
+                queue.evacuated_to = entry.order;
+            }
+        }
+        moved
+    }
+
+    /// What was evacuated and is still here.
+    pub(crate) fn evacuated(&self) -> Unmatched {
+        self.evacuated
     }
 
     #[inline]
@@ -168,9 +213,9 @@ impl Unexpected {
         }
         let pattern = selector.pattern();
         let first = |source: Rank| {
-            let queue = self.by_source.get(source as usize)?;
-            let at = queue.iter().position(|entry| pattern.takes(entry.bits))?;
-            Some((queue[at].order, source, at))
+            let line = &self.by_source.get(source as usize)?.line;
+            let at = line.find(&[pattern.key()], |entry| pattern.takes(entry.bits))?;
+            Some((line.get(at)?.order, source, at))
         };
         let found = match selector.source {
             Some(source) => first(source),

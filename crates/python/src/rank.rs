@@ -294,7 +294,8 @@ impl Rank {
         }
     }
 
-    fn poll(&self, id: u64) {
+    /// Polls an operation once, if it is in flight.
+    pub(crate) fn poll(&self, id: u64) {
         let taken = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
             let is_open = matches!(entry.stage, Stage::Open(_));
             is_open.then(|| std::mem::replace(&mut entry.stage, Stage::Polled))

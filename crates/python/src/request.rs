@@ -36,7 +36,7 @@ impl Request {
         let done = poll_fn(|_| match rank.is_done(self.id) {
             true => Poll::Ready(()),
             false => {
-                rank.poll_all();
+                rank.poll(self.id);
                 if rank.is_done(self.id) { Poll::Ready(()) } else { Poll::Pending }
             }
         });

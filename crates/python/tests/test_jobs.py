@@ -42,23 +42,57 @@ def test_options_of_the_command(job):
     assert "at least one rank" in job(0, source).stderr
 
 
-def test_a_wait_that_does_not_end_is_explained(job):
+# Calls of rank r that never return, on a communicator of its own, and how its line goes on.
+WAITS = [
+    ("world.send(long, last, 3)", "send to rank LAST, tag 3, for"),
+    ("world.recv(one, last, 5)", "receive from rank LAST, tag 5, for"),
+    ("world.recv(one)", "receive from any rank, any tag, for"),
+    ("world.sendrecv(one, last, two, last, 6)", "receive from rank LAST, tag 6, for"),
+    ("world.isend(long, last, 3).wait()", "send to rank LAST, tag 3, for"),
+    ("world.irecv(one, last, 5).wait()", "receive from rank LAST, tag 5, for"),
+    (
+        "open = world.irecv(two, last, 8); world.irecv(one, last, 5).wait()",
+        "receive from rank LAST, tag 5, for",
+    ),
+    ("world.probe(last, 4)", "probe for a message from rank LAST, tag 4, for"),
+    ("own.barrier()", "barrier with rank"),
+    ("own.bcast(one, last)", "broadcast (root LAST) with rank"),
+    ("own.reduce(one, 'sum', world.rank)", "reduce (root SELF) with rank"),
+    ("own.allreduce(one)", "allreduce with rank"),
+    ("own.gather(one, world.rank)", "gather (root SELF) with rank"),
+    ("own.scatter(None, one, last)", "scatter (root LAST) with rank"),
+    ("own.allgather(one, every)", "allgather with rank"),
+    ("own.alltoall(every, every.copy())", "alltoall with rank"),
+    ("own.scan(one)", "scan with rank"),
+]
+
+
+def test_every_wait_says_what_it_waits_for(job):
+    last = len(WAITS)
+    calls = [call for call, _ in WAITS] + ["world.recv(one, 0, 99)"]
+    lines = [line for _, line in WAITS] + ["receive from rank 0, tag 99, for"]
     ended = job(
-        2,
-        """
+        last + 1,
+        f"""
         import hikyaku, numpy
         world = hikyaku.world()
-        if world.rank == 0:
-            world.recv(numpy.empty(1), 1, 5)
-        else:
-            world.barrier()
+        last = world.size - 1
+        long, one, two = numpy.zeros(1 << 20, "u1"), numpy.zeros(1), numpy.zeros(1)
+        every = numpy.zeros(world.size)
+        for _ in range(world.rank + 1):
+            own = world.duplicate()
+        world.barrier()
+        exec({calls!r}[world.rank])
         """,
         "--timeout",
-        "2",
+        "30",
     )
     assert ended.returncode == 124
-    assert "the job did not end within 2 s" in ended.stderr
-    assert "rank 0" in ended.stderr and "rank 1" in ended.stderr
+    assert "the job did not end within 30 s" in ended.stderr
+    for rank, (call, line) in enumerate(zip(calls, lines, strict=True)):
+        expected = "waits in " + line.replace("LAST", str(last)).replace("SELF", str(rank))
+        told = [told for told in ended.stderr.splitlines() if f" rank {rank} (pid " in told]
+        assert any(expected in one for one in told), (call, expected, ended.stderr)
 
 
 def test_an_exception_ends_the_job_and_is_told_to_who_waits(job):

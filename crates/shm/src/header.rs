@@ -19,7 +19,7 @@ use crate::plan::{CONFIG_WORDS, JobConfig};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// Changes with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 4;
+pub(crate) const VERSION: u64 = 5;
 
 /// What the job is.
 #[derive(Debug, Default)]

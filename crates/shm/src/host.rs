@@ -14,6 +14,7 @@ use crate::cgroup::Cgroup;
 use crate::clock;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
+use crate::fork;
 use crate::header::Beacon;
 use crate::kernel_copy;
 use crate::mapping::Mapping;
@@ -46,7 +47,8 @@ enum Reach {
 pub struct ShmHost {
     region: Arc<Region>,
     rank: Rank,
-    pid: u32,
+    /// [`fork::count`] of this process.
+    forks: u32,
     origin: u64,
     /// The wakes counted before the caller last looked.
     seen: u64,
@@ -80,7 +82,7 @@ impl ShmHost {
             conducted: None,
             region,
             rank,
-            pid,
+            forks: fork::count(),
             origin,
             seen: 0,
             waiting: Waiting::new(patience),
@@ -209,7 +211,7 @@ impl ShmHost {
 
 impl Drop for ShmHost {
     fn drop(&mut self) {
-        if std::process::id() != self.pid {
+        if self.is_forked() {
             // A child of a fork has a copy of the port, but is not the rank.
             return;
         }
@@ -258,6 +260,11 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
 /// What [`hikyaku_nic::hosted::Host`] asks for; the trait is implemented in `mapping.rs`, whose
 /// promise it is.
 impl ShmHost {
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        fork::has_forked(self.forks)
+    }
+
     #[inline]
     pub(crate) fn own_rank(&self) -> Rank {
         self.rank

@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use hikyaku_nic::fabric::{Activity, DeathCause, PeerState, Rank, Wait};
+use hikyaku_nic::fabric::{Activity, DeathCause, Name, PeerState, Rank, Unmatched, Wait};
 use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::time::Time;
 use rustix::io::{Errno, FdFlags};
@@ -211,27 +211,39 @@ pub struct Doing<'w>(pub &'w Wait);
 
 impl fmt::Display for Doing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wait { activity, peer, tag, .. } = *self.0;
-        let (what, preposition) = match activity {
-            Activity::Send => ("send", "to"),
-            Activity::Receive => ("receive", "from"),
-            Activity::Probe => ("probe for a message", "from"),
-            Activity::Requests => ("wait for requests", "with"),
-            Activity::Collective => ("collective operation", "with"),
-            Activity::Acquire => ("acquisition of a shared variable", "from"),
-        };
-        f.write_str(what)?;
+        let Wait { activity, name, peer, tag, open, unmatched, .. } = *self.0;
+        if open > 1 {
+            write!(f, "wait for {open} operations, the first of them: ")?;
+        }
         let names_any = matches!(activity, Activity::Receive | Activity::Probe);
+        let (what, preposition) = match activity {
+            Activity::Send => ("send".into(), "to"),
+            Activity::Receive => ("receive".into(), "from"),
+            Activity::Probe => ("probe for a message".into(), "from"),
+            Activity::Future => ("a future of the program's own".into(), "with"),
+            Activity::Collective if name == Name::NONE => ("collective operation".into(), "with"),
+            Activity::Collective => (name.to_string(), "with"),
+            Activity::Acquire if name == Name::NONE => {
+                ("acquisition of a shared variable".into(), "from")
+            }
+            Activity::Acquire => (format!("acquisition of shared variable '{name}'"), "from"),
+            Activity::Window => (format!("window {name}"), "at"),
+            Activity::Leave => ("leaving the job with messages to be sent".into(), "to"),
+        };
+        f.write_str(&what)?;
         match peer {
             Some(peer) => write!(f, " {preposition} rank {peer}")?,
             None if names_any => write!(f, " {preposition} any rank")?,
             None => {}
         }
         match tag {
-            Some(tag) => write!(f, ", tag {tag}"),
-            None if names_any => write!(f, ", any tag"),
-            None => Ok(()),
+            Some(tag) => write!(f, ", tag {tag}")?,
+            None if names_any => f.write_str(", any tag")?,
+            None => {}
         }
+        let Some(Unmatched { messages, bytes }) = unmatched else { return Ok(()) };
+        let mebibytes = bytes as f64 / f64::from(1 << 20);
+        write!(f, ", and holds {messages} unmatched messages ({mebibytes:.1} MiB, the limit)")
     }
 }
 
@@ -370,17 +382,40 @@ mod tests {
 
     #[test]
     fn a_wait_is_told_in_words() {
-        let told = |activity, peer, tag| {
-            let wait = Wait { activity, peer, tag, since: Time::ZERO };
-            Waiting { wait, lasted: Duration::from_millis(3210) }.to_string()
-        };
-        let text = told(Activity::Receive, Some(2), Some(7));
-        assert_eq!(text, "receive from rank 2, tag 7, for 3.2 s");
-        let text = told(Activity::Receive, None, None);
-        assert_eq!(text, "receive from any rank, any tag, for 3.2 s");
-        assert_eq!(told(Activity::Send, Some(1), Some(0)), "send to rank 1, tag 0, for 3.2 s");
-        assert_eq!(told(Activity::Collective, None, None), "collective operation, for 3.2 s");
-        let text = told(Activity::Acquire, None, None);
-        assert_eq!(text, "acquisition of a shared variable, for 3.2 s");
+        let told = |wait| Waiting { wait, lasted: Duration::from_millis(3210) }.to_string();
+        let unmatched = Some(Unmatched { messages: 70_000, bytes: 64 << 20 });
+        let receive = Wait::new(Activity::Receive);
+        let collective = Wait::new(Activity::Collective);
+        let window = Wait::new(Activity::Window).with(Some(1), None);
+        let acquire = Wait::new(Activity::Acquire);
+        for (wait, text) in [
+            (receive.with(Some(2), Some(7)), "receive from rank 2, tag 7"),
+            (receive, "receive from any rank, any tag"),
+            (
+                Wait { open: 3, ..receive.with(Some(2), None) },
+                "wait for 3 operations, the first of them: receive from rank 2, any tag",
+            ),
+            (
+                Wait { unmatched, ..receive.with(Some(0), Some(7)) },
+                "receive from rank 0, tag 7, and holds 70000 unmatched messages (64.0 MiB, the \
+                 limit)",
+            ),
+            (Wait::new(Activity::Send).with(Some(1), Some(0)), "send to rank 1, tag 0"),
+            (collective, "collective operation"),
+            (
+                collective.named(Name::new("broadcast (root 1)")).with(Some(2), None),
+                "broadcast (root 1) with rank 2",
+            ),
+            (acquire, "acquisition of a shared variable"),
+            (acquire.named(Name::new("field")), "acquisition of shared variable 'field'"),
+            (window.named(Name::new("get")), "window get at rank 1"),
+            (
+                Wait::new(Activity::Leave).with(Some(1), None),
+                "leaving the job with messages to be sent to rank 1",
+            ),
+            (Wait::new(Activity::Future), "a future of the program's own"),
+        ] {
+            assert_eq!(told(wait), format!("{text}, for 3.2 s"));
+        }
     }
 }

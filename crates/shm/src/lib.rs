@@ -33,6 +33,7 @@ mod clock;
 mod conducted;
 mod cpus;
 mod error;
+mod fork;
 mod header;
 mod host;
 mod job;

@@ -412,6 +412,11 @@ unsafe impl Host for ShmHost {
     }
 
     #[inline]
+    fn is_forked(&self) -> bool {
+        ShmHost::is_forked(self)
+    }
+
+    #[inline]
     fn is_conducted(&self) -> bool {
         ShmHost::is_conducted(self)
     }

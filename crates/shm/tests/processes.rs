@@ -310,7 +310,7 @@ fn buffers_of_another_process_are_read() {
 fn blocked() {
     let port = attach().unwrap().unwrap();
     let (activity, since) = (Activity::Receive, port.now());
-    port.announce_wait(Some(Wait { activity, peer: Some(2), tag: Some(7), since }));
+    port.announce_wait(Some(Wait { since, ..Wait::new(activity).with(Some(2), Some(7)) }));
     say("blocked");
     let _ = std::io::stdin().read(&mut [0]);
     port.announce_wait(None);

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::persistent::PersistentError;
 use crate::shared::{NotASeed, Protocol, SharedError, UnknownProtocol};
+use crate::unmatched::{NotALimit, UnmatchedLimit};
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -208,6 +209,12 @@ pub enum InitError {
     Faults {
         /// What is wrong with its value.
         error: NotASeed,
+    },
+    /// The environment limits unmatched messages by something that is no number.
+    #[error("{}: {error}", UnmatchedLimit::VARIABLE)]
+    Unmatched {
+        /// What is wrong with its value.
+        error: NotALimit,
     },
     /// It was started by itself, and a world of one could not be made.
     #[error(transparent)]

@@ -12,7 +12,7 @@ use std::task::Poll;
 use hikyaku_msg::{
     Engine, Envelope, MsgError, Received, RecvFuture, Selector, SendFuture, SendMode,
 };
-use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::fabric::{Activity, Port, Wait};
 
 use crate::tasks::Tasks;
 use crate::waiting::drive;
@@ -51,17 +51,17 @@ impl<'e, P: Port> Held<'e, P> {
     #[inline]
     pub(crate) fn watch<R>(
         &mut self,
-        activity: Activity,
+        wait: impl FnOnce() -> Wait,
         mut look: impl FnMut(&mut P) -> Option<R>,
     ) -> R {
         match self {
-            Held::Throughout(engine) => engine.watch(activity, look),
+            Held::Throughout(engine) => engine.watch(wait, look),
             Held::Between(between) => between.wait(|cell, tasks| {
                 let found = poll_fn(|_| match look(cell.borrow_mut().port_mut()) {
                     Some(found) => Poll::Ready(found),
                     None => Poll::Pending,
                 });
-                drive(cell, tasks, activity, found)
+                drive(cell, tasks, wait(), found)
             }),
         }
     }
@@ -76,7 +76,12 @@ impl<'e, P: Port> Held<'e, P> {
         match self {
             Held::Throughout(engine) => engine.send(bytes, envelope, mode),
             Held::Between(between) => between.wait(|cell, tasks| {
-                drive(cell, tasks, Activity::Send, SendFuture::new(cell, bytes, envelope, mode))
+                drive(
+                    cell,
+                    tasks,
+                    Wait::new(Activity::Send),
+                    SendFuture::new(cell, bytes, envelope, mode),
+                )
             }),
         }
     }
@@ -90,7 +95,12 @@ impl<'e, P: Port> Held<'e, P> {
         match self {
             Held::Throughout(engine) => engine.recv(into, selector),
             Held::Between(between) => between.wait(|cell, tasks| {
-                drive(cell, tasks, Activity::Receive, RecvFuture::new(cell, into, selector))
+                drive(
+                    cell,
+                    tasks,
+                    Wait::new(Activity::Receive),
+                    RecvFuture::new(cell, into, selector),
+                )
             }),
         }
     }

@@ -21,7 +21,9 @@
 //! that call different operations, or with different lengths, learn that from each other.
 
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::{Activity, Contribution, Group, GroupError, GroupId, Port, Rank};
+use hikyaku_nic::fabric::{
+    Activity, Contribution, Group, GroupError, GroupId, Name, Port, Rank, Wait,
+};
 use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::error::Error;
@@ -75,6 +77,12 @@ impl Kind {
         (self as u64) << 56 | bytes as u64
     }
 
+    /// What a rank waits for in the operation of a contribution.
+    fn wait(word: u64, peer: Option<Rank>) -> Wait {
+        let name = Name::new(Kind::name(word >> 56));
+        Wait::new(Activity::Collective).named(name).with(peer, None)
+    }
+
     /// Bytes that a contribution says its operation has.
     pub(crate) fn bytes_of(word: u64) -> u64 {
         word & ((1 << 56) - 1)
@@ -89,6 +97,8 @@ pub(crate) struct Node<'e, P: Port> {
     /// How many ranks, and this one's place.
     size: usize,
     place: usize,
+    /// What this rank contributed last.
+    word: u64,
     /// The other nodes, if there are any.
     nodes: Option<&'e Nodes>,
 }
@@ -105,7 +115,7 @@ impl<'e, P: Port> Node<'e, P> {
         let registered = engine.port().group(group)?;
         let (size, place) = (registered.members().len(), registered.place());
         let nodes = (!nodes.is_one()).then_some(nodes);
-        Some(Node { engine, group, size, place, nodes })
+        Some(Node { engine, group, size, place, word: 0, nodes })
     }
 
     /// Bytes of a part: whole elements of `width` bytes, at least one.
@@ -118,6 +128,7 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline]
     fn contribute(&mut self, word: u64, payload: &[u8]) -> Result<(), Error> {
         let group = self.group;
+        self.word = word;
         match self.engine.port_mut().contribute(group, word, payload) {
             Ok(()) => Ok(()),
             Err(GroupError::Full) => self.contribute_later(word, payload),
@@ -128,11 +139,10 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline(never)]
     fn contribute_later(&mut self, word: u64, payload: &[u8]) -> Result<(), Error> {
         let group = self.group;
-        let answer = self.engine.watch(Activity::Collective, |port| {
-            match port.contribute(group, word, payload) {
-                Err(GroupError::Full) => None,
-                answer => Some(answer),
-            }
+        let wait = || Kind::wait(word, None);
+        let answer = self.engine.watch(wait, |port| match port.contribute(group, word, payload) {
+            Err(GroupError::Full) => None,
+            answer => Some(answer),
         });
         answer.map_err(Error::from)
     }
@@ -163,9 +173,10 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline(never)]
     fn look_again(&mut self, place: usize) -> Result<Contribution, Error> {
         let group = self.group;
-        let looked = self
-            .engine
-            .watch(Activity::Collective, |port| port.contribution(group, place).transpose());
+        let peer = self.engine.port().group(group).map(|group| group.members()[place]);
+        let word = self.word;
+        let wait = || Kind::wait(word, peer);
+        let looked = self.engine.watch(wait, |port| port.contribution(group, place).transpose());
         Ok(looked?)
     }
 
@@ -227,12 +238,13 @@ impl<'e, P: Port> Node<'e, P> {
     #[inline]
     fn all_contributed(&mut self) -> Result<(), Error> {
         let group = self.group;
-        let all =
-            self.engine.watch(Activity::Collective, |port| match port.all_contributed(group) {
-                Ok(false) => None,
-                Ok(true) => Some(Ok(())),
-                Err(error) => Some(Err(error)),
-            });
+        let word = self.word;
+        let wait = || Kind::wait(word, None);
+        let all = self.engine.watch(wait, |port| match port.all_contributed(group) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        });
         Ok(all?)
     }
 
@@ -307,7 +319,9 @@ impl<'e, P: Port> Node<'e, P> {
             return self.near_broadcast(data, 0, word);
         }
         let awaited = near.is_ok();
+        self.engine.set_whole(Some(Kind::wait(word, None)));
         let outcome = leaders(&mut Star::new(nodes, &mut self.engine, word), near, data);
+        self.engine.set_whole(None);
         match &outcome {
             _ if !awaited => {}
             Ok(()) => self.near_broadcast(data, 0, word)?,

@@ -132,7 +132,8 @@ impl Tasks {
         }
     }
 
-    fn poll(&self, id: TaskId) {
+    /// Polls an operation once, if it is waiting.
+    pub(crate) fn poll(&self, id: TaskId) {
         let Some(task) = self.exchange(id, State::Polled) else { return };
         let State::Waiting(task) = task else { return };
         let mut turn = Turn { tasks: self, id, task: Some(task) };

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_msg::{Engine, MsgError, RequestId, Selector, block_on};
+use hikyaku_msg::{Blocked, Engine, MsgError, RequestId, Selector, block_on_for};
 use hikyaku_nic::fabric::{Activity, Port, Wait};
 use hikyaku_nic::time::Time;
 
@@ -17,63 +17,60 @@ use crate::shared::Rest;
 use crate::tasks::{Task, TaskId, Tasks};
 use crate::world::World;
 
-/// Runs a future to its end, and what is in flight meanwhile.
+/// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
+/// future has polled in vain, or else as `wait` says.
 pub(crate) fn drive<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
     tasks: &Tasks,
-    activity: Activity,
+    wait: Wait,
     future: F,
 ) -> F::Output {
     if tasks.are_over() {
-        return block_on(engine, activity, future);
+        return block_on_for(engine, wait, future);
     }
     if tasks.are_restless() {
-        return drive_restlessly(engine, tasks, activity, future);
+        return drive_restlessly(engine, tasks, wait, future);
     }
     let mut future = pin!(future);
     let all = poll_fn(|context| {
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
+            let paused = engine.borrow_mut().pause_notes(true);
             tasks.poll_all();
+            engine.borrow_mut().pause_notes(paused);
         }
         polled
     });
-    block_on(engine, activity, all)
+    block_on_for(engine, wait, all)
 }
 
 /// The same where something in flight comes by a way that wakes nobody: datagrams.
 fn drive_restlessly<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
     tasks: &Tasks,
-    activity: Activity,
+    wait: Wait,
     future: F,
 ) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     let mut rest = Rest::default();
-    let since = engine.borrow().port().now();
-    let mut announced = false;
+    let mut blocked = Blocked::new(wait);
     loop {
         let polled = future.as_mut().poll(&mut context);
         if polled.is_pending() {
+            let paused = engine.borrow_mut().pause_notes(true);
             tasks.poll_all();
+            engine.borrow_mut().pause_notes(paused);
         }
         let mut held = engine.borrow_mut();
         if let Poll::Ready(output) = polled {
-            if announced {
-                held.port().announce_wait(None);
-            }
+            held.awake(&blocked);
             return output;
         }
         let any = held.progress() | tasks.have_stirred();
         let now = held.port().now();
         if rest.is_long(now, any) {
-            if !announced {
-                let wait = Wait { activity, peer: None, tag: None, since };
-                held.port().announce_wait(Some(wait));
-                announced = true;
-            }
-            held.port_mut().park(Some(now + LOOK_AGAIN));
+            held.rest_until(&mut blocked, now + LOOK_AGAIN);
         } else {
             drop(held);
             std::thread::yield_now();
@@ -92,12 +89,19 @@ impl World {
     /// shared variables: such a change wakes nobody for sure, so no sleep is longer than a
     /// millisecond, and most looks are at that memory alone.
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
+        self.block_on_memory_for(Wait::new(Activity::Future), future)
+    }
+
+    /// The same, announced as `wait` says unless the future polls operations in vain.
+    pub(crate) fn block_on_memory_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
+        let mut blocked = Blocked::new(wait);
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         let mut is_first = true;
         loop {
             for _ in 0..LOOKS {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    self.engine().borrow_mut().awake(&blocked);
                     return output;
                 }
                 std::hint::spin_loop();
@@ -108,32 +112,44 @@ impl World {
                 engine.port_mut().begin_wait();
             }
             if !engine.progress() {
-                let port = engine.port_mut();
-                let soon = port.now() + LOOK_AGAIN;
-                port.park(Some(soon));
+                let soon = engine.port().now() + LOOK_AGAIN;
+                engine.rest_until(&mut blocked, soon);
             }
         }
     }
 
     /// Runs a future to its end, and what is in flight meanwhile.
-    pub(crate) fn drive<F: Future>(&self, activity: Activity, future: F) -> F::Output {
-        drive(self.engine(), self.tasks(), activity, future)
+    pub(crate) fn drive<F: Future>(&self, future: F) -> F::Output {
+        drive(self.engine(), self.tasks(), Wait::new(Activity::Future), future)
+    }
+
+    /// Polls what is not what the program waits for.
+    #[doc(hidden)]
+    pub fn unnoted<R>(&self, poll: impl FnOnce() -> R) -> R {
+        let paused = self.engine().borrow_mut().pause_notes(true);
+        let polled = poll();
+        self.engine().borrow_mut().pause_notes(paused);
+        polled
     }
 
     /// Polls what is in flight, once; for calls that do not wait.
     #[inline]
     pub(crate) fn attend(&self) {
         if !self.tasks().are_over() {
-            self.tasks().poll_all();
+            self.unnoted(|| self.tasks().poll_all());
         }
     }
 
-    /// Waits for a request.
-    pub(crate) fn wait_for(&self, id: RequestId) -> Result<hikyaku_msg::Received, MsgError> {
+    /// Waits for a request, the first of `open` operations that the program waits for.
+    pub(crate) fn wait_for(
+        &self,
+        id: RequestId,
+        open: u32,
+    ) -> Result<hikyaku_msg::Received, MsgError> {
         if self.tasks().are_over() {
-            return self.engine().borrow_mut().wait(id);
+            return self.engine().borrow_mut().wait_for_first(id, open);
         }
-        self.wait_for_any(&[id]).1
+        self.wait_for_one_of(&[id], open).1
     }
 
     /// Waits for a message to be there.
@@ -145,7 +161,7 @@ impl World {
             return self.engine().borrow_mut().wait_probe(selector);
         }
         let found = || self.engine().borrow_mut().probe(selector).transpose();
-        self.drive(Activity::Probe, poll_fn(|_| found().map_or(Poll::Pending, Poll::Ready)))
+        self.drive(poll_fn(|_| found().map_or(Poll::Pending, Poll::Ready)))
     }
 
     /// Leaves an operation in flight.
@@ -157,16 +173,32 @@ impl World {
     }
 
     /// Waits for an operation in flight.
-    pub(crate) fn wait_for_task(&self, activity: Activity, id: TaskId) -> Result<(), Error> {
-        let result = || self.tasks().take_result(id);
-        self.drive(activity, poll_fn(|_| result().map_or(Poll::Pending, Poll::Ready)))
+    pub(crate) fn wait_for_task(&self, id: TaskId, open: u32) -> Result<(), Error> {
+        let look = poll_fn(|_| match self.tasks().take_result(id) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                self.note_task(id);
+                Poll::Pending
+            }
+        });
+        let wait = Wait { open, ..Wait::new(Activity::Collective) };
+        drive(self.engine(), self.tasks(), wait, look)
+    }
+
+    /// Has an operation in flight say what it waits for, if that is to be announced.
+    fn note_task(&self, id: TaskId) {
+        let are_taken = self.engine().borrow().notes().is_some();
+        if are_taken {
+            self.tasks().poll(id);
+        }
     }
 
     /// Looks whether an operation in flight has ended.
     pub(crate) fn test_task(&self, id: TaskId) -> Option<Result<(), Error>> {
         if !self.tasks().are_over() {
             self.engine().borrow_mut().progress();
-            self.tasks().poll_all();
+            self.note_task(id);
+            self.unnoted(|| self.tasks().poll_all());
         }
         self.tasks().take_result(id)
     }
@@ -182,20 +214,27 @@ impl World {
         &self,
         ids: &[RequestId],
     ) -> (usize, Result<hikyaku_msg::Received, MsgError>) {
-        let found = self.drive(
-            Activity::Requests,
-            poll_fn(|_| {
-                if self.tasks().are_over() {
-                    return Poll::Ready(None);
-                }
-                let mut engine = self.engine().borrow_mut();
-                let mut tests = ids.iter().enumerate();
-                match tests.find_map(|(at, id)| Some((at, engine.test(*id)?))) {
-                    Some(found) => Poll::Ready(Some(found)),
-                    None => Poll::Pending,
-                }
-            }),
-        );
+        self.wait_for_one_of(ids, ids.len() as u32)
+    }
+
+    fn wait_for_one_of(
+        &self,
+        ids: &[RequestId],
+        open: u32,
+    ) -> (usize, Result<hikyaku_msg::Received, MsgError>) {
+        let look = poll_fn(|_| {
+            if self.tasks().are_over() {
+                return Poll::Ready(None);
+            }
+            let mut engine = self.engine().borrow_mut();
+            let mut tests = ids.iter().enumerate();
+            match tests.find_map(|(at, id)| Some((at, engine.test(*id)?))) {
+                Some(found) => Poll::Ready(Some(found)),
+                None => Poll::Pending,
+            }
+        });
+        let wait = Wait { open, ..Wait::new(Activity::Future) };
+        let found = drive(self.engine(), self.tasks(), wait, look);
         // With nothing else in flight the engine can tell whether anybody can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
     }

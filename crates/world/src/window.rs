@@ -21,10 +21,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, size_of};
 
-use hikyaku_msg::MsgError;
+use hikyaku_msg::{Blocked, MsgError};
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Command, ContextError, ContextId, Integer, Key, Member, Notification,
-    PeerState, Port, PostError, RemoteAddress, Rights, Space,
+    Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Integer, Key, Member, Name,
+    Notification, PeerState, Port, PostError, RemoteAddress, Rights, Space, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
@@ -194,7 +194,7 @@ impl<T: Scalar> Window<'_, T> {
     pub fn put(&self, rank: u32, index: usize, data: &[T]) -> Result<(), Error> {
         let target = self.address(rank, index, data.len())?;
         let command = Command::put(target, bytemuck::cast_slice(data));
-        self.carry_out(|port| port.post(&command).map(drop))
+        self.carry_out("put", rank, |port| port.post(&command).map(drop))
     }
 
     /// Copies out of the part of `rank` from `index` on (MPI_Get and MPI_Win_flush).
@@ -204,7 +204,7 @@ impl<T: Scalar> Window<'_, T> {
     pub fn get(&self, rank: u32, index: usize, into: &mut [T]) -> Result<(), Error> {
         let from = self.address(rank, index, into.len())?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(into);
-        self.carry_out(|port| port.get(from, bytes))
+        self.carry_out("get", rank, |port| port.get(from, bytes))
     }
 
     /// A copy of this rank's own part, as it is now.
@@ -236,11 +236,13 @@ impl<T: Scalar> Window<'_, T> {
         let notification = Notification::Word { address: signal.address(rank, at, 1)?, value };
         let put = Command::put(target, bytemuck::cast_slice(data));
         let command = Command { notification, ..put };
-        self.carry_out(|port| port.post(&command).map(drop))
+        self.carry_out("put_signal", rank, |port| port.post(&command).map(drop))
     }
 
     fn part(&self, rank: u32) -> Result<(Member, Part), Error> {
-        let member = self.world.engine().borrow().port().member(self.context, rank)?;
+        let engine = self.world.engine().borrow();
+        engine.check_process()?;
+        let member = engine.port().member(self.context, rank)?;
         Ok((member, self.parts[rank as usize]))
     }
 
@@ -256,27 +258,37 @@ impl<T: Scalar> Window<'_, T> {
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
     }
 
-    /// Does it, as often as it takes until there is room.
+    /// Does an operation at `rank`, as often as it takes until there is room.
     fn carry_out<R>(
         &self,
+        name: &'static str,
+        rank: u32,
         mut call: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
     ) -> Result<R, Error> {
+        let mut blocked = None;
         loop {
-            match call(self.world.engine().borrow_mut().port_mut()) {
-                Err(PostError::Full { .. }) => self.rest(),
-                answer => return Ok(answer?),
+            let answer = call(self.world.engine().borrow_mut().port_mut());
+            match answer {
+                Err(PostError::Full { .. }) => {
+                    self.rest(blocked.get_or_insert_with(|| blocked_in(name, Some(rank))));
+                }
+                answer => {
+                    if let Some(blocked) = blocked {
+                        self.world.engine().borrow_mut().awake(&blocked);
+                    }
+                    return Ok(answer?);
+                }
             }
         }
     }
 
     /// Makes progress on messages, or waits a little.
-    fn rest(&self) {
+    fn rest(&self, blocked: &mut Blocked) {
         self.world.attend();
         let mut engine = self.world.engine().borrow_mut();
         if !engine.progress() {
-            let port = engine.port_mut();
-            let soon = port.now() + LOOK_AGAIN;
-            port.park(Some(soon));
+            let soon = engine.port().now() + LOOK_AGAIN;
+            engine.rest_until(blocked, soon);
         }
     }
 
@@ -285,6 +297,7 @@ impl<T: Scalar> Window<'_, T> {
     fn part_with(&mut self) -> Result<(), ContextError> {
         let looks = if std::thread::panicking() { 1 } else { PARTING_LOOKS };
         let mut answer = Ok(());
+        let mut blocked = blocked_in("closing", None);
         for look in 1..=looks {
             let Ok(mut engine) = self.world.engine().try_borrow_mut() else {
                 return Err(ContextError::NotOpen(self.context));
@@ -293,9 +306,12 @@ impl<T: Scalar> Window<'_, T> {
             match answer {
                 Err(ContextError::Busy { .. }) if look < looks => {
                     drop(engine);
-                    self.rest();
+                    self.rest(&mut blocked);
                 }
-                Ok(()) => return engine.port_mut().close_context(self.context),
+                Ok(()) => {
+                    engine.awake(&blocked);
+                    return engine.port_mut().close_context(self.context);
+                }
                 Err(_) => break,
             }
         }
@@ -384,18 +400,26 @@ impl<T: AtomicScalar> Window<'_, T> {
     /// There is no such element, or `from` died or left and it is not.
     pub fn wait(&self, index: usize, from: u32, wanted: impl Fn(T) -> bool) -> Result<T, Error> {
         let (own, source) = (self.world.rank(), self.part(from)?.0.rank);
+        let mut blocked = blocked_in("wait", Some(from));
+        let ended = |blocked: &Blocked| self.world.engine().borrow_mut().awake(blocked);
         loop {
             // Asked first: what it did before it went is there by then.
             let state = self.world.engine().borrow().port().peer(source);
             let value = self.load(own, index)?;
             if wanted(value) {
+                ended(&blocked);
                 return Ok(value);
             }
-            match state {
-                PeerState::Starting | PeerState::Running => self.rest(),
-                PeerState::Left => return Err(MsgError::PeerLeft { rank: source }.into()),
-                PeerState::Failed(failure) => return Err(MsgError::PeerFailed(failure).into()),
-            }
+            let gone = match state {
+                PeerState::Starting | PeerState::Running => {
+                    self.rest(&mut blocked);
+                    continue;
+                }
+                PeerState::Left => MsgError::PeerLeft { rank: source },
+                PeerState::Failed(failure) => MsgError::PeerFailed(failure),
+            };
+            ended(&blocked);
+            return Err(gone.into());
         }
     }
 
@@ -403,7 +427,27 @@ impl<T: AtomicScalar> Window<'_, T> {
         let target = self.address(rank, index, 1)?;
         let (integer, operand) = (T::INTEGER, value.to_bits());
         let atomic = Atomic { target, integer, operation, operand, result: None };
-        self.carry_out(|port| port.fetch(&atomic)).map(T::from_bits)
+        self.carry_out(name_of(operation), rank, |port| port.fetch(&atomic)).map(T::from_bits)
+    }
+}
+
+/// A call on a window that waits.
+fn blocked_in(name: &'static str, rank: Option<u32>) -> Blocked {
+    Blocked::new(Wait::new(Activity::Window).named(Name::new(name)).with(rank, None))
+}
+
+/// The method of a window that does this.
+fn name_of(operation: AtomicOp) -> &'static str {
+    match operation {
+        AtomicOp::Load => "load",
+        AtomicOp::Add => "fetch_add",
+        AtomicOp::Swap => "swap",
+        AtomicOp::CompareSwap { .. } => "compare_swap",
+        AtomicOp::And => "fetch_and",
+        AtomicOp::Or => "fetch_or",
+        AtomicOp::Xor => "fetch_xor",
+        AtomicOp::Min => "fetch_min",
+        AtomicOp::Max => "fetch_max",
     }
 }
 

@@ -11,7 +11,7 @@ use hikyaku_msg::{
     Endpoint, Engine, EngineConfig, Envelope, RecvFuture, Selector, SendFuture, SendMode,
     Statistics,
 };
-use hikyaku_nic::fabric::{Activity, Capabilities, GroupId, Port};
+use hikyaku_nic::fabric::{Capabilities, GroupId, Port};
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
@@ -26,6 +26,7 @@ use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
 use crate::shared::{Injector, Protocol, Registry, faults, protocol};
 use crate::tasks::Tasks;
+use crate::unmatched;
 
 /// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
 ///
@@ -71,7 +72,8 @@ const FIRST_GROUP_CONTEXT: u32 = 1 << 31;
 impl Drop for RankState {
     fn drop(&mut self) {
         // A rank that panics owes nobody anything any more, and must not wait for room.
-        if !std::thread::panicking() {
+        let is_rank = !self.engine.borrow().port().is_forked();
+        if is_rank && !std::thread::panicking() {
             self.shared.service().linger(&self.engine);
             self.engine.get_mut().flush();
         }
@@ -124,7 +126,7 @@ impl World {
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
-    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed.
+    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no number.
     pub fn init() -> Result<World, InitError> {
         let choices = choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
@@ -132,11 +134,15 @@ impl World {
             .map_err(|error| InitError::Protocol { error })?;
         let faults = faults::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Faults { error })?;
+        let limit = unmatched::from_environment(|name| std::env::var(name).ok())
+            .map_err(|error| InitError::Unmatched { error })?;
         let port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
         };
-        Ok(World::over(port, choices, protocol, faults))
+        let world = World::over(port, choices, protocol, faults);
+        world.engine().borrow_mut().limit_unmatched(limit.bytes());
+        Ok(world)
     }
 
     /// The world of a port's job. `faults`: a seed, by which shared variables meet trouble.
@@ -200,7 +206,8 @@ impl World {
             let mut engine = rank.engine.borrow_mut();
             let port = engine.port_mut();
             let size = port.size();
-            Nodes::of(port, context).filter(|nodes| nodes.pays(size)).and_then(|nodes| {
+            let is_rank = !port.is_forked();
+            Nodes::of(port, context).filter(|nodes| is_rank && nodes.pays(size)).and_then(|nodes| {
                 let mates: Vec<u32> = nodes.mates.clone().collect();
                 Some((port.join(context / 2, &mates, 0).ok()?, nodes))
             })
@@ -215,6 +222,10 @@ impl World {
         operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
     ) -> Option<R> {
         let (group, nodes) = self.group.as_ref()?;
+        // In a child of the rank's process messages say so.
+        if self.engine().borrow().port().is_forked() {
+            return None;
+        }
         let done = if self.tasks().are_over() {
             let engine = &mut *self.engine().borrow_mut();
             Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
@@ -392,7 +403,7 @@ impl World {
             return Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?);
         }
         let send = SendFuture::new(self.engine(), bytes, envelope, mode);
-        Ok(self.drive(Activity::Send, send)?)
+        Ok(self.drive(send)?)
     }
 
     /// Receives a message into the front of `into` (MPI_Recv, MPI 5.0 §3.2.4).
@@ -426,7 +437,7 @@ impl World {
             return Ok(self.engine().borrow_mut().recv(bytes, selector)?.into());
         }
         let receive = RecvFuture::new(self.engine(), bytes, selector);
-        Ok(self.drive(Activity::Receive, receive)?.into())
+        Ok(self.drive(receive)?.into())
     }
 
     /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that
@@ -505,7 +516,7 @@ impl World {
 
     /// Runs a future to its end, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.drive(Activity::Requests, future)
+        self.drive(future)
     }
 
     /// A buffer of `length` zeros that the node's other ranks reach by one copy.

@@ -10,6 +10,7 @@
 //! - [`own`]: jobs of a package's own program, whose tests are their launcher.
 //! - [`process`]: what `/proc` says about processes and their memory.
 //! - [`torture`]: what has to hold of shared variables, looked at inside every guard.
+//! - [`waits`]: calls that never return, and what is said of them.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
 // A test that cannot go on should stop where it stands.
@@ -21,6 +22,7 @@ pub mod pattern;
 pub mod process;
 mod random;
 pub mod torture;
+pub mod waits;
 
 pub use job::{End, Job, Running};
 pub use random::Random;

@@ -33,6 +33,7 @@ const TIGHT: EngineConfig = EngineConfig {
     eager_limit: 600,
     direct_from: 256,
     credit_window: 4,
+    unmatched_bytes: EngineConfig::UNMATCHED_BYTES,
     poll_budget: 8,
     direct_rounds: 4,
 };

@@ -21,6 +21,9 @@ pub enum CancelOutcome {
 impl<P: Port> Engine<P> {
     /// Tries to undo an operation (MPI 5.0 §3.8.4).
     pub fn cancel(&mut self, id: RequestId) -> CancelOutcome {
+        if self.port.is_forked() {
+            return CancelOutcome::TooLate;
+        }
         match self.requests.get_mut(id) {
             Some(Request::Send(send)) => match send.stage {
                 SendStage::Announced { cancelling } => {
@@ -51,6 +54,9 @@ impl<P: Port> Engine<P> {
     /// parts must follow each other. One that its receiver was cleared to get is broken off, which
     /// the receiver is told. A message that has matched a receive given up is lost.
     pub fn abandon(&mut self, id: RequestId) {
+        if self.port.is_forked() {
+            return;
+        }
         match self.requests.get(id) {
             None => {}
             Some(Request::Done(_)) => drop(self.requests.remove(id)),

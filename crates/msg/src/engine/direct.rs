@@ -54,7 +54,7 @@ impl<P: Port> Engine<P> {
     pub fn send_directly(&mut self, bytes: &[u8], envelope: &Envelope, mode: SendMode) -> bool {
         let Envelope { destination, tag, .. } = *envelope;
         let simple = bytes.len() <= INLINE_BYTES && mode == SendMode::Standard && tag >= 0;
-        if !simple || !self.outbox.is_clear(destination) {
+        if !simple || !self.outbox.is_clear(destination) || self.port.is_forked() {
             return false;
         }
         let sent = self.port.post_inline(destination, EAGER, envelope.bits(), bytes, true).is_ok();
@@ -134,6 +134,7 @@ impl<P: Port> Engine<P> {
             && self.posted.is_empty()
             && self.outbox.is_empty()
             && self.first_failure.is_none()
+            && !self.port.is_forked()
             && tag >= 0;
         if !free || self.sources.get(source as usize)?.assembling.is_some() {
             return None;
@@ -149,7 +150,7 @@ impl<P: Port> Engine<P> {
         into: &mut [u8],
         selector: &Selector,
     ) -> Option<Received> {
-        if self.unexpected.find(selector).is_some() || self.check_selector(selector).is_err() {
+        if self.check_selector(selector).is_err() || self.unexpected.find(selector).is_some() {
             return None;
         }
         let (source, bits) = self.expected(selector)?;
@@ -173,6 +174,9 @@ impl<P: Port> Engine<P> {
         into: &mut [u8],
         selector: &Selector,
     ) -> Option<Result<Received, MsgError>> {
+        if self.port.is_forked() {
+            return None;
+        }
         if let Some(entry) = self.unexpected.find(selector) {
             let entry =
                 if entry.is_here() { self.unexpected.take(selector)? } else { return None };
@@ -248,6 +252,9 @@ impl<P: Port> Engine<P> {
     /// `None`: it has not ended, or not so simply, and [`Engine::wait`] is to be asked.
     #[inline(always)]
     pub fn wait_for_next(&mut self, id: RequestId) -> Option<Received> {
+        if self.port.is_forked() {
+            return None;
+        }
         let receive = self.requests.receive_mut(id)?;
         let Selector { source: Some(source), tag: Some(tag), context } = receive.selector else {
             return None;

@@ -27,7 +27,7 @@ mod send;
 mod wait;
 mod watch;
 
-use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Wait};
+use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Unmatched, Wait};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -40,7 +40,8 @@ use crate::statistics::Statistics;
 use crate::unexpected::Unexpected;
 
 pub use cancel::CancelOutcome;
-pub(crate) use wait::Blocked;
+pub use wait::Blocked;
+use wait::Notes;
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]
@@ -59,8 +60,15 @@ pub struct Engine<P: Port> {
     first_failure: Option<PeerFailure>,
     statistics: Statistics,
     waiting: Option<Wait>,
+    notes: Notes,
+    /// What requests that are waited for are parts of.
+    whole: Option<Wait>,
+    /// Unmatched messages, where sources stay held up because of them.
+    at_limit: Option<Unmatched>,
     /// Times in a row that there was nothing to do.
     idle_rounds: u32,
+    /// Times that there was something to do.
+    turns: u64,
 }
 
 /// What is known of a rank as a source of messages.
@@ -124,8 +132,17 @@ impl<P: Port> Engine<P> {
             first_failure: None,
             statistics: Statistics::default(),
             waiting: None,
+            notes: Notes::default(),
+            whole: None,
+            at_limit: None,
             idle_rounds: 0,
+            turns: 0,
         }
+    }
+
+    /// Sets [`EngineConfig::unmatched_bytes`].
+    pub fn limit_unmatched(&mut self, bytes: u64) {
+        self.config.unmatched_bytes = bytes;
     }
 
     /// The port below.
@@ -161,6 +178,9 @@ impl<P: Port> Engine<P> {
     /// Takes what has arrived and posts what was pending, as far as it goes without waiting and
     /// within [`EngineConfig::poll_budget`]; says whether there was anything.
     pub fn progress(&mut self) -> bool {
+        if self.port.is_forked() {
+            return false;
+        }
         let mut any = false;
         for _ in 0..self.config.poll_budget.max(1) {
             let Some(event) = self.port.poll() else { break };
@@ -172,6 +192,7 @@ impl<P: Port> Engine<P> {
         }
         if any {
             self.idle_rounds = 0;
+            self.turns += 1;
         }
         any
     }
@@ -181,12 +202,22 @@ impl<P: Port> Engine<P> {
         if rank < size { Ok(()) } else { Err(MsgError::NoSuchRank { rank, size }) }
     }
 
+    /// That this process is the rank's and no child of it.
+    ///
+    /// # Errors
+    /// [`MsgError::Forked`].
+    pub fn check_process(&self) -> Result<(), MsgError> {
+        if self.port.is_forked() { Err(MsgError::Forked { rank: self.rank }) } else { Ok(()) }
+    }
+
     fn check_envelope(&self, envelope: &Envelope) -> Result<(), MsgError> {
+        self.check_process()?;
         self.check_rank(envelope.destination)?;
         check_tag(Some(envelope.tag))
     }
 
     fn check_selector(&self, selector: &Selector) -> Result<(), MsgError> {
+        self.check_process()?;
         selector.source.map_or(Ok(()), |source| self.check_rank(source))?;
         check_tag(selector.tag)
     }

@@ -1,6 +1,6 @@
 //! Starting a receive, giving it memory and taking it back, and probing.
 
-use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::fabric::{Activity, Port, Wait};
 
 use super::wait::GONE_ROUNDS;
 use super::{Assembling, Blocked, Engine, Target};
@@ -217,6 +217,7 @@ impl<P: Port> Engine<P> {
         if late {
             self.check_present(&selector)?;
         }
+        self.note(wait_for_probe(&selector));
         Ok(None)
     }
 
@@ -224,7 +225,9 @@ impl<P: Port> Engine<P> {
     /// those that were taken in already: no progress is made.
     pub fn find_unexpected(&self, context: u32, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         let any_tag = Selector { source: None, tag: None, context }.pattern();
-        let entry = self.unexpected.find_any(|bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
+        let entry = self
+            .unexpected
+            .find_any(any_tag.key(), |bits| any_tag.takes(bits) && wanted(tag_of(bits)))?;
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 
@@ -259,8 +262,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// As [`Engine::probe`].
     pub fn wait_probe(&mut self, selector: Selector) -> Result<Received, MsgError> {
-        let Selector { source, tag, .. } = selector;
-        let mut blocked = Blocked::new(Activity::Probe, source, tag);
+        let mut blocked = Blocked::new(wait_for_probe(&selector));
         let result = loop {
             match self.probe(selector) {
                 Ok(Some(found)) => break Ok(found),
@@ -311,4 +313,8 @@ impl<P: Port> Engine<P> {
         self.sources[source as usize].assembling =
             Some(Assembling { bits, total, arrived, target: to });
     }
+}
+
+fn wait_for_probe(selector: &Selector) -> Wait {
+    Wait::new(Activity::Probe).with(selector.source, selector.tag)
 }

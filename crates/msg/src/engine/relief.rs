@@ -4,15 +4,22 @@
 //! and keeps memory flat. But when this rank waits for a message that its source cannot send,
 //! because the ring or the credit is used up by messages that this rank will only receive later,
 //! somebody has to give. Then, and only then, that source's messages are moved to ordinary memory
-//! and it is granted another window.
+//! and it is granted another window: up to [`EngineConfig::unmatched_bytes`] at this rank. From
+//! there on sources stay held up, and the wait's announcement says why.
+//!
+//! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
-use hikyaku_nic::fabric::{Port, Rank};
+use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
 use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
 use crate::request::{ReceiveStage, Request, RequestId, SendStage};
+use crate::statistics::Statistics;
 use crate::unexpected::EntryBody;
+
+/// What an evacuated message takes beside its own bytes, about.
+const MESSAGE_BYTES: u64 = 128;
 
 impl<P: Port> Engine<P> {
     /// Helps the sources that are held up and needed by a pending receive or by a probe; says
@@ -62,8 +69,16 @@ impl<P: Port> Engine<P> {
     }
 
     /// Moves what lies in the ring of a source, its own messages and those of the sources it
-    /// shares the ring with, to ordinary memory, and grants it another window.
+    /// shares the ring with, to ordinary memory, and grants it another window; not beyond the
+    /// limit.
     fn evacuate(&mut self, source: Rank) -> bool {
+        let Unmatched { messages, bytes } = self.unexpected.evacuated();
+        if bytes + messages * MESSAGE_BYTES >= self.config.unmatched_bytes {
+            let Statistics { unexpected_messages, unexpected_bytes, .. } = self.statistics;
+            self.at_limit =
+                Some(Unmatched { messages: unexpected_messages, bytes: unexpected_bytes });
+            return false;
+        }
         let grant = self.sources[source as usize].credit.extend();
         if let Some(grant) = grant {
             self.port.grant(source, grant);

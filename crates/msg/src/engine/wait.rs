@@ -11,7 +11,7 @@ use hikyaku_nic::time::Time;
 use super::Engine;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::request::{ReceiveStage, Request, RequestId, SendStage};
+use crate::request::{Receive, ReceiveStage, Request, RequestId, SendStage};
 
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
@@ -26,19 +26,36 @@ pub(super) const GONE_ROUNDS: u32 = 64;
 const ALONE_ROUNDS: u32 = 256;
 
 /// A blocking call that is under way.
+///
+/// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing. The
+/// round at whose end it is announced is *noted*: what is polled in vain then says what it is
+/// ([`Engine::note`]). After progress the call is announced anew.
 #[derive(Debug)]
-pub(crate) struct Blocked {
-    activity: Activity,
-    peer: Option<Rank>,
-    tag: Option<i32>,
+pub struct Blocked {
+    /// What is announced if nothing is noted.
+    wait: Wait,
     rounds: u32,
+    /// [`Engine::turns`] at the last rest.
+    turns: u64,
     since: Option<Time>,
+    announced: Option<Wait>,
 }
 
 impl Blocked {
-    pub(crate) fn new(activity: Activity, peer: Option<Rank>, tag: Option<i32>) -> Blocked {
-        Blocked { activity, peer, tag, rounds: 0, since: None }
+    /// A call that waits for this, or else for what it notes.
+    pub const fn new(wait: Wait) -> Blocked {
+        Blocked { wait, rounds: 0, turns: 0, since: None, announced: None }
     }
+}
+
+/// What is waited for, as those operations say that were polled in vain.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// Whether this is the round of a call that is to be announced.
+    are_taken: bool,
+    are_paused: bool,
+    count: u32,
+    first: Option<Wait>,
 }
 
 impl<P: Port> Engine<P> {
@@ -48,10 +65,17 @@ impl<P: Port> Engine<P> {
         if let Some(result) = self.requests.take_done(id) {
             return Some(result);
         }
+        if let Err(error) = self.check_process() {
+            return Some(Err(error));
+        }
         if !self.progress() {
             self.attend(None);
         }
-        self.requests.take_done(id)
+        let done = self.requests.take_done(id);
+        if done.is_none() && self.notes().is_some() {
+            self.note(self.wait_of(id));
+        }
+        done
     }
 
     /// Waits for a request and gives its result.
@@ -60,12 +84,21 @@ impl<P: Port> Engine<P> {
     /// What the operation failed with, or [`MsgError::WaitsForItself`].
     #[inline]
     pub fn wait(&mut self, id: RequestId) -> Result<Received, MsgError> {
+        self.wait_for_first(id, 1)
+    }
+
+    /// The same for the first of `open` operations that the program waits for.
+    ///
+    /// # Errors
+    /// As [`Engine::wait`].
+    #[inline]
+    pub fn wait_for_first(&mut self, id: RequestId, open: u32) -> Result<Received, MsgError> {
         if let Some(result) = self.requests.take_done(id) {
             return result;
         }
         match self.wait_for_next(id) {
             Some(received) => Ok(received),
-            None => self.wait_any(&[id]).1,
+            None => self.wait_long(&[id], open).1,
         }
     }
 
@@ -74,9 +107,14 @@ impl<P: Port> Engine<P> {
     /// A name that is no request counts as complete with [`MsgError::NoSuchRequest`]; so does an
     /// empty list, at place 0.
     pub fn wait_any(&mut self, ids: &[RequestId]) -> (usize, Result<Received, MsgError>) {
-        if ids.is_empty() {
-            return (0, Err(MsgError::NoSuchRequest));
+        match ids {
+            [] => (0, Err(MsgError::NoSuchRequest)),
+            ids => self.wait_long(ids, ids.len() as u32),
         }
+    }
+
+    /// Waits for one of some requests, which are of `open` operations that the program waits for.
+    fn wait_long(&mut self, ids: &[RequestId], open: u32) -> (usize, Result<Received, MsgError>) {
         let mut blocked = None;
         let done = loop {
             let complete = ids.iter().position(|id| self.requests.is_done(*id));
@@ -88,7 +126,11 @@ impl<P: Port> Engine<P> {
             if self.progress() {
                 continue;
             }
-            let blocked = blocked.get_or_insert_with(|| self.blocked_in(ids));
+            if let Err(error) = self.check_process() {
+                break (0, Err(error));
+            }
+            let blocked =
+                blocked.get_or_insert_with(|| Blocked::new(Wait { open, ..self.wait_of(ids[0]) }));
             let alone = ids.iter().all(|id| self.is_up_to_us(*id));
             if alone && self.idle_rounds > ALONE_ROUNDS {
                 ids.iter().for_each(|id| self.give_up_on_ourselves(*id));
@@ -114,8 +156,12 @@ impl<P: Port> Engine<P> {
     /// answers to peers. To be called before the rank leaves. Peers that are gone are not waited
     /// for, nor are streams of futures that nobody polls.
     pub fn flush(&mut self) {
-        let mut blocked = Blocked::new(Activity::Send, None, None);
-        while self.has_posts_waiting() {
+        if self.port.is_forked() {
+            return;
+        }
+        let mut blocked = Blocked::new(Wait::new(Activity::Leave));
+        while let Some(destination) = self.posts_wait_for() {
+            blocked.wait.peer = Some(destination);
             if !self.progress() && !self.attend(None) {
                 self.rest(&mut blocked);
             }
@@ -123,8 +169,8 @@ impl<P: Port> Engine<P> {
         self.awake(&blocked);
     }
 
-    /// Whether something is pending that only waits for room at a rank that is there.
-    fn has_posts_waiting(&self) -> bool {
+    /// The first rank that is there and has no room for something that is pending.
+    fn posts_wait_for(&self) -> Option<Rank> {
         let here = |rank| !matches!(self.port.peer(rank), PeerState::Left | PeerState::Failed(_));
         let has_bytes = |id: RequestId| match self.requests.get(id) {
             Some(Request::Send(send)) => match send.stage {
@@ -135,10 +181,11 @@ impl<P: Port> Engine<P> {
             },
             _ => false,
         };
-        self.outbox.pending().any(|(destination, lane)| {
+        let mut waiting = self.outbox.pending().filter(|(destination, lane)| {
             let messages = || lane.ordered.iter().chain(&lane.streams).any(|id| has_bytes(*id));
-            here(destination) && (!lane.control.is_empty() || messages())
-        })
+            here(*destination) && (!lane.control.is_empty() || messages())
+        });
+        waiting.next().map(|(destination, _)| destination)
     }
 
     /// Progress, or else a little waiting. For callers that poll something themselves.
@@ -148,46 +195,110 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// What a call that waits for these requests waits for.
-    fn blocked_in(&self, ids: &[RequestId]) -> Blocked {
-        let request = match ids {
-            [id] => self.requests.get(*id),
-            _ => None,
-        };
-        match request {
+    /// What a call that waits for this request waits for.
+    fn wait_of(&self, id: RequestId) -> Wait {
+        let (activity, peer, tag) = match self.requests.get(id) {
             Some(Request::Send(send)) => {
-                Blocked::new(Activity::Send, Some(send.destination), Some(tag_of(send.bits)))
+                (Activity::Send, Some(send.destination), Some(tag_of(send.bits)))
             }
-            Some(Request::Receive(receive)) => match &receive.stage {
-                ReceiveStage::Posted => {
-                    let selector = receive.selector;
-                    Blocked::new(Activity::Receive, selector.source, selector.tag)
-                }
-                ReceiveStage::Announced(announced) => {
-                    let tag = tag_of(announced.bits);
-                    Blocked::new(Activity::Receive, Some(announced.source), Some(tag))
-                }
-                ReceiveStage::Incoming(incoming) => {
-                    let tag = tag_of(incoming.bits);
-                    Blocked::new(Activity::Receive, Some(incoming.source), Some(tag))
-                }
-            },
-            _ => Blocked::new(Activity::Requests, None, None),
+            Some(Request::Receive(Receive { selector, stage, .. })) => {
+                let (source, tag) = match stage {
+                    ReceiveStage::Posted => (selector.source, selector.tag),
+                    ReceiveStage::Announced(it) => (Some(it.source), Some(tag_of(it.bits))),
+                    ReceiveStage::Incoming(it) => (Some(it.source), Some(tag_of(it.bits))),
+                };
+                (Activity::Receive, source, tag)
+            }
+            _ => (Activity::Future, None, None),
+        };
+        Wait::new(activity).with(peer, tag)
+    }
+
+    /// Begins a round of a blocking call: from here on what is polled in vain is noted, if the call
+    /// is to be announced at the end of the round.
+    #[inline]
+    fn begin_round(&mut self, blocked: &Blocked) {
+        if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
+            self.notes = Notes { are_taken: true, ..Notes::default() };
         }
     }
 
-    /// One more round of a blocking call in which there was nothing to do.
-    pub(crate) fn rest(&mut self, blocked: &mut Blocked) {
-        blocked.rounds += 1;
-        if blocked.rounds == ANNOUNCE_ROUNDS {
-            let since = self.port.now();
-            let Blocked { activity, peer, tag, .. } = *blocked;
-            let wait = Wait { activity, peer, tag, since };
-            blocked.since = Some(since);
-            self.waiting = Some(wait);
-            self.port.announce_wait(Some(wait));
+    /// Says what the requests are parts of that are waited for from here on; `None`: of nothing.
+    pub fn set_whole(&mut self, whole: Option<Wait>) {
+        self.whole = whole;
+    }
+
+    /// Pauses notes, or goes on with them, as `paused` says, where a round is noted: while what is
+    /// polled is not what the call waits for. What was so before.
+    #[inline]
+    pub fn pause_notes(&mut self, paused: bool) -> bool {
+        std::mem::replace(&mut self.notes.are_paused, paused)
+    }
+
+    /// How many operations are noted; `None`: none are to be.
+    #[inline]
+    pub fn notes(&self) -> Option<u32> {
+        (self.notes.are_taken && !self.notes.are_paused).then_some(self.notes.count)
+    }
+
+    /// Says what an operation that was polled in vain waits for.
+    pub fn note(&mut self, wait: Wait) {
+        if self.notes().is_some() {
+            self.notes.count += 1;
+            self.notes.first.get_or_insert(wait);
         }
+    }
+
+    /// Says what an operation waits for of which those are parts that were noted since there were
+    /// `before`. The rank that the first of these waits for is that of the whole.
+    pub fn note_whole(&mut self, before: u32, wait: Wait) {
+        let part = if before == 0 { self.notes.first.take() } else { None };
+        self.notes.count = before;
+        self.note(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
+    }
+
+    /// One more round of a blocking call in which there was nothing to do: a little waiting.
+    pub fn rest(&mut self, blocked: &mut Blocked) {
+        self.account(blocked);
         self.park();
+        self.begin_round(blocked);
+    }
+
+    /// The same for a wait that nobody need wake: it looks again by then at the latest.
+    pub fn rest_until(&mut self, blocked: &mut Blocked, then: Time) {
+        self.account(blocked);
+        self.port.park(Some(then));
+        self.begin_round(blocked);
+    }
+
+    fn account(&mut self, blocked: &mut Blocked) {
+        if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
+            // What is open now may be another thing.
+            blocked.rounds = ANNOUNCE_ROUNDS - 2;
+            blocked.announced = None;
+            self.notes = Notes::default();
+        }
+        blocked.turns = self.turns;
+        blocked.rounds = blocked.rounds.saturating_add(1);
+        let said = blocked.announced.and_then(|wait| wait.unmatched);
+        let is_news = blocked.rounds > ANNOUNCE_ROUNDS && said != self.at_limit;
+        if blocked.rounds == ANNOUNCE_ROUNDS || is_news {
+            self.announce(blocked);
+        }
+    }
+
+    #[cold]
+    fn announce(&mut self, blocked: &mut Blocked) {
+        let since = *blocked.since.get_or_insert_with(|| self.port.now());
+        let notes = std::mem::take(&mut self.notes);
+        let open = notes.count.max(blocked.wait.open);
+        let noted = notes.first.map(|first| Wait { open, ..first });
+        let wait = noted.or(blocked.announced).unwrap_or(blocked.wait);
+        let wait = self.whole.map_or(wait, |whole| Wait { peer: wait.peer, ..whole });
+        let wait = Wait { unmatched: self.at_limit, since, ..wait };
+        blocked.announced = Some(wait);
+        self.waiting = Some(wait);
+        self.port.announce_wait(Some(wait));
     }
 
     /// Lets time pass. After a sleep, whatever is attended to now and then is due: rounds are no
@@ -202,10 +313,14 @@ impl<P: Port> Engine<P> {
     }
 
     /// The end of a blocking call.
-    pub(crate) fn awake(&mut self, blocked: &Blocked) {
+    pub fn awake(&mut self, blocked: &Blocked) {
+        if blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
+            self.notes = Notes::default();
+        }
         if let Some(since) = blocked.since {
             self.statistics.parked = self.statistics.parked + (self.port.now() - since);
             self.waiting = None;
+            self.at_limit = None;
             self.port.announce_wait(None);
         }
     }

@@ -5,7 +5,7 @@
 
 use std::hint::spin_loop;
 
-use hikyaku_nic::fabric::{Activity, Port};
+use hikyaku_nic::fabric::{Port, Wait};
 
 use super::{Blocked, Engine};
 
@@ -13,20 +13,25 @@ use super::{Blocked, Engine};
 const LOOKS: u32 = 4;
 
 impl<P: Port> Engine<P> {
-    /// Looks at the port until `look` finds something.
+    /// Looks at the port until `look` finds something; a wait for it is announced as `wait` says.
     ///
     /// `look` must come to an end by itself when a rank that it needs is gone, as the calls of
     /// [`Port`] about groups do.
     #[inline]
-    pub fn watch<R>(&mut self, activity: Activity, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
+    pub fn watch<R>(
+        &mut self,
+        wait: impl FnOnce() -> Wait,
+        mut look: impl FnMut(&mut P) -> Option<R>,
+    ) -> R {
         match look(&mut self.port) {
             Some(found) => found,
-            None => self.watch_on(activity, look),
+            None => self.watch_on(wait(), look),
         }
     }
 
-    fn watch_on<R>(&mut self, activity: Activity, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
-        let mut blocked = Blocked::new(activity, None, None);
+    #[inline(never)]
+    fn watch_on<R>(&mut self, wait: Wait, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
+        let mut blocked = Blocked::new(wait);
         let found = 'found: loop {
             for _ in 0..LOOKS {
                 spin_loop();

@@ -49,7 +49,9 @@ pub use remote::{
     Advance, Atomic, AtomicOp, Completed, ContextError, ContextId, Fault, Get, Integer, Key,
     Member, REGISTERS, RegisterValue, Reply, Rights,
 };
-pub use state::{Activity, Capabilities, FullPolicy, PeerState, RingState, Short, Wait, Wake};
+pub use state::{
+    Activity, Capabilities, FullPolicy, Name, PeerState, RingState, Short, Unmatched, Wait, Wake,
+};
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").
 pub type Rank = u32;

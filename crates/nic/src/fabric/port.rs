@@ -139,6 +139,12 @@ pub trait Port {
         1
     }
 
+    /// Whether this is a copy of the port in a child of the rank's process, which is no rank: it
+    /// must not be used. Cheap enough for every message.
+    fn is_forked(&self) -> bool {
+        false
+    }
+
     /// The fabric's clock.
     fn now(&self) -> Time;
 

@@ -106,6 +106,12 @@ pub unsafe trait Host {
         None
     }
 
+    /// See [`Port::is_forked`](crate::fabric::Port::is_forked).
+    #[inline]
+    fn is_forked(&self) -> bool {
+        false
+    }
+
     /// Whether it does.
     #[inline]
     fn is_conducted(&self) -> bool {

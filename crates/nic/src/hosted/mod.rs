@@ -312,6 +312,11 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.registry().ends()
     }
 
+    #[inline]
+    fn is_forked(&self) -> bool {
+        self.host.is_forked()
+    }
+
     fn now(&self) -> Time {
         self.host.now()
     }

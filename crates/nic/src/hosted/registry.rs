@@ -8,7 +8,7 @@
 //! A rank moves itself to running and left; whoever watches the processes moves it to failed. The
 //! count of ends changes with every departure, so that an idle rank watches one word.
 
-use crate::fabric::{Activity, DeathCause, PeerFailure, PeerState, Rank, Wait};
+use crate::fabric::{Activity, DeathCause, Name, PeerFailure, PeerState, Rank, Unmatched, Wait};
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::time::Time;
 
@@ -21,6 +21,9 @@ const CAUSE_UNKNOWN: u64 = 0;
 const CAUSE_SIGNAL: u64 = 1 << 32;
 const CAUSE_EXIT: u64 = 2 << 32;
 
+/// The first word of a wait's name.
+const NAME_AT: usize = 6;
+
 /// One rank's line. All zero: starting.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -28,9 +31,10 @@ pub struct RankLine {
     state: AtomicU64,
     pid: AtomicU64,
     cause: AtomicU64,
-    /// Activity and flags; peer and tag; since. Written by the rank, read by the launcher; a
-    /// reader may catch it half-written, which a diagnosis can live with.
-    wait: [AtomicU64; 3],
+    /// Activity and peer; tag; open operations; since; unmatched messages and their bytes; name.
+    /// Written by the rank, read by the launcher; a reader may catch it half-written, which a
+    /// diagnosis can live with.
+    wait: [AtomicU64; NAME_AT + Name::BYTES / 8],
 }
 
 /// A view of all ranks' lines.
@@ -127,8 +131,12 @@ impl<'m> Registry<'m> {
         };
         let peer = wait.peer.map_or(0, |peer| u64::from(peer) + 1);
         let tag = wait.tag.map_or(0, |tag| u64::from(tag as u32) | 1 << 32);
-        words[2].store(wait.since.picoseconds(), Ordering::Relaxed);
-        words[1].store(tag, Ordering::Relaxed);
+        let Unmatched { messages, bytes } =
+            wait.unmatched.unwrap_or(Unmatched { messages: 0, bytes: 0 });
+        let rest = [tag, wait.open.into(), wait.since.picoseconds(), messages, bytes];
+        for (word, value) in words[1..].iter().zip(rest.into_iter().chain(wait.name.to_words())) {
+            word.store(value, Ordering::Relaxed);
+        }
         words[0].store((wait.activity as u64) << 32 | peer, Ordering::Release);
     }
 
@@ -136,21 +144,17 @@ impl<'m> Registry<'m> {
     pub fn wait(&self, rank: Rank) -> Option<Wait> {
         let words = &self.ranks[rank as usize].wait;
         let head = words[0].load(Ordering::Acquire);
-        let activity = match head >> 32 {
-            1 => Activity::Send,
-            2 => Activity::Receive,
-            3 => Activity::Probe,
-            4 => Activity::Requests,
-            5 => Activity::Collective,
-            6 => Activity::Acquire,
-            _ => return None,
-        };
-        let tag = words[1].load(Ordering::Relaxed);
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        let activity = Activity::ALL.into_iter().find(|activity| *activity as u64 == head >> 32)?;
+        let (tag, messages, bytes) = (word(1), word(4), word(5));
         Some(Wait {
             activity,
+            name: Name::from_words(std::array::from_fn(|at| word(NAME_AT + at))),
             peer: (head as u32).checked_sub(1),
             tag: (tag >> 32 != 0).then_some(tag as u32 as i32),
-            since: Time::from_picoseconds(words[2].load(Ordering::Relaxed)),
+            open: word(2) as u32,
+            unmatched: (messages > 0).then_some(Unmatched { messages, bytes }),
+            since: Time::from_picoseconds(word(3)),
         })
     }
 }
@@ -200,11 +204,16 @@ mod tests {
         let ends = Line::default();
         let lines = [RankLine::default()];
         let registry = Registry::new(&ends, &lines);
-        let since = Time::from_nanoseconds(7);
-        for (peer, tag) in [(None, None), (Some(0), Some(0)), (Some(9), Some(-1))] {
-            let wait = Wait { activity: Activity::Receive, peer, tag, since };
-            registry.set_wait(0, Some(wait));
-            assert_eq!(registry.wait(0), Some(wait));
+        for activity in Activity::ALL {
+            for (peer, tag) in [(None, None), (Some(0), Some(0)), (Some(9), Some(-1))] {
+                let unmatched = tag.map(|_| Unmatched { messages: 5, bytes: 1 << 40 });
+                let since = Time::from_nanoseconds(7);
+                let name = Name::new("broadcast (root 4095)");
+                let wait = Wait { open: 3, unmatched, since, ..Wait::new(activity) };
+                let wait = wait.with(peer, tag).named(name);
+                registry.set_wait(0, Some(wait));
+                assert_eq!(registry.wait(0), Some(wait));
+            }
         }
         registry.set_wait(0, None);
         assert_eq!(registry.wait(0), None);

@@ -80,6 +80,10 @@ macro_rules! pass_through {
             self.$port.departures()
         }
 
+        fn is_forked(&self) -> bool {
+            self.$port.is_forked()
+        }
+
         fn now(&self) -> Time {
             self.$port.now()
         }

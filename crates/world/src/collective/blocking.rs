@@ -4,7 +4,6 @@ use std::mem::size_of;
 
 use hikyaku_coll::CollError;
 use hikyaku_msg::Layout;
-use hikyaku_nic::fabric::Activity;
 
 use super::Ranks;
 use super::operations::in_bytes;
@@ -315,7 +314,7 @@ impl World {
         operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let ranks = self.ranks();
-        let result = self.drive(Activity::Collective, operation(&ranks));
+        let result = self.drive(operation(&ranks));
         self.drop_left_overs();
         result
     }

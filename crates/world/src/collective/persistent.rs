@@ -10,7 +10,6 @@ use std::ops::DerefMut;
 use std::rc::Rc;
 
 use hikyaku_msg::Layout;
-use hikyaku_nic::fabric::Activity;
 
 use super::Ranks;
 use super::operations::in_bytes;
@@ -110,7 +109,7 @@ impl<B> Persistent<B> {
     /// What it failed with: as the blocking call. It can be started again if all ranks do.
     pub fn wait(&mut self) -> Result<(), Error> {
         let Some(id) = self.task else { return Ok(()) };
-        let result = self.world.wait_for_task(Activity::Collective, id);
+        let result = self.world.wait_for_task(id, 1);
         self.ended(result)
     }
 

@@ -13,10 +13,10 @@
 use std::task::Poll;
 
 use hikyaku_coll::persistent::Step;
-use hikyaku_msg::{MsgError, block_on};
+use hikyaku_msg::{MsgError, block_on_for};
 use hikyaku_nic::fabric::{
-    Activity, MailEnd, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
-    QueuePut, QueueState,
+    Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
+    QueuePut, QueueState, Wait,
 };
 use hikyaku_nic::time::Time;
 
@@ -304,6 +304,7 @@ impl Rounds {
     }
 
     fn check_not_failed(&self) -> Result<(), Error> {
+        self.world.engine().borrow().check_process()?;
         if self.state == State::Failed {
             return Err(PersistentError::Failed.into());
         }
@@ -339,7 +340,8 @@ impl Rounds {
                 Err(error) => Poll::Ready(Err(error)),
             }
         });
-        block_on(world.engine(), Activity::Collective, future)
+        let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+        block_on_for(world.engine(), wait, future)
     }
 
     /// One look of a wait.

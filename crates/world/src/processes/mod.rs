@@ -201,7 +201,7 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
         Some(wait) => {
             format!("rank {rank} waits in {}, since {} of virtual time", Doing(&wait), wait.since)
         }
-        None => format!("rank {rank} waits in a call that does not say for what"),
+        None => format!("rank {rank} polls for ever, in no call that waits"),
     }
 }
 

@@ -6,12 +6,16 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use hikyaku_msg::{MsgError, RequestId};
-use hikyaku_nic::fabric::Activity;
+use hikyaku_nic::fabric::{Activity, Name, Wait};
 
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::tasks::TaskId;
 use crate::world::{Received, World};
+
+/// What waits for neighbours are announced as.
+pub(crate) const NEIGHBOURS: Wait =
+    Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
 /// reference to it needs one lifetime only, and one word.
@@ -21,6 +25,8 @@ pub(crate) struct Core<'world> {
     pub(super) open: RefCell<VecDeque<Open>>,
     /// Exchanges started so far: their names.
     pub(super) exchanges: Cell<u64>,
+    /// How many operations the call waits for that waits now.
+    pub(super) awaited: Cell<u32>,
 }
 
 /// Something that was started and that nobody has waited for.
@@ -46,7 +52,7 @@ impl fmt::Debug for Core<'_> {
 
 impl<'world> Core<'world> {
     pub(super) fn new(world: &'world World) -> Core<'world> {
-        Core { world, open: RefCell::default(), exchanges: Cell::new(0) }
+        Core { world, open: RefCell::default(), exchanges: Cell::new(0), awaited: Cell::new(1) }
     }
 
     /// A request has been started.
@@ -70,7 +76,7 @@ impl<'world> Core<'world> {
 
     #[inline(never)]
     fn wait_long(&self, id: RequestId) -> Result<Received, Error> {
-        let result = self.world.wait_for(id);
+        let result = self.world.wait_for(id, self.awaited.get());
         self.close(id);
         Ok(result?.into())
     }
@@ -90,7 +96,7 @@ impl<'world> Core<'world> {
     /// Waits for a collective to end, or looks once whether it has: `None` if not.
     pub(crate) fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
         let result = match wait {
-            true => self.world.wait_for_task(Activity::Collective, id),
+            true => self.world.wait_for_task(id, self.awaited.get()),
             false => self.world.test_task(id)?,
         };
         let mut open = self.open.borrow_mut();
@@ -108,7 +114,10 @@ impl<'world> Core<'world> {
                 Some(None) => break,
                 Some(Some(next)) => next,
             };
-            let result = if wait { self.world.wait_for(next) } else { self.world.test(next)? };
+            let result = match wait {
+                true => self.wait_for_part(next),
+                false => self.world.test(next)?,
+            };
             self.exchange(name, |exchange| exchange.settle(result));
         }
         let mut open = self.open.borrow_mut();
@@ -119,6 +128,15 @@ impl<'world> Core<'world> {
             Some(Open::Exchange(exchange)) => Some(exchange.end()),
             _ => None,
         }
+    }
+
+    /// Waits for a request of an exchange.
+    fn wait_for_part(&self, id: RequestId) -> Result<hikyaku_msg::Received, MsgError> {
+        let whole = Wait { open: self.awaited.get(), ..NEIGHBOURS };
+        self.world.engine().borrow_mut().set_whole(Some(whole));
+        let result = self.world.wait_for(id, 1);
+        self.world.engine().borrow_mut().set_whole(None);
+        result
     }
 
     /// Does something with an exchange that has not ended.

@@ -32,7 +32,7 @@ use crate::world::{Received, World};
 
 use self::core::{Next, Open};
 
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, NEIGHBOURS};
 pub use self::request::Request;
 
 /// Where non-blocking operations are started; see [`World::scope`].
@@ -209,6 +209,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
+            self.core.awaited.set(self.core.open.borrow().len().max(1) as u32);
             let next = match self.core.open.borrow().front() {
                 None => return first,
                 Some(Open::Request(id)) => Next::Request(*id),

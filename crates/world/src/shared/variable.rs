@@ -178,7 +178,7 @@ impl Variable {
         }
         let port = engine.port_mut();
         let (activity, since) = (Activity::Acquire, self.since.get());
-        port.announce_wait(Some(Wait { activity, peer: None, tag: None, since }));
+        port.announce_wait(Some(Wait { since, ..Wait::new(activity) }));
         port.park(until);
         port.announce_wait(None);
     }

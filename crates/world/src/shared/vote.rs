@@ -22,7 +22,7 @@ use std::mem::ManuallyDrop;
 use std::task::Poll;
 
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::{PeerState, Port};
+use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
 use hikyaku_nic::region::RegionBuffer;
 
 use super::error::SharedError;
@@ -96,16 +96,20 @@ impl World {
         // Who has waited for long sleeps.
         self.engine().borrow().port().wake_all();
         let mut next = 0;
-        self.block_on_memory(poll_fn(|_| {
-            while next < self.size() {
-                match self.heed(name, memory, next) {
-                    Some(Ok(())) => next += 1,
-                    Some(Err(error)) => return Poll::Ready(Err(error)),
-                    None => return Poll::Pending,
+        let wait = Wait::new(Activity::Collective).named(Name::new("making a variable"));
+        self.block_on_memory_for(
+            wait,
+            poll_fn(|_| {
+                while next < self.size() {
+                    match self.heed(name, memory, next) {
+                        Some(Ok(())) => next += 1,
+                        Some(Err(error)) => return Poll::Ready(Err(error)),
+                        None => return Poll::Pending,
+                    }
                 }
-            }
-            Poll::Ready(Ok(()))
-        }))
+                Poll::Ready(Ok(()))
+            }),
+        )
     }
 
     /// What a rank's vote comes to; `None`: it is still to come.

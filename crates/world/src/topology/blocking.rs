@@ -9,13 +9,13 @@ use std::ops::Range;
 
 use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::{Layout, MsgError};
-use hikyaku_nic::fabric::Activity;
+use hikyaku_msg::{Layout, MsgError, as_one};
 
 use super::parts::{End, Leg, Parts, Route};
 use super::{Neighbourhood, Tags, unequal};
 use crate::error::Error;
 use crate::scalar::Scalar;
+use crate::scope::NEIGHBOURS;
 
 impl<S> Neighbourhood<S> {
     /// Sends the same elements to every neighbour (MPI_Neighbor_allgather). `all` is divided
@@ -137,7 +137,8 @@ impl<S> Neighbourhood<S> {
         });
         let messages = self.world.messages_as_group();
         let exchange = exchange(&messages, outgoing, incoming);
-        let result = self.world.drive(Activity::Collective, exchange);
+        let exchange = as_one(self.world.engine(), NEIGHBOURS, exchange);
+        let result = self.world.drive(exchange);
         result.map_err(|error| self.explain(error, &route.receives))?;
         route.unpack(&staged, into)
     }

@@ -13,6 +13,7 @@ mod torture;
 mod virtual_costs;
 mod virtual_time;
 mod virtual_variables;
+mod waits;
 
 use hikyaku_jobs::Job;
 

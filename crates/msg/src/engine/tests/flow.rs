@@ -1,8 +1,10 @@
 //! Credit and room: a fast sender is slowed, a needed one is not kept waiting.
 
-use hikyaku_nic::fabric::Port;
+use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
 
 use super::*;
+use crate::config::EngineConfig;
+use crate::engine::Blocked;
 use crate::testing::{Rules, engines, pair, pattern, ports, run, settle, tight};
 
 #[test]
@@ -237,4 +239,49 @@ fn threads_that_receive_in_another_order_than_they_are_sent_come_through() {
         engine.statistics().evacuations
     });
     assert!(evacuations.iter().sum::<u64>() > 0, "nobody was ever held up");
+}
+
+#[test]
+fn evacuation_ends_at_the_limit_and_the_wait_says_so() {
+    let (layout, config) = tight(2);
+    let limited = EngineConfig { unmatched_bytes: 2_000, ..config };
+    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, limited));
+    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    let floods: Vec<_> = (0..100u8).map(|n| isend(&mut a, &[n; 60], to(1, 0))).collect();
+    let last = isend(&mut a, &[77], to(1, 1));
+    let (receive, memory) = irecv(&mut b, 1, from(0, 1));
+    assert!(test_often(receive, &mut b, &mut a).is_none());
+    let held = b.at_limit.unwrap();
+    // Ten of 60 and 128 bytes are the limit, and up to a window is taken in at once.
+    assert!((11..=20).contains(&held.messages) && held.bytes == 60 * held.messages, "{held:?}");
+    let mut blocked = Blocked::new(Wait::new(Activity::Receive).with(Some(0), Some(1)));
+    (0..40).for_each(|_| b.rest(&mut blocked));
+    assert_eq!(b.waiting().unwrap().unmatched, Some(held));
+    b.awake(&blocked);
+    // What is received makes room again.
+    for n in 0..100u8 {
+        let receive = irecv(&mut b, 60, from(0, 0));
+        let sent = test_often(receive.0, &mut b, &mut a).unwrap();
+        assert_eq!((sent.unwrap().bytes, receive.1.to_vec()), (60, vec![n; 60]));
+    }
+    assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+    assert_eq!(memory.to_vec(), [77]);
+    assert_eq!(b.unexpected.evacuated(), Unmatched { messages: 0, bytes: 0 });
+    assert!(floods.into_iter().chain([last]).all(|id| a.test(id).unwrap().is_ok()));
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+#[test]
+fn what_was_evacuated_is_not_looked_at_again() {
+    let (mut a, mut b) = pair();
+    let (receive, _memory) = irecv(&mut b, 1, from(0, 1));
+    for n in 0..200u8 {
+        isend(&mut a, &[n; 60], to(1, 0));
+    }
+    assert!(test_often(receive, &mut b, &mut a).is_none());
+    let moved = b.statistics();
+    assert_eq!(moved.unexpected_messages, 200);
+    assert_eq!(moved.evacuated_bytes + b.unexpected.evacuate(0, &mut b.port), 200 * 60);
+    assert_eq!(b.unexpected.evacuated().messages, 200);
 }

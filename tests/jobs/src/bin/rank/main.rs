@@ -16,6 +16,7 @@ mod survivors;
 mod traffic;
 mod variables;
 mod victims;
+mod waits;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,6 +55,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "end" => return ends::run(world, word(1).unwrap()),
         "ring" => ring::run(world, number(word(1)))?,
         "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,
+        "waits" => waits::run(world)?,
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
         other => panic!("there is no program {other}"),
     }

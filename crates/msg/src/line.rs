@@ -1,0 +1,243 @@
+//! A queue whose entries are found by their match bits: by a search from the front while it is
+//! short, by an index of places when it is long.
+//!
+//! Programs post receives in the order in which messages come, so the first entry nearly always
+//! fits and an index would cost more than the search. It is made when the queue has grown, which is
+//! when a search of it all would make each message as dear as there are others.
+//!
+//! ```text
+//!   entries   [ A | B | - | C | - | D ]      what was taken from within leaves a hole
+//!   index     bits of B, D ──► places 1, 5   in order; places of holes go when they are in front
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+
+/// Entries from which on there is an index.
+const INDEXED_FROM: usize = 64;
+
+/// What a line holds: it says under which keys it is looked for. Equal ones count as one.
+pub(crate) trait Keyed {
+    fn keys(&self) -> [u64; 2];
+}
+
+/// A queue with an index.
+#[derive(Debug)]
+pub(crate) struct Line<T> {
+    /// Without an index there are no holes.
+    entries: VecDeque<Option<T>>,
+    /// The number of the first of them, in pushes since the index was made.
+    base: u64,
+    /// How many are no holes.
+    count: usize,
+    /// The numbers of the entries of each key, in order.
+    index: Option<HashMap<u64, VecDeque<u64>>>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Line<T> {
+        Line { entries: VecDeque::new(), base: 0, count: 0, index: None }
+    }
+}
+
+impl<T: Keyed> Line<T> {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.entries.front()?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+        self.entries.back_mut()?.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: usize) -> Option<&T> {
+        self.entries.get(place)?.as_ref()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().flatten()
+    }
+
+    /// All entries from the last to the first.
+    pub(crate) fn iter_mut_back(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().rev().flatten()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, entry: T) {
+        if let Some(index) = &mut self.index {
+            let number = self.base + self.entries.len() as u64;
+            note(index, &entry, number);
+        }
+        self.entries.push_back(Some(entry));
+        self.count += 1;
+        if self.index.is_none() && self.count >= INDEXED_FROM {
+            self.make_index();
+        }
+    }
+
+    /// The place of the first entry that fits; it has one of `keys`.
+    #[inline]
+    pub(crate) fn find(&self, keys: &[u64], fits: impl Fn(&T) -> bool) -> Option<usize> {
+        match &self.index {
+            None => self.entries.iter().position(|entry| entry.as_ref().is_some_and(&fits)),
+            Some(_) => keys
+                .iter()
+                .filter_map(|key| self.places(*key).find(|at| self.get(*at).is_some_and(&fits)))
+                .min(),
+        }
+    }
+
+    /// The entries that have a key and perhaps others, in order.
+    pub(crate) fn of_key(&self, key: u64) -> impl Iterator<Item = &T> {
+        let all = self.index.is_none().then(|| self.iter());
+        let indexed = self.places(key).filter_map(|at| self.get(at));
+        all.into_iter().flatten().chain(indexed)
+    }
+
+    fn places(&self, key: u64) -> impl Iterator<Item = usize> {
+        let numbers = self.index.as_ref().and_then(|index| index.get(&key));
+        let place = |number: &u64| number.checked_sub(self.base).map(|at| at as usize);
+        numbers.into_iter().flatten().filter_map(place)
+    }
+
+    /// Takes out the entry at a place.
+    #[inline]
+    pub(crate) fn remove(&mut self, place: usize) -> Option<T> {
+        if self.index.is_some() {
+            return self.remove_indexed(place);
+        }
+        let entry = self.entries.remove(place)??;
+        self.count -= 1;
+        Some(entry)
+    }
+
+    #[inline(never)]
+    fn remove_indexed(&mut self, place: usize) -> Option<T> {
+        let entry = self.entries.get_mut(place)?.take()?;
+        self.count -= 1;
+        for key in entry.keys() {
+            let Some(index) = &mut self.index else { break };
+            let Some(numbers) = index.get_mut(&key) else { continue };
+            let is_hole = |number: &u64| {
+                let at = number.checked_sub(self.base).map(|at| at as usize);
+                at.and_then(|at| self.entries.get(at)).is_none_or(Option::is_none)
+            };
+            while numbers.front().is_some_and(is_hole) {
+                numbers.pop_front();
+            }
+            if numbers.is_empty() {
+                index.remove(&key);
+            }
+        }
+        while self.entries.front().is_some_and(Option::is_none) {
+            self.entries.pop_front();
+            self.base += 1;
+        }
+        if self.entries.len() > 2 * self.count + INDEXED_FROM || self.count < INDEXED_FROM / 2 {
+            self.close_holes();
+        }
+        Some(entry)
+    }
+
+    /// Takes all entries out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(self).entries.into_iter().flatten()
+    }
+
+    fn close_holes(&mut self) {
+        self.entries.retain(Option::is_some);
+        self.index = None;
+        if self.count >= INDEXED_FROM {
+            self.make_index();
+        }
+    }
+
+    #[cold]
+    fn make_index(&mut self) {
+        self.base = 0;
+        let mut index = HashMap::new();
+        for (number, entry) in (0..).zip(self.entries.iter().flatten()) {
+            note(&mut index, entry, number);
+        }
+        self.index = Some(index);
+    }
+}
+
+fn note(index: &mut HashMap<u64, VecDeque<u64>>, entry: &impl Keyed, number: u64) {
+    let [first, second] = entry.keys();
+    index.entry(first).or_default().push_back(number);
+    if second != first {
+        index.entry(second).or_default().push_back(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Entry(u64, u64);
+
+    impl Keyed for Entry {
+        fn keys(&self) -> [u64; 2] {
+            [self.0, 100 + self.0 % 3]
+        }
+    }
+
+    proptest! {
+        /// Whatever is pushed, found and taken: a list that is searched says the same.
+        #[test]
+        fn an_indexed_line_is_a_searched_list(
+            steps in prop::collection::vec((0..4_u32, 0..12_u64), 0..2000)
+        ) {
+            let (mut line, mut list) = (Line::default(), Vec::new());
+            for (number, (step, value)) in (0..).zip(steps) {
+                if step < 2 || number < 80 {
+                    line.push(Entry(value, number));
+                    list.push(Entry(value, number));
+                } else {
+                    let key = if step == 2 { value } else { 100 + value % 3 };
+                    let expected = list.iter().position(|entry| entry.keys().contains(&key));
+                    let found = line.find(&[key], |entry| entry.keys().contains(&key));
+                    prop_assert_eq!(
+                        found.and_then(|at| line.get(at)), expected.map(|at| &list[at])
+                    );
+                    let of_key: Vec<_> =
+                        line.of_key(key).filter(|e| e.keys().contains(&key)).collect();
+                    let all: Vec<_> = list.iter().filter(|e| e.keys().contains(&key)).collect();
+                    prop_assert_eq!(of_key, all);
+                    let taken = found.and_then(|at| line.remove(at));
+                    prop_assert_eq!(taken, expected.map(|at| list.remove(at)));
+                }
+                prop_assert_eq!(line.front(), list.first());
+                prop_assert_eq!(line.is_empty(), list.is_empty());
+                prop_assert!(line.entries.len() <= 2 * list.len() + INDEXED_FROM + 1);
+            }
+            prop_assert_eq!(line.drain().collect::<Vec<_>>(), list);
+        }
+    }
+
+    #[test]
+    fn an_entry_from_the_middle_of_many_is_found_without_a_search() {
+        let mut line = Line::default();
+        (0..100_000).for_each(|value| line.push(Entry(value, 0)));
+        let looks = std::cell::Cell::new(0);
+        for key in [99_999, 50_000, 3] {
+            let fits = |entry: &Entry| {
+                looks.set(looks.get() + 1);
+                entry.0 == key
+            };
+            let at = line.find(&[key], fits).expect("it is there");
+            assert_eq!(line.remove(at), Some(Entry(key, 0)));
+        }
+        assert_eq!(looks.get(), 3);
+    }
+}
