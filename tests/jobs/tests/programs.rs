@@ -1,7 +1,7 @@
 //! Random programs, in real and in virtual time on every machine there is.
 //!
-//! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 2,000), `HIKYAKU_PROGRAMS_SEED`
-//! repeats a run. A failure names its seed, the fewest steps that fail and what each rank waits in;
+//! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 2,000), and
+//! `HIKYAKU_PROGRAMS_SEED` repeats a run. A failure names its seed, the fewest steps that fail and what each rank waits in;
 //! the program `programs` runs others by hand.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Point to point.
+//! Steps of messages from rank to rank.
 
 use hikyaku::{ANY_SOURCE, ANY_TAG, Error, Request, Scope, World, join, join_all};
 

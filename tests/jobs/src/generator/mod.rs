@@ -7,11 +7,11 @@
 //! ```text
 //!   seed ──► draw.rs ──► Program (plan.rs) ──► run.rs, on every rank
 //!                                                ├─ messages.rs   point to point
-//!                                                ├─ calls.rs      collectives: data and results
+//!                                                ├─ calls.rs      collectives, their data
 //!                                                │    └─ forms.rs   blocking, in flight, persistent
 //!                                                ├─ memory.rs     windows, shared variables
 //!                                                └─ edges.rs      exchanges, topologies
-//!   many.rs: jobs of many seeds, in real and in virtual time; a failing one is made smaller
+//!   many.rs: jobs of many seeds, for real, in virtual time; makes those that fail smaller
 //! ```
 //!
 //! Why no program of these waits for ever: within a step, ranks do what is theirs of one common
