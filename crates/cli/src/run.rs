@@ -71,6 +71,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 
+    /// Have the ranks' ports meet faults that follow from this seed, for tests
+    #[arg(long, value_name = "SEED", hide = true)]
+    faults: Option<u64>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -186,6 +190,9 @@ fn launch(arguments: Arguments) -> Launch {
     }
     if let Some(protocol) = arguments.shared {
         launch.share_by(protocol);
+    }
+    if let Some(seed) = arguments.faults {
+        launch.meet_faults(seed);
     }
     launch
 }

@@ -1,6 +1,6 @@
 //! A rank of a random program: `generated SEED [WORDS]`.
 //!
-//! - `--virtual`: the program is one for virtual time.
+//! - `--virtual NODES`: the program is one for virtual time, on a machine of so many nodes.
 //! - `--keep 3,4`: only these steps. `--without kind,kind`: none of these kinds.
 //! - `--show`: prints the program and does not run it.
 //! - `--tell SECONDS`: a rank that is in one step for so long says in which.
@@ -42,8 +42,8 @@ fn program(words: &[String]) -> Program {
     let numbers = |words: Vec<String>| words.iter().map(|word| word.parse().unwrap()).collect();
     let kept =
         Kept { steps: list("--keep").map(numbers), without: list("--without").unwrap_or_default() };
-    let virtual_time = words.iter().any(|word| word == "--virtual");
-    Program::from_seed(words[0].parse().unwrap(), virtual_time).only(&kept)
+    let nodes = after(words, "--virtual").map(|nodes| nodes.parse().unwrap());
+    Program::from_seed(words[0].parse().unwrap(), nodes).only(&kept)
 }
 
 fn show(program: &Program) -> io::Result<()> {

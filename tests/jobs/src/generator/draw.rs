@@ -24,8 +24,10 @@ const MOST_WINDOW: usize = 4 << 20;
 const DEPTH: usize = 2;
 
 impl Program {
-    /// The program of a seed. In virtual time there are no kills, and no variables by datagrams.
-    pub fn from_seed(seed: u64, virtual_time: bool) -> Program {
+    /// The program of a seed. `nodes`: it is for a machine of so many, in virtual time, where there
+    /// are no kills, and no variables by datagrams.
+    pub fn from_seed(seed: u64, nodes: Option<u32>) -> Program {
+        let virtual_time = nodes.is_some();
         let mut random = Random::new(seed);
         let ranks = 2 + random.below(5) as u32;
         let per_node = match random.below(3) {
@@ -33,6 +35,7 @@ impl Program {
             1 => 1 + random.below(ranks as usize) as u32,
             _ => 1,
         };
+        let per_node = nodes.map_or(per_node, |nodes| per_node.max(ranks.div_ceil(nodes)));
         let bytes = if virtual_time { MOST_VIRTUAL_BYTES } else { MOST_BYTES };
         let (variables, steps) = (Vec::new(), Vec::new());
         let program = Program { seed, ranks, per_node, variables, window: (0, 0), steps };

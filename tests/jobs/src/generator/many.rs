@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use hikyaku::processes::Machine;
 
 use super::{Kept, Program};
 use crate::{End, Job};
@@ -124,13 +127,20 @@ impl Many {
     }
 
     fn program(&self, seed: u64, kept: &Kept) -> Program {
-        Program::from_seed(seed, self.machine.is_some()).only(kept)
+        Program::from_seed(seed, self.nodes()).only(kept)
+    }
+
+    /// How many nodes the machine has.
+    fn nodes(&self) -> Option<u32> {
+        let file = self.machine.as_ref()?;
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file:?}: {error}"));
+        Some(Machine::parse("machine", &text).unwrap().nodes)
     }
 
     fn words(&self, seed: u64, kept: &Kept) -> Vec<String> {
         let mut words = vec![seed.to_string()];
-        if self.machine.is_some() {
-            words.push("--virtual".to_owned());
+        if let Some(nodes) = self.nodes() {
+            words.extend(["--virtual".to_owned(), nodes.to_string()]);
         }
         if let Some(steps) = &kept.steps {
             let steps: Vec<String> = steps.iter().map(u32::to_string).collect();
