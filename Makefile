@@ -15,10 +15,10 @@ DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit loom python soak bench lint fmt tidy clippy doc deny advisories clean
+.PHONY: help demo test test-all unit loom python soak bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the heat solver on 4 ranks, check it against the serial answer, write out/heat.html
 	@scripts/setup.sh rust cc
@@ -28,6 +28,13 @@ demo: ## run the heat solver on 4 ranks, check it against the serial answer, wri
 		$(RELEASE)/heat examples/heat/demo.toml --check --output out --report out/heat.html
 
 test: unit loom python ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models, Python
+
+# Random programs of the long test: half for real, half in virtual time on every machine.
+PROGRAMS := 2000
+
+test-all: test ## run every test, then the long ones: random programs, PROGRAMS of them
+	HIKYAKU_PROGRAMS=$(PROGRAMS) \
+		cargo test --locked --release -p hikyaku-jobs --test programs -- --nocapture
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200

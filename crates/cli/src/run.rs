@@ -78,6 +78,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MIB")]
     unmatched: Option<UnmatchedLimit>,
 
+    /// Have the ranks' ports meet faults that follow from this seed, for tests
+    #[arg(long, value_name = "SEED", hide = true)]
+    faults: Option<u64>,
+
     /// The program and its arguments; the program is searched in PATH unless it has a slash
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -196,6 +200,9 @@ fn launch(arguments: Arguments) -> Launch {
     }
     if let Some(limit) = arguments.unmatched {
         launch.variables.push((UnmatchedLimit::VARIABLE.into(), limit.to_string().into()));
+    }
+    if let Some(seed) = arguments.faults {
+        launch.meet_faults(seed);
     }
     launch
 }

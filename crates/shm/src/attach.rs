@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{PeerState, Rank};
 use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::layer::FaultInjector;
 use hikyaku_nic::sync::Ordering;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
@@ -195,7 +196,8 @@ pub(crate) fn join(
     }
     facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(Region::new(mapping, memory, inode, rank));
-    Ok(HostedPort::new(ShmHost::new(region, rank, facts.origin, patience)))
+    let host = ShmHost::new(region, rank, facts.origin, patience);
+    Ok(FaultInjector::absent(HostedPort::new(host)))
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ mod view;
 mod wait;
 mod watch;
 
+use hikyaku_nic::layer::FaultInjector;
+
 pub use attach::attach;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
@@ -56,5 +58,6 @@ pub use plan::JobConfig;
 pub use view::View;
 pub use watch::{Watch, WatchError};
 
-/// A rank's port on the shared-memory fabric.
-pub type ShmPort = hikyaku_nic::hosted::HostedPort<ShmHost>;
+/// A rank's port on the shared-memory fabric. The links before it have no faults unless it is told
+/// to [`meet`](FaultInjector::meet) some.
+pub type ShmPort = FaultInjector<hikyaku_nic::hosted::HostedPort<ShmHost>>;

@@ -205,8 +205,10 @@ pub enum InitError {
         error: UnknownProtocol,
     },
     /// The environment asks for faults by something that is no seed.
-    #[error("{}: {error}", NotASeed::VARIABLE)]
+    #[error("{variable}: {error}")]
     Faults {
+        /// The variable.
+        variable: &'static str,
         /// What is wrong with its value.
         error: NotASeed,
     },

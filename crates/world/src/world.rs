@@ -12,6 +12,7 @@ use hikyaku_msg::{
     Statistics,
 };
 use hikyaku_nic::fabric::{Capabilities, GroupId, Port};
+use hikyaku_nic::layer::Faults;
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
@@ -24,7 +25,7 @@ use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::shared::{Injector, Protocol, Registry, faults, protocol};
+use crate::shared::{Injector, NotASeed, Protocol, Registry, faults, protocol};
 use crate::tasks::Tasks;
 use crate::unmatched;
 
@@ -126,20 +127,27 @@ impl World {
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
-    /// is not; or `HIKYAKU_SHARED_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no number.
+    /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
+    /// number.
     pub fn init() -> Result<World, InitError> {
         let choices = choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
         let protocol = protocol::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Protocol { error })?;
-        let faults = faults::from_environment(|name| std::env::var(name).ok())
-            .map_err(|error| InitError::Faults { error })?;
+        let seed = |variable| {
+            faults::from_environment(variable, |name| std::env::var(name).ok())
+                .map_err(|error| InitError::Faults { variable, error })
+        };
+        let (faults, of_ports) = (seed(NotASeed::VARIABLE)?, seed(NotASeed::OF_PORTS)?);
         let limit = unmatched::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Unmatched { error })?;
-        let port = match hikyaku_shm::attach()? {
+        let mut port = match hikyaku_shm::attach()? {
             Some(port) => port,
             None => hikyaku_shm::single()?,
         };
+        if let Some(seed) = of_ports {
+            port.meet(Faults::of_a_job(seed));
+        }
         let world = World::over(port, choices, protocol, faults);
         world.engine().borrow_mut().limit_unmatched(limit.bytes());
         Ok(world)

@@ -41,6 +41,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 
+    /// Have the ranks' ports meet faults that follow from this seed, for tests
+    #[arg(long, value_name = "SEED", hide = true)]
+    faults: Option<u64>,
+
     /// Start each line of the ranks' output with "[rank] "
     #[arg(long)]
     label: bool,
@@ -72,6 +76,9 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
     };
     if let Some(protocol) = options.shared {
         launch.share_by(protocol);
+    }
+    if let Some(seed) = options.faults {
+        launch.meet_faults(seed);
     }
     let processes = Processes {
         launch,

@@ -27,11 +27,17 @@
 //! was posted before them has its effect before them.
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
+//!
+//! A port of a job always has this layer over it, and mostly nothing in it
+//! ([`FaultInjector::absent`]): each call that the layer changes then takes one branch that is always
+//! predicted, and the others none. So whole jobs can be run with faults without a second copy, for
+//! ports of another type, of everything above the boundary.
 
 mod held;
 mod plan;
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 use held::{Held, after, completion};
 pub use plan::{FaultCounts, Faults};
@@ -58,6 +64,8 @@ const LEAVE_NANOSECONDS: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct FaultInjector<P: Port> {
     port: P,
+    /// Whether there is a layer at all.
+    present: bool,
     faults: Faults,
     random: SplitMix,
     /// Calls so far.
@@ -110,12 +118,25 @@ struct Fate {
 impl<P: Port> FaultInjector<P> {
     /// Puts unreliable links before `port`.
     pub fn new(port: P, faults: Faults) -> FaultInjector<P> {
-        let links = (0..port.size()).map(|_| Link::default()).collect();
+        let mut layer = FaultInjector::absent(port);
+        layer.meet(faults);
+        layer
+    }
+
+    /// The port as it is.
+    pub fn absent(port: P) -> FaultInjector<P> {
+        let (faults, random, counts) = (Faults::NONE, SplitMix(0), FaultCounts::default());
+        let (links, told) = (Vec::new(), VecDeque::new());
+        let (present, restless) = (false, false);
+        FaultInjector { port, present, faults, random, now: 0, links, counts, told, restless }
+    }
+
+    /// Puts unreliable links before the port, which had none.
+    pub fn meet(&mut self, faults: Faults) {
+        self.links = (0..self.port.size()).map(|_| Link::default()).collect();
         // Ranks of a job share the seed but not the faults.
-        let random = SplitMix(faults.seed ^ (u64::from(port.rank()) << 32));
-        let counts = FaultCounts::default();
-        let told = VecDeque::new();
-        FaultInjector { port, faults, random, now: 0, links, counts, told, restless: false }
+        self.random = SplitMix(faults.seed ^ (u64::from(self.port.rank()) << 32));
+        (self.faults, self.present) = (faults, true);
     }
 
     /// The port underneath.
@@ -259,7 +280,7 @@ impl<P: Port> FaultInjector<P> {
     fn bytes_to_hold(&self, command: &Command<'_>) -> Option<usize> {
         let packet = self.port.capabilities().packet_bytes.clamp(INLINE_BYTES, LONGEST_HELD);
         let length = command.payload.len();
-        if command.credited {
+        if command.credited || command.operation.is_remote() && !self.faults.hold_remote {
             return None;
         }
         let in_parts =
@@ -373,12 +394,35 @@ impl Fate {
 impl<P: Port> Port for FaultInjector<P> {
     pass_through!(port);
 
+    #[inline]
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        if !self.present {
+            return self.port.post(command);
+        }
         self.advance();
         self.submit(command)
     }
 
+    #[inline(always)]
+    fn post_inline(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        if !self.present {
+            return self.port.post_inline(destination, protocol, header, payload, credited);
+        }
+        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
+        self.post(&command).map(drop)
+    }
+
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        if !self.present {
+            return self.port.post_chain(chain);
+        }
         self.advance();
         let late = self.links.iter().any(|link| link.late.is_some());
         if self.faults.are_off() && self.held() == 0 && !late {
@@ -411,6 +455,9 @@ impl<P: Port> Port for FaultInjector<P> {
         done: usize,
         bytes: usize,
     ) -> Result<(), ChainError> {
+        if !self.present {
+            return self.port.multicast(group, command, done, bytes);
+        }
         self.advance();
         if self.faults.are_off() && self.held() == 0 {
             return self.port.multicast(group, command, done, bytes);
@@ -429,39 +476,59 @@ impl<P: Port> Port for FaultInjector<P> {
         multicast_by(self, group, command, (done, bytes), post, tell)
     }
 
+    #[inline]
     fn poll(&mut self) -> Option<Event> {
+        if !self.present {
+            return self.port.poll();
+        }
         self.advance();
         self.told.pop_front().or_else(|| self.port.poll())
     }
 
+    #[inline(always)]
     fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
-        self.advance();
+        if self.present {
+            self.advance();
+        }
         self.port.receive_whole(source, protocol, header, into)
     }
 
+    #[inline]
     fn release(&mut self, slice: RingSlice) {
         self.port.release(slice);
     }
 
+    #[inline]
     fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
         self.port.read_out(slice, into)
     }
 
+    #[inline]
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         self.port.read(from, into)
     }
 
+    #[inline]
     fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        self.clear_way(from.rank)?;
+        if self.present {
+            self.clear_way(from.rank)?;
+        }
         self.port.get(from, into)
     }
 
+    #[inline]
     fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
-        self.clear_way(atomic.target.rank)?;
+        if self.present {
+            self.clear_way(atomic.target.rank)?;
+        }
         self.port.fetch(atomic)
     }
 
+    #[inline]
     fn park(&mut self, deadline: Option<Time>) -> Wake {
+        if !self.present {
+            return self.port.park(deadline);
+        }
         self.advance();
         if !self.told.is_empty() {
             return Wake::Look;
@@ -482,8 +549,27 @@ impl<P: Port> Port for FaultInjector<P> {
     }
 }
 
+/// What only the port underneath has, such as its host. Not a way past the links: every call of
+/// [`Port`] is the layer's.
+impl<P: Port> Deref for FaultInjector<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.port
+    }
+}
+
+impl<P: Port> DerefMut for FaultInjector<P> {
+    fn deref_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+}
+
 impl<P: Port> Drop for FaultInjector<P> {
     fn drop(&mut self) {
+        if self.held() == 0 {
+            return;
+        }
         let last = self.port.now() + Time::from_nanoseconds(LEAVE_NANOSECONDS);
         while !self.flush() && self.port.now() < last {
             // Deaths are learnt by polling; messages have no reader any more.

@@ -34,6 +34,7 @@ macro_rules! pass_groups {
             self.$port.set_registers(group, registers)
         }
 
+        #[inline(always)]
         fn contribute(
             &mut self,
             group: $crate::fabric::GroupId,
@@ -43,6 +44,7 @@ macro_rules! pass_groups {
             self.$port.contribute(group, word, payload)
         }
 
+        #[inline(always)]
         fn contribution(
             &mut self,
             group: $crate::fabric::GroupId,
@@ -51,6 +53,7 @@ macro_rules! pass_groups {
             self.$port.contribution(group, place)
         }
 
+        #[inline(always)]
         fn all_contributed(
             &mut self,
             group: $crate::fabric::GroupId,
@@ -58,6 +61,7 @@ macro_rules! pass_groups {
             self.$port.all_contributed(group)
         }
 
+        #[inline(always)]
         fn load_contribution(
             &self,
             group: $crate::fabric::GroupId,
@@ -69,6 +73,7 @@ macro_rules! pass_groups {
             self.$port.load_contribution(group, place, contribution, from, into)
         }
 
+        #[inline(always)]
         fn finish_round(
             &mut self,
             group: $crate::fabric::GroupId,

@@ -61,7 +61,7 @@ use self::{engine::Engine, spawn::Recipe};
 pub use self::{memory::JobMemory, placement::Bind};
 use crate::UnknownChoice;
 use crate::collective::choices;
-use crate::shared::Protocol;
+use crate::shared::{NotASeed, Protocol};
 pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -150,6 +150,12 @@ impl Launch {
     /// Has shared variables that do not say their protocol go by this one.
     pub fn share_by(&mut self, protocol: Protocol) {
         self.variables.push((Protocol::VARIABLE.to_owned(), protocol.name().to_owned()));
+    }
+
+    /// Has the ranks' ports meet faults that follow from this seed: commands that are refused though
+    /// there is room, and messages that land late. For tests.
+    pub fn meet_faults(&mut self, seed: u64) {
+        self.variables.push((NotASeed::OF_PORTS.to_owned(), seed.to_string()));
     }
 
     /// Runs the job; returns when it has ended.

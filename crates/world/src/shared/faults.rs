@@ -44,27 +44,31 @@ const A_MOMENT: u64 = 250;
 const GIVE_WAY: u64 = 180;
 const SHORT: u64 = 18;
 
-/// A value of [`NotASeed::VARIABLE`] that is no seed.
+/// A value of [`NotASeed::VARIABLE`] or [`NotASeed::OF_PORTS`] that is no seed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{given}` is no seed: give a whole number, by which faults of shared variables are drawn")]
+#[error("`{given}` is no seed: give a whole number, by which faults are drawn")]
 pub struct NotASeed {
     /// The value.
     pub given: String,
 }
 
 impl NotASeed {
-    /// The variable that asks for faults.
+    /// The variable that asks for faults of shared variables.
     pub const VARIABLE: &'static str = "HIKYAKU_SHARED_FAULTS";
+
+    /// The variable that asks for faults of ports: commands that are refused, or land late.
+    pub const OF_PORTS: &'static str = "HIKYAKU_FAULTS";
 }
 
-/// The seed that the environment gives; an empty variable gives none.
+/// The seed that a variable of the environment gives; an empty one gives none.
 ///
 /// # Errors
 /// It is no number.
 pub(crate) fn from_environment(
+    variable: &str,
     value_of: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<u64>, NotASeed> {
-    let value = value_of(NotASeed::VARIABLE).filter(|value| !value.is_empty());
+    let value = value_of(variable).filter(|value| !value.is_empty());
     let seed = |given: String| given.parse().map_err(|_| NotASeed { given });
     value.map(seed).transpose()
 }

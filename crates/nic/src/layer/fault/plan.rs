@@ -20,6 +20,9 @@ pub struct Faults {
     pub duplicate: u32,
     /// Packets that a link holds.
     pub window: usize,
+    /// Whether puts and atomic operations without an answer are held too. Otherwise they are refused
+    /// for as long, so that they have had their effect when `post` returns.
+    pub hold_remote: bool,
 }
 
 impl Faults {
@@ -33,6 +36,7 @@ impl Faults {
         retransmit_polls: 0,
         duplicate: 0,
         window: 0,
+        hold_remote: true,
     };
 
     /// All kinds of faults, each often.
@@ -46,6 +50,20 @@ impl Faults {
             retransmit_polls: 10,
             duplicate: 100,
             window: 16,
+            hold_remote: true,
+        }
+    }
+
+    /// The same for a whole job: less often, so that it gets on, and without holding what programs
+    /// count on as done. `Window::put` is complete on return because a hosted port's put is.
+    pub const fn of_a_job(seed: u64) -> Faults {
+        Faults {
+            refuse: 50,
+            delay: 50,
+            drop: 20,
+            duplicate: 20,
+            hold_remote: false,
+            ..Faults::all(seed)
         }
     }
 

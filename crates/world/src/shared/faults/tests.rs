@@ -234,13 +234,12 @@ fn seed_and_rank_say_what_is_drawn() {
 
 #[test]
 fn a_seed_is_a_number() {
-    assert_eq!(from_environment(|_| Some("77".into())), Ok(Some(77)));
-    assert_eq!(from_environment(|_| Some(String::new())), Ok(None));
-    assert_eq!(from_environment(|_| None), Ok(None));
-    let error = from_environment(|_| Some("often".into())).unwrap_err();
+    assert_eq!(from_environment(NotASeed::VARIABLE, |_| Some("77".into())), Ok(Some(77)));
+    assert_eq!(from_environment(NotASeed::VARIABLE, |_| Some(String::new())), Ok(None));
+    assert_eq!(from_environment(NotASeed::VARIABLE, |_| None), Ok(None));
+    let error = from_environment(NotASeed::VARIABLE, |_| Some("often".into())).unwrap_err();
     assert_eq!(
-        crate::InitError::Faults { error }.to_string(),
-        "HIKYAKU_SHARED_FAULTS: `often` is no seed: give a whole number, by which faults of shared \
-         variables are drawn"
+        crate::InitError::Faults { variable: NotASeed::VARIABLE, error }.to_string(),
+        "HIKYAKU_SHARED_FAULTS: `often` is no seed: give a whole number, by which faults are drawn"
     );
 }

@@ -1,116 +1,13 @@
 //! Persistent exchanges: any graph, both kinds of buffers, both schemes, and every mistake.
 
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 
-use hikyaku::persistent::{
-    Exchange, Neighbour, Neighbours, PersistentError, Scheme, StagedExchange,
-};
+use hikyaku::persistent::{Exchange, Neighbour, Neighbours, PersistentError, Scheme};
 use hikyaku::{Error, World};
 use hikyaku_jobs::Random;
+use hikyaku_jobs::edges::{self, Edge, Either, KINDS, own_edges};
 
 use super::around;
-
-/// An exchange of one kind or the other, with the program's side of its buffers.
-enum Either {
-    Shared(Exchange<u32>),
-    Staged { exchange: StagedExchange<u32>, out: Vec<u32>, into: Vec<u32> },
-}
-
-impl Either {
-    fn new(world: &World, neighbours: &Neighbours, staged: bool) -> Result<Either, Error> {
-        let end = |list: &[Neighbour]| list.iter().map(|edge| edge.elements.end).max().unwrap_or(0);
-        let (out, into) = (end(&neighbours.destinations), end(&neighbours.sources));
-        if staged {
-            let exchange = world.staged_exchange_init(neighbours)?;
-            return Ok(Either::Staged { exchange, out: vec![0; out], into: vec![0; into] });
-        }
-        let (out, into) = (world.alloc(out)?, world.alloc(into)?);
-        Ok(Either::Shared(world.exchange_init(neighbours, out, into)?))
-    }
-
-    fn outgoing(&mut self) -> Result<&mut [u32], Error> {
-        match self {
-            Either::Shared(exchange) => exchange.outgoing_mut(),
-            Either::Staged { out, .. } => Ok(out),
-        }
-    }
-
-    fn start(&mut self) -> Result<(), Error> {
-        match self {
-            Either::Shared(exchange) => exchange.start(),
-            Either::Staged { exchange, out, .. } => {
-                exchange.start_from(out)?;
-                // It is the program's again, whatever it does with it.
-                out.fill(u32::MAX);
-                Ok(())
-            }
-        }
-    }
-
-    fn test(&mut self) -> Result<bool, Error> {
-        match self {
-            Either::Shared(exchange) => exchange.test(),
-            Either::Staged { exchange, into, .. } => exchange.test_into(into),
-        }
-    }
-
-    /// Waits, and gives what has come.
-    fn wait(&mut self) -> Result<&[u32], Error> {
-        match self {
-            Either::Shared(exchange) => {
-                exchange.wait()?;
-                exchange.incoming()
-            }
-            Either::Staged { exchange, into, .. } => {
-                exchange.wait_into(into)?;
-                Ok(into)
-            }
-        }
-    }
-
-    /// What has come, of a round for which [`Either::test`] has said so.
-    fn incoming(&mut self) -> Result<&[u32], Error> {
-        match self {
-            Either::Shared(exchange) => exchange.incoming(),
-            Either::Staged { into, .. } => Ok(into),
-        }
-    }
-}
-
-/// An edge of a graph that all ranks know: from, to, elements.
-type Edge = (u32, u32, usize);
-
-/// This rank's edges, and the number of each in the whole list.
-fn own_edges(world: &World, edges: &[Edge]) -> (Neighbours, Vec<usize>, Vec<usize>) {
-    let mut neighbours = Neighbours::default();
-    let (mut outs, mut ins) = (Vec::new(), Vec::new());
-    let (mut out, mut into) = (0, 0);
-    for (number, &(from, to, length)) in edges.iter().enumerate() {
-        if from == world.rank() {
-            neighbours.destinations.push(Neighbour { rank: to, elements: out..out + length });
-            outs.push(number);
-            out += length;
-        }
-        if to == world.rank() {
-            neighbours.sources.push(Neighbour { rank: from, elements: into..into + length });
-            ins.push(number);
-            into += length;
-        }
-    }
-    (neighbours, outs, ins)
-}
-
-/// Element `at` of what goes along an edge in a round.
-fn element(edge: usize, round: u32, at: usize) -> u32 {
-    (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
-}
-
-/// Computes for a while.
-fn jitter(random: &mut Random) {
-    for _ in 0..random.below(4) * random.below(2_000) {
-        spin_loop();
-    }
-}
 
 /// `rounds` rounds along the edges of a graph, in which every rank starts when it likes.
 fn rounds(
@@ -120,39 +17,15 @@ fn rounds(
     rounds: u32,
     random: &mut Random,
 ) -> Result<(), Error> {
-    let (mut neighbours, outs, ins) = own_edges(world, edges);
-    neighbours.scheme = scheme;
-    let mut exchange = Either::new(world, &neighbours, staged)?;
+    let mut own = own_edges(world, edges);
+    own.neighbours.scheme = scheme;
+    let mut exchange = Either::new(world, &own.neighbours, staged)?;
     let messages = world.statistics().messages_sent;
-    for round in 0..rounds {
-        jitter(random);
-        let out = exchange.outgoing()?;
-        for (edge, number) in neighbours.destinations.iter().zip(&outs) {
-            let elements = out[edge.elements.clone()].iter_mut().enumerate();
-            elements.for_each(|(at, place)| *place = element(*number, round, at));
-        }
-        exchange.start()?;
-        jitter(random);
-        let into = exchange.wait()?;
-        for (edge, number) in neighbours.sources.iter().zip(&ins) {
-            for (at, found) in into[edge.elements.clone()].iter().enumerate() {
-                assert_eq!(*found, element(*number, round, at), "edge {number}, round {round}");
-            }
-        }
-    }
+    edges::rounds(&mut exchange, &own, rounds, random)?;
     // TF-06: addresses are exchanged when it is made; no message since.
     assert_eq!(world.statistics().messages_sent, messages);
     Ok(())
 }
-
-const KINDS: [(Option<Scheme>, bool); 6] = [
-    (None, false),
-    (None, true),
-    (Some(Scheme::Fast), false),
-    (Some(Scheme::Fast), true),
-    (Some(Scheme::Mrc), false),
-    (Some(Scheme::Mrc), true),
-];
 
 /// TF-06, TF-08, TF-09, TF-14: both neighbours of a ring, of every size from nothing on.
 pub(super) fn rings(world: &World, seed: u64) -> Result<(), Error> {
@@ -438,11 +311,7 @@ pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
         if world.rank() == culprit {
             // The others have not started: it cannot be complete.
             exchange.start()?;
-            let freed = match exchange {
-                Either::Shared(exchange) => exchange.free(),
-                Either::Staged { exchange, .. } => exchange.free(),
-            };
-            assert_eq!(freed, Err(PersistentError::Started.into()));
+            assert_eq!(exchange.free(), Err(PersistentError::Started.into()));
             world.barrier()?;
             continue;
         }

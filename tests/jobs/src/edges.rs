@@ -1,0 +1,200 @@
+//! Persistent exchanges of both kinds along the edges of a graph that all ranks know.
+
+use std::hint::spin_loop;
+
+use hikyaku::persistent::{Exchange, Neighbour, Neighbours, Scheme, StagedExchange};
+use hikyaku::{Error, World};
+
+use crate::Random;
+
+/// Every scheme, with each kind of buffers: shared, or staged.
+pub const KINDS: [(Option<Scheme>, bool); 6] = [
+    (None, false),
+    (None, true),
+    (Some(Scheme::Fast), false),
+    (Some(Scheme::Fast), true),
+    (Some(Scheme::Mrc), false),
+    (Some(Scheme::Mrc), true),
+];
+
+/// An exchange of one kind or the other, with the program's side of its buffers.
+#[derive(Debug)]
+pub enum Either {
+    /// Its buffers are those of the program.
+    Shared(Exchange<u32>),
+    /// The program's data is copied.
+    #[expect(missing_docs, reason = "the exchange and the program's buffers")]
+    Staged { exchange: StagedExchange<u32>, out: Vec<u32>, into: Vec<u32> },
+}
+
+impl Either {
+    /// Makes one with buffers as long as the edges need.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn new(world: &World, neighbours: &Neighbours, staged: bool) -> Result<Either, Error> {
+        let end = |list: &[Neighbour]| list.iter().map(|edge| edge.elements.end).max().unwrap_or(0);
+        let (out, into) = (end(&neighbours.destinations), end(&neighbours.sources));
+        if staged {
+            let exchange = world.staged_exchange_init(neighbours)?;
+            return Ok(Either::Staged { exchange, out: vec![0; out], into: vec![0; into] });
+        }
+        let (out, into) = (world.alloc(out)?, world.alloc(into)?);
+        Ok(Either::Shared(world.exchange_init(neighbours, out, into)?))
+    }
+
+    /// What is sent with the next start.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn outgoing(&mut self) -> Result<&mut [u32], Error> {
+        match self {
+            Either::Shared(exchange) => exchange.outgoing_mut(),
+            Either::Staged { out, .. } => Ok(out),
+        }
+    }
+
+    /// Starts a round.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn start(&mut self) -> Result<(), Error> {
+        match self {
+            Either::Shared(exchange) => exchange.start(),
+            Either::Staged { exchange, out, .. } => {
+                exchange.start_from(out)?;
+                // It is the program's again, whatever it does with it.
+                out.fill(u32::MAX);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the round has ended.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn test(&mut self) -> Result<bool, Error> {
+        match self {
+            Either::Shared(exchange) => exchange.test(),
+            Either::Staged { exchange, into, .. } => exchange.test_into(into),
+        }
+    }
+
+    /// Waits, and gives what has come.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn wait(&mut self) -> Result<&[u32], Error> {
+        match self {
+            Either::Shared(exchange) => {
+                exchange.wait()?;
+                exchange.incoming()
+            }
+            Either::Staged { exchange, into, .. } => {
+                exchange.wait_into(into)?;
+                Ok(into)
+            }
+        }
+    }
+
+    /// Frees it.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn free(self) -> Result<(), Error> {
+        match self {
+            Either::Shared(exchange) => exchange.free(),
+            Either::Staged { exchange, .. } => exchange.free(),
+        }
+    }
+
+    /// What has come, of a round for which [`Either::test`] has said so.
+    ///
+    /// # Errors
+    /// As those of the exchange.
+    pub fn incoming(&mut self) -> Result<&[u32], Error> {
+        match self {
+            Either::Shared(exchange) => exchange.incoming(),
+            Either::Staged { into, .. } => Ok(into),
+        }
+    }
+}
+
+/// An edge of a graph that all ranks know: from, to, elements.
+pub type Edge = (u32, u32, usize);
+
+/// This rank's edges.
+#[derive(Debug)]
+pub struct OwnEdges {
+    /// Where they lie in its buffers.
+    pub neighbours: Neighbours,
+    /// The number in the whole list of each that leaves it, and of each that comes to it.
+    numbers: (Vec<usize>, Vec<usize>),
+}
+
+/// This rank's edges of a graph.
+pub fn own_edges(world: &World, edges: &[Edge]) -> OwnEdges {
+    let mut neighbours = Neighbours::default();
+    let (mut outs, mut ins) = (Vec::new(), Vec::new());
+    let (mut out, mut into) = (0, 0);
+    for (number, &(from, to, length)) in edges.iter().enumerate() {
+        if from == world.rank() {
+            neighbours.destinations.push(Neighbour { rank: to, elements: out..out + length });
+            outs.push(number);
+            out += length;
+        }
+        if to == world.rank() {
+            neighbours.sources.push(Neighbour { rank: from, elements: into..into + length });
+            ins.push(number);
+            into += length;
+        }
+    }
+    OwnEdges { neighbours, numbers: (outs, ins) }
+}
+
+/// Element `at` of what goes along an edge in a round.
+fn element(edge: usize, round: u32, at: usize) -> u32 {
+    (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
+}
+
+/// Computes for a while.
+fn jitter(random: &mut Random) {
+    for _ in 0..random.below(4) * random.below(2_000) {
+        spin_loop();
+    }
+}
+
+/// So many rounds along the edges, in which every rank starts when it likes.
+///
+/// # Errors
+/// As those of the exchange.
+///
+/// # Panics
+/// What came is not what was sent.
+pub fn rounds(
+    exchange: &mut Either,
+    edges: &OwnEdges,
+    rounds: u32,
+    random: &mut Random,
+) -> Result<(), Error> {
+    let (Neighbours { sources, destinations, .. }, (outs, ins)) =
+        (&edges.neighbours, &edges.numbers);
+    for round in 0..rounds {
+        jitter(random);
+        let out = exchange.outgoing()?;
+        for (edge, number) in destinations.iter().zip(outs) {
+            let elements = out[edge.elements.clone()].iter_mut().enumerate();
+            elements.for_each(|(at, place)| *place = element(*number, round, at));
+        }
+        exchange.start()?;
+        jitter(random);
+        let into = exchange.wait()?;
+        for (edge, number) in sources.iter().zip(ins) {
+            for (at, found) in into[edge.elements.clone()].iter().enumerate() {
+                assert_eq!(*found, element(*number, round, at), "edge {number}, round {round}");
+            }
+        }
+    }
+    Ok(())
+}
