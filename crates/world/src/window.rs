@@ -262,7 +262,8 @@ impl<T: Scalar> Window<'_, T> {
         mut call: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
     ) -> Result<R, Error> {
         loop {
-            match call(self.world.engine().borrow_mut().port_mut()) {
+            let answer = call(self.world.engine().borrow_mut().port_mut());
+            match answer {
                 Err(PostError::Full { .. }) => self.rest(),
                 answer => return Ok(answer?),
             }

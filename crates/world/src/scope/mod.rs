@@ -209,12 +209,12 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
-            let next = match self.core.open.borrow().front() {
-                None => return first,
-                Some(Open::Request(id)) => Next::Request(*id),
-                Some(Open::Collective(id)) => Next::Collective(*id),
-                Some(Open::Exchange(exchange)) => Next::Exchange(exchange.name()),
-            };
+            let next = self.core.open.borrow().front().map(|open| match open {
+                Open::Request(id) => Next::Request(*id),
+                Open::Collective(id) => Next::Collective(*id),
+                Open::Exchange(exchange) => Next::Exchange(exchange.name()),
+            });
+            let Some(next) = next else { return first };
             let result = match next {
                 Next::Request(id) => self.core.wait(id).map(drop),
                 Next::Collective(id) => self.core.end_collective(id, true).unwrap_or(Ok(())),
