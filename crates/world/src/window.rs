@@ -23,7 +23,7 @@ use std::mem::{ManuallyDrop, size_of};
 
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Command, ContextError, ContextId, Integer, Key, Member, Notification,
+    Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member, Notification,
     PeerState, Port, PostError, RemoteAddress, Rights, Space,
 };
 use hikyaku_nic::region::RegionBuffer;
@@ -244,9 +244,13 @@ impl<T: Scalar> Window<'_, T> {
         Ok((member, self.parts[rank as usize]))
     }
 
-    /// Where `count` elements from `index` on are.
+    /// Where `count` elements from `index` on are, if the rank is still there.
     fn address(&self, rank: u32, index: usize, count: usize) -> Result<RemoteAddress, Error> {
         let (member, part) = self.part(rank)?;
+        let departures = self.world.engine().borrow().port().departures();
+        if departures > 0 {
+            self.check_there(member.rank)?;
+        }
         let inside = index.checked_add(count).is_some_and(|end| end as u64 <= part.elements);
         if !inside {
             let elements = part.elements;
@@ -254,6 +258,29 @@ impl<T: Scalar> Window<'_, T> {
         }
         let offset = (index * size_of::<T>()) as u64;
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
+    }
+
+    /// Whether a rank has neither left nor died: its memory may still be there, and is nobody's.
+    #[cold]
+    fn check_there(&self, rank: u32) -> Result<(), MsgError> {
+        let state = self.world.engine().borrow().port().peer(rank);
+        match state {
+            PeerState::Starting | PeerState::Running => Ok(()),
+            PeerState::Left => Err(MsgError::PeerLeft { rank }),
+            PeerState::Failed(failure) => Err(MsgError::PeerFailed(failure)),
+        }
+    }
+
+    /// What to say of an operation that was refused.
+    #[cold]
+    fn refusal(&self, error: PostError) -> Error {
+        match error {
+            PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
+                let closed = Error::WindowClosed { rank };
+                self.check_there(rank).map_or_else(Error::from, |()| closed)
+            }
+            error => error.into(),
+        }
     }
 
     /// Does it, as often as it takes until there is room.
@@ -265,7 +292,7 @@ impl<T: Scalar> Window<'_, T> {
             let answer = call(self.world.engine().borrow_mut().port_mut());
             match answer {
                 Err(PostError::Full { .. }) => self.rest(),
-                answer => return Ok(answer?),
+                answer => return answer.map_err(|error| self.refusal(error)),
             }
         }
     }
@@ -387,16 +414,13 @@ impl<T: AtomicScalar> Window<'_, T> {
         let (own, source) = (self.world.rank(), self.part(from)?.0.rank);
         loop {
             // Asked first: what it did before it went is there by then.
-            let state = self.world.engine().borrow().port().peer(source);
+            let gone = self.check_there(source);
             let value = self.load(own, index)?;
             if wanted(value) {
                 return Ok(value);
             }
-            match state {
-                PeerState::Starting | PeerState::Running => self.rest(),
-                PeerState::Left => return Err(MsgError::PeerLeft { rank: source }.into()),
-                PeerState::Failed(failure) => return Err(MsgError::PeerFailed(failure).into()),
-            }
+            gone?;
+            self.rest();
         }
     }
 
@@ -433,6 +457,8 @@ impl<T: Scalar> fmt::Debug for Window<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use hikyaku_nic::fabric::FullCause;
+
     use super::*;
 
     #[test]
@@ -455,6 +481,29 @@ mod tests {
         }
         windows.pop();
         assert_eq!(world.window::<i32>(1).unwrap().local(), Ok(vec![0]), "zeros, in its place");
+    }
+
+    #[test]
+    fn an_operation_that_finds_no_room_lets_messages_and_what_is_in_flight_go_on() {
+        let world = World::init().unwrap();
+        let window = world.window::<u64>(1).unwrap();
+        let (mut refusals, mut heard) = (0, [0u8]);
+        world
+            .scope(|scope| {
+                let receive = scope.irecv(&mut heard, 0, 1)?;
+                let barrier = scope.ibarrier();
+                let answer = window.carry_out(|port| {
+                    refusals += 1;
+                    let full = PostError::Full { destination: 0, cause: FullCause::RingStalled };
+                    if refusals < 5 { Err(full) } else { Ok(port.departures()) }
+                })?;
+                assert_eq!((answer, refusals), (0, 5));
+                world.send(&[7u8], 0, 1)?;
+                receive.wait()?;
+                barrier.wait()
+            })
+            .unwrap();
+        assert_eq!(heard, [7]);
     }
 
     #[test]
