@@ -61,10 +61,13 @@ static JOINED: AtomicBool = AtomicBool::new(false);
 /// Does something with the rank, if this is its thread and it is in its job.
 #[inline]
 pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<R, Failure> {
-    let here = HERE.try_with(|here| match &*here.borrow() {
-        Here::Rank(rank) => Ok(Rc::clone(rank)),
-        Here::Left => Err(Some(left())),
-        Here::Nothing => Err(None),
+    let here = HERE.try_with(|here| {
+        let here = here.borrow();
+        match &*here {
+            Here::Rank(rank) => Ok(Rc::clone(rank)),
+            Here::Left => Err(Some(left())),
+            Here::Nothing => Err(None),
+        }
     });
     match here.unwrap_or(Err(None)) {
         Ok(rank) => body(&rank),
@@ -200,7 +203,8 @@ impl Variable {
 
     /// What is wrong with the contents of a part that is held.
     pub(crate) fn mark(&self, part: u64) -> Result<Option<Mark>, Failure> {
-        match self.holds.borrow().get(part as usize) {
+        let holds = self.holds.borrow();
+        match holds.get(part as usize) {
             Some(Some(Hold::Read(guard))) => Ok(guard.mark()),
             Some(Some(Hold::Write(guard))) => Ok(guard.mark()),
             _ => Err(self.not_held(part)),

@@ -123,6 +123,15 @@ impl Packet {
 }
 
 impl Control {
+    /// Whether it may overtake messages that wait for room: the receiver needs it to make that
+    /// room. What ends a message of this rank's stays behind the parts of it.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Control::ClearToSend { .. } | Control::Finish { .. } => true,
+            Control::Cancel { .. } | Control::Abort { .. } => false,
+        }
+    }
+
     pub(crate) fn packet(&self) -> Packet {
         let mut payload = [0; 16];
         let (protocol, header, length) = match *self {

@@ -32,6 +32,7 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
             SharedError::Lost { .. } | SharedError::Refused { .. } | SharedError::GivenUp { .. },
         )
         | hikyaku::Error::WindowRefused { .. }
+        | hikyaku::Error::WindowClosed { .. }
         | hikyaku::Error::GaveUp { .. } => PeerError::new_err(text),
         hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })
         | hikyaku::Error::Collective(CollError::NoSuchRoot { .. } | CollError::Length { .. })

@@ -326,7 +326,8 @@ impl Rank {
 
     /// The result of a request that is done; it stays there for who asks again.
     pub(crate) fn result(&self, id: u64) -> Option<Result<Option<Received>, hikyaku::Error>> {
-        match self.requests.borrow().get(&id)?.stage {
+        let requests = self.requests.borrow();
+        match requests.get(&id)?.stage {
             Stage::Done(ref result) => Some(result.clone()),
             _ => None,
         }
@@ -379,9 +380,12 @@ impl Rank {
 
 /// A Python object that named something here is no more, on whatever thread.
 pub(crate) fn forget(id: u64) {
-    let rank = HERE.try_with(|here| match &*here.borrow() {
-        Here::Rank(rank) => Some(Rc::clone(rank)),
-        _ => None,
+    let rank = HERE.try_with(|here| {
+        let here = here.borrow();
+        match &*here {
+            Here::Rank(rank) => Some(Rc::clone(rank)),
+            _ => None,
+        }
     });
     match rank {
         Ok(Some(rank)) => rank.unname(id),

@@ -88,12 +88,15 @@ impl Showing {
     /// An array to be handed out, which may be written if it is for that.
     fn array(&self, py: Python<'_>, writes: bool, guard: &mut Guard) -> PyResult<Py<PyAny>> {
         let pool = self.pool(writes);
-        if let Some(shown) = pool.borrow_mut().find(py, writes) {
+        let mut shown = pool.borrow_mut();
+        if let Some(shown) = shown.find(py, writes) {
             if writes {
                 shown.switch(py, true)?;
             }
             return Ok(shown.array(py));
         }
+        // Making one runs Python, which may drop any other.
+        drop(shown);
         let shown = self.show(py, writes, guard.place())?;
         let array = shown.array(py);
         let replaced = pool.borrow_mut().add(shown);
@@ -361,10 +364,9 @@ impl Access {
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let showing = rank::here()?.showing(self.name.0)?;
-        if self.writes
-            && let Some(shown) = showing.written.borrow().last()
-        {
-            shown.switch(py, false)?;
+        if self.writes {
+            let written = showing.written.borrow();
+            written.last().map_or(Ok(()), |shown| shown.switch(py, false))?;
         }
         let held = showing.variable.held.take();
         drop(held);

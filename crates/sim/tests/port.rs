@@ -132,6 +132,7 @@ fn send(to: Rank, bytes: usize) -> Deed {
         granularity: Granularity::PerPacket,
         route: Route::Table,
         credited: false,
+        passes: false,
         payload: vec![7; bytes],
     })
 }
@@ -156,10 +157,10 @@ fn deeds_happen_at_their_own_times_and_turns_in_the_order_of_theirs() {
 
 #[test]
 fn a_command_travels_behind_what_was_sent_before_it() {
-    let travel = |from, to, command| Request::Travel { from, to, bytes: 1, command };
+    let travel = |from, to| Request::Travel { from, to, bytes: 1 };
     let first = vec![
-        Turn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1, true) },
-        turn(0, travel(1, 0, false)),
+        Turn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1) },
+        turn(0, travel(1, 0)),
         turn(0, Request::Leave),
     ];
     let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);

@@ -37,6 +37,12 @@ pub enum Error {
         /// The rank.
         rank: u32,
     },
+    /// A rank has given its part of the window back, and is still there.
+    #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
+    WindowClosed {
+        /// The rank.
+        rank: u32,
+    },
     /// Elements that a rank's part of a window does not have.
     #[error(
         "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \

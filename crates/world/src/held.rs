@@ -57,9 +57,9 @@ impl<'e, P: Port> Held<'e, P> {
         match self {
             Held::Throughout(engine) => engine.watch(wait, look),
             Held::Between(between) => between.wait(|cell, tasks| {
-                let found = poll_fn(|_| match look(cell.borrow_mut().port_mut()) {
-                    Some(found) => Poll::Ready(found),
-                    None => Poll::Pending,
+                let found = poll_fn(|_| {
+                    let found = look(cell.borrow_mut().port_mut());
+                    found.map_or(Poll::Pending, Poll::Ready)
                 });
                 drive(cell, tasks, wait(), found)
             }),

@@ -23,8 +23,8 @@ use std::mem::{ManuallyDrop, size_of};
 
 use hikyaku_msg::{Blocked, MsgError};
 use hikyaku_nic::fabric::{
-    Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Integer, Key, Member, Name,
-    Notification, PeerState, Port, PostError, RemoteAddress, Rights, Space, Wait,
+    Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member,
+    Name, Notification, PeerState, Port, PostError, RemoteAddress, Rights, Space, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
@@ -246,9 +246,13 @@ impl<T: Scalar> Window<'_, T> {
         Ok((member, self.parts[rank as usize]))
     }
 
-    /// Where `count` elements from `index` on are.
+    /// Where `count` elements from `index` on are, if the rank is still there.
     fn address(&self, rank: u32, index: usize, count: usize) -> Result<RemoteAddress, Error> {
         let (member, part) = self.part(rank)?;
+        let departures = self.world.engine().borrow().port().departures();
+        if departures > 0 {
+            self.check_there(member.rank)?;
+        }
         let inside = index.checked_add(count).is_some_and(|end| end as u64 <= part.elements);
         if !inside {
             let elements = part.elements;
@@ -256,6 +260,29 @@ impl<T: Scalar> Window<'_, T> {
         }
         let offset = (index * size_of::<T>()) as u64;
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
+    }
+
+    /// Whether a rank has neither left nor died: its memory may still be there, and is nobody's.
+    #[cold]
+    fn check_there(&self, rank: u32) -> Result<(), MsgError> {
+        let state = self.world.engine().borrow().port().peer(rank);
+        match state {
+            PeerState::Starting | PeerState::Running => Ok(()),
+            PeerState::Left => Err(MsgError::PeerLeft { rank }),
+            PeerState::Failed(failure) => Err(MsgError::PeerFailed(failure)),
+        }
+    }
+
+    /// What to say of an operation that was refused.
+    #[cold]
+    fn refusal(&self, error: PostError) -> Error {
+        match error {
+            PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
+                let closed = Error::WindowClosed { rank };
+                self.check_there(rank).map_or_else(Error::from, |()| closed)
+            }
+            error => error.into(),
+        }
     }
 
     /// Does an operation at `rank`, as often as it takes until there is room.
@@ -276,7 +303,7 @@ impl<T: Scalar> Window<'_, T> {
                     if let Some(blocked) = blocked {
                         self.world.engine().borrow_mut().awake(&blocked);
                     }
-                    return Ok(answer?);
+                    return answer.map_err(|error| self.refusal(error));
                 }
             }
         }
@@ -404,22 +431,17 @@ impl<T: AtomicScalar> Window<'_, T> {
         let ended = |blocked: &Blocked| self.world.engine().borrow_mut().awake(blocked);
         loop {
             // Asked first: what it did before it went is there by then.
-            let state = self.world.engine().borrow().port().peer(source);
+            let gone = self.check_there(source);
             let value = self.load(own, index)?;
             if wanted(value) {
                 ended(&blocked);
                 return Ok(value);
             }
-            let gone = match state {
-                PeerState::Starting | PeerState::Running => {
-                    self.rest(&mut blocked);
-                    continue;
-                }
-                PeerState::Left => MsgError::PeerLeft { rank: source },
-                PeerState::Failed(failure) => MsgError::PeerFailed(failure),
-            };
-            ended(&blocked);
-            return Err(gone.into());
+            if let Err(gone) = gone {
+                ended(&blocked);
+                return Err(gone.into());
+            }
+            self.rest(&mut blocked);
         }
     }
 
@@ -476,6 +498,8 @@ impl<T: Scalar> fmt::Debug for Window<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use hikyaku_nic::fabric::FullCause;
+
     use super::*;
 
     #[test]
@@ -498,6 +522,29 @@ mod tests {
         }
         windows.pop();
         assert_eq!(world.window::<i32>(1).unwrap().local(), Ok(vec![0]), "zeros, in its place");
+    }
+
+    #[test]
+    fn an_operation_that_finds_no_room_lets_messages_and_what_is_in_flight_go_on() {
+        let world = World::init().unwrap();
+        let window = world.window::<u64>(1).unwrap();
+        let (mut refusals, mut heard) = (0, [0u8]);
+        world
+            .scope(|scope| {
+                let receive = scope.irecv(&mut heard, 0, 1)?;
+                let barrier = scope.ibarrier();
+                let answer = window.carry_out("put", 0, |port| {
+                    refusals += 1;
+                    let full = PostError::Full { destination: 0, cause: FullCause::RingStalled };
+                    if refusals < 5 { Err(full) } else { Ok(port.departures()) }
+                })?;
+                assert_eq!((answer, refusals), (0, 5));
+                world.send(&[7u8], 0, 1)?;
+                receive.wait()?;
+                barrier.wait()
+            })
+            .unwrap();
+        assert_eq!(heard, [7]);
     }
 
     #[test]

@@ -295,7 +295,8 @@ impl World {
     #[cold]
     fn look_for_left_overs(&self) {
         self.ranks().group.drop_left_overs();
-        for (context, book) in &*self.rank.retired.borrow() {
+        let retired = self.rank.retired.borrow();
+        for (context, book) in &*retired {
             let endpoint = Endpoint::new(self.engine(), *context);
             Communicator::new(endpoint, book).drop_left_overs();
         }
@@ -430,10 +431,13 @@ impl World {
         let bytes = bytemuck::cast_slice_mut(into);
         if let (Some(source), Some(tag)) = (selector.source, selector.tag)
             && self.tasks().are_over()
-            && let Some(length) =
-                self.engine().borrow_mut().recv_at_once(bytes, source, self.context, tag)
         {
-            return whole::<T>(Received { source, tag, bytes: length });
+            let mut engine = self.engine().borrow_mut();
+            let length = engine.recv_at_once(bytes, source, self.context, tag);
+            drop(engine);
+            if let Some(length) = length {
+                return whole::<T>(Received { source, tag, bytes: length });
+            }
         }
         whole::<T>(self.recv_otherwise(bytes, selector)?)
     }

@@ -167,7 +167,8 @@ pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> 
 impl Run {
     /// Writes the own rows, of which the other node has no copy then: nothing is timed.
     fn first_round(&self, side: Side) {
-        for shared in self.shared.borrow_mut().iter_mut().filter(|shared| shared.home == side) {
+        let mut all = self.shared.borrow_mut();
+        for shared in all.iter_mut().filter(|shared| shared.home == side) {
             shared.sides[side].request(Kind::Write, Patience::Wait);
             for release in [false, true] {
                 let mut answer = 0;
@@ -182,7 +183,8 @@ impl Run {
                 }
             }
         }
-        for [a, b] in self.variables.borrow_mut().iter_mut() {
+        let mut variables = self.variables.borrow_mut();
+        for [a, b] in variables.iter_mut() {
             let (own, other) = if side == 0 { (a, b) } else { (b, a) };
             if !own.owns() {
                 continue;

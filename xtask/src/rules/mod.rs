@@ -6,6 +6,7 @@
 
 use crate::{Tree, Violation};
 
+pub mod borrows;
 pub mod dependencies;
 pub mod headers;
 pub mod manifests;
@@ -30,6 +31,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "headers", check: headers::check },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "purity", check: purity::check },
+    Rule { name: "borrows", check: borrows::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "words", check: words::check },
     Rule { name: "markdown", check: markdown::check },

@@ -361,7 +361,8 @@ impl<'a> Conductor<'a> {
             let mut all = Vec::new();
             for Seat { contestant, job } in &seats {
                 let contestant = &self.contestants[*contestant];
-                let told = match job.borrow_mut().as_mut() {
+                let mut job = job.borrow_mut();
+                let told = match job.as_mut() {
                     Ok(job) => start::memory(job).map_err(|error| error.to_string()),
                     Err(reason) => Err(reason.clone()),
                 };
@@ -385,9 +386,12 @@ impl<'a> Conductor<'a> {
         let seats = self.seat(crew, Contestant::is_library);
         let turns = seats.iter().map(|Seat { contestant, job }| {
             let contestant = &self.contestants[*contestant];
-            let sample = move || match job.borrow_mut().as_mut() {
-                Ok(job) => idle::sample(job).map_err(|error| error.to_string()),
-                Err(reason) => Err(reason.clone()),
+            let sample = move || {
+                let mut job = job.borrow_mut();
+                match job.as_mut() {
+                    Ok(job) => idle::sample(job).map_err(|error| error.to_string()),
+                    Err(reason) => Err(reason.clone()),
+                }
             };
             contestant.turn("", Box::new(sample))
         });

@@ -7,7 +7,7 @@ use super::direct::refusal;
 use crate::buffer::SendBuffer;
 use crate::envelope::{Envelope, Received, SendMode, tag_of};
 use crate::error::MsgError;
-use crate::protocol::{Control, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
+use crate::protocol::{Control, DATA, EAGER, EAGER_READY, Packet, RTS, ReadyToSend};
 use crate::request::{Body, Request, RequestId, Send, SendStage};
 
 /// What one post achieved.
@@ -264,7 +264,10 @@ impl<P: Port> Engine<P> {
     /// Whether a control packet was posted, or never can be.
     fn push_control(&mut self, destination: Rank, control: &Control) -> bool {
         let packet = control.packet();
-        let command = Command::send(destination, packet.protocol, packet.header, packet.payload());
+        let Packet { protocol, header, .. } = packet;
+        let passes = control.passes();
+        let command =
+            Command { passes, ..Command::send(destination, protocol, header, packet.payload()) };
         match self.port.post(&command) {
             Err(PostError::Full { .. }) => {
                 self.statistics.held_up += 1;

@@ -116,6 +116,10 @@ pub struct Command<'a> {
     /// Whether this send uses up one of the messages the receiver granted
     /// ([`Port::grant`](super::Port::grant)).
     pub credited: bool,
+    /// Whether this send may land before others to the same rank that were posted before it and
+    /// found no room: others wait for it, and it is whole and rides in its status record. Only a
+    /// fabric that takes sends before it knows whether they find room can let it pass.
+    pub passes: bool,
     /// What the target is told after a put, get or atomic operation.
     pub notification: Notification,
     /// What the requester is told after one.
@@ -137,6 +141,7 @@ impl<'a> Command<'a> {
             granularity: Granularity::PerPacket,
             route: Route::Table,
             credited: false,
+            passes: false,
             notification: Notification::None,
             reply: Reply::None,
         }

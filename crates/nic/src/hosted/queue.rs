@@ -189,8 +189,7 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), QueueError> {
         let QueueAddress { rank, queue: id, .. } = address;
         let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
-        // A release needs no room, so nothing before it can block it.
-        let _full = self.go(rank, 0);
+        self.go(rank, 0);
         queue.release(slots)?;
         self.run(address);
         Ok(())

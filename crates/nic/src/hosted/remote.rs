@@ -49,7 +49,7 @@ impl<H: Host> HostedPort<H> {
             Operation::Send | Operation::Nop => return Ok(0),
         };
         let inside = self.admit(command, target)?;
-        self.go(target.rank, command.payload.len() as u64)?;
+        self.go(target.rank, command.payload.len() as u64);
         self.enter(inside);
         let done = self.touch(command, target);
         self.leave(inside);
@@ -154,7 +154,7 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<(), PostError> {
         self.commandable(from)?;
         let inside = [checked_by_table(from), None];
-        self.go(from.rank, 0)?;
+        self.go(from.rank, 0);
         self.enter(inside);
         let place = self.locate(from, into.len() as u64, Rights::READ);
         let done = place.and_then(|place| self.host.read(place, into));
@@ -170,7 +170,7 @@ impl<H: Host> HostedPort<H> {
         if atomic.target.rank == self.rank {
             self.look_at_own_memory();
         }
-        self.go(atomic.target.rank, atomic.integer.size())?;
+        self.go(atomic.target.rank, atomic.integer.size());
         self.enter(inside);
         let done = self.apply(atomic, atomic.result);
         self.leave(inside);

@@ -259,6 +259,10 @@ impl<P: Port> FaultInjector<P> {
             self.counts.refused += 1;
             return Err(self.full(destination, FullCause::RingRefused));
         }
+        if command.passes && self.links[destination as usize].cause.is_some() {
+            // The receiver may wait for it before it makes room for what the link holds.
+            return self.port.post(command);
+        }
         let fate = self.fate();
         let Some(bytes) = self.bytes_to_hold(command) else {
             return self.post_straight(command, fate);

@@ -175,8 +175,7 @@ impl TurnLine {
         }
         let answer = match self.answer.load(Ordering::Relaxed) {
             0 => Answer::GoOn,
-            1 => Answer::LookAround,
-            _ => Answer::Blocked,
+            _ => Answer::LookAround,
         };
         (Time::from_picoseconds(self.time.load(Ordering::Relaxed)), answer)
     }
@@ -186,7 +185,6 @@ impl TurnLine {
         let number = match answer {
             Answer::GoOn => 0,
             Answer::LookAround => 1,
-            Answer::Blocked => 2,
         };
         self.answer.store(number, Ordering::Relaxed);
         self.time.store(now.picoseconds(), Ordering::Relaxed);
@@ -265,11 +263,8 @@ fn encode(request: Request) -> (u64, [u64; 3]) {
         Request::Start => (0, [0; 3]),
         Request::CatchUp => (1, [0; 3]),
         Request::Park(until) => (2, [until.map_or(NEVER, Time::picoseconds), 0, 0]),
-        Request::Travel { from, to, bytes, command } => {
-            let kind = if command { 3 } else { 4 };
-            (kind, [u64::from(from), u64::from(to), bytes])
-        }
-        Request::Leave => (5, [0; 3]),
+        Request::Travel { from, to, bytes } => (3, [u64::from(from), u64::from(to), bytes]),
+        Request::Leave => (4, [0; 3]),
     }
 }
 
@@ -279,10 +274,7 @@ fn decode(kind: u64, words: [u64; 3]) -> Request {
         0 => Request::Start,
         1 => Request::CatchUp,
         2 => Request::Park((first != NEVER).then_some(Time::from_picoseconds(first))),
-        3 | 4 => {
-            let (from, to) = (first as Rank, second as Rank);
-            Request::Travel { from, to, bytes: third, command: kind == 3 }
-        }
+        3 => Request::Travel { from: first as Rank, to: second as Rank, bytes: third },
         _ => Request::Leave,
     }
 }
@@ -304,14 +296,12 @@ mod tests {
     #[test]
     fn requests_survive_their_words() {
         let soon = Time::from_nanoseconds(7);
-        let travel = |command| Request::Travel { from: 1, to: 2, bytes: 1 << 40, command };
         for request in [
             Request::Start,
             Request::CatchUp,
             Request::Park(None),
             Request::Park(Some(soon)),
-            travel(true),
-            travel(false),
+            Request::Travel { from: 1, to: 2, bytes: 1 << 40 },
             Request::Leave,
         ] {
             let line = TurnLine::default();
@@ -323,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_answer_comes_with_the_turn() {
-        for answer in [Answer::GoOn, Answer::LookAround, Answer::Blocked] {
+        for answer in [Answer::GoOn, Answer::LookAround] {
             let line = TurnLine::default();
             line.ask(Request::CatchUp, Time::ZERO, &line);
             line.give(Time::from_nanoseconds(3), answer);

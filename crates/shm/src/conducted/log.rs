@@ -36,7 +36,8 @@ pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> Head {
         Route::Ring(ring) => u64::from(ring) + 1,
     };
     let one_record = u8::from(command.granularity == Granularity::PerMessage);
-    let flags = [command.protocol, one_record, u8::from(command.credited)];
+    let claims = u8::from(command.credited) | u8::from(command.passes) << 1;
+    let flags = [command.protocol, one_record, claims];
     let Command { destination, header, total, offset, .. } = *command;
     let time = now.picoseconds();
     head(SEND, flags, destination, [time, header, total, offset, route, taken as u64, 0])
@@ -85,7 +86,7 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
         *word = u64::from_le_bytes(chunk.try_into().ok()?);
     }
     let [first, time, header, total, offset, route, length, _] = words;
-    let [kind, protocol, one_record, credited, ..] = first.to_le_bytes();
+    let [kind, protocol, one_record, claims, ..] = first.to_le_bytes();
     let to = (first >> 32) as Rank;
     let length = usize::try_from(if kind == SEND { length } else { 0 }).ok()?;
     let (payload, _) = rest.split_at_checked(length)?;
@@ -100,7 +101,8 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
             granularity: [Granularity::PerPacket, Granularity::PerMessage]
                 [usize::from(one_record != 0)],
             route: route.checked_sub(1).map_or(Route::Table, |ring| Route::Ring(ring as u32)),
-            credited: credited != 0,
+            credited: claims & 1 != 0,
+            passes: claims & 2 != 0,
             payload: payload.to_vec(),
         }),
         ANNOUNCE => Deed::Announce { to, protocol, header, length: total, offset },
@@ -129,6 +131,7 @@ mod tests {
             granularity: Granularity::PerMessage,
             route: Route::Ring(0),
             credited: true,
+            passes: true,
             ..Command::send(7, 200, 0xfeed, b"hello")
         };
         let queue = QueueAddress { rank: 2, queue: 3, generation: 4 };
@@ -149,6 +152,7 @@ mod tests {
             granularity: Granularity::PerMessage,
             route: Route::Ring(0),
             credited: true,
+            passes: true,
             payload: b"hello".to_vec(),
         };
         let expected = [

@@ -293,7 +293,7 @@ impl Conductor for Conducted {
         let way = self.way(to);
         let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
         let blocked = way.blocked().or((under_way >= UNDER_WAY).then_some(FullCause::RingStalled));
-        if let Some(cause) = blocked {
+        if let Some(cause) = blocked.filter(|_| !command.passes) {
             self.line().refused.store(1, Ordering::Relaxed);
             self.look_in_vain();
             return Err(cause);
@@ -323,26 +323,17 @@ impl Conductor for Conducted {
         self.append(&head, &[]);
     }
 
-    fn go(&mut self, to: Rank, bytes: u64) -> Result<(), FullCause> {
+    fn go(&mut self, to: Rank, bytes: u64) {
         self.enter_call();
         self.looks.set(0);
         self.note(|tally| tally.calls += 1);
         self.command(to, bytes);
-        let blocked = self.way(to).blocked();
-        let cause = blocked.or_else(|| {
-            let request = Request::Travel { from: self.rank, to, bytes, command: true };
-            let refused = self.ask(request) == Answer::Blocked;
-            refused.then(|| self.way(to).blocked().unwrap_or(FullCause::RingStalled))
-        });
-        if cause.is_some() {
-            self.line().refused.store(1, Ordering::Relaxed);
-        }
+        self.ask(Request::Travel { from: self.rank, to, bytes });
         self.leave_call();
-        cause.map_or(Ok(()), Err)
     }
 
     fn come_back(&mut self, from: Rank, bytes: u64) {
-        self.ask(Request::Travel { from, to: self.rank, bytes, command: false });
+        self.ask(Request::Travel { from, to: self.rank, bytes });
         self.spend(self.costs.look);
     }
 

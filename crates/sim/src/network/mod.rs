@@ -348,9 +348,11 @@ impl Component for Network {
         let mut packets = [Packet { source: 0, destination: 0, bytes: 0, token: 0 }; BATCH];
         let found = words.iter().filter_map(|&word| model.prepare(word, stage));
         let count = packets.iter_mut().zip(found).map(|(place, packet)| *place = packet).count();
-        if count > 0
-            && let Some(listener) = self.listener.borrow().as_ref().and_then(Weak::upgrade)
-        {
+        if count == 0 {
+            return;
+        }
+        let listener = self.listener.borrow().as_ref().and_then(Weak::upgrade);
+        if let Some(listener) = listener {
             listener.prepare(&packets[..count], stage);
         }
     }

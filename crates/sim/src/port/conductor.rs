@@ -332,10 +332,10 @@ impl<R: Ranks> Inner<R> {
         match request {
             Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
             Request::Park(deadline) => self.park(rank, time, deadline),
-            Request::Travel { from, to, bytes, command } => {
+            Request::Travel { from, to, bytes } => {
                 self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
-                let content = Content::Trip { rank, bytes, command };
+                let content = Content::Trip { rank, bytes };
                 self.dispatch(time, Parcel { from, to, content });
             }
             Request::Leave => {
@@ -437,12 +437,11 @@ impl<R: Ranks> Inner<R> {
         if !matches!(content, Content::Run(_) | Content::Announce { .. }) {
             self.record(self.sim.now(), RecordKind::Arrive, to, from, bytes);
         }
-        let blocked = self.parcels.borrow().is_blocked(from, to);
+        let blocked = self.parcels.borrow().is_blocked(parcel.way());
         match parcel.content {
-            Content::Trip { rank, command, .. } => {
-                let answer = if blocked && command { Answer::Blocked } else { Answer::GoOn };
+            Content::Trip { rank, .. } => {
                 self.state(rank, |state| state.status = Status::Ready);
-                self.set_due(rank, self.sim.now(), answer);
+                self.set_due(rank, self.sim.now(), Answer::GoOn);
             }
             Content::Run(queue) => self.run_queue(queue),
             Content::Put(shipped) => {
@@ -490,7 +489,9 @@ impl<R: Ranks> Inner<R> {
         };
         let is_send = matches!(parcel.content, Content::Send(..));
         if let Err(PostError::Full { cause, .. }) = landed {
-            self.ranks.set_blocked(from, to, Some(cause));
+            if !parcel.content.passes() {
+                self.ranks.set_blocked(from, to, Some(cause));
+            }
             self.parcels.borrow_mut().block_first(parcel);
         } else if is_send {
             // Landed; or the target is gone, or has changed its tables since the post: then it is
@@ -513,12 +514,14 @@ impl<R: Ranks> Inner<R> {
 
     fn retry(&self, to: Rank) {
         let waiting = self.parcels.borrow().waiting_at(to);
-        for from in waiting {
+        for way in waiting {
             loop {
-                let parcel = self.parcels.borrow_mut().unblock(from, to);
+                let parcel = self.parcels.borrow_mut().unblock(way);
                 let Some(parcel) = parcel else {
-                    self.ranks.set_blocked(from, to, None);
-                    self.wake(from);
+                    if !way.passes {
+                        self.ranks.set_blocked(way.from, to, None);
+                        self.wake(way.from);
+                    }
                     break;
                 };
                 if !self.land(parcel) {

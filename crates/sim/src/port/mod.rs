@@ -20,7 +20,9 @@
 //!
 //! **What finds no room** waits behind whatever waits already on that way, and is tried again when
 //! its receiver has had a turn. The sender learns of it and is refused meanwhile, as it would be on
-//! any fabric.
+//! any fabric. What needs no room there passes: puts, gets and atomics, and sends that are said to
+//! (`Command::passes`), on which the receiver may wait before it makes room. In real time they are
+//! never behind such a send either, since that is still with its sender.
 //!
 //! **Nothing left to happen** while ranks wait may mean that they only have not looked: each gets
 //! a turn to look around (it may learn that a peer has gone, and says what it waits for). When that

@@ -262,7 +262,8 @@ fn take_boxes(
     let mut taken = Taken::default();
     for rank in correspondents(outs, ins) {
         let room = parts(ins, rank).1;
-        match world.engine().borrow_mut().port_mut().open_mailbox(rank, room) {
+        let made = world.engine().borrow_mut().port_mut().open_mailbox(rank, room);
+        match made {
             Ok(made) => taken.boxes.push(made),
             Err(error) => {
                 give_back(world, taken);

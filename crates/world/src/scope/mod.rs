@@ -210,12 +210,12 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let mut first = Ok(());
         loop {
             self.core.awaited.set(self.core.open.borrow().len().max(1) as u32);
-            let next = match self.core.open.borrow().front() {
-                None => return first,
-                Some(Open::Request(id)) => Next::Request(*id),
-                Some(Open::Collective(id)) => Next::Collective(*id),
-                Some(Open::Exchange(exchange)) => Next::Exchange(exchange.name()),
-            };
+            let next = self.core.open.borrow().front().map(|open| match open {
+                Open::Request(id) => Next::Request(*id),
+                Open::Collective(id) => Next::Collective(*id),
+                Open::Exchange(exchange) => Next::Exchange(exchange.name()),
+            });
+            let Some(next) = next else { return first };
             let result = match next {
                 Next::Request(id) => self.core.wait(id).map(drop),
                 Next::Collective(id) => self.core.end_collective(id, true).unwrap_or(Ok(())),

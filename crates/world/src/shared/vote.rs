@@ -128,7 +128,8 @@ impl World {
 
     /// What to say of a rank that is gone.
     fn gone(&self, rank: u32) -> Option<Error> {
-        match self.engine().borrow().port().peer(rank) {
+        let state = self.engine().borrow().port().peer(rank);
+        match state {
             PeerState::Starting | PeerState::Running => None,
             PeerState::Left => Some(MsgError::PeerLeft { rank }.into()),
             PeerState::Failed(failure) => Some(MsgError::PeerFailed(failure).into()),

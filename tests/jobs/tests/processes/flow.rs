@@ -28,6 +28,12 @@ fn what_is_wanted_is_reached_behind_any_number_of_others() {
     job(2, &["flood-before"]).ranks_per_node(1).succeed();
 }
 
+#[test]
+fn what_needs_no_room_goes_past_messages_that_found_none() {
+    job(2, &["flood-past"]).ranks_per_node(1).succeed();
+    job(2, &["flood-past"]).succeed();
+}
+
 /// Lengths are 64 bits everywhere: copied by the kernel on one node, streamed between nodes.
 #[test]
 fn a_message_beyond_2_gib() {

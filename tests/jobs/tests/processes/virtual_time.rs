@@ -55,6 +55,26 @@ fn large_messages_get_through() {
 }
 
 #[test]
+fn what_needs_no_room_goes_past_messages_that_found_none() {
+    for per_node in [1, 2] {
+        run(&simulated(2, &["flood-past"]).ranks_per_node(per_node));
+    }
+}
+
+#[test]
+fn everything_in_flight_at_once_ends_with_the_right_values() {
+    for ranks in [2, 4] {
+        for seed in ["1", "2", "3"] {
+            println!("{ranks} ranks, seed {seed}");
+            for protocol in ["direct", "fagus"] {
+                let job = simulated(ranks, &["mixed", seed, "20", "4"]);
+                run(&job.variable("HIKYAKU_SHARED", protocol));
+            }
+        }
+    }
+}
+
+#[test]
 fn long_messages_of_many_ranks_to_one_get_through() {
     for per_node in [1, 4] {
         run(&simulated(16, &["to-one"]).ranks_per_node(per_node));

@@ -52,6 +52,8 @@ pub struct Posted {
     pub route: Route,
     /// Whether it uses up one of the messages the receiver granted.
     pub credited: bool,
+    /// Whether it lands although others before it have found no room.
+    pub passes: bool,
     /// The bytes.
     pub payload: Vec<u8>,
 }
@@ -65,6 +67,7 @@ impl Posted {
             granularity: self.granularity,
             route: self.route,
             credited: self.credited && taken == 0,
+            passes: self.passes,
             ..Command::send(self.destination, self.protocol, self.header, &self.payload[taken..])
         }
     }
@@ -87,8 +90,6 @@ pub enum Request {
         to: Rank,
         /// How many.
         bytes: u64,
-        /// Whether they carry a command, which keeps its place behind others.
-        command: bool,
     },
     /// Nothing any more: it has left the job.
     Leave,
@@ -101,15 +102,13 @@ pub enum Answer {
     GoOn,
     /// Nothing is under way to anybody: look at everything, and say what you wait for.
     LookAround,
-    /// The command's way is blocked by one that found no room.
-    Blocked,
 }
 
 impl Answer {
     /// What [`Port::park`](crate::fabric::Port::park) says then.
     pub fn wake(self) -> Wake {
         match self {
-            Answer::GoOn | Answer::Blocked => Wake::Look,
+            Answer::GoOn => Wake::Look,
             Answer::LookAround => Wake::Slept,
         }
     }
@@ -173,6 +172,7 @@ mod tests {
             granularity: Granularity::PerPacket,
             route: Route::Table,
             credited: true,
+            passes: false,
             payload: vec![5, 6, 7],
         };
         let (whole, rest) = (posted.rest(0), posted.rest(2));

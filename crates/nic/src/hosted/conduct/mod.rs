@@ -39,18 +39,16 @@ pub trait Conductor {
     /// taken.
     ///
     /// # Errors
-    /// As many are under way to that rank as can be, or what arrived there last found no room.
+    /// As many are under way to that rank as can be, or what arrived there last found no room;
+    /// never of one that [passes](Command::passes).
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
 
     /// Leaves a notification's record at `to` for a command that has just been done there.
     fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64);
 
     /// Returns when a command with so many bytes has come to another rank, after all that this one
-    /// sent there before.
-    ///
-    /// # Errors
-    /// What was sent there before finds no room: the command is not to be carried out.
-    fn go(&mut self, to: Rank, bytes: u64) -> Result<(), FullCause>;
+    /// sent there before. It needs no room there: it does not wait for sends that found none.
+    fn go(&mut self, to: Rank, bytes: u64);
 
     /// Returns when so many bytes of an answer have come back.
     fn come_back(&mut self, from: Rank, bytes: u64);
@@ -165,11 +163,13 @@ impl<H: Host> HostedPort<H> {
 
     /// A request with so many bytes of payload is on its way to where it will be carried out.
     #[inline]
-    pub(super) fn go(&mut self, to: Rank, bytes: u64) -> Result<(), PostError> {
+    pub(super) fn go(&mut self, to: Rank, bytes: u64) {
         let from = self.rank;
-        let Some(conductor) = self.host.conductor().filter(|_| to != from) else { return Ok(()) };
-        let gone = conductor.go(to, bytes.saturating_add(FRAME_BYTES));
-        gone.map_err(|cause| PostError::Full { destination: to, cause })
+        if let Some(conductor) = self.host.conductor()
+            && to != from
+        {
+            conductor.go(to, bytes.saturating_add(FRAME_BYTES));
+        }
     }
 
     /// Its answer is on its way back.

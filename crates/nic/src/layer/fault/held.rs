@@ -18,7 +18,7 @@ impl Held {
     pub(super) fn new(command: &Command<'_>, bytes: usize) -> Held {
         let payload = command.payload[..bytes].to_vec();
         let Command { operation, destination, protocol, header, total, offset, .. } = *command;
-        let Command { granularity, route, credited, notification, reply, .. } = *command;
+        let Command { granularity, route, credited, passes, notification, reply, .. } = *command;
         let frame = Command {
             operation,
             destination,
@@ -30,6 +30,7 @@ impl Held {
             granularity,
             route,
             credited,
+            passes,
             notification,
             reply,
         };

@@ -127,7 +127,8 @@ impl Expected {
         let token = *token;
         queue.pop_front();
         drop(messages);
-        if let Some(job) = self.consignee.borrow().as_ref().and_then(Weak::upgrade) {
+        let job = self.consignee.borrow().as_ref().and_then(Weak::upgrade);
+        if let Some(job) = job {
             job.delivered(token);
         }
     }

@@ -350,7 +350,8 @@ impl State {
 
 impl Listener for State {
     fn departed(&self, packet: &Packet) {
-        if let Some(flight) = self.flights.borrow().get(packet.token as u32) {
+        let flights = self.flights.borrow();
+        if let Some(flight) = flights.get(packet.token as u32) {
             self.engines[flight.engine as usize].departed.raise();
         }
     }

@@ -121,7 +121,8 @@ impl Service {
 
     /// Where the others' sockets are.
     pub(super) fn connect(&self, places: &[(u16, u64)]) {
-        if let Some(sockets) = &*self.sockets.borrow() {
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
             sockets.connect(places);
         }
     }
@@ -228,7 +229,8 @@ impl Service {
         self.take_in(engine, &[]);
         self.handle_letters(engine, |_| true);
         for number in over {
-            if let Some(side) = self.sides.borrow_mut().remove(&number) {
+            let side = self.sides.borrow_mut().remove(&number);
+            if let Some(side) = side {
                 let datagrams = u32::from(side.style == Style::Datagrams);
                 self.by_datagrams.set(self.by_datagrams.get() - datagrams);
                 side.give_back();
@@ -303,7 +305,8 @@ impl Service {
         self.gone.set(gone);
         let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
         for (rank, died) in fresh {
-            if let Some(sockets) = &*self.sockets.borrow() {
+            let sockets = self.sockets.borrow();
+            if let Some(sockets) = &*sockets {
                 sockets.close(*rank);
             }
             for side in &sides {
@@ -486,7 +489,8 @@ impl Service {
     fn send(&self, engine: &EngineCell, side: &Side, to: u32, letter: &Letter) {
         let bytes = letter.encode();
         if side.style == Style::Datagrams {
-            if let Some(sockets) = &*self.sockets.borrow() {
+            let sockets = self.sockets.borrow();
+            if let Some(sockets) = &*sockets {
                 sockets.send(to, [&[LETTER][..], &bytes].concat());
             }
             return;
@@ -503,7 +507,8 @@ impl Service {
         if side.style == Style::Stores {
             return;
         }
-        if let Some(sockets) = &*self.sockets.borrow() {
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
             let now = engine.borrow().port().now().nanoseconds().max(1);
             let (datagrams, bytes) = sockets.pump(now);
             side.count(datagrams, 0, bytes);
@@ -512,7 +517,8 @@ impl Service {
 
     /// Sleeps until a datagram has come, at most so long.
     pub(super) fn sleep(&self, most: Time) {
-        if let Some(sockets) = &*self.sockets.borrow() {
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
             sockets.sleep(most.nanoseconds());
         }
     }

@@ -150,14 +150,16 @@ impl Sockets {
 
     /// Sends a message, in order with others to the same rank.
     pub(super) fn send(&self, to: u32, message: Vec<u8>) {
-        if let Some(peer) = self.peers.borrow_mut().get_mut(to as usize) {
+        let mut peers = self.peers.borrow_mut();
+        if let Some(peer) = peers.get_mut(to as usize) {
             peer.link.send(message);
         }
     }
 
     /// A rank is gone.
     pub(super) fn close(&self, rank: u32) {
-        if let Some(peer) = self.peers.borrow_mut().get_mut(rank as usize) {
+        let mut peers = self.peers.borrow_mut();
+        if let Some(peer) = peers.get_mut(rank as usize) {
             peer.link.close();
         }
     }
@@ -170,7 +172,8 @@ impl Sockets {
     /// Sends what is due at `now`, nanoseconds; says how many datagrams and bytes.
     pub(super) fn pump(&self, now: u64) -> (u64, u64) {
         let (mut datagrams, mut bytes) = (0, 0);
-        for peer in self.peers.borrow_mut().iter_mut() {
+        let mut peers = self.peers.borrow_mut();
+        for peer in peers.iter_mut() {
             while let Some((number, expected, message)) = peer.link.poll(now) {
                 let (key, from, length) = (peer.key, self.rank, message.len() as u32);
                 let head = Head { key, from, number, expected, length };

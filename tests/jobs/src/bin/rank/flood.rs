@@ -129,3 +129,37 @@ pub(crate) fn before(world: &World) -> Result<(), Error> {
     assert!(left.evacuations > 0);
     Ok(())
 }
+
+/// Rank 0 starts more messages than find room at rank 1, which takes none of them before an atomic
+/// operation of rank 0's has come, and before a long message of its own has gone, for which rank 0
+/// has to ask. Neither needs room, so neither waits behind the messages.
+pub(crate) fn past(world: &World) -> Result<(), Error> {
+    const COUNT: usize = 200;
+    let window = world.window::<u64>(1)?;
+    let mut sent = vec![[0; 1000]; COUNT];
+    (0..).zip(&mut sent).for_each(|(number, data)| fill(number, data));
+    let (long, mut heard) = (vec![5u8; 300_000], vec![0u8; 300_000]);
+    match world.rank() {
+        0 => world.scope(|scope| {
+            let receive = scope.irecv(&mut heard, 1, 2)?;
+            for data in &sent {
+                let _ends_with_the_scope = scope.isend(data, 1, 1)?;
+            }
+            window.fetch_add(1, 0, 1)?;
+            receive.wait()?;
+            Ok(())
+        })?,
+        1 => {
+            window.wait(0, 0, |value| value == 1)?;
+            world.ssend(&long, 0, 2)?;
+            let mut data = [0; 1000];
+            for number in 0..COUNT as u64 {
+                world.recv(&mut data, 0, 1)?;
+                check(number, &data);
+            }
+        }
+        _ => {}
+    }
+    assert!(world.rank() != 0 || heard == long);
+    world.barrier()
+}

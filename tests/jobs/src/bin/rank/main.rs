@@ -11,6 +11,7 @@ mod flood;
 mod keepers;
 mod large;
 mod lone;
+mod mixed;
 mod ring;
 mod survivors;
 mod traffic;
@@ -35,11 +36,15 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
         "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
         "flood-beside" => flood::beside(world)?,
+        "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,
         "lone" => lone::run(world, number(word(1)) as usize)?,
+        "mixed" => {
+            mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;
+        }
         "hand-over" => variables::hand_over(world)?,
         "queue" => variables::queue(world)?,
         "crossed" => variables::crossed(world)?,
