@@ -73,8 +73,9 @@ pub(crate) struct Arguments {
 
     /// Keep so many MiB a rank of messages that are in the way of others [default: 64]
     ///
-    /// As the variable HIKYAKU_UNMATCHED=64 does. A rank that waits for a message moves those of the
-    /// same sender that it has not asked for to its own memory, up to this; then the sender waits.
+    /// As the variable HIKYAKU_UNMATCHED=64 does. A rank that waits for a message moves those of
+    /// the same sender that it has not asked for to its own memory, up to this; then the sender
+    /// waits.
     #[arg(long, value_name = "MIB")]
     unmatched: Option<UnmatchedLimit>,
 

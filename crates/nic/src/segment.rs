@@ -334,6 +334,8 @@ pub struct SenderLine {
     /// moved on, knows that what is still unpublished will never be; an owner that takes a segment
     /// back waits for the same (`table/segment.rs`).
     pub epoch: AtomicU64,
+    /// How many records the source has posted, as far as it said so in long waits.
+    pub posted: AtomicU64,
     /// How often the source was held up.
     pub held_up: AtomicU64,
     /// Nonzero while the source waits for room or credit: a bit for each of its ports, of which it

@@ -437,3 +437,77 @@ proptest! {
         memory.check_walls();
     }
 }
+
+/// How a stream of short messages over memory that is scribbled on has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// As many records came as were sent, nonsense counted.
+    All,
+    /// The receiver was told that the sender failed.
+    Told(DeathCause),
+    /// Neither: somebody waits for ever.
+    Never,
+}
+
+/// Rank 1 sends rank 0 so many short messages, with one word of rank 0's segment overwritten before
+/// one of them.
+fn scribbled_stream(seed: u64) -> Ended {
+    const MESSAGES: u64 = 40;
+    let memory = Memory::new();
+    let port = |rank| HostedPort::new(TestHost(Rc::clone(&memory), rank));
+    let (mut receiver, mut sender) = (port(0), port(1));
+    let mut random = seed;
+    let mut draw = |below: u64| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let (when, word) = (draw(MESSAGES), draw(memory.control_bytes() as u64 / 8));
+    let value = [0, u64::MAX, draw(50), 1 << draw(64), draw(u64::MAX)][draw(5) as usize];
+    let (mut sent, mut came, mut done) = (0, 0, false);
+    for turn in 0..5_000 {
+        if sent == when && !done {
+            done = true;
+            let at = memory.start(0) + word as usize * 8;
+            memory.word(at).store(value, Ordering::Relaxed);
+        }
+        let message = Command { credited: true, ..Command::send(0, 3, sent, &[1; 8]) };
+        if sent < MESSAGES && sender.post(&message).is_ok() {
+            sent += 1;
+        }
+        // Now and then several are under way.
+        if turn % 7 > 2 || sent == MESSAGES {
+            match receiver.poll() {
+                Some(Event::Landed(_) | Event::Malformed { .. }) => came += 1,
+                Some(Event::PeerFailed(failure)) => {
+                    assert_eq!(failure.rank, 1);
+                    return Ended::Told(failure.cause);
+                }
+                _ => {}
+            }
+            receiver.grant(1, came + 4);
+        }
+        if came >= MESSAGES {
+            return Ended::All;
+        }
+        receiver.park(None);
+        sender.park(None);
+    }
+    Ended::Never
+}
+
+#[test]
+fn a_word_that_is_overwritten_makes_nobody_wait_for_ever() {
+    let mut told = 0;
+    for seed in 0..3_000 {
+        match scribbled_stream(seed) {
+            Ended::All => {}
+            Ended::Told(cause) => {
+                assert_eq!(cause, DeathCause::Overwritten, "seed {seed}");
+                told += 1;
+            }
+            Ended::Never => panic!("seed {seed}: somebody waits for ever"),
+        }
+    }
+    assert!(told > 0, "no record was lost: the test meets nothing");
+}

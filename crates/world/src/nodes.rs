@@ -129,6 +129,7 @@ pub(crate) fn to_head(outcome: Result<(u64, usize), &Error>, own: Rank) -> Head 
                 DeathCause::Signal(number) => (0, number),
                 DeathCause::Exit(code) => (1, code),
                 DeathCause::Unknown => (2, 0),
+                DeathCause::Overwritten => (3, 0),
             };
             [FAILED | how << 8, ranks(failure.rank, failure.pid), u64::from(number as u32), 0]
         }
@@ -153,6 +154,7 @@ pub(crate) fn of_head(head: &Head, from: Rank) -> Result<(u64, u64), Error> {
             let cause = match small(8) {
                 0 => DeathCause::Signal(one as i32),
                 1 => DeathCause::Exit(one as i32),
+                3 => DeathCause::Overwritten,
                 _ => DeathCause::Unknown,
             };
             MsgError::PeerFailed(PeerFailure { rank, pid: second, cause }).into()
@@ -291,6 +293,7 @@ mod tests {
             failed(DeathCause::Signal(9)),
             failed(DeathCause::Exit(-1)),
             failed(DeathCause::Unknown),
+            failed(DeathCause::Overwritten),
             Error::Message(MsgError::PeerLeft { rank: 0 }),
             Error::GaveUp { rank: 12 },
             Error::Disagreement {

@@ -27,8 +27,8 @@ const ALONE_ROUNDS: u32 = 256;
 
 /// A blocking call that is under way.
 ///
-/// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing. The
-/// round at whose end it is announced is *noted*: what is polled in vain then says what it is
+/// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing.
+/// The round at whose end it is announced is *noted*: what is polled in vain then says what it is
 /// ([`Engine::note`]). After progress the call is announced anew.
 #[derive(Debug)]
 pub struct Blocked {

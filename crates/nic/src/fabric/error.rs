@@ -149,7 +149,7 @@ pub struct ChainError {
 
 /// How a rank ended that did not leave in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
-#[error("rank {rank} (pid {pid}) died: {cause}")]
+#[error("rank {rank} (pid {pid}) {}{cause}", .cause.verb())]
 pub struct PeerFailure {
     /// The rank that is gone.
     pub rank: Rank,
@@ -171,6 +171,16 @@ pub enum DeathCause {
     /// It is gone and nobody knows how.
     #[error("it is gone, the reason is not known")]
     Unknown,
+    /// It may well be there, but what it sent is not: nothing that it sends can be relied on.
+    #[error("has sent a message that was overwritten in the job's shared memory")]
+    Overwritten,
+}
+
+impl DeathCause {
+    /// What stands before it in a sentence about the rank.
+    fn verb(self) -> &'static str {
+        if self == DeathCause::Overwritten { "" } else { "died: " }
+    }
 }
 
 /// Why a table could not be changed.

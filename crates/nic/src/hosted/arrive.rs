@@ -374,7 +374,7 @@ impl<H: Host> HostedPort<H> {
 
 /// The status ring of a source. A division only where rings are shared.
 #[inline]
-fn lane_of(source: Rank, lanes: usize) -> usize {
+pub(super) fn lane_of(source: Rank, lanes: usize) -> usize {
     let source = source as usize;
     if source < lanes { source } else { source % lanes }
 }

@@ -21,6 +21,7 @@
 //! lie, the clock, how to wake and how to wait, how to reach other memory.
 
 mod arrive;
+mod audit;
 mod calls;
 mod conduct;
 mod group;
@@ -84,6 +85,8 @@ pub struct HostedPort<H: Host> {
     book: Book,
     /// Waits since something last happened.
     idle: u32,
+    /// Sleeps since something last happened.
+    sleeps: u32,
     /// Doorbells rung: one a post, one a chain.
     doorbells: u64,
     groups: Groups,
@@ -120,6 +123,7 @@ impl<H: Host> HostedPort<H> {
             mailboxes: Mailboxes::default(),
             book: remote::book(&own),
             idle: 0,
+            sleeps: 0,
             doorbells: 0,
             groups: Groups::new(&layout.groups, own.awaited()),
             host,
@@ -247,7 +251,9 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn grant(&mut self, source: Rank, messages: u64) {
         let line = self.own.source(source);
-        if messages > line.credit() {
+        let granted = &mut self.peers[source as usize].granted;
+        if messages > *granted {
+            *granted = messages;
             line.set_credit(messages);
             self.wake_if_waiting(source);
         }
@@ -424,6 +430,7 @@ impl<H: Host> Port for HostedPort<H> {
         });
         self.groups.after_park();
         self.mailboxes.after_park();
+        self.after_wait(idle, wake);
         wake
     }
 

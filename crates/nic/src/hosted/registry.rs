@@ -99,7 +99,7 @@ impl<'m> Registry<'m> {
         let bits = match cause {
             DeathCause::Signal(number) => CAUSE_SIGNAL | u64::from(number as u32),
             DeathCause::Exit(code) => CAUSE_EXIT | u64::from(code as u32),
-            DeathCause::Unknown => CAUSE_UNKNOWN,
+            DeathCause::Unknown | DeathCause::Overwritten => CAUSE_UNKNOWN,
         };
         line.cause.store(bits, Ordering::Release);
         line.state.store(FAILED, Ordering::Release);

@@ -30,6 +30,8 @@ pub(super) struct Peer {
     pub(super) held_up: bool,
     /// It died.
     pub(super) failed: Option<PeerFailure>,
+    /// How many credited messages it is allowed here.
+    pub(super) granted: u64,
     /// How often it told us it was held up, as last asked.
     pub(super) seen_held_up: u64,
 }
@@ -72,6 +74,7 @@ impl Peer {
             epoch: 0,
             held_up: false,
             failed: None,
+            granted: credit,
             seen_held_up: 0,
         }
     }

@@ -1,0 +1,92 @@
+//! What a rank does when it has waited for long, so that no wait lasts for ever because somebody
+//! has overwritten a word of the job's shared memory.
+//!
+//! ```text
+//!   a word that one rank alone writes    heads, credit: it writes it anew, as it remembers it
+//!   a record that was overwritten        its sender says how many it has posted, when it waits for
+//!                                        long itself; if its receiver has not found so many, one
+//!                                        is lost, and the sender counts as failed there
+//! ```
+//!
+//! The second is for private status rings. In these a sender's count follows its records, so a
+//! receiver that sees the count sees the records: one that is missing then was overwritten.
+
+use super::arrive::lane_of;
+use super::{Host, HostedPort};
+use crate::fabric::{DeathCause, Event, PeerFailure, Rank, Wake};
+use crate::sync::Ordering;
+
+/// Sleeps in a row from which on a wait is long: each may be a tenth of a second.
+const LONG_SLEEPS: u32 = 3;
+
+/// Waits in a row after which a wait is long where nobody sleeps.
+const LONG_WAITS: u32 = 1 << 14;
+
+impl<H: Host> HostedPort<H> {
+    /// To be called after each wait: the number of waits before it, and how it ended.
+    #[inline]
+    pub(super) fn after_wait(&mut self, idle: u32, wake: Wake) {
+        if idle == 0 {
+            self.sleeps = 0;
+        }
+        self.sleeps += u32::from(wake == Wake::Slept);
+        let is_long = wake == Wake::Slept && self.sleeps >= LONG_SLEEPS;
+        if is_long || idle % LONG_WAITS == LONG_WAITS - 1 {
+            self.audit();
+        }
+    }
+
+    #[cold]
+    fn audit(&mut self) {
+        if self.host.is_conducted() {
+            // In virtual time somebody else posts in this rank's name.
+            return;
+        }
+        let own = self.own;
+        for lane in &self.lanes {
+            lane.ring.free(lane.head);
+        }
+        for (id, landing) in (0..).zip(&self.rings) {
+            own.ring(id).free(landing.published);
+        }
+        for (rank, peer) in (0..).zip(&self.peers) {
+            let line = own.source(rank);
+            if line.credit() < peer.granted {
+                line.set_credit(peer.granted);
+                self.wake_if_waiting(rank);
+            }
+            if peer.poster.posted > 0 && peer.status.is_private() {
+                let told = &peer.target.sender(self.rank).posted;
+                told.store(peer.poster.posted, Ordering::Release);
+            }
+        }
+        for source in 0..self.size {
+            if self.peers[source as usize].failed.is_none() && self.has_lost_record(source) {
+                self.count_as_failed(source);
+            }
+        }
+    }
+
+    /// Whether a source has posted a record that is not there.
+    fn has_lost_record(&self, source: Rank) -> bool {
+        let lane = &self.lanes[lane_of(source, self.lanes.len())];
+        if !lane.ring.is_private() {
+            return false;
+        }
+        // Acquire: the records before the count are visible.
+        let posted = self.own.sender(source).posted.load(Ordering::Acquire);
+        let ahead = posted.wrapping_sub(lane.head);
+        // More than it holds, if its head was overwritten and the sender believed that.
+        let most = 2 * lane.ring.capacity() as u64;
+        (1..=most).contains(&ahead) && lane.ring.peek(lane.head).is_none()
+    }
+
+    fn count_as_failed(&mut self, rank: Rank) {
+        let (pid, cause) = (self.host.registry().pid(rank), DeathCause::Overwritten);
+        let failure = PeerFailure { rank, pid, cause };
+        let peer = &mut self.peers[rank as usize];
+        peer.failed = Some(failure);
+        peer.allowed = 0;
+        self.events.push_back(Event::PeerFailed(failure));
+    }
+}
