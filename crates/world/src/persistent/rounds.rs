@@ -13,7 +13,7 @@
 use std::task::Poll;
 
 use hikyaku_coll::persistent::Step;
-use hikyaku_msg::{MsgError, block_on};
+use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
     Activity, MailEnd, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
     QueuePut, QueueState,
@@ -339,7 +339,7 @@ impl Rounds {
                 Err(error) => Poll::Ready(Err(error)),
             }
         });
-        block_on(world.engine(), Activity::Collective, future)
+        world.drive(Activity::Collective, future)
     }
 
     /// One look of a wait.
