@@ -24,6 +24,7 @@ mod element;
 mod error;
 mod launch;
 mod memory;
+mod number;
 mod rank;
 mod request;
 mod shared;

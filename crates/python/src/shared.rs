@@ -24,6 +24,7 @@ use pyo3::types::PyTuple;
 
 use crate::error::raise;
 use crate::memory::Memory;
+use crate::number;
 use crate::rank::{self, Rank, forget};
 use crate::shown::{Pool, Shown};
 use crate::wait;
@@ -258,7 +259,11 @@ impl Shared {
     }
 
     /// One of the parts. The whole variable is its part 0.
-    fn part(&self, py: Python<'_>, number: u64) -> PyResult<Shared> {
+    fn part(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number::part)] number: u64,
+    ) -> PyResult<Shared> {
         let variable = self.variable()?.variable.clone();
         Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }

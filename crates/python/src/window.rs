@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::element::Element;
 use crate::error::raise;
+use crate::number::{self, fit};
 use crate::rank::{self, forget};
 use crate::world::existing;
 
@@ -209,19 +210,29 @@ impl Window {
 
 #[pymethods]
 impl Window {
-    fn _put(&self, rank: i64, data: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+    fn _put(
+        &self,
+        #[pyo3(from_py_with = number::rank)] rank: i64,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::index)] index: usize,
+    ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
         window.put(rank, index, Array::to_read(data, "data")?.bytes(), self.element_bytes)
     }
 
-    fn _get(&self, rank: i64, into: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+    fn _get(
+        &self,
+        #[pyo3(from_py_with = number::rank)] rank: i64,
+        into: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::index)] index: usize,
+    ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
         let mut into = Array::to_write(into, "into")?;
         window.get(rank, index, into.bytes_mut(), self.element_bytes)
     }
 
     /// How many elements the part of a rank has.
-    fn _size_of(&self, rank: i64) -> PyResult<usize> {
+    fn _size_of(&self, #[pyo3(from_py_with = number::rank)] rank: i64) -> PyResult<usize> {
         let (window, rank) = self.window(rank)?;
         let length = window.len_of(rank).map_err(raise)?;
         let is_bytes = matches!(*window, AnyWindow::Bytes(_));
@@ -233,8 +244,8 @@ impl Window {
     fn _fetch<'py>(
         &self,
         name: &str,
-        rank: i64,
-        index: usize,
+        #[pyo3(from_py_with = number::rank)] rank: i64,
+        #[pyo3(from_py_with = number::index)] index: usize,
         value: &Bound<'py, PyAny>,
         expected: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -256,13 +267,19 @@ impl Window {
     }
 
     /// Adds the elements of an array to as many from an index on, each at once.
-    fn _add(&self, rank: i64, data: &Bound<'_, PyAny>, index: usize) -> PyResult<()> {
+    fn _add(
+        &self,
+        #[pyo3(from_py_with = number::rank)] rank: i64,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::index)] index: usize,
+    ) -> PyResult<()> {
         let element = self.element()?;
         let (window, rank) = self.window(rank)?;
         let data = Array::to_read(data, "data")?;
         // All or nothing of them is outside: the last one first.
         let count = data.len() / self.element_bytes;
-        if let Some(last) = (index + count).checked_sub(1).filter(|_| count > 0) {
+        if count > 0 {
+            let last = index.saturating_add(count - 1);
             window.fetch(rank, last, Action::Load, 0)?;
         }
         for (at, bytes) in (index..).zip(data.bytes().chunks_exact(self.element_bytes)) {
@@ -307,11 +324,11 @@ impl Element {
     /// It is not a number, or not in the element's range.
     fn bits_of(self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(match self {
-            Element::I32 => u64::from(value.extract::<i32>()? as u32),
-            Element::U32 => u64::from(value.extract::<u32>()?),
+            Element::I32 => u64::from(fit::<i32>(value, "value", "elements are i4")? as u32),
+            Element::U32 => u64::from(fit::<u32>(value, "value", "elements are u4")?),
             Element::F32 => u64::from((value.extract::<f64>()? as f32).to_bits()),
-            Element::I64 => value.extract::<i64>()? as u64,
-            Element::U64 => value.extract()?,
+            Element::I64 => fit::<i64>(value, "value", "elements are i8")? as u64,
+            Element::U64 => fit(value, "value", "elements are u8")?,
             Element::F64 => value.extract::<f64>()?.to_bits(),
             _ => return Err(no_atomics()),
         })

@@ -11,6 +11,7 @@ use crate::array::Array;
 use crate::collective;
 use crate::error::raise;
 use crate::memory::Memory;
+use crate::number;
 use crate::rank::{self, InFlight, Rank};
 use crate::request::Request;
 use crate::shared::Shared;
@@ -122,7 +123,13 @@ impl World {
 
     /// Send an array; returns when it may be changed again.
     #[pyo3(signature = (data, to, tag=0))]
-    fn send(&self, py: Python<'_>, data: &Bound<'_, PyAny>, to: i64, tag: i32) -> PyResult<()> {
+    fn send(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::rank)] to: i64,
+        #[pyo3(from_py_with = number::tag)] tag: i32,
+    ) -> PyResult<()> {
         let (rank, world) = self.open()?;
         let data = Array::to_read(data, "data")?;
         let to = existing(&world, to)?;
@@ -138,8 +145,8 @@ impl World {
         &self,
         py: Python<'_>,
         into: &Bound<'_, PyAny>,
-        source: Option<i64>,
-        tag: Option<i32>,
+        #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
+        #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
     ) -> PyResult<Received> {
         let (rank, world) = self.open()?;
         let mut into = Array::to_write(into, "into")?;
@@ -162,11 +169,11 @@ impl World {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        to: i64,
+        #[pyo3(from_py_with = number::rank)] to: i64,
         into: &Bound<'_, PyAny>,
-        source: Option<i64>,
-        tag: i32,
-        recv_tag: Option<i32>,
+        #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
+        #[pyo3(from_py_with = number::tag)] tag: i32,
+        #[pyo3(from_py_with = number::any_tag)] recv_tag: Option<i32>,
     ) -> PyResult<Received> {
         let (rank, world) = self.open()?;
         let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
@@ -186,7 +193,12 @@ impl World {
 
     /// Start to send an array; the request says when it may be changed again.
     #[pyo3(signature = (data, to, tag=0))]
-    fn isend(&self, data: &Bound<'_, PyAny>, to: i64, tag: i32) -> PyResult<Request> {
+    fn isend(
+        &self,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::rank)] to: i64,
+        #[pyo3(from_py_with = number::tag)] tag: i32,
+    ) -> PyResult<Request> {
         let data = Array::to_read(data, "data")?;
         let to = existing(&self.open()?.1, to)?;
         self.start(|world| {
@@ -202,8 +214,8 @@ impl World {
     fn irecv(
         &self,
         into: &Bound<'_, PyAny>,
-        source: Option<i64>,
-        tag: Option<i32>,
+        #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
+        #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
     ) -> PyResult<Request> {
         let mut into = Array::to_write(into, "into")?;
         let (source, tag) = (source_of(&self.open()?.1, source)?, tag_of(tag));
@@ -218,7 +230,12 @@ impl World {
 
     /// Wait for a message and say what it is, without receiving it.
     #[pyo3(signature = (source=None, tag=None))]
-    fn probe(&self, py: Python<'_>, source: Option<i64>, tag: Option<i32>) -> PyResult<Received> {
+    fn probe(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
+        #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
+    ) -> PyResult<Received> {
         let (rank, world) = self.open()?;
         let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
@@ -232,7 +249,11 @@ impl World {
 
     /// Say what message is there to be received, or None.
     #[pyo3(signature = (source=None, tag=None))]
-    fn iprobe(&self, source: Option<i64>, tag: Option<i32>) -> PyResult<Option<Received>> {
+    fn iprobe(
+        &self,
+        #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
+        #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
+    ) -> PyResult<Option<Received>> {
         let (rank, world) = self.open()?;
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         rank.poll_all();
@@ -247,7 +268,12 @@ impl World {
 
     /// Give every rank the array of root, in place. Equal sizes everywhere.
     #[pyo3(signature = (array, root=0))]
-    fn bcast(&self, py: Python<'_>, array: &Bound<'_, PyAny>, root: i64) -> PyResult<()> {
+    fn bcast(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::rank)] root: i64,
+    ) -> PyResult<()> {
         collective::broadcast(py, self, array, root)
     }
 
@@ -258,7 +284,7 @@ impl World {
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
         op: &str,
-        root: i64,
+        #[pyo3(from_py_with = number::rank)] root: i64,
     ) -> PyResult<()> {
         collective::reduce(py, self, array, op, root)
     }
@@ -299,7 +325,7 @@ impl World {
         py: Python<'_>,
         mine: &Bound<'_, PyAny>,
         into: Option<&Bound<'_, PyAny>>,
-        root: i64,
+        #[pyo3(from_py_with = number::rank)] root: i64,
     ) -> PyResult<()> {
         collective::gather(py, self, mine, into, root)
     }
@@ -319,18 +345,23 @@ impl World {
         py: Python<'_>,
         data: Option<&Bound<'_, PyAny>>,
         into: &Bound<'_, PyAny>,
-        root: i64,
+        #[pyo3(from_py_with = number::rank)] root: i64,
     ) -> PyResult<()> {
         collective::scatter(py, self, data, into, root)
     }
 
     /// Memory that the other ranks of the node reach by one copy, filled with zeros.
-    fn _alloc(&self, bytes: usize) -> PyResult<Memory> {
+    fn _alloc(&self, #[pyo3(from_py_with = number::count)] bytes: usize) -> PyResult<Memory> {
         Memory::of_buffer(self.open()?.1.alloc(bytes).map_err(raise)?)
     }
 
     /// A window of elements like those of an array, with so many at this rank.
-    fn _window(&self, py: Python<'_>, count: usize, sample: &Bound<'_, PyAny>) -> PyResult<Window> {
+    fn _window(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number::count)] count: usize,
+        sample: &Bound<'_, PyAny>,
+    ) -> PyResult<Window> {
         let sample = Array::to_read(sample, "dtype")?;
         // All ranks come here before any makes its part, which nothing interrupts.
         collective::barrier(py, self)?;

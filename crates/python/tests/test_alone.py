@@ -125,8 +125,23 @@ def test_ranks_and_tags_that_do_not_exist_are_refused(world):
             world.bcast(data, rank)
     with pytest.raises(ValueError, match="tag -3 is not valid"):
         world.send(data, 0, -3)
-    with pytest.raises(OverflowError):
-        world.send(data, 0, 2**31)
+    for tag in [2**31, 2**40, -(2**70)]:
+        with pytest.raises(ValueError, match=f"tag {tag} is out of range: tags are 0 to 2147483647"):
+            world.send(data, 0, tag)
+    with pytest.raises(ValueError, match=f"rank {2**70} is out of range"):
+        world.recv(data, 2**70)
+
+
+def test_numbers_of_a_window_that_do_not_fit_are_refused(world):
+    with world.window(4, "i4") as window:
+        with pytest.raises(TypeError, match="into: an array is needed, not 100"):
+            window.get(0, 100)
+        with pytest.raises(ValueError, match=f"index {2**70} is out of range"):
+            window.get(0, index=2**70)
+        with pytest.raises(ValueError, match=f"rank {2**70} is out of range"):
+            window.put(2**70, [1])
+        with pytest.raises(ValueError, match=f"value {2**31} is out of range: elements are i4"):
+            window.fetch_add(0, 0, 2**31)
 
 
 def test_a_message_that_does_not_fit_is_an_error_that_says_so(world):

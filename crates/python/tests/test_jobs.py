@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 
 def test_ranks_find_each_other(job):
     ended = job(
@@ -325,3 +327,36 @@ def test_ctrl_c_to_the_command_ends_the_job():
     assert run.returncode == 128 + signal.SIGINT
     assert "KeyboardInterrupt" in errors
     assert "hikyaku: interrupted by signal 2 (SIGINT)" in errors
+
+
+@pytest.mark.parametrize("way", ["kill", "leave"])
+def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way):
+    ended = job(
+        2,
+        f"""
+        import hikyaku, numpy, os, sys
+        world = hikyaku.world()
+        window = world.window(16, "i8")
+        world.barrier()
+        if world.rank == 1:
+            if "{way}" == "kill":
+                os.kill(os.getpid(), 9)
+            sys.exit(0)
+        try:
+            world.recv(numpy.empty(1), 1)
+        except hikyaku.PeerError:
+            pass
+        for call in [
+            lambda: window.get(1),
+            lambda: window.fetch_add(1, 0, 1),
+            lambda: window.put(1, numpy.arange(4)),
+        ]:
+            try:
+                print("value", call(), flush=True)
+            except hikyaku.PeerError as error:
+                print("told:", error, flush=True)
+        """,
+        "--grace",
+        "5",
+    )
+    assert ended.stdout.count("told: rank 1") == 3, ended.stdout + ended.stderr

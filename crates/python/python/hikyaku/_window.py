@@ -68,6 +68,9 @@ class Window:
         new one: of count elements, or of the window's shape if neither is said."""
         if into is None:
             into = numpy.empty(self.shape if count is None else count, self.dtype)
+        elif not isinstance(into, numpy.ndarray):
+            text = f"into: an array is needed, not {into!r}; give count or index by name"
+            raise TypeError(text)
         elif into.dtype != self.dtype:
             raise TypeError(f"into: its elements are {into.dtype}, the window's {self.dtype}")
         self._native._get(rank, into, self._flat(index))

@@ -13,7 +13,7 @@
 use std::task::Poll;
 
 use hikyaku_coll::persistent::Step;
-use hikyaku_msg::{MsgError, block_on_for};
+use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
     Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
     QueuePut, QueueState, Wait,
@@ -23,6 +23,7 @@ use hikyaku_nic::time::Time;
 use super::error::PersistentError;
 use super::setup::{Out, OwnQueue, Wiring};
 use crate::error::Error;
+use crate::waiting::drive;
 use crate::world::World;
 
 /// How often a wait looks for ends that were freed. Looks are no measure of time when a rank gives
@@ -341,7 +342,7 @@ impl Rounds {
             }
         });
         let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
-        block_on_for(world.engine(), wait, future)
+        drive(world.engine(), world.tasks(), wait, future)
     }
 
     /// One look of a wait.

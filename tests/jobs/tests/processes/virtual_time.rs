@@ -2,7 +2,7 @@
 
 use hikyaku_jobs::Job;
 
-use super::RANK;
+use super::{RANK, job};
 
 fn simulated(ranks: u32, words: &[&str]) -> Job {
     Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, ranks, words)
@@ -58,6 +58,14 @@ fn large_messages_get_through() {
 fn what_needs_no_room_goes_past_messages_that_found_none() {
     for per_node in [1, 2] {
         run(&simulated(2, &["flood-past"]).ranks_per_node(per_node));
+    }
+}
+
+#[test]
+fn a_rank_in_a_persistent_exchange_goes_on_with_its_collectives() {
+    for per_node in [1, 4] {
+        run(&simulated(4, &["staged-beside"]).ranks_per_node(per_node));
+        job(4, &["staged-beside"]).ranks_per_node(per_node).succeed();
     }
 }
 

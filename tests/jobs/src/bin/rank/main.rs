@@ -13,6 +13,7 @@ mod large;
 mod lone;
 mod mixed;
 mod ring;
+mod staged;
 mod survivors;
 mod traffic;
 mod variables;
@@ -59,6 +60,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
         "end" => return ends::run(world, word(1).unwrap()),
         "ring" => ring::run(world, number(word(1)))?,
+        "staged-beside" => staged::beside(world)?,
+        "staged" => staged::run(world, number(word(1)) as usize)?,
         "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,
         "waits" => waits::run(world)?,
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,
