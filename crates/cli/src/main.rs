@@ -5,6 +5,8 @@
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in [`exit`], the same for all commands.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bench;
 mod exit;
 mod machine;

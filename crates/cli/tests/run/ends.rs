@@ -102,6 +102,26 @@ fn time_up_gives_124_and_a_line_for_each_rank() {
 }
 
 #[test]
+fn time_up_also_ends_a_job_whose_others_go_on_after_a_failure() {
+    let flags = ["-n", "3", "--timeout", "0.4", "--grace", "1000"];
+    let script = "[ $HIKYAKU_RANK = 1 ] && { echo $$; exit 7; }; exec sleep 1000";
+    let mut job = Job::start(&[], &flags, script);
+    let pid = job.wait_for_lines(1).remove(0);
+    let (code, message) = job.end();
+    assert_eq!(code, Some(7), "the first failure gives the code: {message}");
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines[0], format!("hikyaku: rank 1 (pid {pid}) exited with code 7"));
+    let up = "hikyaku:   the job did not end within 0.4 s: all ranks were ended";
+    assert_eq!(lines[1], up);
+    assert_eq!(lines.len(), 5, "{message}");
+    for (rank, line) in lines[2..].iter().enumerate() {
+        assert!(line.starts_with(&format!("hikyaku:   rank {rank} (pid ")), "{line}");
+    }
+    assert!(lines[3].ends_with("has ended"), "{message}");
+    assert_eq!(job.survivors(), [""; 0]);
+}
+
+#[test]
 fn time_enough_is_no_matter() {
     let output = run(&["-n", "2", "--timeout", "1000", "true"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));

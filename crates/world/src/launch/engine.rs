@@ -221,7 +221,7 @@ impl<'a> Engine<'a> {
         while let Some(action) = self.supervisor.poll_action() {
             match action {
                 Action::MarkDead { rank, cause } => self.memory.mark_dead(rank, cause),
-                Action::AskWaiting => self.ask_waiting(),
+                Action::AskWaiting(limit) => self.ask_waiting(limit),
                 Action::Send(signal) => self.ranks.send(signal),
             }
         }
@@ -315,20 +315,22 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// One line for each rank, of what it is doing now.
-    fn ask_waiting(&mut self) {
-        self.waiting = (0..self.ranks.started())
-            .map(|rank| {
-                let pid = self.ranks.pid(rank).as_raw_pid();
-                if self.ranks.has_ended(rank) {
-                    return format!("rank {rank} (pid {pid}) has ended");
-                }
-                match self.memory.waiting(rank) {
-                    Some(what) => format!("rank {rank} (pid {pid}) waits in {what}"),
-                    None => format!("rank {rank} (pid {pid}) is not waiting in a call of hikyaku"),
-                }
-            })
-            .collect();
+    /// One line for each rank, of what it is doing now that its time is up, and one before them
+    /// that says so if the job ends for another reason.
+    fn ask_waiting(&mut self, limit: Duration) {
+        let up = Verdict::TimedOut(limit);
+        let besides = (self.supervisor.verdict() != Some(up)).then(|| up.reason());
+        let ranks = (0..self.ranks.started()).map(|rank| {
+            let pid = self.ranks.pid(rank).as_raw_pid();
+            if self.ranks.has_ended(rank) {
+                return format!("rank {rank} (pid {pid}) has ended");
+            }
+            match self.memory.waiting(rank) {
+                Some(what) => format!("rank {rank} (pid {pid}) waits in {what}"),
+                None => format!("rank {rank} (pid {pid}) is not waiting in a call of hikyaku"),
+            }
+        });
+        self.waiting = besides.into_iter().chain(ranks).collect();
     }
 
     fn deadline(&self) -> Option<Duration> {

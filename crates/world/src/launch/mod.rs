@@ -115,7 +115,8 @@ pub struct Outcome {
     pub code: i32,
     /// Why, in one line, if it was not success.
     pub reason: Option<String>,
-    /// More lines, one a rank: what each was waiting in when the time was up.
+    /// More lines, one a rank: what each was waiting in when the time was up. Before them one that
+    /// says so, if `reason` is another.
     pub details: Vec<String>,
 }
 
