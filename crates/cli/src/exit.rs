@@ -1,7 +1,7 @@
 //! How commands end: exit codes, messages of one line, and the way to standard output and error.
 //!
-//! Everything goes through [`print`], [`say`] and [`say_as_it_is`]: the macros of the standard library
-//! panic where nobody takes what they write, and that would be another exit code.
+//! Everything goes through [`print`], [`say`] and [`say_as_it_is`]: the macros of the standard
+//! library panic where nobody takes what they write, and that would be another exit code.
 //!
 //! | code | meaning |
 //! |------|---------|

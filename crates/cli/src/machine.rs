@@ -59,7 +59,9 @@ pub(crate) enum LoadError {
         error: io::Error,
     },
     /// It is longer than any machine takes to describe; perhaps it has no end.
-    #[error("the machine file {} is longer than {} KiB: it is none", file.display(), MOST_BYTES >> 10)]
+    #[error(
+        "the machine file {} is longer than {} KiB: it is none", file.display(), MOST_BYTES >> 10
+    )]
     TooLong {
         /// Which.
         file: PathBuf,

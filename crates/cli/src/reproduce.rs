@@ -88,7 +88,8 @@ fn perform(item: &'static Item, progress: &mut Progress) -> Experiment {
     let seconds = start.elapsed().as_secs_f64();
     progress.print(format!("{verdict}  {:20} {} ({seconds:.1} s)", item.name, item.title));
     for check in outcome.checks.iter().filter(|check| check.verdict == Verdict::Fail) {
-        progress.print(format!("      {}: stated {}, model {}", check.what, check.stated, check.model));
+        progress
+            .print(format!("      {}: stated {}, model {}", check.what, check.stated, check.model));
     }
     Experiment { item, outcome }
 }

@@ -145,17 +145,45 @@ fn bound_ranks_have_one_cpu_each() {
 #[test]
 fn limits_on_open_files_are_raised_for_the_launcher_only() {
     let limited = |kind: &str| {
-        let line = format!("ulimit {kind} 100; exec \"$@\"");
+        let line = format!("ulimit {kind} 80; exec \"$@\"");
         let words = ["-c", &line, "limited", HIKYAKU, "run", "-n", "20", "--"];
         let mut command = Command::new("bash");
         command.args(words).args(["sh", "-c", "ulimit -n"]).output().unwrap()
     };
     let output = limited("-Sn");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "100\n".repeat(20));
+    assert_eq!(stdout(&output), "80\n".repeat(20));
     let output = limited("-n");
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    assert!(message.contains("need 124 open files and the limit is 100"), "{message}");
+    assert!(message.contains(" open files and the limit is 80: raise it"), "{message}");
     assert_eq!(message.lines().count(), 1);
+}
+
+/// Also where the job's memory alone is below it, but not with what the launcher has already.
+#[test]
+fn a_limit_on_address_space_is_named() {
+    let under_limit = |ranks: u32| {
+        let line = "ulimit -v 200000; exec \"$@\"";
+        let ranks = ranks.to_string();
+        let words = ["-c", line, "limited", HIKYAKU, "run", "-n", &ranks, "true"];
+        let output = Command::new("bash").args(words).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let ends: Vec<_> = (40..=128).step_by(8).map(under_limit).collect();
+    let refused: Vec<_> = ends.into_iter().filter(|(code, _)| *code != Some(0)).collect();
+    assert!(refused.iter().any(|(_, message)| message.contains("beside what the program has")));
+    for (code, message) in refused {
+        assert_eq!((code, message.lines().count()), (Some(1), 1), "{message}");
+        let limit = "does not fit into the limit on address space of 204800000 bytes";
+        assert!(message.contains(limit), "{message}");
+    }
+}
+
+/// The launcher needs more room for its stack than some limits leave, and takes it elsewhere.
+#[test]
+fn a_small_stack_is_enough() {
+    let words = ["-c", "ulimit -s 64; exec \"$@\"", "limited", HIKYAKU, "run", "-n", "2", "true"];
+    let output = Command::new("bash").args(words).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
 }

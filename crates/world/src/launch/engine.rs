@@ -16,7 +16,6 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -37,7 +36,7 @@ use super::{
     placement::cpus_of,
     ranks::Ranks,
     spawn::{Inheritable, Recipe},
-    stdin::{Pump, of_rank_0},
+    stdin::{Pump, empty, of_rank_0},
     supervisor::{Action, GRACE, Supervisor, Verdict},
 };
 
@@ -121,15 +120,20 @@ impl<'a> Engine<'a> {
     ) -> Result<(), LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the ranks", source };
         let _inheritable = Inheritable::new(self.memory.fd()).map_err(system)?;
+        let nothing = (launch.ranks > 1).then(empty).transpose()?;
         for rank in 0..launch.ranks {
-            let mut stdin = Stdio::null();
-            if rank == 0 {
-                (stdin, self.pump) = of_rank_0().map_err(system)?;
-            }
+            let stdin = match &nothing {
+                Some(nothing) if rank > 0 => nothing.try_clone().map_err(system)?.into(),
+                _ => {
+                    let (stdin, pump) = of_rank_0().map_err(system)?;
+                    self.pump = pump;
+                    stdin
+                }
+            };
             let cpus = cpus_of(launch.bind, rank, launch.ranks, allowed);
             let spawned = recipe
                 .start(self.environment(rank, launch), stdin, cpus)
-                .map_err(|error| LaunchError::of_spawn(rank, &launch.program, error))?;
+                .map_err(|error| error.at(rank, &launch.program))?;
             let ended = self.ranks.add(spawned.pid).map_err(system)?;
             let data = epoll::EventData::new_u64(u64::from(rank));
             epoll::add(&self.events, &ended, data, epoll::EventFlags::IN)
