@@ -1,7 +1,8 @@
 //! `hikyaku machine show`: a machine file, read, checked and told; its network as a picture.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,9 +10,13 @@ use clap::{Args, Subcommand};
 use hikyaku_report::{Cell, Chart, Diagram, Place, Table};
 use hikyaku_reproduce::FILES;
 use hikyaku_sim::machine::{Constant, Machine, MachineError, Picture};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
-use crate::exit::{USAGE, say};
+use crate::exit::{PrintError, USAGE, print, say};
+
+/// Longer than a hundred times the longest machine file that comes along.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Look at the machines that programs and experiments can be simulated on.
 #[derive(Debug, Args)]
@@ -53,6 +58,14 @@ pub(crate) enum LoadError {
         /// Why.
         error: io::Error,
     },
+    /// It is longer than any machine takes to describe; perhaps it has no end.
+    #[error(
+        "the machine file {} is longer than {} KiB: it is none", file.display(), MOST_BYTES >> 10
+    )]
+    TooLong {
+        /// Which.
+        file: PathBuf,
+    },
     /// It describes no machine.
     #[error("{0}")]
     Machine(#[from] MachineError),
@@ -71,8 +84,8 @@ enum ShowError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Nobody reads what is printed.
-    #[error("cannot print: {0}")]
-    Print(io::Error),
+    #[error(transparent)]
+    Print(#[from] PrintError),
     /// The drawing cannot be written.
     #[error("cannot write the drawing {}: {error}", file.display())]
     Write {
@@ -88,7 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let Command::Show(show) = &arguments.command;
     match tell(show) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (ShowError::Write { .. } | ShowError::Print(_))) => {
+        Err(ShowError::Print(error)) => error.end(),
+        Err(error @ ShowError::Write { .. }) => {
             say(error);
             ExitCode::FAILURE
         }
@@ -105,12 +119,12 @@ fn tell(show: &Show) -> Result<(), ShowError> {
     let head = format!("{name}: {title}\n{nodes} nodes, {}", machine.topology().name());
     let text =
         format!("{head}\ninterface: {}\n\n{}", interface.name(), constants(&machine).to_text());
-    writeln!(io::stdout(), "{text}").map_err(ShowError::Print)?;
+    let printed = print(text);
     if let Some(out) = &show.svg {
         let drawing = draw(machine.picture()).to_svg();
         fs::write(out, drawing).map_err(|error| ShowError::Write { file: out.clone(), error })?;
     }
-    Ok(())
+    Ok(printed?)
 }
 
 /// Reads a machine from a file, or takes one that comes along by its name.
@@ -119,9 +133,22 @@ pub(crate) fn load(file: &Path) -> Result<Machine, LoadError> {
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
         return Ok(Machine::parse(&name, text)?);
     }
-    let text = fs::read_to_string(file)
-        .map_err(|error| LoadError::Read { file: file.to_owned(), error })?;
+    let text = read(file).map_err(|error| LoadError::Read { file: file.to_owned(), error })?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(LoadError::TooLong { file: file.to_owned() });
+    }
     Ok(Machine::parse(&name, &text)?)
+}
+
+/// The text of a file as far as it may go, and a byte more. A named pipe that nobody writes to is
+/// empty and not waited for.
+fn read(file: &Path) -> io::Result<String> {
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(at_once).open(file)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    let mut text = String::new();
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn constants(machine: &Machine) -> Table {

@@ -5,6 +5,8 @@
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in [`exit`], the same for all commands.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bench;
 mod exit;
 mod machine;
@@ -12,7 +14,9 @@ mod reproduce;
 mod run;
 mod simulate;
 
+use std::fs;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::{Parser, Subcommand};
 
@@ -35,7 +39,33 @@ enum Command {
     Simulate(simulate::Arguments),
 }
 
+/// A main thread with less room for its stack than this (`ulimit -s`) has another one work.
+const ENOUGH_STACK: u64 = 1 << 20;
+
+/// What the other one has.
+const STACK: usize = 4 << 20;
+
 fn main() -> ExitCode {
+    if stack_limit().is_none_or(|limit| limit >= ENOUGH_STACK) {
+        return work();
+    }
+    let worker = thread::Builder::new().stack_size(STACK).spawn(work);
+    // Without a thread, or if it has panicked and said so: try here, or end as a panic does.
+    worker.map_or_else(|_| work(), |worker| worker.join().unwrap_or(ExitCode::from(PANICKED)))
+}
+
+/// The limit on the main thread's stack; `None`: there is none, or nobody tells. Read, since the
+/// safe form of the system call panics where a filter refuses it.
+fn stack_limit() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Exit code of a program whose main thread has panicked.
+const PANICKED: u8 = 101;
+
+fn work() -> ExitCode {
     match CommandLine::try_parse() {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench::run(&arguments),

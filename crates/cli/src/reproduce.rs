@@ -1,7 +1,7 @@
 //! `hikyaku reproduce`: runs the experiments of the papers and writes their report.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use hikyaku_reproduce::{Item, Report, Result as Experiment, Verdict, items, select};
 
-use crate::exit::{USAGE, say};
+use crate::exit::{PrintError, USAGE, print, say};
 
 /// Run the papers' tables and figures on simulated machines and compare with what is printed.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 const DETAILS: &str = "\
 Exit code:
   0      every experiment that ran meets its criteria
-  1      results could not be written
+  1      results, or lines of progress, could not be written
   2      there is no such experiment
   3      an experiment fails a criterion; the report says which and why
 
@@ -53,8 +53,10 @@ const NOT_MET: u8 = 3;
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if arguments.list {
         let line = |item: &Item| format!("{:20} {}", item.name, item.title);
-        print(&items().iter().map(line).collect::<Vec<_>>().join("\n"));
-        return ExitCode::SUCCESS;
+        return match print(items().iter().map(line).collect::<Vec<_>>().join("\n")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => error.end(),
+        };
     }
     let chosen = match select(&arguments.items) {
         Ok(chosen) => chosen,
@@ -63,34 +65,47 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    let mut progress = Progress::default();
+    let perform = |item| perform(item, &mut progress);
     let report = Report { results: chosen.into_iter().map(perform).collect() };
     if let Err(error) = write(&report, &arguments.output) {
         say(format_args!("cannot write to {}: {error}", arguments.output.display()));
         return ExitCode::FAILURE;
     }
-    print(&format!("report: {}", arguments.output.join("report.html").display()));
-    match report.passes() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(NOT_MET),
+    progress.print(format!("report: {}", arguments.output.join("report.html").display()));
+    match (report.passes(), progress.failed) {
+        (false, _) => ExitCode::from(NOT_MET),
+        (true, Some(error)) => error.end(),
+        (true, None) => ExitCode::SUCCESS,
     }
 }
 
 /// Runs one experiment and says in a line how it went.
-fn perform(item: &'static Item) -> Experiment {
+fn perform(item: &'static Item, progress: &mut Progress) -> Experiment {
     let start = Instant::now();
     let outcome = (item.run)();
     let verdict = if outcome.passes() { "pass" } else { "FAIL" };
     let seconds = start.elapsed().as_secs_f64();
-    print(&format!("{verdict}  {:20} {} ({seconds:.1} s)", item.name, item.title));
+    progress.print(format!("{verdict}  {:20} {} ({seconds:.1} s)", item.name, item.title));
     for check in outcome.checks.iter().filter(|check| check.verdict == Verdict::Fail) {
-        print(&format!("      {}: stated {}, model {}", check.what, check.stated, check.model));
+        progress
+            .print(format!("      {}: stated {}, model {}", check.what, check.stated, check.model));
     }
     Experiment { item, outcome }
 }
 
-/// A line of progress. That nobody reads it is no reason to stop: the results are files.
-fn print(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+/// Lines of progress. That nobody reads them is no reason to stop: the results are files.
+#[derive(Default)]
+struct Progress {
+    failed: Option<PrintError>,
+}
+
+impl Progress {
+    fn print(&mut self, line: String) {
+        if self.failed.is_none() {
+            self.failed = print(line).err();
+        }
+    }
 }
 
 /// Writes the page and the results. Those of experiments that did not run stay as they are; the

@@ -17,12 +17,14 @@ use hikyaku_nic::layer::FaultInjector;
 use hikyaku_nic::sync::Ordering;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
+use rustix::process::Resource;
 
 use crate::ShmPort;
 use crate::barrier;
 use crate::error::AttachError;
 use crate::header::{Facts, Header, NotAJob, VERSION};
 use crate::host::ShmHost;
+use crate::limits::limits_on;
 use crate::mapping::{self, Mapping};
 use crate::memory::SEALS;
 use crate::plan::Plan;
@@ -168,6 +170,15 @@ fn system(what: &'static str) -> impl Fn(Errno) -> AttachError {
     move |errno| AttachError::System { what, errno }
 }
 
+/// Maps a job's memory, naming the limit where there is one in the way.
+pub(crate) fn map(memory: &OwnedFd, plan: Plan) -> Result<Mapping, AttachError> {
+    let wanted = plan.total as u64;
+    Mapping::new(memory, plan).map_err(|errno| match limits_on(Resource::As).current {
+        Some(limit) if errno == Errno::NOMEM => AttachError::AddressSpace { wanted, limit },
+        _ => system("map")(errno),
+    })
+}
+
 /// Takes a rank's place in a job whose memory has been recognised.
 pub(crate) fn join(
     memory: OwnedFd,
@@ -181,7 +192,7 @@ pub(crate) fn join(
     }
     let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
     let plan = Plan::new(&facts.config).expect("the sizes were checked with the header");
-    let mapping = Mapping::new(&memory, plan).map_err(system("map"))?;
+    let mapping = map(&memory, plan)?;
     mapping.registry().join(rank, std::process::id()).map_err(|state| {
         let pid = mapping.registry().pid(rank);
         match state {

@@ -68,11 +68,11 @@ impl Mask {
 pub(crate) struct Company {
     /// Processors this rank may run on.
     pub(crate) cpus: u32,
-    /// Ranks confined to those processors, this one included.
+    /// Ranks confined to those processors, this one included; counted until they are too many.
     pub(crate) confined: u32,
     /// Processors the cgroup pays for, if it says.
     pub(crate) quota: Option<u32>,
-    /// Ranks that have said where they run.
+    /// Ranks that have said where they run, as far as they were counted.
     pub(crate) known: u32,
     /// Ranks on this host.
     pub(crate) ranks: u32,
@@ -80,7 +80,8 @@ pub(crate) struct Company {
 
 impl Company {
     /// How `own` stands among the ranks that have said where they run. Those that have not yet
-    /// are taken to be elsewhere: the error lasts until they have.
+    /// are taken to be elsewhere: the error lasts until they have. Once they are more than
+    /// processors it does not matter how many there are.
     pub(crate) fn count(
         own: &Mask,
         quota: Option<u32>,
@@ -91,13 +92,17 @@ impl Company {
         for mask in (0..ranks).filter_map(mask_of) {
             company.known += 1;
             company.confined += u32::from(mask.within(own));
+            if company.confined > company.cpus {
+                break;
+            }
         }
         company
     }
 
-    /// Whether every rank has said where it runs.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.known == self.ranks
+    /// Whether what is still to be said changes nothing: ranks have all said where they run, or
+    /// there are too many already.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.known == self.ranks || self.is_crowded()
     }
 
     /// Whether no other rank is confined to this one's processors, as when each is bound to its

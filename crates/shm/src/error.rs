@@ -19,10 +19,10 @@ pub enum JobError {
         /// What it must be.
         rule: &'static str,
     },
-    /// The machine or the cgroup has less memory than the rings take.
+    /// The machine or the cgroup has less memory than rings and processes take.
     #[error(
-        "the rings of {ranks} ranks take {} MiB of memory and {} MiB are available: \
-         start fewer ranks", .wanted.div_ceil(1 << 20), .available >> 20
+        "the rings and processes of {ranks} ranks take {} MiB of memory and {} MiB are available: \
+         {fitting} would fit", .wanted.div_ceil(1 << 20), .available >> 20
     )]
     NoMemory {
         /// Ranks of the job.
@@ -31,11 +31,13 @@ pub enum JobError {
         wanted: u64,
         /// Bytes there are.
         available: u64,
+        /// How many ranks would fit.
+        fitting: u32,
     },
     /// A resource limit of this process is too low.
     #[error(
-        "the job's memory of {wanted} bytes exceeds the limit {limit_name} of {limit} bytes: \
-             raise it (ulimit) or start fewer ranks"
+        "the job's memory of {wanted} bytes does not fit into the limit {limit_name} of {limit} \
+             bytes: raise it (ulimit) or start fewer ranks"
     )]
     Limit {
         /// The limit's name.
@@ -136,6 +138,17 @@ pub enum AttachError {
         rank: Rank,
         /// The process that had it.
         pid: u32,
+    },
+    /// The limit on this process's address space is too low.
+    #[error(
+        "the job's memory of {wanted} bytes does not fit into the limit on address space of \
+             {limit} bytes, beside what the program has: raise it (ulimit -v) or start fewer ranks"
+    )]
+    AddressSpace {
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes allowed.
+        limit: u64,
     },
     /// The operating system refused a step.
     #[error("cannot {what} the job's memory: {errno}")]

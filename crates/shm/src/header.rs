@@ -5,12 +5,13 @@
 //! process that attaches reads it with `pread`, before it maps anything, so that a foreign file
 //! is refused untouched.
 //!
-//! Note: written by its rank when it attaches, `announced` last; read by every rank.
+//! Note: written by its rank when it attaches, `announced` last; read by every rank. Later the rank
+//! says there whether it sleeps, so that whoever ends need not look into every segment.
 
 use std::mem::size_of;
 use std::os::fd::BorrowedFd;
 
-use hikyaku_nic::sync::{AtomicU64, Ordering};
+use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 
 use crate::cpus::{MASK_WORDS, Mask};
 use crate::plan::{CONFIG_WORDS, JobConfig};
@@ -105,6 +106,8 @@ pub(crate) struct Note {
     /// copy with the kernel's help makes sure that it reaches the right process at all.
     beacon_at: AtomicU64,
     beacon: AtomicU64,
+    /// Nonzero while the rank sleeps or is about to.
+    asleep: AtomicU64,
     /// The processors the rank may run on.
     mask: [AtomicU64; MASK_WORDS],
 }
@@ -125,6 +128,24 @@ impl Note {
             word.store(*value, Ordering::Relaxed);
         }
         self.announced.store(1, Ordering::Release);
+    }
+
+    /// The rank says that it goes to sleep, before it looks for the last time.
+    pub(crate) fn fall_asleep(&self) {
+        self.asleep.store(1, Ordering::Relaxed);
+        // Before its last look, as the other side has one between its news and its look here: at
+        // least one of the two sees what the other has stored.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The rank does not sleep any more.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the rank sleeps, for who has stored news and made a sequentially consistent fence.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed) != 0
     }
 
     /// The rank's beacon, once it has announced one.

@@ -157,7 +157,10 @@ impl ShmHost {
             let unsure = self.mapping().header().unsure.load(Ordering::Acquire);
             barrier::everywhere() && unsure == 0
         };
+        let note = self.mapping().note(self.rank);
+        note.fall_asleep();
         let ended = wait::sleep(bell, self.seen, limit, barrier, || pending(self));
+        note.wake_up();
         let wakes = bell.seen();
         self.seen = wakes;
         match ended {
@@ -223,12 +226,9 @@ impl Drop for ShmHost {
         if let Some(conducted) = &self.conducted {
             conducted.see_off();
         }
-        self.mapping().registry().leave(self.rank);
+        self.mapping().leave(self.rank);
         if let Some(conducted) = &self.conducted {
-            return conducted.leave();
-        }
-        for rank in (0..self.company.ranks).filter(|rank| *rank != self.rank) {
-            self.wake_rank(rank);
+            conducted.leave();
         }
     }
 }
@@ -316,7 +316,7 @@ impl ShmHost {
         pending: impl Fn(&Self) -> bool,
     ) -> Wake {
         self.long_waits += 1;
-        if !self.company.is_complete() || self.long_waits.is_power_of_two() {
+        if !self.company.is_settled() || self.long_waits.is_power_of_two() {
             self.look_around();
         }
         match stage {
@@ -548,7 +548,7 @@ mod tests {
     fn open_host(patience: Patience) -> ShmHost {
         let plan = crate::plan::Plan::new(&JobConfig::new(1, 1)).unwrap();
         let sizes = (plan.total as u64, plan.regions_at as u64);
-        let memory = crate::memory::create(sizes.0, sizes.1, 1).unwrap();
+        let memory = crate::memory::create(sizes.0, sizes.1).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         let mapping = Mapping::new(&memory, plan).unwrap();
         mapping.segment(0).set_up();

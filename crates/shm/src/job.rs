@@ -11,7 +11,7 @@ use hikyaku_nic::time::Time;
 use rustix::io::{Errno, FdFlags};
 
 use crate::ShmPort;
-use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join};
+use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join, map};
 use crate::clock;
 use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
@@ -56,9 +56,10 @@ impl Job {
         decide: impl FnOnce(&Mapping) -> LongStores,
     ) -> Result<Job, JobError> {
         let plan = Plan::new(config)?;
-        let memory = memory::create(plan.total as u64, plan.regions_at as u64, config.ranks)?;
+        memory::check(config)?;
+        let memory = memory::create(plan.total as u64, plan.regions_at as u64)?;
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
-        let mapping = Mapping::new(&memory, plan).map_err(system("map"))?;
+        let mapping = map(&memory, plan)?;
         for rank in 0..config.ranks {
             mapping.segment(rank).set_up();
         }
@@ -131,9 +132,7 @@ impl Job {
             return Ok(None);
         }
         let plan = self.mapping.plan().clone();
-        Mapping::new(&self.memory, plan)
-            .map(|mapping| Some(Stage::new(mapping)))
-            .map_err(system("map"))
+        Ok(Some(Stage::new(map(&self.memory, plan)?)))
     }
 
     /// Joins as a rank, in the launcher's own process.

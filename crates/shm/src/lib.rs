@@ -23,6 +23,7 @@
 //!   header     what the first page and the ranks' notes say
 //!   mapping    the memory as references
 //!   memory     how much there is, and committing it
+//!   limits     what this process may have
 //!   clock      the time that all ranks share
 //! ```
 
@@ -38,6 +39,7 @@ mod header;
 mod host;
 mod job;
 mod kernel_copy;
+mod limits;
 mod mapping;
 mod memory;
 mod plan;
@@ -54,6 +56,7 @@ pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use host::ShmHost;
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
+pub use limits::limits_on;
 pub use plan::JobConfig;
 pub use view::View;
 pub use watch::{Watch, WatchError};

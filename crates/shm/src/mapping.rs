@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use hikyaku_nic::doorbell::Doorbell;
 use hikyaku_nic::fabric::{
     DeathCause, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
 };
@@ -19,7 +20,7 @@ use hikyaku_nic::hosted::{Conductor, Host, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
 use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
-use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -173,14 +174,29 @@ impl Mapping {
         unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
     }
 
-    /// Declares a rank dead and wakes everybody. Answers whether that was news.
+    /// Declares a rank dead and wakes who sleeps. Answers whether that was news.
     pub(crate) fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let news = self.registry().fail(rank, cause);
         if news {
-            let ranks = 0..self.plan.config.ranks;
-            ranks.for_each(|other| self.segment(other).doorbell().wake_unasked(wait::end_sleep));
+            // The dead may have taken a doorbell's word that its rank sleeps and not woken it.
+            self.sleepers().for_each(|bell| bell.wake_unasked(wait::end_sleep));
         }
         news
+    }
+
+    /// A rank leaves in order: wakes who sleeps.
+    pub(crate) fn leave(&self, rank: Rank) {
+        self.registry().leave(rank);
+        self.sleepers().for_each(|bell| bell.wake(wait::end_sleep));
+    }
+
+    /// The doorbells of the ranks that sleep, or may before they see what was stored just now.
+    ///
+    /// Only theirs: a look into each segment costs a page of page tables for each rank, at each.
+    fn sleepers(&self) -> impl Iterator<Item = &Doorbell> {
+        fence(Ordering::SeqCst);
+        let asleep = (0..self.plan.config.ranks).filter(|rank| self.note(*rank).is_asleep());
+        asleep.map(|rank| self.segment(rank).doorbell())
     }
 
     /// The address of `length` bytes at `offset` of a rank's region; `None` if they are not all

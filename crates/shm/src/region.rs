@@ -104,7 +104,7 @@ mod tests {
     fn region(bytes: u64) -> Arc<Region> {
         let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
         let plan = Plan::new(&config).unwrap();
-        let memory = memory::create(plan.total as u64, plan.regions_at as u64, 2).unwrap();
+        let memory = memory::create(plan.total as u64, plan.regions_at as u64).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         Arc::new(Region::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
     }

@@ -12,7 +12,8 @@
 //! leader its node. So a rank that died, or that called something else, is an error of the same
 //! name everywhere, and nobody waits for a node that has given up.
 //!
-//! A star, for few nodes: with more, messages through trees are faster ([`MOST_NODES`]).
+//! A node of very many ranks counts as several. A star, for few nodes: with more, messages through
+//! trees are faster ([`MOST_NODES`]).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -26,6 +27,14 @@ use crate::node::Kind;
 
 /// Most nodes that are worth a star.
 const MOST_NODES: usize = 16;
+
+/// Most ranks that look at each other one by one. To look into a rank's memory costs a page of page
+/// tables, so that 1,024 ranks that all look at all take 4 GiB and 30 s the first time. A larger
+/// node counts as several, of [`LEAST_MATES`] ranks or as many more as make [`MOST_NODES`] of them.
+const MOST_MATES: u32 = 256;
+
+/// Ranks that a part of a node has at least.
+const LEAST_MATES: u32 = 64;
 
 /// Messages of leaders have a context of their own: that of their communicator with this bit, which
 /// no communicator's has.
@@ -57,17 +66,7 @@ impl Nodes {
     /// rank, so that there is nothing to gain.
     pub(crate) fn of(port: &impl Port, context: u32) -> Option<Nodes> {
         let (rank, size) = (port.rank(), port.size());
-        let mut leaders: Vec<Rank> = Vec::new();
-        for other in 0..size {
-            let node = port.node_of(other);
-            if other > 0 && node == port.node_of(other - 1) {
-                continue;
-            }
-            if leaders.iter().any(|leader| port.node_of(*leader) == node) {
-                return None;
-            }
-            leaders.push(other);
-        }
+        let leaders = parts(runs(size, |rank| port.node_of(rank))?, size);
         let own = leaders.partition_point(|leader| *leader <= rank) - 1;
         let end = leaders.get(own + 1).copied().unwrap_or(size);
         let few = leaders.len() <= MOST_NODES && leaders.len() < size as usize;
@@ -107,6 +106,34 @@ impl Nodes {
     pub(crate) fn pays(&self, size: u32) -> bool {
         self.is_one() || size as usize >= 4 * self.leaders.len()
     }
+}
+
+/// The first rank of each node. `None`: nodes are not runs of ranks, or too many.
+fn runs(size: u32, node_of: impl Fn(Rank) -> u32) -> Option<Vec<Rank>> {
+    let mut firsts: Vec<Rank> = Vec::new();
+    for rank in 0..size {
+        let node = node_of(rank);
+        if rank > 0 && node == node_of(rank - 1) {
+            continue;
+        }
+        let again = firsts.iter().any(|first| node_of(*first) == node);
+        if again || firsts.len() == MOST_NODES {
+            return None;
+        }
+        firsts.push(rank);
+    }
+    Some(firsts)
+}
+
+/// The first rank of each part of the nodes, those that are too large divided.
+fn parts(firsts: Vec<Rank>, size: u32) -> Vec<Rank> {
+    let part = size.div_ceil(MOST_NODES as u32).max(LEAST_MATES);
+    let ends = firsts.iter().skip(1).copied().chain([size]);
+    let of_node = |(first, end): (&Rank, Rank)| {
+        let step = if end - first > MOST_MATES { part } else { end - first };
+        (*first..end).step_by(step as usize)
+    };
+    firsts.iter().zip(ends).flat_map(of_node).collect()
 }
 
 /// What a leader says first: the word of its operation and how many bytes follow, or what went
@@ -280,7 +307,34 @@ impl<'n, 'e, P: Port> Star<'n, 'e, P> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    fn firsts(size: u32, per_node: u32) -> Vec<Rank> {
+        parts(runs(size, |rank| rank / per_node).unwrap(), size)
+    }
+
+    #[test]
+    fn nodes_are_runs_of_ranks_and_few() {
+        assert_eq!(firsts(5, 2), [0, 2, 4]);
+        assert_eq!(firsts(256, 256), [0]);
+        assert_eq!(runs(4, |rank| rank % 2), None);
+        assert_eq!(runs(17, |rank| rank), None);
+    }
+
+    #[test]
+    fn a_node_of_very_many_ranks_counts_as_several() {
+        assert_eq!(firsts(300, 300), [0, 64, 128, 192, 256]);
+        assert_eq!(firsts(600, 300).len(), 10);
+        for size in [257, 1000, 1024, 4095, 4096] {
+            let leaders = firsts(size, size);
+            assert!(leaders.len() <= MOST_NODES, "{size} ranks: {leaders:?}");
+            let ends = leaders.iter().skip(1).copied().chain([size]);
+            let most = leaders.iter().zip(ends).map(|(first, end)| end - first).max();
+            assert!(most.is_some_and(|most| most <= MOST_MATES), "{size} ranks: {leaders:?}");
+        }
+    }
 
     #[test]
     fn what_went_wrong_survives_the_way() {

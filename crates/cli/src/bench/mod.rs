@@ -34,7 +34,7 @@ mod results;
 
 use std::env;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,7 +49,7 @@ use results::{Figure, Results, SCHEMA};
 use rivals::{Rival, RivalKind};
 use scratch::Scratch;
 
-use crate::exit::{USAGE, say};
+use crate::exit::{PrintError, USAGE, print, say, say_as_it_is};
 
 /// Why a benchmark has no result at all.
 #[derive(Debug, Error)]
@@ -74,9 +74,9 @@ enum BenchError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Standard output is gone.
-    #[error("cannot write the result: {0}")]
-    Output(#[from] io::Error),
+    /// Standard output takes nothing.
+    #[error(transparent)]
+    Output(#[from] PrintError),
     /// Not one figure of this library.
     #[error("nothing could be measured: {0}")]
     Nothing(String),
@@ -89,6 +89,7 @@ enum BenchError {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match dispatch(arguments) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(BenchError::Output(error)) => error.end(),
         Err(error) => {
             say(format_args!("bench: {error}"));
             match error {
@@ -192,32 +193,31 @@ fn gather(
 }
 
 fn publish(arguments: &Arguments, results: &Results) -> Result<(), BenchError> {
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        serde_json::to_writer_pretty(&mut out, results).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        out.write_all(present::text(results).as_bytes())?;
-    }
-    let Some(report) = &arguments.report else { return Ok(()) };
-    for (path, content) in present::files(results, report) {
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(results).expect("results are numbers and names"),
+        false => present::text(results).trim_end().to_owned(),
+    };
+    // The files are wanted also where nobody reads the tables.
+    let printed = print(text);
+    for (path, content) in arguments.report.iter().flat_map(|to| present::files(results, to)) {
         let written = fs::write(&path, content);
         written.map_err(|source| BenchError::Write { path: path.clone(), source })?;
         say(format_args!("bench: wrote {}", path.display()));
     }
-    Ok(())
+    Ok(printed?)
 }
 
 /// One line that overwrites itself, where somebody watches.
 fn show_progress(figure: &Figure) {
     if io::stderr().is_terminal() {
         let size = figure.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
-        eprint!("\r\x1b[Kmeasured {}, {} ranks{size}", figure.kind.name(), figure.ranks);
+        let (name, ranks) = (figure.kind.name(), figure.ranks);
+        say_as_it_is(format_args!("\r\x1b[Kmeasured {name}, {ranks} ranks{size}"));
     }
 }
 
 fn clear_progress() {
     if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        say_as_it_is("\r\x1b[K");
     }
 }

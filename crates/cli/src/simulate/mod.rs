@@ -22,7 +22,6 @@ mod sweep;
 mod watch;
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +39,7 @@ use exhibit::Exhibit;
 use outcome::Outcome;
 use watch::{STEPS, Watch};
 
-use crate::exit::{USAGE, say};
+use crate::exit::{USAGE, print, say};
 use crate::machine::{LoadError, load};
 
 /// The program failed.
@@ -182,13 +181,13 @@ fn run_built_in(setting: &Setting, program: &Program) -> ExitCode {
         Ok(ended) => ended,
         Err(error) => return refuse(&error),
     };
-    if let Err(error) = writeln!(io::stdout(), "{}", outcome.to_text().trim_end()) {
-        say(format_args!("cannot print: {error}"));
-        return ExitCode::FAILURE;
-    }
+    let printed = print(outcome.to_text().trim_end());
     if let Err(error) = &outcome.shown {
         say(error);
         return ExitCode::FAILURE;
+    }
+    if let Err(error) = printed {
+        return error.end();
     }
     match ended {
         Ended::Right => ExitCode::SUCCESS,

@@ -18,7 +18,7 @@ use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
 use super::exhibit::{self, ExhibitError, Facts};
-use crate::exit::say;
+use crate::exit::{say, say_as_it_is};
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
@@ -111,7 +111,7 @@ fn finish(setting: &Setting, options: &Options, report: &Report) -> ExitCode {
         let text = to_text(setting, report);
         match &options.report {
             Some(path) => wrote(path, fs::write(path, text)),
-            None => eprint!("{text}"),
+            None => say_as_it_is(text),
         }
     }
     if let Some(path) = &options.records {

@@ -1,14 +1,14 @@
 //! `hikyaku simulate --what-if`: a question, its answer in text, and a page with the plot.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use hikyaku_report::Page;
 use hikyaku_reproduce::what_if::{Answer, WHAT_IFS, WhatIf, what_if};
 
-use crate::exit::{USAGE, say};
+use crate::exit::{USAGE, print, say};
 
 /// Answers the question of a name and writes `what-if-NAME.html` and its tables as CSV.
 pub(super) fn run(name: &str, output: &Path) -> ExitCode {
@@ -18,32 +18,38 @@ pub(super) fn run(name: &str, output: &Path) -> ExitCode {
         return ExitCode::from(USAGE);
     };
     let answer = (question.run)();
-    if let Err(error) = write(question, &answer, output) {
-        say(format_args!("cannot write to {}: {error}", output.display()));
-        return ExitCode::FAILURE;
+    let text = match write(question, &answer, output) {
+        Ok(text) => text,
+        Err(error) => {
+            say(format_args!("cannot write to {}: {error}", output.display()));
+            return ExitCode::FAILURE;
+        }
+    };
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.end(),
     }
-    ExitCode::SUCCESS
 }
 
-fn write(question: &WhatIf, answer: &Answer, output: &Path) -> io::Result<()> {
+/// Writes the page and the tables, and gives what there is to read on a terminal.
+fn write(question: &WhatIf, answer: &Answer, output: &Path) -> io::Result<String> {
     fs::create_dir_all(output)?;
     let mut page = Page::new(question.title);
     page.lead(&answer.findings.join(" ")).note(&answer.setup);
     for chart in &answer.charts {
         page.chart(chart.clone());
     }
-    let mut out = io::stdout();
-    writeln!(out, "{}\n\n{}\n", question.title, answer.setup)?;
+    let mut text = format!("{}\n\n{}\n\n", question.title, answer.setup);
     for (number, table) in (1..).zip(&answer.tables) {
         page.table(table);
         let name = format!("what-if-{}-{number}.csv", question.name);
         fs::write(output.join(name), table.to_csv())?;
-        writeln!(out, "{}", table.to_text())?;
+        text += &format!("{}\n", table.to_text());
     }
     for finding in &answer.findings {
-        writeln!(out, "{finding}")?;
+        text += &format!("{finding}\n");
     }
     let file = output.join(format!("what-if-{}.html", question.name));
     fs::write(&file, page.to_html())?;
-    writeln!(out, "page: {}", file.display())
+    Ok(text + &format!("page: {}", file.display()))
 }

@@ -1,6 +1,6 @@
 //! A long run, watched: a line on how far it has come, and the interrupt that ends it in order.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use hikyaku_report::Unit;
 use hikyaku_sim::engine::Progress;
 use signal_hook::consts::SIGINT;
+
+use crate::exit::say_as_it_is;
 
 /// Steps of the simulation between two looks at the clock and the interrupt: some milliseconds.
 pub(crate) const STEPS: u64 = 1 << 14;
@@ -55,7 +57,7 @@ impl Watch {
         if self.visible && passed >= PERIOD {
             let rate = (progress.events - events) as f64 / passed.as_secs_f64();
             // Nobody reads it: no reason to stop.
-            let _ = write!(io::stderr(), "\r\x1b[K{}", line(progress, rate, in_flight));
+            say_as_it_is(format_args!("\r\x1b[K{}", line(progress, rate, in_flight)));
             self.shown = Some((Instant::now(), progress.events));
         }
         ControlFlow::Continue(())
@@ -64,7 +66,7 @@ impl Watch {
     /// Takes the line away.
     pub(crate) fn finish(&mut self) {
         if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            say_as_it_is("\r\x1b[K");
         }
     }
 }

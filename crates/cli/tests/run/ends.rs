@@ -102,6 +102,26 @@ fn time_up_gives_124_and_a_line_for_each_rank() {
 }
 
 #[test]
+fn time_up_also_ends_a_job_whose_others_go_on_after_a_failure() {
+    let flags = ["-n", "3", "--timeout", "0.4", "--grace", "1000"];
+    let script = "[ $HIKYAKU_RANK = 1 ] && { echo $$; exit 7; }; exec sleep 1000";
+    let mut job = Job::start(&[], &flags, script);
+    let pid = job.wait_for_lines(1).remove(0);
+    let (code, message) = job.end();
+    assert_eq!(code, Some(7), "the first failure gives the code: {message}");
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines[0], format!("hikyaku: rank 1 (pid {pid}) exited with code 7"));
+    let up = "hikyaku:   the job did not end within 0.4 s: all ranks were ended";
+    assert_eq!(lines[1], up);
+    assert_eq!(lines.len(), 5, "{message}");
+    for (rank, line) in lines[2..].iter().enumerate() {
+        assert!(line.starts_with(&format!("hikyaku:   rank {rank} (pid ")), "{line}");
+    }
+    assert!(lines[3].ends_with("has ended"), "{message}");
+    assert_eq!(job.survivors(), [""; 0]);
+}
+
+#[test]
 fn time_enough_is_no_matter() {
     let output = run(&["-n", "2", "--timeout", "1000", "true"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
@@ -125,17 +145,45 @@ fn bound_ranks_have_one_cpu_each() {
 #[test]
 fn limits_on_open_files_are_raised_for_the_launcher_only() {
     let limited = |kind: &str| {
-        let line = format!("ulimit {kind} 100; exec \"$@\"");
+        let line = format!("ulimit {kind} 80; exec \"$@\"");
         let words = ["-c", &line, "limited", HIKYAKU, "run", "-n", "20", "--"];
         let mut command = Command::new("bash");
         command.args(words).args(["sh", "-c", "ulimit -n"]).output().unwrap()
     };
     let output = limited("-Sn");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "100\n".repeat(20));
+    assert_eq!(stdout(&output), "80\n".repeat(20));
     let output = limited("-n");
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    assert!(message.contains("need 124 open files and the limit is 100"), "{message}");
+    assert!(message.contains(" open files and the limit is 80: raise it"), "{message}");
     assert_eq!(message.lines().count(), 1);
+}
+
+/// Also where the job's memory alone is below it, but not with what the launcher has already.
+#[test]
+fn a_limit_on_address_space_is_named() {
+    let under_limit = |ranks: u32| {
+        let line = "ulimit -v 200000; exec \"$@\"";
+        let ranks = ranks.to_string();
+        let words = ["-c", line, "limited", HIKYAKU, "run", "-n", &ranks, "true"];
+        let output = Command::new("bash").args(words).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let ends: Vec<_> = (40..=128).step_by(8).map(under_limit).collect();
+    let refused: Vec<_> = ends.into_iter().filter(|(code, _)| *code != Some(0)).collect();
+    assert!(refused.iter().any(|(_, message)| message.contains("beside what the program has")));
+    for (code, message) in refused {
+        assert_eq!((code, message.lines().count()), (Some(1), 1), "{message}");
+        let limit = "does not fit into the limit on address space of 204800000 bytes";
+        assert!(message.contains(limit), "{message}");
+    }
+}
+
+/// The launcher needs more room for its stack than some limits leave, and takes it elsewhere.
+#[test]
+fn a_small_stack_is_enough() {
+    let words = ["-c", "ulimit -s 64; exec \"$@\"", "limited", HIKYAKU, "run", "-n", "2", "true"];
+    let output = Command::new("bash").args(words).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
 }

@@ -111,6 +111,53 @@ fn output_that_cannot_be_written_is_an_error() {
     assert_eq!(message.lines().count(), 1);
 }
 
+/// What a program wrote to standard error and its exit code, where standard output goes into a full
+/// device, and where its reader has gone before.
+fn without_takers(words: &[&str]) -> [(Option<i32>, String); 2] {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    [Stdio::from(full), Stdio::from(closed)].map(|stdout| {
+        let mut command = Command::new(HIKYAKU);
+        let output = command.args(words).stdin(Stdio::null()).stdout(stdout).output().unwrap();
+        (output.status.code(), stderr(&output))
+    })
+}
+
+#[test]
+fn what_cannot_be_printed_is_one_line_and_nothing_where_the_reader_has_gone() {
+    let machine: &[&str] = &["machine", "show", "cenju4"];
+    let ring = &["simulate", "-m", "fat-tree-200g", "-n", "2", "ring"];
+    let commands: [&[&str]; 5] =
+        [&["--help"], &["run", "--help"], machine, &["reproduce", "--list"], ring];
+    for words in commands {
+        let [full, closed] = without_takers(words);
+        let said = "hikyaku: cannot write standard output: No space left on device (os error 28)\n";
+        assert_eq!(full, (Some(1), said.to_owned()), "{words:?}");
+        assert_eq!(closed, (Some(128 + 13), String::new()), "{words:?}");
+    }
+}
+
+#[test]
+fn exit_codes_stay_what_they_are_where_nobody_takes_the_messages() {
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    let closed = || Stdio::from(std::io::pipe().unwrap().1);
+    let failing: &[&str] = &["run", "-n", "2", "--", "sh", "-c", "exit 3"];
+    let cases: [(&[&str], i32); 4] = [
+        (failing, 3),
+        (&["run", "-n", "0", "true"], 2),
+        (&["run", "-n", "1", "--timeout", "0.1", "--", "sleep", "1000"], 124),
+        (&["simulate", "-m", "no-such-machine", "-n", "2", "ring"], 2),
+    ];
+    for (words, code) in cases {
+        for stderr in [full(), closed()] {
+            let mut command = Command::new(HIKYAKU);
+            command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+            assert_eq!(command.status().unwrap().code(), Some(code), "{words:?}");
+        }
+    }
+}
+
 #[test]
 fn ranks_inherit_three_descriptors_and_the_jobs_memory() {
     let program = "

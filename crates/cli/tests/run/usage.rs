@@ -50,6 +50,25 @@ fn flags_that_do_not_exist_or_lack_sense() {
     }
 }
 
+/// Neither a file without end nor a pipe without a writer is waited for.
+#[test]
+fn machine_files_that_are_none_are_refused() {
+    let pipe = std::env::temp_dir().join(format!("hikyaku-pipe-{}", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let endless = "hikyaku: the machine file /dev/zero is longer than 1024 KiB: it is none\n";
+    for (file, part) in
+        [("/dev/zero", endless), ("/tmp", "Is a directory"), (pipe.to_str().unwrap(), "name")]
+    {
+        let mut command = std::process::Command::new(HIKYAKU);
+        let output = command.args(["simulate", "-m", file, "-n", "2", "ring"]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+    std::fs::remove_file(pipe).unwrap();
+}
+
 #[test]
 fn help_and_version_are_answers() {
     let ask = |words: &[&str]| {

@@ -16,7 +16,6 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -37,7 +36,7 @@ use super::{
     placement::cpus_of,
     ranks::Ranks,
     spawn::{Inheritable, Recipe},
-    stdin::{Pump, of_rank_0},
+    stdin::{Pump, empty, of_rank_0},
     supervisor::{Action, GRACE, Supervisor, Verdict},
 };
 
@@ -121,15 +120,20 @@ impl<'a> Engine<'a> {
     ) -> Result<(), LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the ranks", source };
         let _inheritable = Inheritable::new(self.memory.fd()).map_err(system)?;
+        let nothing = (launch.ranks > 1).then(empty).transpose()?;
         for rank in 0..launch.ranks {
-            let mut stdin = Stdio::null();
-            if rank == 0 {
-                (stdin, self.pump) = of_rank_0().map_err(system)?;
-            }
+            let stdin = match &nothing {
+                Some(nothing) if rank > 0 => nothing.try_clone().map_err(system)?.into(),
+                _ => {
+                    let (stdin, pump) = of_rank_0().map_err(system)?;
+                    self.pump = pump;
+                    stdin
+                }
+            };
             let cpus = cpus_of(launch.bind, rank, launch.ranks, allowed);
             let spawned = recipe
                 .start(self.environment(rank, launch), stdin, cpus)
-                .map_err(|error| LaunchError::of_spawn(rank, &launch.program, error))?;
+                .map_err(|error| error.at(rank, &launch.program))?;
             let ended = self.ranks.add(spawned.pid).map_err(system)?;
             let data = epoll::EventData::new_u64(u64::from(rank));
             epoll::add(&self.events, &ended, data, epoll::EventFlags::IN)
@@ -221,7 +225,7 @@ impl<'a> Engine<'a> {
         while let Some(action) = self.supervisor.poll_action() {
             match action {
                 Action::MarkDead { rank, cause } => self.memory.mark_dead(rank, cause),
-                Action::AskWaiting => self.ask_waiting(),
+                Action::AskWaiting(limit) => self.ask_waiting(limit),
                 Action::Send(signal) => self.ranks.send(signal),
             }
         }
@@ -315,20 +319,22 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// One line for each rank, of what it is doing now.
-    fn ask_waiting(&mut self) {
-        self.waiting = (0..self.ranks.started())
-            .map(|rank| {
-                let pid = self.ranks.pid(rank).as_raw_pid();
-                if self.ranks.has_ended(rank) {
-                    return format!("rank {rank} (pid {pid}) has ended");
-                }
-                match self.memory.waiting(rank) {
-                    Some(what) => format!("rank {rank} (pid {pid}) waits in {what}"),
-                    None => format!("rank {rank} (pid {pid}) is not waiting in a call of hikyaku"),
-                }
-            })
-            .collect();
+    /// One line for each rank, of what it is doing now that its time is up, and one before them
+    /// that says so if the job ends for another reason.
+    fn ask_waiting(&mut self, limit: Duration) {
+        let up = Verdict::TimedOut(limit);
+        let besides = (self.supervisor.verdict() != Some(up)).then(|| up.reason());
+        let ranks = (0..self.ranks.started()).map(|rank| {
+            let pid = self.ranks.pid(rank).as_raw_pid();
+            if self.ranks.has_ended(rank) {
+                return format!("rank {rank} (pid {pid}) has ended");
+            }
+            match self.memory.waiting(rank) {
+                Some(what) => format!("rank {rank} (pid {pid}) waits in {what}"),
+                None => format!("rank {rank} (pid {pid}) is not waiting in a call of hikyaku"),
+            }
+        });
+        self.waiting = besides.into_iter().chain(ranks).collect();
     }
 
     fn deadline(&self) -> Option<Duration> {

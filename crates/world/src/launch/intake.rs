@@ -107,8 +107,11 @@ impl Intake {
 
     /// When `show_held` has something to do next.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
+        if !self.interactive {
+            return None;
+        }
         let held = self.pipes.iter().flatten().filter_map(|pipe| pipe.held_since).min()?;
-        self.interactive.then_some(held + SHOW_AFTER)
+        Some(held + SHOW_AFTER)
     }
 
     /// Passes on beginnings of lines that have waited long enough.

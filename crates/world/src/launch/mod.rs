@@ -44,15 +44,18 @@ mod supervisor;
 mod tests;
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
+    fs,
     io::{self, ErrorKind},
     path::Path,
     time::Duration,
 };
 
-use hikyaku_shm::{Job, JobConfig, JobError};
+use hikyaku_shm::{Job, JobConfig, JobError, limits_on};
 use rustix::{
-    process::{Resource, Rlimit, getrlimit, setrlimit},
+    fs::{Access, access},
+    process::{Resource, Rlimit, setrlimit},
     thread::{CpuSet, sched_getaffinity},
 };
 use thiserror::Error;
@@ -72,8 +75,9 @@ pub const MAX_RANKS: u32 = 4096;
 /// Descriptors a rank takes in the launcher: its end and its two streams.
 const FILES_PER_RANK: u64 = 3;
 
-/// Descriptors everything else takes, generously.
-const FILES_BESIDE: u64 = 64;
+/// Descriptors that the launcher opens beside, at most: its own waiting (1), the ranks' output (6),
+/// signals (8), a terminal as input (3), and what a start takes for a moment (6).
+const FILES_BESIDE: u64 = 24;
 
 /// A job to be run: which program, how many times, and how.
 #[derive(Debug, Clone)]
@@ -115,7 +119,8 @@ pub struct Outcome {
     pub code: i32,
     /// Why, in one line, if it was not success.
     pub reason: Option<String>,
-    /// More lines, one a rank: what each was waiting in when the time was up.
+    /// More lines, one a rank: what each was waiting in when the time was up. Before them one that
+    /// says so, if `reason` is another.
     pub details: Vec<String>,
 }
 
@@ -292,7 +297,7 @@ impl LaunchError {
             ErrorKind::NotFound if path.exists() => "its interpreter or loader does not exist",
             ErrorKind::NotFound => "there is no such file",
             ErrorKind::PermissionDenied if path.is_dir() => "it is a directory",
-            ErrorKind::PermissionDenied => "it is not executable",
+            ErrorKind::PermissionDenied if !is_executable(program) => "it is not executable",
             ErrorKind::NotADirectory => "a part of its path is not a directory",
             ErrorKind::InvalidInput => "its name or an argument contains a zero byte",
             ErrorKind::ArgumentListTooLong => "its arguments are too long",
@@ -306,11 +311,21 @@ impl LaunchError {
     }
 }
 
+/// Whether the program may be executed, so that something else was refused.
+fn is_executable(program: &OsStr) -> bool {
+    let may = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if program.as_encoded_bytes().contains(&b'/') {
+        return may(Path::new(program));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| may(&folder.join(program)))
+}
+
 /// Makes sure that the launcher may open what it needs. Gives the limits to restore in the ranks if
 /// they had to be raised.
 fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
-    let before = getrlimit(Resource::Nofile);
-    let needed = u64::from(ranks) * FILES_PER_RANK + FILES_BESIDE;
+    let before = limits_on(Resource::Nofile);
+    let needed = open_files() + FILES_BESIDE + u64::from(ranks) * FILES_PER_RANK;
     if before.current.is_none_or(|current| current >= needed) {
         return Ok(None);
     }
@@ -321,6 +336,12 @@ fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
         LaunchError::System { what: "raise the limit on open files", source: error.into() }
     })?;
     Ok(Some(before))
+}
+
+/// How many files this process has open; where `/proc` does not tell, standard input, output and
+/// error and the job's memory.
+fn open_files() -> u64 {
+    fs::read_dir("/proc/self/fd").map_or(4, |files| files.count() as u64)
 }
 
 /// The CPUs this process may run on, in order; none if the system does not say.

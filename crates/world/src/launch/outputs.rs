@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     lines::{Source, Weaver},
-    sink::Sink,
+    sink::{Sink, SinkError},
 };
 
 /// The streams a rank writes, and their names in messages.
@@ -98,8 +98,17 @@ impl Outputs {
         self.all.iter_mut().enumerate().find_map(|(index, output)| {
             let error = output.sink.take_error()?;
             let stream = of_stream.iter().position(|&of| of == index)?;
-            let reason = format!("cannot write {}: {error}", STREAMS[stream]);
-            Some(Failure { reader_left: error.kind() == ErrorKind::BrokenPipe, reason })
+            let name = STREAMS[stream];
+            Some(match error {
+                SinkError::Write(error) => Failure {
+                    reader_left: error.kind() == ErrorKind::BrokenPipe,
+                    reason: format!("cannot write {name}: {error}"),
+                },
+                SinkError::Thread(error) => Failure {
+                    reader_left: false,
+                    reason: format!("cannot start the thread that writes {name}: {error}"),
+                },
+            })
         })
     }
 }

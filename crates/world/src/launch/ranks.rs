@@ -7,7 +7,7 @@
 //! Dropping [`Ranks`] kills every group and reaps every rank: whatever path leads out of a launch,
 //! nothing stays behind.
 
-use std::{io, os::fd::OwnedFd};
+use std::{collections::HashSet, io, os::fd::OwnedFd};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
@@ -25,6 +25,7 @@ struct Rank {
 #[derive(Default)]
 pub(super) struct Ranks {
     all: Vec<Rank>,
+    pids: HashSet<Pid>,
 }
 
 impl Ranks {
@@ -35,6 +36,7 @@ impl Ranks {
     /// No descriptor can be had; the process is in charge all the same.
     pub(super) fn add(&mut self, pid: Pid) -> io::Result<OwnedFd> {
         self.all.push(Rank { pid, ended: false });
+        self.pids.insert(pid);
         Ok(pidfd_open(pid, PidfdFlags::empty())?)
     }
 
@@ -55,7 +57,7 @@ impl Ranks {
 
     /// Whether this process is a rank.
     pub(super) fn contains(&self, pid: Pid) -> bool {
-        self.all.iter().any(|rank| rank.pid == pid)
+        self.pids.contains(&pid)
     }
 
     /// How the rank ended, the first time that is asked after it did.

@@ -48,8 +48,17 @@ struct Queue {
     /// Bytes that the thread has taken and not yet written.
     writing: usize,
     closed: bool,
-    error: Option<io::Error>,
+    error: Option<SinkError>,
     failed: bool,
+}
+
+/// Why nothing more is written.
+#[derive(Debug)]
+pub(super) enum SinkError {
+    /// The file takes no more.
+    Write(io::Error),
+    /// There is no thread to write it.
+    Thread(io::Error),
 }
 
 impl Sink {
@@ -72,7 +81,8 @@ impl Sink {
             let shared = Arc::clone(&self.shared);
             let run = move || shared.write_to(file);
             if let Err(error) = thread::Builder::new().name("hikyaku-output".into()).spawn(run) {
-                self.shared.lock().fail(error);
+                self.shared.lock().fail(SinkError::Thread(error));
+                self.shared.tell();
             }
         }
         self.shared.filled.notify_one();
@@ -96,7 +106,7 @@ impl Sink {
     }
 
     /// Why writing failed, the first time that is asked.
-    pub(super) fn take_error(&mut self) -> Option<io::Error> {
+    pub(super) fn take_error(&mut self) -> Option<SinkError> {
         self.shared.lock().error.take()
     }
 
@@ -128,6 +138,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells the supervising thread that there was a change.
+    fn tell(&self) {
+        // EAGAIN would mean that 2^64 changes have not been looked at.
+        let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
+    }
+
     /// The writing thread.
     fn write_to(&self, mut file: File) {
         let mut batch = Vec::new();
@@ -148,11 +164,10 @@ impl Shared {
             queue.writing = 0;
             let failed = result.is_err();
             if let Err(error) = result {
-                queue.fail(error);
+                queue.fail(SinkError::Write(error));
             }
             drop(queue);
-            // EAGAIN would mean that 2^64 changes have not been looked at.
-            let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
+            self.tell();
             if failed {
                 return;
             }
@@ -161,7 +176,7 @@ impl Shared {
 }
 
 impl Queue {
-    fn fail(&mut self, error: io::Error) {
+    fn fail(&mut self, error: SinkError) {
         self.failed = true;
         self.error = Some(error);
     }
@@ -231,7 +246,9 @@ mod tests {
         sink.push(|bytes| bytes.push(b'x'));
         wait_for_change(&sink);
         assert!(sink.has_failed() && sink.is_done() && !sink.is_full());
-        assert_eq!(sink.take_error().unwrap().kind(), io::ErrorKind::StorageFull);
+        let error = sink.take_error().unwrap();
+        let SinkError::Write(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(sink.take_error().is_none());
         sink.push(|_| unreachable!("nothing is written any more"));
     }

@@ -21,7 +21,7 @@
 //! - its CPUs, and the limit on open files the launcher was started with.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::{
         fd::{BorrowedFd, OwnedFd},
@@ -38,6 +38,8 @@ use rustix::{
     },
     thread::{CpuSet, sched_setaffinity},
 };
+
+use super::LaunchError;
 
 /// What every rank of a job is started with.
 pub(super) struct Recipe<'a> {
@@ -59,15 +61,15 @@ impl Recipe<'_> {
     /// Starts a process.
     ///
     /// # Errors
-    /// What `fork`, the set-up in the child or `exec` answered; no process is left then.
+    /// What was refused; no process is left then.
     pub(super) fn start(
         &self,
         environment: Vec<(String, String)>,
         stdin: Stdio,
         cpus: Option<&[usize]>,
-    ) -> io::Result<Spawned> {
-        let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    ) -> Result<Spawned, StartError> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| StartError::Pipe(error.into()));
+        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
         let mut command = Command::new(self.program);
         command.args(self.args).envs(environment).process_group(0);
         command.stdin(stdin).stdout(stdout_end).stderr(stderr_end);
@@ -77,7 +79,7 @@ impl Recipe<'_> {
         // `Setup::apply` makes system calls through rustix, reads values it owns, and makes
         // errors of plain numbers: it allocates nothing, takes no lock and cannot panic.
         unsafe { command.pre_exec(move || setup.apply()) };
-        let child = command.spawn()?;
+        let child = command.spawn().map_err(StartError::of)?;
         Ok(Spawned { pid: Pid::from_child(&child), outputs: [stdout, stderr] })
     }
 }
@@ -92,18 +94,66 @@ struct Setup {
 impl Setup {
     /// Runs between fork and exec: system calls only.
     fn apply(&self) -> io::Result<()> {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| at(0, error))?;
         // If the launcher died between the fork and the line above, no signal will come.
         if getppid() != Some(self.launcher) {
-            return Err(Errno::SRCH.into());
+            return Err(at(0, Errno::SRCH));
         }
         if let Some(cpus) = &self.cpus {
-            sched_setaffinity(None, cpus)?;
+            sched_setaffinity(None, cpus).map_err(|error| at(1, error))?;
         }
         if let Some(files) = self.files {
-            setrlimit(Resource::Nofile, files)?;
+            setrlimit(Resource::Nofile, files).map_err(|error| at(2, error))?;
         }
         Ok(())
+    }
+}
+
+/// What a child does in [`Setup::apply`], in words.
+const STEPS: [&str; 3] = [
+    "have a rank end with the launcher",
+    "bind a rank to its CPUs",
+    "limit the open files of a rank",
+];
+
+/// Numbers of errors are below; a child's are told with the step above.
+const STEP: i32 = 1 << 16;
+
+/// An error of a step in the child: a plain number is all that reaches the launcher.
+fn at(step: i32, error: Errno) -> io::Error {
+    io::Error::from_raw_os_error((step + 1) * STEP + error.raw_os_error())
+}
+
+/// Why a process was not started.
+#[derive(Debug)]
+pub(super) enum StartError {
+    /// Its output had no pipe.
+    Pipe(io::Error),
+    /// It could not do this to itself.
+    Step(&'static str, io::Error),
+    /// What `fork` or `exec` answered.
+    Spawn(io::Error),
+}
+
+impl StartError {
+    fn of(error: io::Error) -> StartError {
+        let code = error.raw_os_error().unwrap_or_default();
+        let step = usize::try_from(code / STEP - 1).ok().and_then(|step| STEPS.get(step));
+        match step {
+            Some(step) => StartError::Step(step, io::Error::from_raw_os_error(code % STEP)),
+            None => StartError::Spawn(error),
+        }
+    }
+
+    /// The same as the launch's error, of the rank that was to be started.
+    pub(super) fn at(self, rank: u32, program: &OsStr) -> LaunchError {
+        match self {
+            StartError::Pipe(source) => {
+                LaunchError::System { what: "make a pipe for the output of a rank", source }
+            }
+            StartError::Step(what, source) => LaunchError::System { what, source },
+            StartError::Spawn(error) => LaunchError::of_spawn(rank, program, error),
+        }
     }
 }
 

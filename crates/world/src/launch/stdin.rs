@@ -7,6 +7,7 @@
 //! passes lines on.
 
 use std::{
+    fs::File,
     io::{self, IsTerminal},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::Stdio,
@@ -21,6 +22,8 @@ use rustix::{
     process::getpgrp,
     termios::tcgetpgrp,
 };
+
+use super::LaunchError;
 
 /// How often a launcher in the background looks whether it was brought to the foreground, of
 /// which the kernel sends no word.
@@ -37,6 +40,12 @@ pub(super) fn of_rank_0() -> io::Result<(Stdio, Option<Pump>)> {
     let terminal = stdin.as_fd().try_clone_to_owned()?;
     let pump = Pump { terminal, pipe: writer, pending: Vec::new(), watched: None, look_at: None };
     Ok((Stdio::from(reader), Some(pump)))
+}
+
+/// What the other ranks are given.
+pub(super) fn empty() -> Result<File, LaunchError> {
+    let what = "open /dev/null, which is the standard input of all ranks but the first";
+    File::open("/dev/null").map_err(|source| LaunchError::System { what, source })
 }
 
 /// Carries bytes from the terminal to rank 0. Holds at most one read's worth.

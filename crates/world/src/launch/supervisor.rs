@@ -6,12 +6,13 @@
 //!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
 //!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
 //!      ├── SIGTERM ─────────────────────────────────► Asked
-//!      └── time is up ──────────────────────────────► Asked
+//!      └── time is up, also within Grace ───────────► Asked
 //!                                    any second signal ─────────────────────► Killed
 //! ```
 //!
 //! The first thing that goes wrong is the job's verdict; what follows from it (peers failing
-//! because a rank is gone, ranks dying of the signals sent here) never replaces it.
+//! because a rank is gone, ranks dying of the signals sent here, time that is up while they may
+//! still report) never replaces it.
 //!
 //! A rank that exits with code 0 without having left the job in order is no failure: it may be a
 //! program that knows nothing of hikyaku (`hostname`), or one that called `exit` without closing
@@ -39,8 +40,8 @@ const TIMED_OUT: i32 = 124;
 pub(super) enum Action {
     /// Tell peers that this rank is gone.
     MarkDead { rank: u32, cause: DeathCause },
-    /// Note what every rank is waiting in, before anything disturbs it.
-    AskWaiting,
+    /// This time is up: note what every rank is waiting in, before anything disturbs it.
+    AskWaiting(Duration),
     /// Send this to every rank's process group.
     Send(Signal),
 }
@@ -160,17 +161,16 @@ impl Supervisor {
 
     /// Time has passed.
     pub(super) fn handle_time(&mut self, now: Duration) {
-        match self.phase {
-            Phase::Running => {
-                if let Some(limit) = self.limit.filter(|&limit| now >= limit && self.running > 0) {
-                    self.verdict = Some(Verdict::TimedOut(limit));
-                    self.actions.push_back(Action::AskWaiting);
-                    self.ask(now);
-                }
+        let time_is_up = self.limit.filter(|&limit| now >= limit && self.running > 0);
+        match (self.phase, time_is_up) {
+            (Phase::Running | Phase::Grace(_), Some(limit)) => {
+                self.verdict.get_or_insert(Verdict::TimedOut(limit));
+                self.actions.push_back(Action::AskWaiting(limit));
+                self.ask(now);
             }
-            Phase::Grace(until) if now >= until => self.ask(now),
-            Phase::Asked(until) if now >= until => self.kill(),
-            Phase::Grace(_) | Phase::Asked(_) | Phase::Killed => {}
+            (Phase::Grace(until), None) if now >= until => self.ask(now),
+            (Phase::Asked(until), _) if now >= until => self.kill(),
+            (Phase::Running | Phase::Grace(_) | Phase::Asked(_) | Phase::Killed, _) => {}
         }
     }
 
@@ -178,7 +178,8 @@ impl Supervisor {
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Running => self.limit,
-            Phase::Grace(until) | Phase::Asked(until) => Some(until),
+            Phase::Grace(until) => Some(self.limit.map_or(until, |limit| limit.min(until))),
+            Phase::Asked(until) => Some(until),
             Phase::Killed => None,
         }
     }
@@ -362,10 +363,31 @@ mod tests {
         job.handle_time(limit - MS);
         assert_eq!(actions(&mut job), []);
         job.handle_time(limit);
-        assert_eq!(actions(&mut job), [&[Action::AskWaiting], &ASK[..]].concat());
+        assert_eq!(actions(&mut job), [&[Action::AskWaiting(limit)], &ASK[..]].concat());
         let verdict = job.verdict().unwrap();
         assert_eq!(verdict.code(), 124);
         assert_eq!(verdict.reason(), "the job did not end within 1.5 s: all ranks were ended");
+    }
+
+    #[test]
+    fn time_up_ends_what_the_others_have_after_a_failure() {
+        let limit = 2000 * MS;
+        let mut job = Supervisor::new(Some(limit), 10_000 * MS);
+        (0..2).for_each(|_| job.handle_start());
+        end(&mut job, 0, Ending::Code(3), true, MS);
+        assert_eq!(job.poll_deadline(), Some(limit));
+        job.handle_time(limit);
+        assert_eq!(actions(&mut job), [&[Action::AskWaiting(limit)], &ASK[..]].concat());
+        assert_eq!(job.poll_deadline(), Some(limit + GRACE));
+        job.handle_time(limit + GRACE);
+        assert_eq!(actions(&mut job), KILL);
+        assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(3), "the first failure");
+        // A grace that ends before the limit does so without it.
+        let mut job = Supervisor::new(Some(limit), 500 * MS);
+        (0..2).for_each(|_| job.handle_start());
+        end(&mut job, 0, Ending::Code(3), true, MS);
+        job.handle_time(501 * MS);
+        assert_eq!(actions(&mut job), ASK);
     }
 
     #[test]

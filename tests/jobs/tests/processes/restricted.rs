@@ -1,5 +1,5 @@
-//! Machines that do not give what one is used to: few descriptors, no copies between processes, no
-//! network, no host name.
+//! Machines that do not give what one is used to: few descriptors, no copies between
+//! processes, no threads, no `/dev/null`, no network, no host name.
 
 use std::process::Command;
 
@@ -18,25 +18,35 @@ fn few_open_files_are_enough_or_are_named() {
         let wrapper = limited(limit);
         job(8, &["calls", "1", "matching"]).within(&wrapper.each_ref().map(String::as_str))
     };
-    within("-Sn 64").succeed();
-    within("-n 100").succeed();
-    let end = within("-n 64").run();
+    within("-Sn 40").succeed();
+    within("-n 64").succeed();
+    let end = within("-n 40").run();
     assert_eq!(end.code, Some(1), "{}", end.stderr);
-    let expected = "launch: 8 ranks need 88 open files and the limit is 64: raise it (ulimit -n) \
-                    or run fewer ranks\n";
-    assert_eq!(end.stderr, expected);
+    assert!(end.stderr.starts_with("launch: 8 ranks need "), "{}", end.stderr);
+    let expected = " open files and the limit is 40: raise it (ulimit -n) or run fewer ranks\n";
+    assert!(end.stderr.ends_with(expected), "{}", end.stderr);
 }
 
-/// Refuses `process_vm_readv` and `process_vm_writev` (x86-64: 310, 311; elsewhere 270, 271) with
-/// "operation not permitted", as container runtimes do, and becomes the launcher.
-const NO_COPIES: &str = r#"
+/// Has system calls refused and becomes the launcher. The first word says which: `copies`
+/// (`process_vm_readv` and `process_vm_writev`, as container runtimes do), `limits` (`prlimit64`),
+/// both not permitted, or `threads` (as if there were too many).
+const REFUSING: &str = r#"
 import ctypes, os, struct, sys
-first = 310 if os.uname().machine == "x86_64" else 270
-steps = [(0x20, 0, 0, 0),            # load the number of the system call
-         (0x15, 1, 0, first),        # equal: skip one
-         (0x15, 0, 1, first + 1),    # not equal: skip one
-         (0x06, 0, 0, 0x00050001),   # fail with EPERM
-         (0x06, 0, 0, 0x7fff0000)]   # allow
+numbers = {"copies": (310, 270), "limits": (302, 261), "threads": (56, 220)}
+number = numbers[sys.argv.pop(1)][os.uname().machine != "x86_64"]
+steps = [(0x20, 0, 0, 0)]             # load the number of the system call
+if number in (56, 220):
+    steps += [(0x15, 0, 1, 435),        # clone3:
+              (0x06, 0, 0, 0x00050026), # does not exist; not equal: skip it
+              (0x15, 0, 3, number),     # not clone: skip three
+              (0x20, 0, 0, 16),         # load its flags
+              (0x45, 0, 1, 0x10000),    # not a thread: skip one
+              (0x06, 0, 0, 0x0005000b)] # fail with EAGAIN
+else:
+    steps += [(0x15, 1, 0, number),     # equal: skip one
+              (0x15, 0, 1, number + (number in (310, 270))),
+              (0x06, 0, 0, 0x00050001)] # fail with EPERM
+steps += [(0x06, 0, 0, 0x7fff0000)]     # allow
 code = b"".join(struct.pack("HBBI", *step) for step in steps)
 code = ctypes.create_string_buffer(code)
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
@@ -49,7 +59,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 #[test]
 fn long_messages_arrive_where_the_kernel_will_not_copy() {
-    let filtered = |words: &[&str]| job(3, words).within(&["python3", "-c", NO_COPIES]);
+    let filtered = |words: &[&str]| job(3, words).within(&["python3", "-c", REFUSING, "copies"]);
     let reads = |job: Job| {
         let output = job.succeed();
         let lines: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
@@ -62,6 +72,34 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
     }
     assert_eq!(reads(filtered(&["copies"])), [0; 3]);
     filtered(&["calls", "2", "matching"]).succeed();
+}
+
+#[test]
+fn limits_that_nobody_tells_are_none() {
+    job(2, &["calls", "1", "matching"]).within(&["python3", "-c", REFUSING, "limits"]).succeed();
+}
+
+#[test]
+fn threads_that_are_refused_are_named() {
+    let end = job(1, &["copies"]).within(&["python3", "-c", REFUSING, "threads"]).run();
+    let expected = "launch: cannot start the thread that writes standard output: Resource \
+                    temporarily unavailable (os error 11)\n";
+    assert_eq!((end.code, end.stderr.as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_machine_without_dev_null_is_told_so() {
+    let script = "mount -t tmpfs none /dev && exec \"$@\"";
+    let apart = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "apart"];
+    let may = Command::new(apart[0]).args(&apart[1..]).arg("true").output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        println!("skipped: {} is not permitted here", apart.join(" "));
+        return;
+    }
+    let end = job(2, &["calls", "1", "matching"]).within(&apart).run();
+    let expected = "launch: cannot open /dev/null, which is the standard input of all ranks but \
+                    the first: No such file or directory (os error 2)\n";
+    assert_eq!((end.code, end.stderr.as_str()), (Some(1), expected));
 }
 
 /// Takes the host name away and becomes the launcher.

@@ -16,7 +16,7 @@ mod present;
 mod run;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ use hikyaku_sim::machine::Machine;
 use super::arguments::Arguments;
 use super::watch::Watch;
 use super::{INTERRUPTED, MOST_RANKS, SettingError};
-use crate::exit::{USAGE, say};
+use crate::exit::{USAGE, print, say, say_as_it_is};
 use crate::machine::load;
 
 /// Numbers of ranks and sizes of parts when none are given.
@@ -95,12 +95,14 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     let watch = Watch::start();
     let points = run::points(&plan, &watch, &mut |line| {
-        // Nobody reads it: no reason to stop.
-        let _ = writeln!(io::stderr(), "{line}");
+        say_as_it_is(format_args!("{line}\n"));
     });
     if let Err(error) = write(&points, &arguments.output) {
         say(format_args!("cannot write to {}: {error}", arguments.output.display()));
         return ExitCode::FAILURE;
+    }
+    if let Err(error) = print(found(&points, &arguments.output)) {
+        return error.end();
     }
     match watch.interrupted() {
         false => ExitCode::SUCCESS,
@@ -128,13 +130,16 @@ fn plan(arguments: &Arguments) -> Result<Plan, SettingError> {
     Ok(Plan { machines: machines?, ranks, sizes, seed: arguments.seed, most_messages, most_events })
 }
 
-/// Prints where the choice is wrong, and writes the page and the CSV.
+/// Writes the page and the CSV.
 fn write(points: &[Point], output: &Path) -> io::Result<()> {
     fs::create_dir_all(output)?;
     fs::write(output.join("sweep.csv"), present::runs(points).to_csv())?;
-    fs::write(output.join("sweep.html"), present::page(points))?;
-    let mut out = io::stdout();
-    writeln!(out, "{}", present::losses(points, present::MOST_LISTED).to_text().trim_end())?;
-    writeln!(out, "\n{}", present::summary(points))?;
-    writeln!(out, "page: {}", output.join("sweep.html").display())
+    fs::write(output.join("sweep.html"), present::page(points))
+}
+
+/// Where the choice is wrong, and where the page is.
+fn found(points: &[Point], output: &Path) -> String {
+    let losses = present::losses(points, present::MOST_LISTED).to_text();
+    let (summary, page) = (present::summary(points), output.join("sweep.html"));
+    format!("{}\n\n{summary}\npage: {}", losses.trim_end(), page.display())
 }

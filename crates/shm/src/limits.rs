@@ -1,0 +1,56 @@
+//! Limits of this process on resources, as `/proc` tells them.
+//!
+//! Not `getrlimit`: where a filter refuses it (it is `prlimit64` by now) the safe form has no way
+//! to say so, and panics or answers with whatever was in memory.
+
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit};
+
+/// The limits on a resource: on address space, file sizes or open files. `None` within: there is
+/// none.
+pub fn limits_on(which: Resource) -> Rlimit {
+    let name = match which {
+        Resource::As => "Max address space",
+        Resource::Fsize => "Max file size",
+        Resource::Nofile => "Max open files",
+        _ => return getrlimit(which),
+    };
+    let told = fs::read_to_string("/proc/self/limits").ok();
+    told.and_then(|text| parse(&text, name)).unwrap_or_else(|| getrlimit(which))
+}
+
+/// A line such as `Max open files    1024    524288    files`.
+fn parse(text: &str, name: &str) -> Option<Rlimit> {
+    let mut words = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace();
+    let mut limit = || match words.next()? {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    Some(Rlimit { current: limit()?, maximum: limit()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_soft_limit_and_the_hard_one() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units\n\
+                    Max file size             unlimited            unlimited            bytes\n\
+                    Max open files            1024                 524288               files\n";
+        let files = Rlimit { current: Some(1024), maximum: Some(524_288) };
+        assert_eq!(parse(text, "Max open files"), Some(files));
+        let none = Rlimit { current: None, maximum: None };
+        assert_eq!(parse(text, "Max file size"), Some(none));
+        assert_eq!(parse(text, "Max address space"), None);
+        assert_eq!(parse("Max open files   many  1  files\n", "Max open files"), None);
+    }
+
+    #[test]
+    fn proc_tells_what_the_system_call_does() {
+        for which in [Resource::As, Resource::Fsize, Resource::Nofile] {
+            assert_eq!(limits_on(which), getrlimit(which));
+        }
+    }
+}
