@@ -5,7 +5,7 @@
 //! run: which, [`pick`] says. What is never worth a run stands in `.cargo/mutants.toml`.
 //!
 //! ```text
-//!   cargo mutants --list ──► pick ──► cargo mutants --re … ──► caught, missed, timeout, unviable
+//!   cargo mutants --list ──► pick ──► cargo mutants --re … ──► outcomes.json ──► Score
 //! ```
 //!
 //! Each program of tests runs in a PID namespace of its own with limited memory: a mutant of code
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{fmt, fs, io};
 
+use serde::Deserialize;
 use thiserror::Error;
 
 pub use pick::{Mutant, pick};
@@ -126,8 +127,13 @@ impl Request {
             let all = list(root, name)?;
             let picked = pick(&all, self.share, self.seed);
             let score = test(root, name, &picked)?;
-            let (some, all) = (picked.len(), all.len());
-            println!("{name}: {some} of {all} mutants (seed {}): {score}", self.seed);
+            // cargo-mutants 27.1 adds all deletions of fields to those that it is asked for.
+            println!(
+                "{name}: {} of {} mutants (seed {}): {score}",
+                score.all(),
+                all.len(),
+                self.seed
+            );
         }
         Ok(())
     }
@@ -166,7 +172,9 @@ fn test(root: &Path, name: &str, picked: &[&Mutant]) -> Result<Score, MutantsErr
     }
     Score::read(|file| {
         let path = folder.join("mutants.out").join(file);
-        fs::read_to_string(&path).map_err(|source| failed(&path, source))
+        // What a test writes need not be text.
+        let bytes = fs::read(&path).map_err(|source| failed(&path, source))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     })
 }
 
@@ -181,6 +189,8 @@ fn cargo_mutants(root: &Path, name: &str) -> Command {
         .env("CARGO_TARGET_DIR", folder.join("build"))
         // Nobody reads a mutant in a debugger.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        // The first failure is enough: to look for the smallest would take the test's time away.
+        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .stdout(Stdio::inherit());
     command
 }
@@ -214,16 +224,62 @@ struct Score {
 }
 
 impl Score {
-    /// Reads the lists that cargo-mutants has written.
-    fn read<E>(text: impl Fn(&str) -> Result<String, E>) -> Result<Score, E> {
-        let names = |file| text(file).map(|text| text.lines().map(Into::into).collect());
-        Ok(Score {
-            caught: names("caught.txt")?,
-            missed: names("missed.txt")?,
-            timed_out: names("timeout.txt")?,
-            unviable: names("unviable.txt")?,
-        })
+    /// How many were run.
+    fn all(&self) -> usize {
+        [&self.caught, &self.missed, &self.timed_out, &self.unviable].map(Vec::len).iter().sum()
     }
+
+    /// Reads the outcomes that cargo-mutants has written. One that ran out of time is caught if a
+    /// test had failed before: others of the same program may hang.
+    fn read(text: impl Fn(&str) -> Result<String, MutantsError>) -> Result<Score, MutantsError> {
+        let read: Outcomes = serde_json::from_str(&text("outcomes.json")?)?;
+        let mut score = Score::default();
+        for outcome in read.outcomes {
+            let Scenario::Mutant(Mutant { name, .. }) = outcome.scenario else { continue };
+            let list = match outcome.summary {
+                Summary::CaughtMutant => &mut score.caught,
+                Summary::MissedMutant => &mut score.missed,
+                Summary::Timeout if text(&outcome.log_path)?.contains(" ... FAILED") => {
+                    &mut score.caught
+                }
+                Summary::Timeout => &mut score.timed_out,
+                Summary::Unviable => &mut score.unviable,
+                Summary::Other => continue,
+            };
+            list.push(name);
+        }
+        Ok(score)
+    }
+}
+
+/// `outcomes.json` of cargo-mutants.
+#[derive(Deserialize)]
+struct Outcomes {
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    scenario: Scenario,
+    summary: Summary,
+    log_path: String,
+}
+
+#[derive(Deserialize)]
+enum Scenario {
+    Baseline,
+    Mutant(Mutant),
+}
+
+#[derive(Deserialize)]
+enum Summary {
+    CaughtMutant,
+    MissedMutant,
+    Timeout,
+    Unviable,
+    /// Of the baseline.
+    #[serde(other)]
+    Other,
 }
 
 impl fmt::Display for Score {
@@ -245,6 +301,7 @@ impl fmt::Display for Score {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn arguments_come_in_any_order() {
@@ -278,17 +335,28 @@ mod tests {
     }
 
     #[test]
-    fn a_score_counts_a_timeout_as_not_caught() {
+    fn a_timeout_is_caught_only_if_a_test_failed() {
+        let outcome = |number: u32, summary: &str| {
+            let log_path = format!("log/{number}");
+            let mutant = json!({ "name": number.to_string(), "file": "a.rs" });
+            json!({ "scenario": { "Mutant": mutant }, "summary": summary, "log_path": log_path })
+        };
+        let outcomes = json!({ "outcomes": [
+            json!({ "scenario": "Baseline", "summary": "Success", "log_path": "log/0" }),
+            outcome(1, "CaughtMutant"), outcome(2, "CaughtMutant"), outcome(3, "MissedMutant"),
+            outcome(4, "Timeout"), outcome(5, "Timeout"), outcome(6, "Unviable"),
+        ] });
         let score = Score::read(|file| match file {
-            "caught.txt" => Ok("a\nb\nc\n".to_string()),
-            "missed.txt" => Ok("d\n".to_string()),
-            "timeout.txt" => Ok("e\n".to_string()),
-            "unviable.txt" => Ok("f\n".to_string()),
-            _ => Err(file.to_string()),
+            "outcomes.json" => Ok(outcomes.to_string()),
+            "log/4" => Ok("test a ... ok\ntest b ... FAILED\n".to_string()),
+            "log/5" => Ok("test a ... ok\n".to_string()),
+            other => panic!("nobody needs {other}"),
         });
+        let score = score.unwrap();
+        assert_eq!(score.all(), 6);
         assert_eq!(
-            score.unwrap().to_string(),
-            "3 caught, 1 missed, 1 timed out, 1 unviable; 60 % caught\n  missed: d\n  timed out: e"
+            score.to_string(),
+            "3 caught, 1 missed, 1 timed out, 1 unviable; 60 % caught\n  missed: 3\n  timed out: 5"
         );
         assert_eq!(Score::default().to_string(), "0 caught, 0 missed, 0 timed out, 0 unviable");
     }
