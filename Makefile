@@ -10,12 +10,22 @@ RELEASE := $(TARGET)/release
 RANKS := 4
 DURATION := 3600
 
+# Of `make mutants`: one mutant in SHARE, chosen by SEED, of CRATES (all that are looked after).
+SHARE := 10
+SEED := 1
+CRATES :=
+
 # Version of the licence and source checker; one on PATH is taken as it is.
 DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
 
+# The same of the program that makes mutants.
+MUTANTS_VERSION := 27.1.0
+MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit loom python soak bench lint fmt tidy clippy doc deny advisories clean
+.PHONY: help demo test test-all unit loom python soak mutants bench lint fmt tidy clippy doc deny \
+	advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +74,10 @@ soak: ## run the soak test for DURATION seconds (default: an hour)
 	HIKYAKU_SOAK_SECONDS=$(DURATION) \
 		cargo test --locked --release -p hikyaku-jobs --test soak -- --nocapture
 
+mutants: $(MUTANTS) ## change the code in one place at a time and see whether tests notice
+	PATH="$(abspath $(TARGET)/tools/bin):$$PATH" \
+		cargo xtask mutants --share $(SHARE) --seed $(SEED) $(CRATES)
+
 bench: ## measure everything beside the bare hardware, write out/bench.html; the simulator's speed
 	@scripts/setup.sh rust cc
 	cargo build --locked --release -p hikyaku-cli
@@ -101,6 +115,10 @@ advisories: $(DENY) ## check the dependencies against the advisory database
 $(TARGET)/tools/bin/cargo-deny:
 	@scripts/setup.sh rust cc
 	cargo install --quiet --locked --root $(TARGET)/tools cargo-deny@$(DENY_VERSION)
+
+$(TARGET)/tools/bin/cargo-mutants:
+	@scripts/setup.sh rust cc
+	cargo install --quiet --locked --root $(TARGET)/tools cargo-mutants@$(MUTANTS_VERSION)
 
 clean: ## delete everything that was built or written by a run
 	cargo clean

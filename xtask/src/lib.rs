@@ -11,10 +11,12 @@
 //!   cargo metadata ──┘
 //! ```
 //!
-//! Only [`Tree::load`] touches files and processes; everything else is a function of the tree.
+//! Of these only [`Tree::load`] touches files and processes; all else is a function of the tree.
+//! Apart from them stands [`mutants`], which asks what the tests themselves are worth.
 
 #![forbid(unsafe_code)]
 
+pub mod mutants;
 pub mod rules;
 mod rust;
 mod tree;

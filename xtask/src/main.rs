@@ -1,16 +1,19 @@
-//! Command line of the tree's checks: `cargo xtask tidy` and `cargo xtask ratchet`.
+//! Command line of the tree's checks: `cargo xtask tidy`, `ratchet` and `mutants`.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use xtask::mutants::Request;
 use xtask::rules::{RULES, sizes};
 use xtask::{LoadError, Tree};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
   tidy     check the tree; every line of output is one thing to mend
-  ratchet  print xtask/ratchet.toml as the tree would need it today";
+  ratchet  print xtask/ratchet.toml as the tree would need it today
+  mutants [--share N] [--seed N] [CRATE...]
+           run one in N (10) of the mutants of the crates, by a seeded choice";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
             print!("{}", sizes::present_ratchet(&tree));
             ExitCode::SUCCESS
         }),
+        ["mutants", ref asked @ ..] => return mutants(asked),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -41,7 +45,21 @@ fn tidy(tree: &Tree) -> ExitCode {
     if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn mutants(asked: &[&str]) -> ExitCode {
+    match Request::parse(asked).and_then(|request| request.run(root())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn load() -> Result<Tree, LoadError> {
+    Tree::load(root())
+}
+
+fn root() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Tree::load(package.parent().unwrap_or(package))
+    package.parent().unwrap_or(package)
 }

@@ -386,4 +386,19 @@ mod tests {
         assert!(all.iter().zip(0..).all(|(result, tag)| result.unwrap().tag == tag));
         assert_eq!(buffers, [[0], [1], [2], [3]]);
     }
+
+    #[test]
+    fn what_waits_long_says_for_what() {
+        let (engine, _other) = pair();
+        let engine = RefCell::new(engine);
+        let mut polls = 0;
+        let heard = poll_fn(|_| {
+            polls += 1;
+            assert!(polls < 1000, "nothing is announced, or the port never waits");
+            let announced = engine.borrow_mut().port_mut().rules().announced;
+            announced.map_or(Poll::Pending, Poll::Ready)
+        });
+        let wait = block_on(&engine, Activity::Collective, heard);
+        assert_eq!(wait.activity, Activity::Collective);
+    }
 }

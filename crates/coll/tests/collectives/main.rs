@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod books;
 mod case;
 mod costs;
 mod endpoints;
@@ -12,3 +13,4 @@ mod network;
 mod oracle;
 mod random;
 mod scattered;
+mod table;

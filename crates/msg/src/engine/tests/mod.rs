@@ -10,6 +10,7 @@ mod hostile;
 mod matching;
 mod property;
 mod rendezvous;
+mod unexpected;
 
 use hikyaku_nic::fabric::Rank;
 

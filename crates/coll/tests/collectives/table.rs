@@ -1,0 +1,105 @@
+//! The table that chooses algorithms: what it says on both sides of each of its thresholds.
+
+use hikyaku_coll::{Facilities, Operation, chosen};
+
+use crate::network::{Node, Setup, run};
+
+/// How the ranks of a group lie: on one node, each on its own, or two by two.
+#[derive(Debug, Clone, Copy)]
+enum Nodes {
+    One,
+    Own,
+    Pairs,
+}
+use Nodes::{One, Own, Pairs};
+
+const NOTHING: Facilities =
+    Facilities { counter: false, multicast_counter: false, multicast: false, sync: false };
+
+fn choice(
+    operation: Operation,
+    size: u32,
+    lie: Nodes,
+    facilities: Facilities,
+    part: usize,
+) -> &'static str {
+    let node = |rank| match lie {
+        One => 0,
+        Own => rank,
+        Pairs => rank / 2,
+    };
+    let setup = Setup { seed: 1, nodes: (0..size).map(node).collect(), facilities, death: None };
+    let names = run(&setup, async |node: &Node<u8>| chosen(node, operation, part));
+    let name = names[0].expect("nobody dies");
+    assert!(names.iter().all(|other| *other == Some(name)), "ranks choose differently: {names:?}");
+    name
+}
+
+#[test]
+fn tables_choose_by_length_ranks_and_nodes() {
+    use Operation::{
+        Allgather, Allreduce, Alltoall, Alltoallw, Barrier, Broadcast, Exscan, Gather, Reduce,
+        ReduceScatter, Scan, Scatter,
+    };
+    const KIB: usize = 1 << 10;
+    for (operation, size, lie, part, name) in [
+        (Barrier, 8, One, 0, "wide-tree"),
+        (Barrier, 8, Pairs, 0, "wide-tree"),
+        (Barrier, 1, Own, 0, "wide-tree"),
+        (Barrier, 2, Own, 0, "dissemination"),
+        (Broadcast, 3, One, 256 * KIB - 1, "binomial"),
+        (Broadcast, 3, One, 256 * KIB, "pipelined"),
+        (Broadcast, 2, One, 1024 * KIB, "binomial"),
+        (Broadcast, 64, One, 512 * KIB - 1, "binomial"),
+        (Broadcast, 64, One, 512 * KIB, "pipelined"),
+        (Reduce, 8, One, 8, "binomial"),
+        (Allreduce, 4, One, 64 * KIB - 1, "recursive-doubling"),
+        (Allreduce, 3, One, 64 * KIB, "ring"),
+        (Allreduce, 2, One, 64 * KIB, "recursive-doubling"),
+        (Allreduce, 4, Own, 8, "recursive-doubling"),
+        (Allreduce, 4, Pairs, 8, "two-level"),
+        (Allreduce, 4, Pairs, 64 * KIB, "ring"),
+        (Allreduce, 64, One, 64 * KIB, "recursive-doubling"),
+        (Gather, 31, One, 8, "chained"),
+        (Gather, 32, One, KIB, "binomial"),
+        (Gather, 32, One, KIB + 1, "chained"),
+        (Gather, 32, Own, 8, "chained"),
+        (Gather, 512, Own, 8, "binomial"),
+        (Scatter, 31, One, 8, "chained"),
+        (Scatter, 32, One, KIB, "binomial"),
+        (Scatter, 32, One, KIB + 1, "chained"),
+        (Scatter, 32, Own, 8, "chained"),
+        (Scatter, 512, Own, 8, "binomial"),
+        (Allgather, 8, One, 4 * KIB, "butterfly"),
+        (Allgather, 8, One, 4 * KIB + 1, "ring"),
+        (Allgather, 7, One, 4 * KIB, "bruck"),
+        (Allgather, 16, One, 4 * KIB, "butterfly"),
+        (Alltoall, 31, One, 8, "chained"),
+        (Alltoall, 32, One, 256, "bruck"),
+        (Alltoall, 32, One, 257, "pairwise"),
+        (Alltoall, 32, Own, 257, "chained"),
+        (Alltoallw, 31, One, 8, "chained"),
+        (Alltoallw, 32, One, 8, "pairwise"),
+        (Alltoallw, 32, Own, 8, "chained"),
+        (ReduceScatter, 4, One, 4 * KIB, "pairwise"),
+        (ReduceScatter, 4, Own, 8, "ring"),
+        (ReduceScatter, 32, Own, 4 * KIB - 1, "reduce-then-scatter"),
+        (ReduceScatter, 32, Own, 4 * KIB, "ring"),
+        (Scan, 8, One, 8, "recursive-doubling"),
+        (Exscan, 8, One, 8, "recursive-doubling"),
+    ] {
+        let what = format!("{operation:?} of {size} ranks, {lie:?}, {part} bytes");
+        assert_eq!(choice(operation, size, lie, NOTHING, part), name, "{what}");
+    }
+}
+
+#[test]
+fn tables_choose_what_the_interface_does_itself() {
+    let sync = Facilities { sync: true, multicast_counter: true, ..NOTHING };
+    let adds = Facilities { multicast_counter: true, counter: true, ..NOTHING };
+    let multicast = Facilities { multicast: true, ..NOTHING };
+    let barrier = |facilities| choice(Operation::Barrier, 4, Own, facilities, 0);
+    assert_eq!([sync, adds, multicast].map(barrier), ["sync", "multicast-add", "dissemination"]);
+    let broadcast = |facilities| choice(Operation::Broadcast, 4, Own, facilities, 1 << 20);
+    assert_eq!([multicast, sync].map(broadcast), ["multicast", "pipelined"]);
+}

@@ -1,0 +1,130 @@
+//! Which mutants are run: one in `share`, by a hash of what each one changes.
+//!
+//! A mutant's lot is drawn from its own file, text and seed and from nothing else. A line that is
+//! inserted, or one more mutant, therefore moves no other, and the picks of a small share are
+//! among those of a larger one that divides it: 1 in 40 is part of 1 in 10.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A mutant, as `cargo mutants --list --json` tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Mutant {
+    /// File from the root of the workspace.
+    pub file: String,
+    /// `file:line:column: text`, the name by which cargo-mutants is asked for it.
+    pub name: String,
+}
+
+impl Mutant {
+    /// What is changed, in which function: the name without the place.
+    fn text(&self) -> &str {
+        self.name.split_once(": ").map_or(self.name.as_str(), |(_, text)| text)
+    }
+}
+
+/// One in `share` of the `mutants`, another choice for each `seed`.
+///
+/// Mutants of one file with the same text (two `+` of one function) are told apart by their order.
+pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<&Mutant> {
+    let mut before: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let drawn = mutants.iter().filter(|mutant| {
+        let twin = before.entry((&mutant.file, mutant.text())).or_default();
+        let number = *twin;
+        *twin += 1;
+        let key = format!("{}\n{}\n{number}", mutant.file, mutant.text());
+        hash(seed, key.as_bytes()).is_multiple_of(share)
+    });
+    drawn.collect()
+}
+
+/// FNV-1a over the seed and the bytes, mixed by the last step of SplitMix64: the remainder looks
+/// at low bits, which FNV alone spreads badly. Rust's own hashers may change with its version.
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in seed.to_le_bytes().iter().chain(bytes) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant(line: usize, text: &str) -> Mutant {
+        let file = "crates/nic/src/time.rs".to_string();
+        Mutant { name: format!("{file}:{line}:9: {text}"), file }
+    }
+
+    /// `count` mutants, each text twice.
+    fn many(count: usize) -> Vec<Mutant> {
+        (0..count).map(|i| mutant(i + 1, &format!("replace + with - in f{}", i / 2))).collect()
+    }
+
+    fn texts(picked: &[&Mutant]) -> Vec<String> {
+        picked.iter().map(|mutant| mutant.text().to_string()).collect()
+    }
+
+    #[test]
+    fn the_text_of_a_mutant_has_no_place() {
+        assert_eq!(mutant(7, "replace f -> u64 with 0").text(), "replace f -> u64 with 0");
+    }
+
+    #[test]
+    fn a_choice_is_known_in_advance() {
+        // From another implementation of the same functions: a change of them shows here.
+        assert_eq!(hash(1, b"a"), 0xb2a8_1edc_870f_611d);
+        let mutants = many(100);
+        assert_eq!(pick(&mutants, 10, 1), pick(&mutants, 10, 1));
+        assert_ne!(pick(&mutants, 10, 1), pick(&mutants, 10, 2));
+    }
+
+    #[test]
+    fn about_the_share_asked_for_is_picked() {
+        let mutants = many(20_000);
+        for (share, seed) in [(1, 1), (10, 1), (10, 2), (40, 1), (7, 9)] {
+            let expected = 20_000 / share as usize;
+            let picked = pick(&mutants, share, seed).len();
+            let off = picked.abs_diff(expected);
+            // Six standard deviations of so many draws.
+            assert!(off * off <= 36 * expected, "1 in {share}, seed {seed}: {picked}");
+        }
+    }
+
+    #[test]
+    fn both_of_two_equal_texts_can_be_picked() {
+        let mutants = many(2_000);
+        let picked = texts(&pick(&mutants, 2, 1));
+        let both = picked.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!((150..350).contains(&both), "{both} of 1000 pairs");
+    }
+
+    #[test]
+    fn a_smaller_share_is_part_of_a_larger_one() {
+        let mutants = many(4_000);
+        let larger = pick(&mutants, 10, 3);
+        let smaller = pick(&mutants, 40, 3);
+        assert!(!smaller.is_empty());
+        assert!(smaller.iter().all(|mutant| larger.contains(mutant)));
+    }
+
+    #[test]
+    fn an_inserted_mutant_moves_no_other() {
+        let before = many(2_000);
+        let mut after: Vec<Mutant> = Vec::new();
+        for (i, old) in before.iter().enumerate() {
+            if i == 700 {
+                after.push(mutant(i + 1, "replace g with ()"));
+            }
+            // Every line below the insertion has moved.
+            after.push(mutant(i + 1 + usize::from(i >= 700), old.text()));
+        }
+        let mut now = texts(&pick(&after, 10, 1));
+        now.retain(|text| text != "replace g with ()");
+        assert_eq!(now, texts(&pick(&before, 10, 1)));
+    }
+}
