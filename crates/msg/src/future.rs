@@ -398,7 +398,7 @@ mod tests {
             let announced = engine.borrow_mut().port_mut().rules().announced;
             announced.map_or(Poll::Pending, Poll::Ready)
         });
-        let wait = block_on(&engine, Activity::Collective, heard);
+        let wait = block_on_for(&engine, Wait::new(Activity::Collective), heard);
         assert_eq!(wait.activity, Activity::Collective);
     }
 }
