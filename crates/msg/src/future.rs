@@ -228,11 +228,12 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 
 /// Runs futures at the same time until all are done; their outputs are in the futures' order. Each
 /// round polls them in that order, so operations take their places among messages in it too.
-pub async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+pub async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(move |context| {
         for (future, output) in futures.iter_mut().zip(&mut outputs) {
-            poll_once(output, Pin::new(future), context);
+            poll_once(output, future.as_mut(), context);
         }
         if outputs.iter().any(Option::is_none) {
             return Poll::Pending;

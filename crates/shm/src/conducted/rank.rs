@@ -318,6 +318,15 @@ impl Conductor for Conducted {
         Ok(taken)
     }
 
+    fn awaits_landing(&mut self, to: Rank) -> bool {
+        let landed = self.way(to).landed.load(Ordering::Relaxed);
+        let awaits = self.sent[to as usize] != landed;
+        if awaits {
+            self.line().refused.store(1, Ordering::Relaxed);
+        }
+        awaits
+    }
+
     fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64) {
         let head = log::announce(to, (protocol, header), (length, offset), self.own.get());
         self.append(&head, &[]);

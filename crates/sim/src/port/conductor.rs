@@ -20,8 +20,7 @@ use crate::job::{self, Carrier, Consignee};
 /// more often than a call of theirs looks before it says what it waits for.
 const LOOKS_AROUND: u32 = 48;
 
-/// Turns in which nobody does anything but look, before the same is said: so many, and so many more
-/// for each rank.
+/// Turns in which ranks only look before the same is said: so many, and so many more for each rank.
 const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 
 /// What is due, in the upper bits of an event's word; the lower ones are a rank or a parcel.

@@ -62,6 +62,14 @@ fn what_needs_no_room_goes_past_messages_that_found_none() {
 }
 
 #[test]
+fn what_is_wanted_comes_although_messages_without_credit_are_before_it() {
+    for per_node in [1, 2] {
+        run(&simulated(2, &["flood-ahead"]).ranks_per_node(per_node));
+        run(&simulated(2, &["flood-before"]).ranks_per_node(per_node));
+    }
+}
+
+#[test]
 fn a_rank_in_a_persistent_exchange_goes_on_with_its_collectives() {
     for per_node in [1, 4] {
         run(&simulated(4, &["staged-beside"]).ranks_per_node(per_node));

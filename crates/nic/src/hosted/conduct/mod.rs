@@ -43,6 +43,10 @@ pub trait Conductor {
     /// never of one that [passes](Command::passes).
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
 
+    /// Whether something that was sent to a rank has not landed there yet. Then this rank is woken
+    /// when it has.
+    fn awaits_landing(&mut self, to: Rank) -> bool;
+
     /// Leaves a notification's record at `to` for a command that has just been done there.
     fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64);
 
@@ -85,10 +89,18 @@ impl<H: Host> HostedPort<H> {
     pub(super) fn hand_over(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let length = command.payload.len();
         let whole = command.offset == 0 && command.total == length as u64;
-        let mut post = self.as_post(command.destination);
-        if !post.has_credit(command) {
-            return Err(post.hold_up(command, FullCause::Credit));
+        let destination = command.destination;
+        if !self.as_post(destination).has_credit(command) {
+            // A sender that is held up says so behind all that it has sent: a receiver believes
+            // that it goes on when anything lands later (`held_up` of `Port`).
+            let cause = FullCause::Credit;
+            if self.host.conductor().is_some_and(|conductor| conductor.awaits_landing(destination))
+            {
+                return Err(PostError::Full { destination, cause });
+            }
+            return Err(self.as_post(destination).hold_up(command, cause));
         }
+        let mut post = self.as_post(destination);
         if !whole || length > INLINE_BYTES {
             let (id, ring) = post.landing_ring(command)?;
             if command.granularity == Granularity::PerMessage {
@@ -98,7 +110,6 @@ impl<H: Host> HostedPort<H> {
                 return Ok(0);
             }
         }
-        let destination = command.destination;
         let Some(conductor) = self.host.conductor() else { return Ok(0) };
         let carried = conductor.carry(command);
         let taken = match carried {

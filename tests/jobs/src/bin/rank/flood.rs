@@ -163,3 +163,26 @@ pub(crate) fn past(world: &World) -> Result<(), Error> {
     assert!(world.rank() != 0 || heard == long);
     world.barrier()
 }
+
+/// Rank 1 starts more messages than its credit is for, all at once, and then the one that rank 0
+/// waits for first: it comes, although what was sent lands long after the sender was held up.
+pub(crate) fn ahead(world: &World) -> Result<(), Error> {
+    const COUNT: usize = 300;
+    match world.rank() {
+        1 => world.scope(|scope| {
+            for _ in 0..COUNT {
+                let _ends_with_the_scope = scope.isend::<u8>(&[], 0, 1)?;
+            }
+            scope.isend(&[7u8], 0, 2)?.wait()?;
+            Ok(())
+        })?,
+        0 => {
+            let mut heard = [0u8];
+            world.recv(&mut heard, 1, 2)?;
+            assert_eq!(heard, [7]);
+            (0..COUNT).try_for_each(|_| world.recv::<u8>(&mut [], 1, 1).map(drop))?;
+        }
+        _ => {}
+    }
+    world.barrier()
+}

@@ -37,6 +37,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
         "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
         "flood-beside" => flood::beside(world)?,
+        "flood-ahead" => flood::ahead(world)?,
         "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
         "large" => large::run(world, number(word(1)))?,

@@ -229,7 +229,7 @@ impl Soak<'_> {
             }
             Ok(())
         };
-        let talks = (0..world.size()).map(|peer| Box::pin(talk(peer))).collect();
+        let talks = (0..world.size()).map(talk).collect();
         world.block_on(join_all(talks)).into_iter().collect()
     }
 
