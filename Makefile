@@ -42,9 +42,9 @@ test: unit loom python ## run every test: unit, conformance, kill, one-minute so
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
 
-test-all: test ## run every test, then the long ones: random programs, PROGRAMS of them
-	HIKYAKU_PROGRAMS=$(PROGRAMS) \
-		cargo test --locked --release -p hikyaku-jobs --test programs -- --nocapture
+test-all: test ## run every test, then the long ones: random programs, PROGRAMS of them, and faults
+	HIKYAKU_PROGRAMS=$(PROGRAMS) cargo test --locked --release -p hikyaku-jobs \
+		--no-fail-fast --test programs --test faults -- --nocapture
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200

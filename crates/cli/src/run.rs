@@ -282,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn a_seed_of_faults_becomes_a_variable_of_the_ranks() {
+        let launch = parse("-n 2 --faults 7 true").unwrap();
+        assert_eq!(launch.variables, [("HIKYAKU_FAULTS".into(), "7".into())]);
+        assert!(parse("-n 2 --faults often true").is_err());
+    }
+
+    #[test]
     fn defaults_are_quiet() {
         let launch = parse("-n 1 true").unwrap();
         assert_eq!((launch.bind, launch.timeout, launch.label), (Bind::Auto, None, false));

@@ -1,8 +1,8 @@
 //! Random programs, in real and in virtual time on every machine there is.
 //!
 //! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 2,000), and
-//! `HIKYAKU_PROGRAMS_SEED` repeats a run. A failure names its seed, the fewest steps that fail and what each rank waits in;
-//! the program `programs` runs others by hand.
+//! `HIKYAKU_PROGRAMS_SEED` repeats a run. A failure names its seed, the fewest steps that fail and
+//! what each rank waits in; the program `programs` runs others by hand.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,8 +35,8 @@ fn random_programs() {
     println!("programs: HIKYAKU_PROGRAMS_SEED={seed}");
     let programs = Path::new(env!("CARGO_BIN_EXE_generated")).parent().unwrap();
     let new = |share| Many::new(programs.to_owned(), seed, share);
-    // Half of them for real, a seventh of the others on each machine.
-    let mut runs = vec![new(count / 2)];
+    // Half of them for real, some of these with faults; a seventh of the others on each machine.
+    let mut runs = vec![new(count * 3 / 8), Many { faults: true, ..new(count / 8) }];
     for machine in machines() {
         runs.push(Many { machine: Some(machine), ..new(count.div_ceil(14)) });
     }

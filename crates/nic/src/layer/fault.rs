@@ -29,7 +29,7 @@
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
 //!
 //! A port of a job always has this layer over it, and mostly nothing in it
-//! ([`FaultInjector::absent`]): each call that the layer changes then takes one branch that is always
+//! ([`FaultInjector::absent`]): each call that the layer changes then takes one branch, always
 //! predicted, and the others none. So whole jobs can be run with faults without a second copy, for
 //! ports of another type, of everything above the boundary.
 

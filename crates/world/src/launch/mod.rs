@@ -157,8 +157,8 @@ impl Launch {
         self.variables.push((Protocol::VARIABLE.to_owned(), protocol.name().to_owned()));
     }
 
-    /// Has the ranks' ports meet faults that follow from this seed: commands that are refused though
-    /// there is room, and messages that land late. For tests.
+    /// Has the ranks' ports meet faults that follow from this seed: commands that are refused
+    /// though there is room, and messages that land late. For tests.
     pub fn meet_faults(&mut self, seed: u64) {
         self.variables.push((NotASeed::OF_PORTS.to_owned(), seed.to_string()));
     }

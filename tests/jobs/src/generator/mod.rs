@@ -8,7 +8,7 @@
 //!   seed ──► draw.rs ──► Program (plan.rs) ──► run.rs, on every rank
 //!                                                ├─ messages.rs   point to point
 //!                                                ├─ calls.rs      collectives, their data
-//!                                                │    └─ forms.rs   blocking, in flight, persistent
+//!                                                │    └─ forms.rs   their three forms
 //!                                                ├─ memory.rs     windows, shared variables
 //!                                                └─ edges.rs      exchanges, topologies
 //!   many.rs: jobs of many seeds, for real, in virtual time; makes those that fail smaller

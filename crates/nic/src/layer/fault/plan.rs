@@ -20,8 +20,8 @@ pub struct Faults {
     pub duplicate: u32,
     /// Packets that a link holds.
     pub window: usize,
-    /// Whether puts and atomic operations without an answer are held too. Otherwise they are refused
-    /// for as long, so that they have had their effect when `post` returns.
+    /// Whether puts and atomic operations without an answer are held too. Otherwise they are
+    /// refused for as long, so that they have had their effect when `post` returns.
     pub hold_remote: bool,
 }
 

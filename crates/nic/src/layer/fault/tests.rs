@@ -1,7 +1,7 @@
 //! Each fault alone, counted; held commands; what a link refuses to hold.
 
 use super::*;
-use crate::fabric::{Landing, Route};
+use crate::fabric::{Landing, Rights, Route, Space};
 use crate::loopback::{Config, LoopbackPort, open};
 use crate::segment::Layout;
 
@@ -43,6 +43,41 @@ fn without_faults_nothing_is_held_or_counted() {
     assert_eq!(a.inner().doorbells(), 5, "a chain stays a chain");
     assert_eq!((a.held(), a.counts()), (0, FaultCounts::default()));
     assert_eq!(headers(&mut b), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_absent_layer_changes_nothing_until_it_meets_faults() {
+    let mut ports = open(&Config::for_ranks(2)).unwrap().into_iter();
+    let mut next = || FaultInjector::absent(ports.next().unwrap());
+    let (mut a, mut b) = (next(), next());
+    for header in 0..4 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+    }
+    assert_eq!((a.held(), a.counts()), (0, FaultCounts::default()));
+    assert_eq!(headers(&mut b), [0, 1, 2, 3]);
+    a.meet(Faults { refuse: 1000, ..Faults::NONE });
+    assert!(matches!(a.post(&message(4)), Err(PostError::Full { .. })));
+    assert!(matches!(a.post_inline(1, 0, 5, &[], false), Err(PostError::Full { .. })));
+    assert_eq!(a.counts().refused, 2);
+    assert!(headers(&mut b).is_empty());
+}
+
+#[test]
+fn puts_of_a_job_are_refused_and_not_held() {
+    let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 3, ..Faults::of_a_job(1) });
+    let context = b.open_context().unwrap();
+    let key = b.register(context, 0, 64, Rights::ALL).unwrap();
+    let target = RemoteAddress { rank: 1, space: Space::Segment(key), offset: 0 };
+    let mut refused = 0;
+    while a.post(&Command::put(target, &[5; 8])).is_err() {
+        refused += 1;
+        assert!(refused < 1000, "it lands some time");
+    }
+    assert!(refused > 0);
+    assert_eq!(a.held(), 0);
+    let mut found = [0; 8];
+    a.inner_mut().get(target, &mut found).unwrap();
+    assert_eq!(found, [5; 8], "it has had its effect when the post returns");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Whole jobs over ports that meet faults (`hikyaku run --faults`): commands that are refused
+//! though there is room, messages that land late. What is `Full` or late in one call in a million
+//! otherwise is so in one of twenty here.
+//!
+//! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 20 programs.
+
+#![allow(clippy::unwrap_used)]
+
+use std::env;
+
+use hikyaku_jobs::{Job, Random};
+
+/// So many fresh seeds, each printed.
+fn seeds() -> impl Iterator<Item = String> {
+    let programs = env::var("HIKYAKU_PROGRAMS").map_or(20, |text| text.parse::<usize>().unwrap());
+    (0..programs.div_ceil(20)).map(|_| {
+        let seed = Random::fresh_seed().to_string();
+        println!("HIKYAKU_FAULTS={seed}");
+        seed
+    })
+}
+
+fn run(ranks: u32, ranks_per_node: u32, words: &[&str], variables: &[(&str, &str)]) {
+    let job = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_rank"), ranks, words);
+    let job = job.ranks_per_node(ranks_per_node);
+    let with = |job: Job, (name, value): &(&str, &str)| job.variable(name, value);
+    variables.iter().fold(job, with).succeed();
+}
+
+#[test]
+fn calls_of_messages_and_collectives() {
+    let groups = ["matching", "modes", "requests", "futures", "collective", "together"];
+    for seed in seeds() {
+        for group in groups.iter().chain(&["topologies", "neighbours", "buffers", "errors"]) {
+            for ranks_per_node in [0, 1, 2] {
+                run(3, ranks_per_node, &["calls", &seed, group], &[("HIKYAKU_FAULTS", &seed)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn mixed_traffic() {
+    for seed in seeds() {
+        run(4, 2, &["traffic", "1", &seed], &[("HIKYAKU_FAULTS", &seed)]);
+    }
+}
+
+#[test]
+fn what_is_wanted_behind_any_number_of_others() {
+    for seed in seeds() {
+        run(2, 1, &["flood-before"], &[("HIKYAKU_FAULTS", &seed)]);
+    }
+}
+
+#[test]
+fn shared_variables_of_every_protocol() {
+    for seed in seeds() {
+        for protocol in ["direct", "fagus", "udp"] {
+            let variables = [("HIKYAKU_FAULTS", seed.as_str()), ("HIKYAKU_SHARED", protocol)];
+            run(4, 2, &["torture", &seed, "30"], &variables);
+        }
+    }
+}
+
+#[test]
+fn a_seed_that_is_none_is_an_error_at_the_start() {
+    let job = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_rank"), 2, &["lone", "1"]);
+    let end = job.variable("HIKYAKU_FAULTS", "often").run();
+    assert_ne!(end.code, Some(0));
+    assert!(end.stderr.contains("variable: \"HIKYAKU_FAULTS\""), "{}", end.stderr);
+}
