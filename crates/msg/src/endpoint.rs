@@ -62,13 +62,18 @@ impl<'e, P: Port> Endpoint<'e, P> {
         self.engine.borrow().port().node_of(rank)
     }
 
-    /// [`Engine::send_and_forget`] in this context.
+    /// [`Engine::send_note`] in this context.
     ///
     /// # Errors
     /// As there.
-    pub fn send_and_forget(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
+    pub fn send_note(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
         let envelope = Envelope { destination: to, context: self.context, tag };
-        self.engine.borrow_mut().send_and_forget(bytes, envelope)
+        self.engine.borrow_mut().send_note(bytes, envelope)
+    }
+
+    /// [`Engine::take_note`] in this context.
+    pub fn take_note(&self, wanted: impl Fn(i32) -> bool) -> Option<(Received, Vec<u8>)> {
+        self.engine.borrow_mut().take_note(self.context, wanted)
     }
 
     /// [`Engine::find_unexpected`] in this context.

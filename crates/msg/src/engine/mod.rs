@@ -33,6 +33,7 @@ use crate::config::EngineConfig;
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector};
 use crate::error::MsgError;
+use crate::notes::Notes;
 use crate::outbox::Outbox;
 use crate::posted::Posted;
 use crate::request::{RequestId, Slab};
@@ -52,6 +53,7 @@ pub struct Engine<P: Port> {
     requests: Slab,
     posted: Posted,
     unexpected: Unexpected,
+    notes: Notes,
     outbox: Outbox,
     /// What is known of each rank as a source.
     sources: Vec<Source>,
@@ -119,6 +121,7 @@ impl<P: Port> Engine<P> {
             requests: Slab::default(),
             posted: Posted::new(ranks),
             unexpected: Unexpected::new(ranks),
+            notes: Notes::new(ranks),
             outbox: Outbox::new(ranks),
             sources,
             first_failure: None,
