@@ -49,7 +49,7 @@ impl<'g, G: Group> Call<'g, G> {
         let result = {
             let mut algorithm = pin!(algorithm(&team));
             poll_fn(|context| {
-                let notes = self.group.notes();
+                let notes = self.group.reported_waits();
                 match algorithm.as_mut().poll(context) {
                     Poll::Pending => match self.group.notice(self.tag) {
                         None => {

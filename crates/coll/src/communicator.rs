@@ -1,7 +1,7 @@
 //! Groups of real ranks: one communicator context of a message engine.
 //!
-//! Notices of ranks that give up are messages of the same context with a tag of their own: 24
-//! bytes, so that they go inline and need no room in a ring.
+//! Notices of ranks that give up are notes of the same context with a tag of their own, so that no
+//! message of the program holds them up.
 //!
 //! After a failure messages are left over: what was sent to a rank that had given up, and notices
 //! to ranks that were done already. Nobody will receive them, so they are looked for and dropped
@@ -82,6 +82,7 @@ impl<'e, P: Port> Communicator<'e, P> {
     /// ends; to be called for a communicator that has no more of them.
     pub fn drop_left_overs(&self) {
         let left_over = |tag| self.book.is_left_over(tag);
+        while self.endpoint.take_note(left_over).is_some() {}
         let any_failed = !self.book.failed.borrow().is_empty();
         loop {
             // A failure is rare, and then all is looked at.
@@ -166,7 +167,7 @@ impl<P: Port> Group for Communicator<'_, P> {
             let others = (0..self.size()).filter(|rank| *rank != self.rank());
             for rank in others {
                 // One that cannot be told is gone, and needs no telling.
-                let _ = self.endpoint.send_and_forget(&encode(cause), rank, about);
+                let _ = self.endpoint.send_note(&encode(cause), rank, about);
             }
         }
         if ending != Ending::Done {
@@ -179,8 +180,8 @@ impl<P: Port> Group for Communicator<'_, P> {
         self.drop_left_overs();
     }
 
-    fn notes(&self) -> Option<u32> {
-        self.endpoint.notes()
+    fn reported_waits(&self) -> Option<u32> {
+        self.endpoint.reported_waits()
     }
 
     fn note_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
@@ -188,23 +189,18 @@ impl<P: Port> Group for Communicator<'_, P> {
             Some(root) => Name::from(format_args!("{operation} (root {root})")),
             None => Name::new(operation),
         };
-        self.endpoint.note_whole(before, Wait::new(Activity::Collective).named(name));
+        self.endpoint.report_whole(before, Wait::new(Activity::Collective).named(name));
     }
 
     fn notice(&self, tag: i32) -> Option<Notice> {
         let about = notice_tag(tag);
         let same_operation = |other: i32| other != tag && notice_tag(other) == about;
-        let found = self.endpoint.unexpected(same_operation)?;
-        let (rank, tag) = (found.source, found.tag);
-        if Named::of_tag(tag).is_some() {
-            return Some(Notice::OtherCall { rank, tag });
+        if let Some(found) = self.endpoint.unexpected(same_operation) {
+            return Some(Notice::OtherCall { rank: found.source, tag: found.tag });
         }
-        let mut words = [0; NOTICE_BYTES];
-        let cause = match self.endpoint.take_unexpected(&mut words, rank, tag) {
-            Some(Ok(received)) if received.bytes == NOTICE_BYTES as u64 => decode(&words),
-            _ => None,
-        };
-        Some(Notice::GaveUp { rank, cause: cause.unwrap_or(Cause::Failed) })
+        let (found, words) = self.endpoint.take_note(|tag| tag == about)?;
+        let cause = words.as_slice().try_into().ok().and_then(decode);
+        Some(Notice::GaveUp { rank: found.source, cause: cause.unwrap_or(Cause::Failed) })
     }
 }
 

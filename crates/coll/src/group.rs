@@ -145,7 +145,7 @@ pub trait Group {
     }
 
     /// How many operations have said what they wait for; `None`: nobody asks now.
-    fn notes(&self) -> Option<u32> {
+    fn reported_waits(&self) -> Option<u32> {
         None
     }
 

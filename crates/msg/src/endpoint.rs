@@ -62,23 +62,28 @@ impl<'e, P: Port> Endpoint<'e, P> {
         self.engine.borrow().port().node_of(rank)
     }
 
-    /// [`Engine::notes`].
-    pub fn notes(&self) -> Option<u32> {
-        self.engine.borrow().notes()
+    /// [`Engine::reported_waits`].
+    pub fn reported_waits(&self) -> Option<u32> {
+        self.engine.borrow().reported_waits()
     }
 
-    /// [`Engine::note_whole`].
-    pub fn note_whole(&self, before: u32, wait: Wait) {
-        self.engine.borrow_mut().note_whole(before, wait);
+    /// [`Engine::report_whole`].
+    pub fn report_whole(&self, before: u32, wait: Wait) {
+        self.engine.borrow_mut().report_whole(before, wait);
     }
 
-    /// [`Engine::send_and_forget`] in this context.
+    /// [`Engine::send_note`] in this context.
     ///
     /// # Errors
     /// As there.
-    pub fn send_and_forget(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
+    pub fn send_note(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
         let envelope = Envelope { destination: to, context: self.context, tag };
-        self.engine.borrow_mut().send_and_forget(bytes, envelope)
+        self.engine.borrow_mut().send_note(bytes, envelope)
+    }
+
+    /// [`Engine::take_note`] in this context.
+    pub fn take_note(&self, wanted: impl Fn(i32) -> bool) -> Option<(Received, Vec<u8>)> {
+        self.engine.borrow_mut().take_note(self.context, wanted)
     }
 
     /// [`Engine::find_unexpected`] in this context.

@@ -198,10 +198,10 @@ pub async fn as_one<P: Port, F: Future>(
 ) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
-        let before = engine.borrow().notes();
+        let before = engine.borrow().reported_waits();
         let polled = future.as_mut().poll(context);
         if let (Some(before), Poll::Pending) = (before, &polled) {
-            engine.borrow_mut().note_whole(before, wait);
+            engine.borrow_mut().report_whole(before, wait);
         }
         polled
     })

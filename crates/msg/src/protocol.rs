@@ -10,6 +10,8 @@
 //!   FIN          sender's request     outcome                            no
 //!   CANCEL       sender's request     none                               no
 //!   ABORT        receiver's request   none                               no
+//!   NOTE         match bits           a note, or its last piece          no
+//!   NOTE_PART    match bits           a piece of a note                  no
 //! ```
 //!
 //! Control packets take one status record each and no credit, so they can always be sent when the
@@ -18,7 +20,7 @@
 //! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
 //! [`Command::header`]: hikyaku_nic::fabric::Command::header
 
-use hikyaku_nic::fabric::Space;
+use hikyaku_nic::fabric::{INLINE_BYTES, Space};
 
 use crate::request::RequestId;
 
@@ -38,6 +40,10 @@ pub(crate) const FIN: u8 = 6;
 pub(crate) const CANCEL: u8 = 7;
 /// The sender stops in the middle of a message that it was cleared to send.
 pub(crate) const ABORT: u8 = 8;
+/// A note of the library, or the last piece of one.
+pub(crate) const NOTE: u8 = 9;
+/// A piece of a note that is not the last.
+pub(crate) const NOTE_PART: u8 = 10;
 
 /// The announcement of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +100,7 @@ pub(crate) enum Outcome {
     Withdrawn = 1,
 }
 
-/// A packet that is about a message and carries none of it.
+/// A packet that carries nothing of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Send the first `want` bytes to my request.
@@ -105,6 +111,8 @@ pub(crate) enum Control {
     Cancel { sender: RequestId },
     /// Nothing further comes for your request.
     Abort { receiver: u64 },
+    /// A piece of a note.
+    Note { bits: u64, payload: [u8; INLINE_BYTES], length: u8, last: bool },
 }
 
 /// A control packet as it is posted.
@@ -112,7 +120,7 @@ pub(crate) enum Control {
 pub(crate) struct Packet {
     pub(crate) protocol: u8,
     pub(crate) header: u64,
-    payload: [u8; 16],
+    payload: [u8; INLINE_BYTES],
     length: usize,
 }
 
@@ -124,20 +132,20 @@ impl Packet {
 
 impl Control {
     /// Whether it may overtake messages that wait for room: the receiver needs it to make that
-    /// room. What ends a message of this rank's stays behind the parts of it.
+    /// room, or it is no message. What ends a message of this rank's stays behind the parts of it.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Control::ClearToSend { .. } | Control::Finish { .. } => true,
+            Control::ClearToSend { .. } | Control::Finish { .. } | Control::Note { .. } => true,
             Control::Cancel { .. } | Control::Abort { .. } => false,
         }
     }
 
     pub(crate) fn packet(&self) -> Packet {
-        let mut payload = [0; 16];
+        let mut payload = [0; INLINE_BYTES];
         let (protocol, header, length) = match *self {
             Control::ClearToSend { sender, receiver, want } => {
                 payload[..8].copy_from_slice(&receiver.word().to_le_bytes());
-                payload[8..].copy_from_slice(&want.to_le_bytes());
+                payload[8..16].copy_from_slice(&want.to_le_bytes());
                 (CTS, sender, 16)
             }
             Control::Finish { sender, outcome } => {
@@ -146,6 +154,10 @@ impl Control {
             }
             Control::Cancel { sender } => (CANCEL, sender.word(), 0),
             Control::Abort { receiver } => (ABORT, receiver, 0),
+            Control::Note { bits, payload: piece, length, last } => {
+                payload = piece;
+                (if last { NOTE } else { NOTE_PART }, bits, usize::from(length))
+            }
         };
         Packet { protocol, header, payload, length }
     }

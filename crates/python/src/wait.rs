@@ -125,7 +125,7 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
         if let Poll::Ready(output) = operation.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        world.unnoted(|| rank.poll_all());
+        world.unreported(|| rank.poll_all());
         if alone.is_some_and(|own| rank.open() <= own) && signals.looks > ALONE {
             let rank = world.rank();
             return Poll::Ready(Err(raise(MsgError::WaitsForItself { rank }.into())));

@@ -35,9 +35,9 @@ pub(crate) fn drive<P: Port, F: Future>(
     let all = poll_fn(|context| {
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
-            let paused = engine.borrow_mut().pause_notes(true);
+            let paused = engine.borrow_mut().pause_reports(true);
             tasks.poll_all();
-            engine.borrow_mut().pause_notes(paused);
+            engine.borrow_mut().pause_reports(paused);
         }
         polled
     });
@@ -58,9 +58,9 @@ fn drive_restlessly<P: Port, F: Future>(
     loop {
         let polled = future.as_mut().poll(&mut context);
         if polled.is_pending() {
-            let paused = engine.borrow_mut().pause_notes(true);
+            let paused = engine.borrow_mut().pause_reports(true);
             tasks.poll_all();
-            engine.borrow_mut().pause_notes(paused);
+            engine.borrow_mut().pause_reports(paused);
         }
         let mut held = engine.borrow_mut();
         if let Poll::Ready(output) = polled {
@@ -125,10 +125,10 @@ impl World {
 
     /// Polls what is not what the program waits for.
     #[doc(hidden)]
-    pub fn unnoted<R>(&self, poll: impl FnOnce() -> R) -> R {
-        let paused = self.engine().borrow_mut().pause_notes(true);
+    pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
+        let paused = self.engine().borrow_mut().pause_reports(true);
         let polled = poll();
-        self.engine().borrow_mut().pause_notes(paused);
+        self.engine().borrow_mut().pause_reports(paused);
         polled
     }
 
@@ -136,7 +136,7 @@ impl World {
     #[inline]
     pub(crate) fn attend(&self) {
         if !self.tasks().are_over() {
-            self.unnoted(|| self.tasks().poll_all());
+            self.unreported(|| self.tasks().poll_all());
         }
     }
 
@@ -187,7 +187,7 @@ impl World {
 
     /// Has an operation in flight say what it waits for, if that is to be announced.
     fn note_task(&self, id: TaskId) {
-        let are_taken = self.engine().borrow().notes().is_some();
+        let are_taken = self.engine().borrow().reported_waits().is_some();
         if are_taken {
             self.tasks().poll(id);
         }
@@ -198,7 +198,7 @@ impl World {
         if !self.tasks().are_over() {
             self.engine().borrow_mut().progress();
             self.note_task(id);
-            self.unnoted(|| self.tasks().poll_all());
+            self.unreported(|| self.tasks().poll_all());
         }
         self.tasks().take_result(id)
     }

@@ -9,8 +9,8 @@ use super::{Engine, Target};
 use crate::error::MsgError;
 use crate::parcel::{Part, Parts, deliver};
 use crate::protocol::{
-    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, RTS, ReadyToSend, decode_clear_to_send,
-    decode_finish,
+    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, NOTE, NOTE_PART, RTS, ReadyToSend,
+    decode_clear_to_send, decode_finish,
 };
 use crate::request::{Incoming, Receive, ReceiveStage, RequestId, outcome};
 use crate::unexpected::{Entry, EntryBody, Grown};
@@ -45,7 +45,7 @@ impl<P: Port> Engine<P> {
             EAGER | EAGER_READY if landed.offset == 0 => self.eager_first(landed, whole),
             EAGER | EAGER_READY => self.eager_next(landed),
             DATA => self.data(landed),
-            RTS | CTS | FIN | CANCEL | ABORT => self.control(landed),
+            RTS | CTS | FIN | CANCEL | ABORT | NOTE | NOTE_PART => self.control(landed),
             _ => self.drop_malformed(landed.data),
         }
     }
@@ -186,7 +186,7 @@ impl<P: Port> Engine<P> {
 
     /// A packet about a message.
     fn control(&mut self, landed: Landed) {
-        let Landed { source, protocol, header, data, .. } = landed;
+        let Landed { source, protocol, header, total, data, .. } = landed;
         let mut bytes = [0; INLINE_BYTES];
         // Longer ones than any of ours are cut, and decode to nothing.
         let length = deliver(&mut self.port, data, &mut bytes);
@@ -209,6 +209,10 @@ impl<P: Port> Engine<P> {
             CANCEL => {
                 self.withdraw(source, header);
                 true
+            }
+            NOTE | NOTE_PART => {
+                let whole = total == length as u64;
+                whole && self.notes.arrive(source, header, payload, protocol == NOTE)
             }
             _ => {
                 self.aborted(source, header);

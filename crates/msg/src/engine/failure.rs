@@ -32,6 +32,7 @@ impl<P: Port> Engine<P> {
         source.assembling = None;
         self.first_failure.get_or_insert(failure);
         self.drop_unexpected(rank, Entry::is_here);
+        self.notes.end(rank);
         let lane = self.outbox.lane(rank);
         lane.control.clear();
         lane.ordered.clear();

@@ -33,6 +33,7 @@ use crate::config::EngineConfig;
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector};
 use crate::error::MsgError;
+use crate::notes::Notes;
 use crate::outbox::Outbox;
 use crate::posted::Posted;
 use crate::request::{RequestId, Slab};
@@ -41,7 +42,7 @@ use crate::unexpected::Unexpected;
 
 pub use cancel::CancelOutcome;
 pub use wait::Blocked;
-use wait::Notes;
+use wait::Reports;
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub struct Engine<P: Port> {
     requests: Slab,
     posted: Posted,
     unexpected: Unexpected,
+    notes: Notes,
     outbox: Outbox,
     /// What is known of each rank as a source.
     sources: Vec<Source>,
@@ -60,7 +62,7 @@ pub struct Engine<P: Port> {
     first_failure: Option<PeerFailure>,
     statistics: Statistics,
     waiting: Option<Wait>,
-    notes: Notes,
+    reports: Reports,
     /// What requests that are waited for are parts of.
     whole: Option<Wait>,
     /// Unmatched messages, where sources stay held up because of them.
@@ -127,12 +129,13 @@ impl<P: Port> Engine<P> {
             requests: Slab::default(),
             posted: Posted::new(ranks),
             unexpected: Unexpected::new(ranks),
+            notes: Notes::new(ranks),
             outbox: Outbox::new(ranks),
             sources,
             first_failure: None,
             statistics: Statistics::default(),
             waiting: None,
-            notes: Notes::default(),
+            reports: Reports::default(),
             whole: None,
             at_limit: None,
             idle_rounds: 0,

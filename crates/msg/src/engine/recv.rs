@@ -217,7 +217,7 @@ impl<P: Port> Engine<P> {
         if late {
             self.check_present(&selector)?;
         }
-        self.note(wait_for_probe(&selector));
+        self.report_wait(wait_for_probe(&selector));
         Ok(None)
     }
 

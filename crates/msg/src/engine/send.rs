@@ -7,6 +7,7 @@ use super::direct::refusal;
 use crate::buffer::SendBuffer;
 use crate::envelope::{Envelope, Received, SendMode, tag_of};
 use crate::error::MsgError;
+use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, DATA, EAGER, EAGER_READY, Packet, RTS, ReadyToSend};
 use crate::request::{Body, Request, RequestId, Send, SendStage};
 
@@ -70,22 +71,37 @@ impl<P: Port> Engine<P> {
         Ok(id)
     }
 
-    /// Sends `bytes`, which must be no more than the eager limit, when there is room, and lets
-    /// nobody wait for it: for notices that are worth no error of their own.
+    /// Sends a note: a short message of the library that takes none of the program's credit and
+    /// room, and that nobody waits for. Notes to one rank come in order; messages do not hold them
+    /// up, nor do they come behind messages sent before.
     ///
     /// # Errors
-    /// As [`Engine::start_send`]; [`MsgError::InvalidLength`] for longer messages.
-    pub fn send_and_forget(&mut self, bytes: &[u8], envelope: Envelope) -> Result<(), MsgError> {
-        let (given, needed) = (bytes.len() as u64, self.config.eager_limit as u64);
+    /// [`MsgError::InvalidLength`]: it is longer than [`NOTE_MOST`]; the envelope names no rank or
+    /// tag, or the receiver is gone.
+    pub fn send_note(&mut self, bytes: &[u8], envelope: Envelope) -> Result<(), MsgError> {
+        let (given, needed) = (bytes.len() as u64, NOTE_MOST as u64);
         if given > needed {
             return Err(MsgError::InvalidLength { given, needed });
         }
-        let id = self.start_send_detached(bytes, envelope, SendMode::Standard)?;
-        match self.requests.send_mut(id) {
-            Some(send) => send.abandoned = true,
-            None => drop(self.requests.take_done(id)),
+        self.check_envelope(&envelope)?;
+        let Envelope { destination, .. } = envelope;
+        if let Some(failure) = self.sources[destination as usize].failed {
+            return Err(MsgError::PeerFailed(failure));
+        }
+        for piece in pieces(envelope.bits(), bytes) {
+            self.post_control(destination, piece);
         }
         Ok(())
+    }
+
+    /// Takes the note that came first, of those of a context whose tag is wanted: what it is about,
+    /// and its bytes. Only what was taken in already is looked at: no progress is made.
+    pub fn take_note(
+        &mut self,
+        context: u32,
+        wanted: impl Fn(i32) -> bool,
+    ) -> Option<(Received, Vec<u8>)> {
+        self.notes.take(context, wanted)
     }
 
     /// Gives a detached send its bytes: as many as it was started with, and the same.

@@ -28,11 +28,11 @@ const ALONE_ROUNDS: u32 = 256;
 /// A blocking call that is under way.
 ///
 /// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing.
-/// The round at whose end it is announced is *noted*: what is polled in vain then says what it is
+/// The round at whose end it is announced is *reported*: what is polled in vain then says what it is
 /// ([`Engine::note`]). After progress the call is announced anew.
 #[derive(Debug)]
 pub struct Blocked {
-    /// What is announced if nothing is noted.
+    /// What is announced if nothing is reported.
     wait: Wait,
     rounds: u32,
     /// [`Engine::turns`] at the last rest.
@@ -42,7 +42,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// A call that waits for this, or else for what it notes.
+    /// A call that waits for this, or else for what it reports.
     pub const fn new(wait: Wait) -> Blocked {
         Blocked { wait, rounds: 0, turns: 0, since: None, announced: None }
     }
@@ -50,7 +50,7 @@ impl Blocked {
 
 /// What is waited for, as those operations say that were polled in vain.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct Reports {
     /// Whether this is the round of a call that is to be announced.
     are_taken: bool,
     are_paused: bool,
@@ -72,8 +72,8 @@ impl<P: Port> Engine<P> {
             self.attend(None);
         }
         let done = self.requests.take_done(id);
-        if done.is_none() && self.notes().is_some() {
-            self.note(self.wait_of(id));
+        if done.is_none() && self.reported_waits().is_some() {
+            self.report_wait(self.wait_of(id));
         }
         done
     }
@@ -214,12 +214,12 @@ impl<P: Port> Engine<P> {
         Wait::new(activity).with(peer, tag)
     }
 
-    /// Begins a round of a blocking call: from here on what is polled in vain is noted, if the call
+    /// Begins a round of a blocking call: from here on what is polled in vain is reported, if the call
     /// is to be announced at the end of the round.
     #[inline]
     fn begin_round(&mut self, blocked: &Blocked) {
         if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
-            self.notes = Notes { are_taken: true, ..Notes::default() };
+            self.reports = Reports { are_taken: true, ..Reports::default() };
         }
     }
 
@@ -228,33 +228,33 @@ impl<P: Port> Engine<P> {
         self.whole = whole;
     }
 
-    /// Pauses notes, or goes on with them, as `paused` says, where a round is noted: while what is
+    /// Pauses reports, or goes on with them, as `paused` says, where a round is reported: while what is
     /// polled is not what the call waits for. What was so before.
     #[inline]
-    pub fn pause_notes(&mut self, paused: bool) -> bool {
-        std::mem::replace(&mut self.notes.are_paused, paused)
+    pub fn pause_reports(&mut self, paused: bool) -> bool {
+        std::mem::replace(&mut self.reports.are_paused, paused)
     }
 
-    /// How many operations are noted; `None`: none are to be.
+    /// How many operations are reported; `None`: none are to be.
     #[inline]
-    pub fn notes(&self) -> Option<u32> {
-        (self.notes.are_taken && !self.notes.are_paused).then_some(self.notes.count)
+    pub fn reported_waits(&self) -> Option<u32> {
+        (self.reports.are_taken && !self.reports.are_paused).then_some(self.reports.count)
     }
 
     /// Says what an operation that was polled in vain waits for.
-    pub fn note(&mut self, wait: Wait) {
-        if self.notes().is_some() {
-            self.notes.count += 1;
-            self.notes.first.get_or_insert(wait);
+    pub fn report_wait(&mut self, wait: Wait) {
+        if self.reported_waits().is_some() {
+            self.reports.count += 1;
+            self.reports.first.get_or_insert(wait);
         }
     }
 
-    /// Says what an operation waits for of which those are parts that were noted since there were
+    /// Says what an operation waits for of which those are parts that were reported since there were
     /// `before`. The rank that the first of these waits for is that of the whole.
-    pub fn note_whole(&mut self, before: u32, wait: Wait) {
-        let part = if before == 0 { self.notes.first.take() } else { None };
-        self.notes.count = before;
-        self.note(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
+    pub fn report_whole(&mut self, before: u32, wait: Wait) {
+        let part = if before == 0 { self.reports.first.take() } else { None };
+        self.reports.count = before;
+        self.report_wait(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
     }
 
     /// One more round of a blocking call in which there was nothing to do: a little waiting.
@@ -276,7 +276,7 @@ impl<P: Port> Engine<P> {
             // What is open now may be another thing.
             blocked.rounds = ANNOUNCE_ROUNDS - 2;
             blocked.announced = None;
-            self.notes = Notes::default();
+            self.reports = Reports::default();
         }
         blocked.turns = self.turns;
         blocked.rounds = blocked.rounds.saturating_add(1);
@@ -290,10 +290,10 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn announce(&mut self, blocked: &mut Blocked) {
         let since = *blocked.since.get_or_insert_with(|| self.port.now());
-        let notes = std::mem::take(&mut self.notes);
-        let open = notes.count.max(blocked.wait.open);
-        let noted = notes.first.map(|first| Wait { open, ..first });
-        let wait = noted.or(blocked.announced).unwrap_or(blocked.wait);
+        let reports = std::mem::take(&mut self.reports);
+        let open = reports.count.max(blocked.wait.open);
+        let reported = reports.first.map(|first| Wait { open, ..first });
+        let wait = reported.or(blocked.announced).unwrap_or(blocked.wait);
         let wait = self.whole.map_or(wait, |whole| Wait { peer: wait.peer, ..whole });
         let wait = Wait { unmatched: self.at_limit, since, ..wait };
         blocked.announced = Some(wait);
@@ -315,7 +315,7 @@ impl<P: Port> Engine<P> {
     /// The end of a blocking call.
     pub fn awake(&mut self, blocked: &Blocked) {
         if blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
-            self.notes = Notes::default();
+            self.reports = Reports::default();
         }
         if let Some(since) = blocked.since {
             self.statistics.parked = self.statistics.parked + (self.port.now() - since);

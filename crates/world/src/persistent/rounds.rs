@@ -337,7 +337,11 @@ impl Rounds {
             waited.looks = waited.looks.wrapping_add(1);
             match self.step(&mut waited) {
                 Ok(true) => Poll::Ready(Ok(())),
-                Ok(false) => Poll::Pending,
+                Ok(false) => {
+                    // Others may wait for what is in flight here, and for this rank's variables.
+                    world.attend();
+                    Poll::Pending
+                }
                 Err(error) => Poll::Ready(Err(error)),
             }
         });

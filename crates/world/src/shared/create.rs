@@ -267,7 +267,7 @@ impl World {
             Protocol::Udp => Style::Datagrams,
         };
         match style {
-            Style::Stores => service.open_rings(|| self.apart().context()),
+            Style::Stores => service.open_notes(|| self.apart().context()),
             Style::Datagrams => service.connect(sockets),
         }
         let side = Side::new(

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use hikyaku_dsm::word::Version;
+use hikyaku_dsm::word::{self, Head, READERS_A_WORD, READING, Version};
 use hikyaku_dsm::{
     Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Protocol, State, Word,
 };
@@ -394,6 +394,23 @@ impl DirectDriver {
         let owner = Version::of(load(Word::Owner(node))?);
         let held = Version::of(load(Word::Held(node))?);
         Ok(Some((owner.node, State::of(state.taken, held, owner))))
+    }
+
+    /// Who has a part that this rank waits for: the rank whose turn it is, or one that reads.
+    pub(super) fn holder(&self, part: u64) -> Option<u32> {
+        let parts = self.parts.borrow();
+        let state = parts.get(part as usize)?;
+        let geometry = &self.memory.sizes().geometry;
+        let look = |word| self.memory.peek(part, state.home, state.at, word);
+        let position = Head::of(look(Word::Head)).position;
+        let cell = word::Cell::of(look(geometry.cell(position)));
+        if cell.position == position && cell.rank != geometry.rank {
+            return Some(cell.rank);
+        }
+        (0..geometry.reader_words()).find_map(|at| {
+            let readers = look(Word::Readers(at)) & READING;
+            (readers != 0).then(|| at * READERS_A_WORD + readers.trailing_zeros())
+        })
     }
 
     /// The end: what this rank gave, and its block as others say there that they have parted.

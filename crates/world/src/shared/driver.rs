@@ -155,6 +155,14 @@ impl Driver {
         }
     }
 
+    /// Who has a part that this rank waits for, as far as can be seen from here.
+    pub(super) fn holder(&self, part: u64) -> Option<u32> {
+        match self {
+            Driver::Direct(direct) => direct.holder(part),
+            Driver::Mailbox(mailbox) => mailbox.side.holder(part),
+        }
+    }
+
     pub(super) fn memory(&self) -> &Memory {
         match self {
             Driver::Direct(direct) => direct.memory(),

@@ -211,6 +211,17 @@ impl Memory {
         self.command(engine, block, at, op)
     }
 
+    /// What a word of a part is, for people who ask why nothing goes on: it takes no time on any
+    /// machine, and may be old.
+    pub(super) fn peek(&self, part: u64, home: u32, at: u64, word: Word) -> u64 {
+        match self.sizes.geometry.place(word) {
+            Place::Home(index) => apply(self.homes[home as usize].word(at + 8 * index), Op::Load),
+            Place::Node(node, index) => {
+                apply(self.nodes[node as usize].word(part * CONTROL_BYTES + 8 * index), Op::Load)
+            }
+        }
+    }
+
     /// [`Memory::access`] after a rest.
     pub(super) fn access_in_trouble(
         &self,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hikyaku_dsm::{Division, Entry, Kind, Patience, Refusal, State};
-use hikyaku_nic::fabric::{Activity, Port, Wait};
+use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
 
 use super::contents::Contents;
@@ -18,6 +18,10 @@ use crate::world::World;
 
 /// How often a waiting rank looks before it makes progress on messages and gives way.
 const LOOKS: u32 = 8;
+
+/// Rests of a request between two times that it says what it waits for, who has it perhaps being
+/// somebody else by then. The first times it would cost as much as short waits take.
+const ANNOUNCE: u32 = 64;
 
 /// Longest sleep of a rank that waits: whoever is about to sleep when it is woken sleeps so long.
 /// In virtual time no wake is lost, and it sleeps until it is woken, or nothing is under way: ranks
@@ -124,7 +128,7 @@ impl Variable {
     #[inline]
     fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
         if self.is_virtual {
-            return self.rest_in_virtual_time(turn, until);
+            return self.rest_in_virtual_time(part, turn, until);
         }
         if turn == 0 {
             self.rest.take();
@@ -167,7 +171,7 @@ impl Variable {
     }
 
     #[inline(never)]
-    fn rest_in_virtual_time(&self, turn: u32, until: Option<Time>) {
+    fn rest_in_virtual_time(&self, part: u64, turn: u32, until: Option<Time>) {
         self.world.attend();
         let mut engine = self.world.engine().borrow_mut();
         if turn == 0 {
@@ -177,10 +181,35 @@ impl Variable {
             return;
         }
         let port = engine.port_mut();
-        let (activity, since) = (Activity::Acquire, self.since.get());
-        port.announce_wait(Some(Wait { since, ..Wait::new(activity) }));
+        port.announce_wait(Some(self.wait(part, self.since.get())));
         port.park(until);
         port.announce_wait(None);
+    }
+
+    /// What a rank that waits for a part says of it: who has it now.
+    fn wait(&self, part: u64, since: Time) -> Wait {
+        let wait = Wait { since, ..Wait::new(Activity::Acquire) };
+        wait.named(Name::new(&self.name)).with(self.driver.holder(part), None)
+    }
+
+    /// Says that this rank has waited for a part for long. `since`: when that was said first.
+    #[cold]
+    #[inline(never)]
+    fn announce(&self, part: u64, since: &mut Option<Time>) {
+        let engine = self.world.engine().borrow();
+        let port = engine.port();
+        let since = *since.get_or_insert_with(|| port.now());
+        port.announce_wait(Some(self.wait(part, since)));
+    }
+
+    /// The end of a wait that was announced.
+    #[cold]
+    #[inline(never)]
+    fn announce_end(&self) {
+        // A rank that panics in a call has the engine, and waits no more anyway.
+        if let Ok(engine) = self.world.engine().try_borrow() {
+            engine.port().announce_wait(None);
+        }
     }
 
     /// Lets others past for a moment. `since`: when that began.
@@ -264,6 +293,8 @@ pub(super) struct Asking<'v> {
     turn: u32,
     stands_back: bool,
     since: Option<Time>,
+    /// Since when it has been said that this rank waits.
+    announced: Option<Time>,
 }
 
 impl<'v> Asking<'v> {
@@ -276,7 +307,8 @@ impl<'v> Asking<'v> {
     ) -> Result<Asking<'v>, Error> {
         variable.request(part, kind, patience)?;
         let (over, stands_back) = (false, false);
-        Ok(Asking { variable, part, over, turn: 0, stands_back, since: None })
+        let (since, announced) = (None, None);
+        Ok(Asking { variable, part, over, turn: 0, stands_back, since, announced })
     }
 
     /// Whether it has come to something.
@@ -311,6 +343,7 @@ impl Asking<'_> {
     #[inline]
     pub(super) fn rest(&mut self, until: Option<Time>) {
         self.turn = self.turn.wrapping_add(1);
+        self.announce_if_long();
         if !self.stands_back {
             return self.variable.rest(self.part, self.turn.wrapping_sub(1), until);
         }
@@ -334,12 +367,24 @@ impl Asking<'_> {
         self.rest(None);
     }
 
+    /// Now and then says what is waited for, if that is not said otherwise.
+    #[inline]
+    fn announce_if_long(&mut self) {
+        if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual {
+            self.variable.announce(self.part, &mut self.announced);
+        }
+    }
+
     /// [`Asking::poll`] within a future, which is polled when somebody wakes this rank: whoever is
     /// let past does not, so that is waited for in place.
     pub(super) fn poll_standing(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
         loop {
             let answer = self.poll()?;
             if !self.stands_back {
+                if answer.is_none() {
+                    self.turn = self.turn.wrapping_add(1);
+                    self.announce_if_long();
+                }
                 return Ok(answer);
             }
             self.rest(None);
@@ -350,6 +395,9 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.announced.is_some() {
+            self.variable.announce_end();
+        }
         if !self.over {
             self.variable.give_up(self.part);
         }

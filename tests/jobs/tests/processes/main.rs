@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod crowded;
 mod ends;
 mod flow;
 mod keepers;

@@ -142,6 +142,19 @@ impl Mailbox {
         if self.owns { self.node } else { self.known.node }
     }
 
+    /// Who has what this node waits for, as far as it knows: the owner, or of its own variable a
+    /// node that reads. `None`: nobody else.
+    pub fn holder(&self) -> Option<u32> {
+        if !self.owns {
+            return Some(self.known.node).filter(|node| *node != self.node);
+        }
+        let mut readers = self.readers.iter().map(|(node, _)| *node);
+        match self.stage {
+            Stage::Clearing { left, .. } => left.first(),
+            _ => readers.find(|node| *node != self.node),
+        }
+    }
+
     /// The newest version that this node knows of.
     pub fn known(&self) -> Version {
         self.known
@@ -336,7 +349,9 @@ impl Mailbox {
             self.pending = None;
         }
         self.told(Version { position: version, node: counted.0, shared: false });
-        let overtaken = self.style == Style::Datagrams && version < self.known.position;
+        // By stores: the owner has handed the variable over meanwhile, and the next one has been
+        // told that nobody reads here.
+        let overtaken = version < self.known.position;
         match self.stage {
             Stage::Asked { kind: Kind::Read, moved, .. } if asked && !overtaken => {
                 self.mark = mark;

@@ -36,6 +36,18 @@ pub(super) struct Recovery {
     accounts: Option<Vec<(u32, Account)>>,
     /// What waits for its end.
     waiting: Vec<Want>,
+    /// To whom this node has handed the variable over, who has not said that it has it.
+    heir: Option<Heir>,
+}
+
+/// To whom a node hands the variable over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Heir {
+    node: u32,
+    /// Under which version.
+    version: u64,
+    /// Who was counted as a reader.
+    readers: Copyset,
 }
 
 impl Mailbox {
@@ -53,6 +65,7 @@ impl Mailbox {
         self.copies.remove(node);
         self.queue.retain(|want| want.from != node);
         self.owed.retain(|(owner, _)| *owner != node);
+        self.take_back(node, died, effects);
         if let Stage::Clearing { left, .. } = &mut self.stage {
             left.remove(node);
             self.look_whether_clear(effects);
@@ -79,7 +92,49 @@ impl Mailbox {
     /// Whether the others can do without this node: it has nothing of the variable, and nothing of
     /// it is on its way here.
     pub fn may_leave(&self) -> bool {
-        !self.owns && self.pending.is_none() && self.stage == Stage::Free
+        !self.owns && !self.waits_for_heir() && self.pending.is_none() && self.stage == Stage::Free
+    }
+
+    /// Whether this node owns the variable and may hand it over.
+    pub fn may_hand_over(&self) -> bool {
+        self.owns && self.stage == Stage::Free
+    }
+
+    /// Whether whoever it was handed over to has not said yet that it has it.
+    pub fn waits_for_heir(&self) -> bool {
+        self.recovery.heir.is_some()
+    }
+
+    /// Hands the variable over to a node that stays: the contents, who reads, and who waits. For a
+    /// node that is about to leave; it may when the heir has answered.
+    pub fn hand_over(&mut self, heir: u32, effects: &mut Vec<Effect>) {
+        if !self.may_hand_over() || heir == self.node || self.is_gone(heir) {
+            return;
+        }
+        let (position, mark) = (self.known.position, self.mark);
+        let mut readers = Copyset::default();
+        self.readers.drain(..).for_each(|(node, _)| readers.insert(node));
+        // Whoever reads has the newest contents, and nobody stores into its copy.
+        if !readers.contains(heir) {
+            effects.push(Effect::Send(heir, Message::Contents(position, mark)));
+        }
+        let version = position + 1;
+        effects.push(Effect::Send(heir, Message::Adopt { version, mark, readers }));
+        effects.push(Effect::Send(heir, Message::Survey));
+        self.owns = false;
+        self.known = Version { position: version, node: heir, shared: false };
+        self.passed = self.known;
+        self.recovery.heir = Some(Heir { node: heir, version, readers });
+        self.hand_on(effects);
+    }
+
+    /// Somebody is gone. An heir that left in order and had not answered never knew.
+    fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
+        let Some(heir) = self.recovery.heir.take_if(|heir| heir.node == node) else { return };
+        // A later version was told by somebody who has had it from that one.
+        if !died && self.known.position == heir.version {
+            self.adopt(heir.version + 1, None, heir.readers, effects);
+        }
     }
 
     fn living(&self) -> impl Iterator<Item = u32> + '_ {
@@ -163,6 +218,8 @@ impl Mailbox {
     }
 
     pub(super) fn on_account(&mut self, from: u32, account: Account, effects: &mut Vec<Effect>) {
+        let position = account.known.position;
+        self.recovery.heir.take_if(|heir| heir.node == from && position >= heir.version);
         // Who knew less, or of more, was asked before, or will be asked again.
         let departed = self.recovery.departed;
         let Some(accounts) = &mut self.recovery.accounts else { return };
@@ -257,11 +314,13 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// Whoever read under the owner that is gone says when it has finished.
+    /// Whoever read under the owner before this one says when it has finished. Who is gone, which
+    /// that one may not have known, is not asked.
     fn count_anew(&mut self, readers: Copyset, effects: &mut Vec<Effect>) {
         let (version, answer) = (self.known, Some(Patience::Wait));
         self.readers.clear();
-        for node in (0..self.nodes).filter(|node| readers.contains(*node)) {
+        let there = self.living().filter(|node| readers.contains(*node)).collect::<Vec<_>>();
+        for node in there {
             if node != self.node {
                 self.readers.push((node, 0));
                 effects.push(Effect::Send(node, Message::Told { version, answer }));

@@ -215,8 +215,11 @@ impl Mailbox {
         effects: &mut Vec<Effect>,
     ) {
         if self.style == Style::Stores {
-            // It read when the owner before this one died.
-            return self.on_done(from, 0, effects);
+            // It read when the owner before this one died or handed the variable over.
+            if position == self.known.position {
+                self.on_done(from, 0, effects);
+            }
+            return;
         }
         let Stage::Clearing { left, .. } = &mut self.stage else { return };
         if position != self.known.position {

@@ -44,6 +44,52 @@ fn test_often(
 }
 
 #[test]
+fn a_note_passes_messages_that_have_no_credit_and_no_room() {
+    for length in [1, 500] {
+        let (mut a, mut b) = pair();
+        for n in 0..10 {
+            isend(&mut a, &pattern(length, n), to(1, 0));
+        }
+        settle(&mut [&mut a, &mut b]);
+        assert!(!a.outbox.is_clear(1), "messages wait");
+        let note = pattern(crate::NOTE_MOST, 3);
+        a.send_note(&note, to(1, 9)).unwrap();
+        a.send_note(&[], to(1, 9)).unwrap();
+        settle(&mut [&mut a, &mut b]);
+        // A rank that waits for none of the messages has it all the same.
+        let about = |bytes| Received { source: 0, tag: 9, bytes };
+        assert_eq!(b.take_note(1, |tag| tag == 8), None);
+        assert_eq!(b.take_note(1, |_| true), Some((about(note.len() as u64), note)));
+        assert_eq!(b.take_note(1, |tag| tag == 9), Some((about(0), Vec::new())));
+        assert_eq!(b.statistics().evacuations, 0);
+        for n in 0..10 {
+            let receive = irecv(&mut b, length, from(0, 0));
+            settle(&mut [&mut a, &mut b]);
+            assert_eq!(taken(&mut b, receive).unwrap().1, pattern(length, n));
+        }
+        assert_clean(&b);
+    }
+}
+
+#[test]
+fn a_note_is_cut_into_records_and_each_that_finds_no_room_is_sent_later_in_order() {
+    let (mut a, mut b) = pair();
+    let (first, second) = (pattern(150, 1), pattern(90, 2));
+    a.port_mut().rules().full = 2;
+    a.send_note(&first, to(1, 0)).unwrap();
+    a.send_note(&second, to(1, 0)).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(b.take_note(1, |_| true), None, "there was no room twice");
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(b.take_note(1, |_| true).unwrap().1, first);
+    assert_eq!(b.take_note(1, |_| true).unwrap().1, second);
+    let long = vec![0; crate::NOTE_MOST + 1];
+    let refused = MsgError::InvalidLength { given: 161, needed: 160 };
+    assert_eq!(a.send_note(&long, to(1, 0)), Err(refused));
+    assert_clean(&a);
+}
+
+#[test]
 fn a_source_that_is_needed_and_out_of_credit_is_relieved() {
     let (mut a, mut b) = pair();
     for n in 0..10u8 {

@@ -4,7 +4,7 @@ use hikyaku_nic::fabric::{Command, Port};
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::{CTS, Control, DATA, EAGER, FIN, Outcome, RTS, ReadyToSend};
+use crate::protocol::{CTS, Control, DATA, EAGER, FIN, NOTE, Outcome, RTS, ReadyToSend};
 use crate::testing::{pair, pattern, settle};
 
 /// Posts a packet from `a` past its engine.
@@ -58,13 +58,17 @@ fn control_packets_about_nothing_are_dropped_and_counted() {
 #[test]
 fn payloads_of_the_wrong_form_are_dropped_and_counted() {
     let (mut a, mut b) = pair();
-    for protocol in [RTS, CTS, FIN, 0, 9, 255] {
+    for protocol in [RTS, CTS, FIN, 0, 11, 255] {
         inject(&mut a, protocol, 0, &[0xFF; 7]);
         settle(&mut [&mut a, &mut b]);
         inject(&mut a, protocol, 0, &[0xFF; 100]);
         settle(&mut [&mut a, &mut b]);
     }
     assert_eq!(b.statistics().malformed, 12);
+    // A note that lies in a ring is none.
+    inject(&mut a, NOTE, 0, &[0xFF; 100]);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((b.statistics().malformed, b.take_note(0, |_| true)), (13, None));
     assert_working(&mut a, &mut b);
     assert_clean(&b);
 }

@@ -2,19 +2,25 @@
 //! calls of the library.
 //!
 //! ```text
-//!   fagus   letter ──► landing ring ──► poll ──► state machine ──► letters, stores
-//!   udp     letter ──► datagrams ─────► poll ──► state machine ──► letters, pieces
+//!   fagus   letter ──► notes ──────► poll ──► state machine ──► letters, stores
+//!   udp     letter ──► datagrams ──► poll ──► state machine ──► letters, pieces
 //! ```
 //!
 //! A rank that has variables of these protocols has an operation in flight that never ends: every
 //! call that waits polls it, and so serves. A rank that computes serves nobody; that is what paper
 //! 001's future work is about, and what `direct` does without.
 //!
+//! Nothing of the program's holds a letter up: a note needs neither credit nor room in a ring, and
+//! contents are stored where the requester has room for them. (As messages, letters waited behind
+//! those that the program had sent and nobody had asked for yet; whoever was to ask for them
+//! waited for the letter.)
+//!
 //! What a rank has sent before its end is handled before its end is; and a letter of somebody who
 //! knows of more ends than this rank waits until it knows of them too. (The state machines ask for
 //! both.)
 
 mod late;
+mod rest;
 mod side;
 mod sockets;
 
@@ -25,12 +31,13 @@ use std::rc::Rc;
 use hikyaku_dsm::{
     Copyset, Effect, Kind, LETTER_MOST, Letter, Mailbox, Mark, Message, Patience, Style,
 };
-use hikyaku_msg::{Engine, Envelope, Selector};
+use hikyaku_msg::{Engine, Envelope, NOTE_MOST};
 use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
 use late::Late;
+pub(crate) use rest::Rest;
 pub(super) use side::Side;
 use sockets::{MESSAGE_MOST, Sockets};
 
@@ -45,16 +52,22 @@ pub(super) type EngineCell = RefCell<Engine<ShmPort>>;
 const LETTER: u8 = 0;
 const PIECE: u8 = 1;
 
+/// How long nobody has asked for anything when nobody will, nanoseconds.
+const SILENCE: u64 = 50_000_000;
+
 /// Bytes before the contents in a piece: what it is, part, variable, version, offset.
 const PIECE_HEAD: usize = 23;
 
 /// Bytes of contents in a piece.
 const PIECE_MOST: usize = MESSAGE_MOST - 64;
 
+/// A letter is a note.
+const _: () = assert!(LETTER_MOST <= NOTE_MOST);
+
 /// A rank's serving side.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// Of letters by rings; there from the first variable on.
+    /// Of letters by notes; there from the first variable on.
     context: Cell<Option<u32>>,
     sockets: RefCell<Option<Sockets>>,
     sides: RefCell<BTreeMap<u32, Rc<Side>>>,
@@ -127,8 +140,8 @@ impl Service {
         }
     }
 
-    /// The context of letters by rings, taken by `take` the first time: by all ranks alike.
-    pub(super) fn open_rings(&self, take: impl FnOnce() -> u32) {
+    /// The context of letters by notes, taken by `take` the first time: by all ranks alike.
+    pub(super) fn open_notes(&self, take: impl FnOnce() -> u32) {
         if self.context.get().is_none() {
             self.context.set(Some(take()));
         }
@@ -276,17 +289,8 @@ impl Service {
         let Some(context) = self.context.get() else { return };
         let mut engine = engine.borrow_mut();
         loop {
-            while let Some(found) = engine.find_unexpected(context, |_| true) {
-                let (source, tag) = (Some(found.source), Some(found.tag));
-                let mut letter = vec![LETTER; LETTER_MOST + 1];
-                let selector = Selector { source, tag, context };
-                let Some(taken) = engine.take_unexpected(&mut letter[1..], selector) else {
-                    break;
-                };
-                if let Ok(received) = taken {
-                    letter.truncate(1 + received.bytes as usize);
-                    take(received.source, letter);
-                }
+            while let Some((about, letter)) = engine.take_note(context, |_| true) {
+                take(about.source, [&[LETTER][..], &letter].concat());
             }
             if !engine.progress() {
                 return;
@@ -389,7 +393,8 @@ impl Service {
         {
             return true;
         }
-        if let Message::Grant { version, mark, .. } = letter.message
+        if let Message::Grant { version, mark, .. } | Message::Adopt { version, mark, .. } =
+            letter.message
             && letter.filled
         {
             side.note_moved(part);
@@ -498,7 +503,7 @@ impl Service {
         let Some(context) = self.context.get() else { return };
         let envelope = Envelope { destination: to, context, tag: 0 };
         // To one that has died: whoever needs to know learns of its end.
-        let _ = engine.borrow_mut().send_and_forget(&bytes, envelope);
+        let _ = engine.borrow_mut().send_note(&bytes, envelope);
         side.count(1, 0, bytes.len() as u64);
     }
 
@@ -523,21 +528,39 @@ impl Service {
         }
     }
 
-    /// Whether the others can do without this rank.
-    fn may_leave(&self, engine: &EngineCell) -> bool {
+    /// The other ranks that are not known to be gone.
+    fn others(&self, engine: &EngineCell) -> Copyset {
         let mut others = Copyset::default();
         let engine = engine.borrow();
         let port = engine.port();
         (0..port.size().min(Copyset::MOST))
             .filter(|rank| *rank != port.rank() && !self.gone.get().contains(*rank))
             .for_each(|rank| others.insert(rank));
-        let quiet = self.with_sockets(Sockets::is_quiet).unwrap_or(true);
-        quiet && self.sides.borrow().values().all(|side| side.may_leave(&others))
+        others
     }
 
-    /// Serves until the others can do without this rank: it may own what they still want. Once
-    /// somebody is gone they may wait for nothing but its end, in a call that has failed here: then
-    /// it serves only as long as somebody asks.
+    /// Whether the others can do without this rank.
+    fn may_leave(&self, others: &Copyset) -> bool {
+        let quiet = self.with_sockets(Sockets::is_quiet).unwrap_or(true);
+        quiet && self.sides.borrow().values().all(|side| side.may_leave(others))
+    }
+
+    /// Hands what this rank owns over to others that may still want it: they may wait for nothing
+    /// but its end.
+    fn hand_over(&self, engine: &EngineCell, others: &Copyset) {
+        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        for side in sides {
+            let Some(heir) = side.heir(others) else { continue };
+            for part in side.parts_to_hand_over() {
+                self.call(engine, &side, part, |mailbox, effects| mailbox.hand_over(heir, effects));
+            }
+            self.pump(engine, &side);
+        }
+    }
+
+    /// Hands over what this rank owns, and serves until the others can do without it. Once somebody
+    /// is gone they may wait for nothing but its end, in a call that has failed here: then it
+    /// serves only as long as somebody asks.
     pub(crate) fn linger(&self, engine: &EngineCell) {
         if self.is_over() {
             return;
@@ -552,7 +575,10 @@ impl Service {
             }
             let silent = now.nanoseconds() - asked.nanoseconds() > SILENCE;
             let alone = !self.gone.get().is_empty();
-            if self.may_leave(engine) || (silent && alone) {
+            let others = self.others(engine);
+            self.hand_over(engine, &others);
+            let waits_for_heir = || self.sides.borrow().values().any(|side| side.waits_for_heir());
+            if self.may_leave(&others) || (silent && alone && !waits_for_heir()) {
                 return;
             }
             let mut held = engine.borrow_mut();
@@ -564,40 +590,6 @@ impl Service {
             }
             drop(held);
             rest.pause(engine, any);
-        }
-    }
-}
-
-/// How long a wait gives way before it sleeps, nanoseconds; and for how long it sleeps. What is
-/// waited for wakes nobody.
-const GIVE_WAY: u64 = 500_000;
-/// How long nobody has asked for anything when nobody will, nanoseconds.
-const SILENCE: u64 = 50_000_000;
-const SLEEP: Time = Time::from_nanoseconds(1_000_000);
-
-/// The rests of a wait for something that wakes nobody.
-#[derive(Debug, Default)]
-pub(crate) struct Rest {
-    since: Option<Time>,
-}
-
-impl Rest {
-    /// Whether it is time to sleep. `any`: something has happened.
-    pub(crate) fn is_long(&mut self, now: Time, any: bool) -> bool {
-        if any {
-            self.since = None;
-        }
-        let since = *self.since.get_or_insert(now);
-        now.nanoseconds() - since.nanoseconds() > GIVE_WAY
-    }
-
-    /// Gives way, or sleeps a little.
-    pub(crate) fn pause(&mut self, engine: &EngineCell, any: bool) {
-        let now = engine.borrow().port().now();
-        if self.is_long(now, any) {
-            engine.borrow_mut().port_mut().park(Some(now + SLEEP));
-        } else {
-            std::thread::yield_now();
         }
     }
 }

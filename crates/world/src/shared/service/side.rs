@@ -217,6 +217,11 @@ impl Side {
         Some((owner.node, State::of(state.taken, held, owner)))
     }
 
+    /// Who has a part that this rank waits for, as far as it was told.
+    pub(in super::super) fn holder(&self, part: u64) -> Option<u32> {
+        self.parts.borrow().get(part as usize)?.mailbox.holder()
+    }
+
     /// First byte and length of a part.
     fn extent(&self, part: u32) -> (usize, usize) {
         let (start, length) = self.division.extent(u64::from(part));
@@ -325,6 +330,25 @@ impl Side {
         let parted = self.home.as_ref().map(Memory::parted_ranks).unwrap_or_default();
         others.is_within(&Copyset::of(parted))
             || self.parts.borrow().iter().all(|part| part.mailbox.may_leave())
+    }
+
+    /// The lowest of `others` that has not let its last handle go, and so stays for now.
+    pub(super) fn heir(&self, others: &Copyset) -> Option<u32> {
+        let parted = self.home.as_ref().map(Memory::parted_ranks).unwrap_or_default();
+        let parted = Copyset::of(parted);
+        (0..Copyset::MOST).find(|rank| others.contains(*rank) && !parted.contains(*rank))
+    }
+
+    /// The parts that this rank owns and does not use.
+    pub(super) fn parts_to_hand_over(&self) -> Vec<u32> {
+        let parts = self.parts.borrow();
+        let ours = parts.iter().enumerate().filter(|(_, part)| part.mailbox.may_hand_over());
+        ours.map(|(at, _)| at as u32).collect()
+    }
+
+    /// Whether whoever was handed a part over has not said yet that it has it.
+    pub(super) fn waits_for_heir(&self) -> bool {
+        self.parts.borrow().iter().any(|part| part.mailbox.waits_for_heir())
     }
 
     /// Whether nobody uses it any more.

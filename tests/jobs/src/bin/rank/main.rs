@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod crowded;
 mod ends;
 mod flood;
 mod keepers;
@@ -35,6 +36,12 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     let word = |at: usize| words.get(at);
     match words[0].as_str() {
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
+        "crowded" => crowded::run(world, words)?,
+        "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
+        "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,
+        "leave" => crowded::leave(world)?,
+        "hold" => crowded::hold(world, word(1).unwrap())?,
+        "wait-in" => crowded::wait_in(world, word(1).unwrap())?,
         "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
         "flood-beside" => flood::beside(world)?,
         "flood-ahead" => flood::ahead(world)?,

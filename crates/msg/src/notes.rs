@@ -1,0 +1,153 @@
+//! Notes: short messages of the library to itself, which need nothing that the program uses.
+//!
+//! A protocol above this layer (letters of shared variables, notices of collectives that failed)
+//! has to go on while the program's messages lie unmatched and their credit and rings are used up.
+//! So a note is sent in control packets: pieces of one status record each, without credit and
+//! without room in a ring. They wait for nothing but the receiver's next look at its status ring,
+//! before anything else that waits for the same rank. What has come is kept apart from messages
+//! and is never matched: whoever expects notes takes them out.
+//!
+//! Nothing holds up the sender of notes. How many there can be is bounded by the protocol that
+//! sends them: a request is answered before the next one is made.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
+
+use crate::envelope::{Received, Selector, tag_of};
+use crate::protocol::Control;
+
+/// Most bytes of a note.
+pub const NOTE_MOST: usize = 160;
+
+/// Most notes of one source that lie here: no rank of ours sends so many without an answer.
+const OF_A_SOURCE: u32 = 1 << 16;
+
+/// A note that has come.
+#[derive(Debug)]
+struct Note {
+    source: Rank,
+    bits: u64,
+    bytes: Vec<u8>,
+}
+
+/// The notes of one engine.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    here: VecDeque<Note>,
+    sources: Vec<Source>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    /// The pieces so far of the note that is coming, and its match bits.
+    coming: Option<(u64, Vec<u8>)>,
+    /// Notes of it that are here.
+    here: u32,
+}
+
+impl Notes {
+    pub(crate) fn new(ranks: u32) -> Notes {
+        let sources = (0..ranks).map(|_| Source::default()).collect();
+        Notes { here: VecDeque::new(), sources }
+    }
+
+    /// A piece has come from an existing source; `false`: it makes no sense, and is dropped.
+    pub(crate) fn arrive(&mut self, source: Rank, bits: u64, piece: &[u8], last: bool) -> bool {
+        let state = &mut self.sources[source as usize];
+        let (begun, mut bytes) = state.coming.take().unwrap_or((bits, Vec::new()));
+        let fits = bytes.len() + piece.len() <= NOTE_MOST;
+        if begun != bits || !fits || state.here == OF_A_SOURCE {
+            return false;
+        }
+        bytes.extend_from_slice(piece);
+        if last {
+            state.here += 1;
+            self.here.push_back(Note { source, bits, bytes });
+        } else {
+            state.coming = Some((bits, bytes));
+        }
+        true
+    }
+
+    /// Nothing further comes from a source: what lacks a piece is dropped.
+    pub(crate) fn end(&mut self, source: Rank) {
+        self.sources[source as usize].coming = None;
+    }
+
+    /// Takes the note that came first, of those of a context whose tag is wanted.
+    pub(crate) fn take(
+        &mut self,
+        context: u32,
+        wanted: impl Fn(i32) -> bool,
+    ) -> Option<(Received, Vec<u8>)> {
+        let any_tag = Selector { source: None, tag: None, context }.pattern();
+        let fits = |note: &Note| any_tag.takes(note.bits) && wanted(tag_of(note.bits));
+        let at = self.here.iter().position(fits)?;
+        let Note { source, bits, bytes } = self.here.remove(at)?;
+        self.sources[source as usize].here -= 1;
+        Some((Received { source, tag: tag_of(bits), bytes: bytes.len() as u64 }, bytes))
+    }
+}
+
+/// The packets of a note.
+pub(crate) fn pieces(bits: u64, bytes: &[u8]) -> impl Iterator<Item = Control> + '_ {
+    let count = bytes.len().div_ceil(INLINE_BYTES).max(1);
+    (0..count).map(move |at| {
+        let piece = &bytes[at * INLINE_BYTES..bytes.len().min((at + 1) * INLINE_BYTES)];
+        let mut payload = [0; INLINE_BYTES];
+        payload[..piece.len()].copy_from_slice(piece);
+        Control::Note { bits, payload, length: piece.len() as u8, last: at + 1 == count }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::envelope::match_bits;
+
+    fn carry(notes: &mut Notes, source: Rank, bits: u64, bytes: &[u8]) {
+        for control in pieces(bits, bytes) {
+            let Control::Note { bits, payload, length, last } = control else { unreachable!() };
+            assert!(notes.arrive(source, bits, &payload[..length.into()], last));
+        }
+    }
+
+    #[test]
+    fn a_note_of_any_length_comes_as_it_was_and_in_order() {
+        let mut notes = Notes::new(2);
+        let bytes: Vec<u8> = (0..NOTE_MOST as u8).collect();
+        for length in 0..=NOTE_MOST {
+            carry(&mut notes, 1, match_bits(7, length as i32), &bytes[..length]);
+        }
+        assert_eq!(notes.take(8, |_| true), None, "of another context");
+        for length in (0..=NOTE_MOST).rev().filter(|length| length % 2 == 1) {
+            let (about, note) = notes.take(7, |tag| tag == length as i32).unwrap();
+            assert_eq!((about.source, about.tag, &note[..]), (1, length as i32, &bytes[..length]));
+        }
+        for length in (0..=NOTE_MOST).step_by(2) {
+            let (about, note) = notes.take(7, |_| true).unwrap();
+            assert_eq!((about.tag, about.bytes), (length as i32, note.len() as u64));
+            assert_eq!(note.len(), length);
+        }
+        assert_eq!(notes.take(7, |_| true), None);
+    }
+
+    #[test]
+    fn pieces_of_different_notes_too_many_bytes_and_too_many_notes_are_nonsense() {
+        let mut notes = Notes::new(2);
+        assert!(notes.arrive(0, 1, &[1; 40], false));
+        assert!(!notes.arrive(0, 2, &[2; 40], true), "it does not go on with that");
+        (0..4).for_each(|_| assert!(notes.arrive(0, 1, &[1; 40], false)));
+        assert!(!notes.arrive(0, 1, &[1], true), "too long");
+        assert!(notes.arrive(1, 1, &[1], false));
+        notes.end(1);
+        carry(&mut notes, 1, 2, &[3]);
+        assert_eq!(notes.here.len(), 1);
+        (1..OF_A_SOURCE).for_each(|_| assert!(notes.arrive(1, 2, &[], true)));
+        assert!(!notes.arrive(1, 2, &[], true));
+        assert!(notes.take(0, |_| true).is_some() && notes.arrive(1, 2, &[], true));
+    }
+}

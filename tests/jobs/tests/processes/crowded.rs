@@ -1,0 +1,134 @@
+//! What a protocol of shared variables needs never queues behind what the program has sent, an
+//! owner serves in whatever it waits, and one that leaves is known to have left.
+
+use std::time::Duration;
+
+use super::job;
+
+const PROTOCOLS: [&str; 3] = ["direct", "fagus", "udp"];
+
+/// By far longer than anything here takes; what hangs is ended then.
+const IN_TIME: Duration = Duration::from_secs(60);
+
+/// Every shape of a job: ranks and ranks a node.
+const SHAPES: [(u32, u32); 4] = [(2, 1), (2, 2), (3, 1), (3, 3)];
+
+#[test]
+fn variables_are_acquired_behind_unmatched_messages() {
+    let messages = ["255 8", "256 8", "257 8", "4 65536", "8 65536", "16 65536"];
+    let rings = messages.map(|messages| format!("crowded ring {messages} 3"));
+    let sends = messages.map(|messages| format!("crowded send {messages} 3"));
+    let others = ["gather", "bcast"].map(|what| format!("crowded {what} 1 1600000 5"));
+    for program in rings.iter().chain(&sends).chain(&others) {
+        for (ranks, ranks_per_node) in SHAPES {
+            for protocol in PROTOCOLS {
+                println!("{program}: {ranks} ranks, {ranks_per_node} a node, {protocol}");
+                let words: Vec<&str> = program.split(' ').collect();
+                let job = job(ranks, &words).ranks_per_node(ranks_per_node).timeout(IN_TIME);
+                job.variable("HIKYAKU_SHARED", protocol).succeed();
+            }
+        }
+    }
+}
+
+#[test]
+fn writing_and_broadcasting_in_turns_comes_to_an_end() {
+    for (ranks, ranks_per_node) in [(3, 1), (3, 3), (4, 2)] {
+        for (algorithm, length) in [("", "200000"), ("pipelined", "50000")] {
+            println!("{ranks} ranks, {ranks_per_node} a node, {algorithm}");
+            let job = job(ranks, &["broadcasts", "40", length]).ranks_per_node(ranks_per_node);
+            let mut job = job.timeout(IN_TIME).variable("HIKYAKU_SHARED", "fagus");
+            if !algorithm.is_empty() {
+                job = job.variable("HIKYAKU_COLL_BROADCAST", algorithm);
+            }
+            let mut ended: Vec<String> = job.succeed().lines().map(str::to_owned).collect();
+            ended.sort_unstable();
+            assert_eq!(ended, (0..ranks).map(|rank| rank.to_string()).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_death_in_the_middle_of_that_is_told_to_all_others_at_once() {
+    for protocol in PROTOCOLS {
+        for (number, victim) in [0, 1, 2, 0, 1, 2].into_iter().enumerate() {
+            let about = format!("{protocol}, rank {victim}");
+            let job = job(3, &["until-a-death", "50000"]).ranks_per_node(1);
+            let job = job.variable("HIKYAKU_SHARED", protocol);
+            let mut running = job.variable("HIKYAKU_JOBS_GRACE", "200").start();
+            let (process, _) = running.rank(victim);
+            let delay = Duration::from_millis(60 + 17 * number as u64);
+            assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
+            process.kill();
+            // Far less than the grace.
+            assert!(running.has_ended_within(IN_TIME), "{about}: it does not end");
+            let end = running.end();
+            assert_eq!(end.code, Some(137), "{about}: {}", end.stderr);
+            let mut told: Vec<u32> = Vec::new();
+            for line in end.stdout.lines() {
+                let (rank, error) = line.split_once(' ').unwrap();
+                let rank: u32 = rank.parse().unwrap();
+                // The victim, or one that was told before and has left.
+                let mut gone = (0..3).filter(|other| *other != rank);
+                assert!(
+                    gone.any(|gone| error.contains(&format!("rank {gone}"))),
+                    "{about}: {line}"
+                );
+                told.push(rank);
+            }
+            told.sort_unstable();
+            let expected: Vec<u32> = (0..3).filter(|rank| *rank != victim).collect();
+            assert_eq!(told, expected, "{about}: {} {}", end.stdout, end.stderr);
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_leaves_is_known_to_have_left_and_takes_nothing_away() {
+    for protocol in PROTOCOLS {
+        for (ranks, ranks_per_node) in SHAPES {
+            for _ in 0..3 {
+                println!("{protocol}: {ranks} ranks, {ranks_per_node} a node");
+                let job = job(ranks, &["leave"]).ranks_per_node(ranks_per_node).timeout(IN_TIME);
+                let told = job.variable("HIKYAKU_SHARED", protocol).succeed();
+                assert_eq!(told.lines().count(), ranks as usize - 1, "{told}");
+                assert!(told.lines().all(|line| line.contains("rank 0")), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_owner_serves_in_whatever_it_waits() {
+    let ways = [
+        "send", "receive", "probe", "barrier", "requests", "variable", "window", "exchange",
+        "making", "leaving",
+    ];
+    for way in ways {
+        for protocol in PROTOCOLS {
+            for ranks_per_node in [1, 2] {
+                println!("{way}, {protocol}, {ranks_per_node} a node");
+                let job = job(2, &["wait-in", way]).ranks_per_node(ranks_per_node);
+                job.variable("HIKYAKU_SHARED", protocol).timeout(IN_TIME).succeed();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_job_that_hangs_says_who_waits_for_a_variable_and_who_has_it() {
+    for protocol in PROTOCOLS {
+        for (way, ranks_per_node) in
+            [("write", 1), ("write", 2), ("read", 1), ("look", 1), ("async", 1)]
+        {
+            let job = job(2, &["hold", way]).ranks_per_node(ranks_per_node);
+            let job = job.timeout(Duration::from_secs(4));
+            let end = job.variable("HIKYAKU_SHARED", protocol).run();
+            assert_eq!(end.code, Some(124), "{protocol}, {way}: {}", end.stderr);
+            let mut lines = end.stderr.lines();
+            let line = lines.find(|line| line.contains("rank 1 (pid ")).unwrap();
+            let told = line.contains("acquisition of") && line.contains("from rank 0, for ");
+            assert!(told, "{protocol}, {way}: {line}");
+        }
+    }
+}
