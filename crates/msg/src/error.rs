@@ -6,8 +6,8 @@ use thiserror::Error;
 /// Why an operation did not do what was asked.
 ///
 /// The program's own mistakes: `Truncated` (with the sender), `NoSuchRank`, `InvalidTag`,
-/// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`, `Forked`. A peer's end: `PeerFailed`, `PeerLeft`,
-/// `Abandoned`. Asked for: `Cancelled`. The machine's: `Fabric`, `Malformed`.
+/// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`, `Forked`. A peer's end: `PeerFailed`,
+/// `PeerLeft`, `Abandoned`. Asked for: `Cancelled`. The machine's: `Fabric`, `Malformed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MsgError {
     /// The message is longer than the buffer. It is consumed; the buffer holds its first bytes.

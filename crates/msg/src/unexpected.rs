@@ -2,7 +2,8 @@
 //!
 //! One queue per source: a receive that names its source searches that source's messages only
 //! (IP-24). The payload stays in the landing ring; an entry holds the claim on it, until it is
-//! evacuated to ordinary memory. Entries carry their number of arrival, so that a wildcard receive takes the earliest of all sources (IP-09).
+//! evacuated to ordinary memory. Entries carry their number of arrival, so that a wildcard receive
+//! takes the earliest of all sources (IP-09).
 
 use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
