@@ -203,3 +203,14 @@ fn a_wildcard_receive_alone_in_the_world_is_an_error() {
     let error = MsgError::WaitsForItself { rank: 0 };
     assert_eq!(all[0].recv(&mut [], any()), Err(error));
 }
+
+#[test]
+fn a_flush_waits_and_says_so() {
+    let (mut a, _b) = pair();
+    // More refusals than there are rounds before a wait is announced.
+    a.port_mut().rules().full = 100;
+    isend(&mut a, &[1], to(1, 0));
+    a.flush();
+    let announced = a.port_mut().rules().announced.unwrap();
+    assert_eq!(announced.activity, Activity::Send);
+}

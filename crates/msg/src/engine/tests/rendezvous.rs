@@ -146,3 +146,17 @@ fn a_detached_receive_reads_only_while_it_has_its_memory() {
         assert_eq!(buffer, pattern(2000, 5));
     }
 }
+
+#[test]
+fn a_stream_that_cannot_move_is_no_progress() {
+    let (mut a, mut b) = pair();
+    let bytes = pattern(2000, 4);
+    a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
+    irecv(&mut b, 2000, from(0, 0));
+    // Far more rounds than the handshake takes: then the stream waits for its bytes.
+    for _ in 0..100 {
+        a.progress();
+        b.progress();
+    }
+    assert!(!a.progress() && !b.progress());
+}
