@@ -114,6 +114,14 @@ impl Many {
         failed.into_inner().unwrap()
     }
 
+    /// Runs these steps of the program of a seed.
+    pub fn only(&self, seed: u64, steps: &[u32]) -> Option<Failure> {
+        let kept = Kept { steps: Some(steps.to_vec()), without: self.without.clone() };
+        let (class, said) = self.attempt(seed, &kept)?;
+        let command = self.command(seed, &kept);
+        Some(Failure { seed, class, kept, said, command })
+    }
+
     /// Runs the program of a seed, and makes it smaller if it fails.
     pub fn one(&self, seed: u64) -> Option<Failure> {
         let all = Kept { steps: None, without: self.without.clone() };
@@ -126,7 +134,8 @@ impl Many {
         Some(Failure { seed, class, kept, said, command })
     }
 
-    fn program(&self, seed: u64, kept: &Kept) -> Program {
+    /// The program of a seed with what is kept of it.
+    pub fn program(&self, seed: u64, kept: &Kept) -> Program {
         Program::from_seed(seed, self.nodes()).only(kept)
     }
 
