@@ -10,6 +10,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use hikyaku_jobs::Random;
+use hikyaku_jobs::generator::Kept;
 use hikyaku_jobs::generator::many::Many;
 
 fn number(variable: &str) -> Option<u64> {
@@ -43,4 +44,41 @@ fn random_programs() {
     let failed = runs.iter().flat_map(|many| many.run(&|failure| print!("{failure}")));
     let failed: Vec<_> = failed.collect();
     assert!(failed.is_empty(), "from the seed {seed} on: {failed:?}");
+}
+
+/// Programs that waited for ever or panicked once: the machine, if any, whether ports met faults,
+/// the seed, the steps that were enough, and of which kinds they are.
+type Once = (&'static str, bool, u64, &'static [u32], &'static [&'static str]);
+const ONCE: &[Once] = &[
+    ("", false, 1019, &[25, 26, 27], &["collective", "acquire", "unmatched"]),
+    ("", true, 28, &[16, 17], &["acquire", "unmatched"]),
+    ("cenju4", false, 8, &[1, 2], &["unmatched", "signal"]),
+    ("cenju4", false, 25, &[22, 23, 26, 27], &["pause", "unmatched", "puts", "flight"]),
+    ("cenju4", false, 9, &[7, 9], &["unmatched", "messages"]),
+    ("cp-pacs", false, 7, &[1, 2], &["unmatched", "grid"]),
+    ("cp-pacs", false, 9, &[7, 10], &["unmatched", "acquire"]),
+    ("dimmnet1", false, 23, &[5, 6], &["unmatched", "atomics"]),
+    ("dimmnet2", false, 28, &[19, 20], &["unmatched", "around"]),
+    ("dragonfly-200g", false, 24, &[8, 11, 12], &["collective", "unmatched", "cancelled"]),
+    ("dragonfly-200g", false, 28, &[16, 17, 18], &["acquire", "unmatched", "messages"]),
+    ("fx100-tofu2", false, 28, &[17, 18], &["unmatched", "messages"]),
+    ("fx100-tofu2", false, 27, &[15], &["leave"]),
+];
+
+#[test]
+fn programs_that_failed_once() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_generated")).parent().unwrap();
+    let machines = machines();
+    for (machine, faults, seed, steps, kinds) in ONCE {
+        let of_the_name = |file: &&PathBuf| file.file_stem().unwrap() == *machine;
+        let machine = machines.iter().find(of_the_name).cloned();
+        let many = Many { machine, faults: *faults, ..Many::new(programs.to_owned(), 0, 0) };
+        let kept = Kept { steps: Some(steps.to_vec()), without: Vec::new() };
+        let program = many.program(*seed, &kept);
+        let drawn: Vec<_> = program.all_steps().iter().map(|step| step.kind()).collect();
+        assert_eq!(drawn, *kinds, "the generator draws another program from {seed} by now");
+        if let Some(failure) = many.only(*seed, steps) {
+            panic!("{failure}");
+        }
+    }
 }
