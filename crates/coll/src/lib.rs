@@ -68,7 +68,7 @@ pub use alltoall::{alltoall, alltoall_in_place, alltoallv, alltoallv_in_place};
 pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::barrier;
 pub use broadcast::broadcast;
-pub use choices::{Choices, UnknownChoice};
+pub use choices::{Choices, UnknownChoice, check_by_messages};
 pub use communicator::{Book, Communicator};
 pub use error::{Cause, CollError, Failure, OtherCall};
 pub use gather::{gather, gatherv};

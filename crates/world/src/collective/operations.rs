@@ -19,6 +19,11 @@ pub(crate) struct Ranks<'w> {
 }
 
 impl Ranks<'_> {
+    /// What is chosen, as far as it can do a reduction.
+    fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
+        if op.is_commutative() { self.choices } else { self.choices.for_ordered() }
+    }
+
     pub(super) async fn barrier(&self) -> Result<(), Error> {
         Ok(coll::barrier(&self.group, self.choices.barrier).await?)
     }
@@ -48,7 +53,7 @@ impl Ranks<'_> {
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(coll::allreduce(&self.group, self.choices.allreduce, bytes, on_bytes(op)).await?)
+        Ok(coll::allreduce(&self.group, self.reducing(op).allreduce, bytes, on_bytes(op)).await?)
     }
 
     pub(super) async fn gather<T: Scalar>(
@@ -67,7 +72,8 @@ impl Ranks<'_> {
         blocks: Vec<&mut [T]>,
         root: u32,
     ) -> Result<(), Error> {
-        let (by, mine) = (self.choices.gather, Some(bytemuck::cast_slice(mine)));
+        let by = self.choices.for_unequal_parts().gather;
+        let mine = Some(bytemuck::cast_slice(mine));
         Ok(coll::gatherv(&self.group, by, mine, as_bytes_mut(blocks), root).await?)
     }
 
@@ -79,7 +85,9 @@ impl Ranks<'_> {
     ) -> Result<Option<Vec<Vec<T>>>, Error> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
-        let counted = self.gather(&[mine.len() as u64], &mut counts, root).await;
+        // Its own call: what is chosen is for the program's.
+        let counting = Ranks { group: self.group, choices: Choices::default() };
+        let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
         if counted.is_err() {
             // The others may not know, and have gone on to the second operation. Whoever left it
             // out would be out of step with them in all that follow.
@@ -110,7 +118,8 @@ impl Ranks<'_> {
         into: &mut [T],
         root: u32,
     ) -> Result<(), Error> {
-        let (by, into) = (self.choices.scatter, bytemuck::cast_slice_mut(into));
+        let by = self.choices.for_unequal_parts().scatter;
+        let into = bytemuck::cast_slice_mut(into);
         Ok(coll::scatterv(&self.group, by, &as_bytes(parts), Some(into), root).await?)
     }
 
@@ -153,7 +162,8 @@ impl Ranks<'_> {
         parts: &[&[T]],
         into: Vec<&mut [T]>,
     ) -> Result<(), Error> {
-        let (by, into) = (self.choices.alltoall, as_bytes_mut(into));
+        let by = self.choices.for_unequal_parts().alltoall;
+        let into = as_bytes_mut(into);
         Ok(coll::alltoallv(&self.group, by, &as_bytes(parts), into).await?)
     }
 
@@ -187,7 +197,7 @@ impl Ranks<'_> {
         counts: &[usize],
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
-        let (by, lengths) = (self.choices.reduce_scatter, lengths::<T>(counts));
+        let (by, lengths) = (self.reducing(op).reduce_scatter, lengths::<T>(counts));
         let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
         Ok(coll::reduce_scatter(&self.group, by, data, &lengths, into, on_bytes(op)).await?)
     }
@@ -198,7 +208,7 @@ impl Ranks<'_> {
         into: &mut [T],
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
-        let by = self.choices.reduce_scatter;
+        let by = self.reducing(op).reduce_scatter;
         let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
         Ok(coll::reduce_scatter_block(&self.group, by, data, into, on_bytes(op)).await?)
     }

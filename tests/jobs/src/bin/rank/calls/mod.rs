@@ -50,6 +50,7 @@ const CASES: &[(&str, Case)] = &[
     ("collective: disagreement", collective::disagreement),
     ("collective: gather", collective::gather),
     ("collective: gather blocks", collective::gather_blocks),
+    ("collective: unequal gather", collective::unequal_gather),
     ("together: reductions", together::reductions),
     ("together: operations of one's own", together::own_operations),
     ("together: movements", together::movements),
