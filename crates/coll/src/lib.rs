@@ -60,6 +60,7 @@ pub mod scan;
 pub mod scatter;
 mod scratch;
 mod select;
+mod signature;
 pub mod topology;
 
 pub use allgather::{allgather, allgatherv};
@@ -80,3 +81,4 @@ pub use reduction::Reduction;
 pub use scan::{exscan, scan};
 pub use scatter::{scatter, scatterv};
 pub use select::chosen;
+pub use signature::Element;

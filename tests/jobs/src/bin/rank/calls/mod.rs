@@ -63,6 +63,7 @@ const CASES: &[(&str, Case)] = &[
     ("together: persistent mistakes", together::persistent_mistakes),
     ("together: mismatch", together::mismatch),
     ("together: given up", together::given_up),
+    ("together: no element is cut", together::no_element_is_cut),
     ("together: all to all by layouts", scattered::blocking),
     ("together: layouts of any lengths", scattered::counts),
     ("together: layouts in flight", scattered::started),
