@@ -4,12 +4,16 @@ import re
 
 import pytest
 
-PROTOCOLS = ["direct", "fagus", "udp"]
+
+@pytest.fixture(params=["direct", "fagus", "udp"])
+def protocol(request, monkeypatch):
+    """Every protocol of shared variables, for the ranks of the test's jobs."""
+    monkeypatch.setenv("HIKYAKU_SHARED", request.param)
 
 
 @pytest.mark.parametrize("options", [(), ("--coll", "broadcast=pipelined")])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_variable_between_broadcasts_of_more_than_rings_hold(job, protocol, options):
+@pytest.mark.usefixtures("protocol")
+def test_a_variable_between_broadcasts_of_more_than_rings_hold(job, options):
     ended = job(
         3,
         """
@@ -28,13 +32,15 @@ def test_a_variable_between_broadcasts_of_more_than_rings_hold(job, protocol, op
         with variable.read() as values:
             assert values[0] == 120
         """,
-        *("--shared", protocol, "--timeout", "60", *options),
+        "--timeout",
+        "60",
+        *options,
     )
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_has_shared_a_variable_and_leaves_is_missed(job, protocol):
+@pytest.mark.usefixtures("protocol")
+def test_who_has_shared_a_variable_and_leaves_is_missed(job):
     ended = job(
         3,
         """
@@ -50,7 +56,8 @@ def test_who_has_shared_a_variable_and_leaves_is_missed(job, protocol):
         except hikyaku.PeerError as error:
             print("told:", error, flush=True)
         """,
-        *("--shared", protocol, "--timeout", "60"),
+        "--timeout",
+        "60",
     )
     assert (ended.stderr, ended.returncode) == ("", 0)
     lines = ended.stdout.splitlines()
@@ -59,8 +66,8 @@ def test_who_has_shared_a_variable_and_leaves_is_missed(job, protocol):
 
 
 @pytest.mark.parametrize("way", ["write", "read"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_wait_for_a_variable_names_it_and_who_has_it(job, protocol, way):
+@pytest.mark.usefixtures("protocol")
+def test_a_wait_for_a_variable_names_it_and_who_has_it(job, way):
     ended = job(
         2,
         f"""
@@ -74,7 +81,8 @@ def test_a_wait_for_a_variable_names_it_and_who_has_it(job, protocol, way):
         world.barrier()
         variable.{way}().__enter__()
         """,
-        *("--shared", protocol, "--timeout", "4"),
+        "--timeout",
+        "4",
     )
     assert ended.returncode == 124
     told = rf"rank 1 \(pid \d+\) waits in acquisition of shared variable 'field' to {way}, "
@@ -101,8 +109,9 @@ def test_many_messages_may_be_in_the_way_of_another(job):
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
-def test_messages_in_the_way_beyond_the_limit_are_told(job):
-    ended = job(2, UNMATCHED.format(count=5_000), "--unmatched", "1", "--timeout", "4")
+def test_messages_in_the_way_beyond_the_limit_are_told(job, monkeypatch):
+    monkeypatch.setenv("HIKYAKU_UNMATCHED", "1")
+    ended = job(2, UNMATCHED.format(count=5_000), "--timeout", "4")
     assert ended.returncode == 124
     told = r"rank 1 \(pid \d+\) waits in receive from rank 0, tag 1, and holds \d+ unmatched messages"
     assert re.search(told, ended.stderr), ended.stderr

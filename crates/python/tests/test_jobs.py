@@ -357,7 +357,5 @@ def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way):
             except hikyaku.PeerError as error:
                 print("told:", error, flush=True)
         """,
-        "--grace",
-        "5",
     )
     assert ended.stdout.count("told: rank 1") == 3, ended.stdout + ended.stderr
