@@ -240,7 +240,7 @@ impl Variable {
 
     /// Gives a request up that waits.
     pub(super) fn give_up(&self, part: u64) {
-        self.driver.give(&self.world, part, false);
+        self.give(part, false);
     }
 
     /// Lets a part go that was entered.
@@ -253,7 +253,15 @@ impl Variable {
 
     #[inline(never)]
     fn release_in_steps(&self, part: u64) {
-        self.driver.give(&self.world, part, true);
+        self.give(part, true);
+    }
+
+    /// Gives a part or a request for it back; a child of the rank's process has neither.
+    fn give(&self, part: u64, entered: bool) {
+        let engine = self.world.engine();
+        if !engine.try_borrow().is_ok_and(|engine| engine.check_process().is_err()) {
+            self.driver.give(&self.world, part, entered);
+        }
     }
 
     /// Owner and state of a part at this node.
@@ -310,6 +318,7 @@ impl<'v> Asking<'v> {
         kind: Kind,
         patience: Patience,
     ) -> Result<Asking<'v>, Error> {
+        variable.world.engine().borrow().check_process()?;
         variable.request(part, kind, patience)?;
         let (over, stands_back) = (false, false);
         let (since, announced) = (None, None);
