@@ -155,9 +155,19 @@ Examples:
       hikyaku run -n 2 -- ./filter < input.dat > output.dat
 ";
 
+/// The exit code of a command line that asks for what cannot be.
+const WRONG_USE: u8 = 2;
+
 /// Runs the job and ends as it did.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
-    match launch(arguments).run() {
+    let launch = match launch(arguments) {
+        Ok(launch) => launch,
+        Err(error) => {
+            exit::say(&error);
+            return ExitCode::from(WRONG_USE);
+        }
+    };
+    match launch.run() {
         Ok(outcome) => {
             outcome.reason.iter().for_each(exit::say);
             outcome.details.iter().for_each(|line| exit::say(format_args!("  {line}")));
@@ -171,7 +181,9 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn launch(arguments: Arguments) -> Launch {
+/// # Errors
+/// An algorithm is chosen that so many ranks cannot do.
+fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
     let mut words = arguments.program.into_iter();
     let program = words.next().unwrap_or_default();
     let mut launch = Launch {
@@ -194,7 +206,7 @@ fn launch(arguments: Arguments) -> Launch {
     };
     launch.grace = arguments.grace.unwrap_or(launch.grace);
     for choice in &arguments.choices {
-        launch.choose(choice).expect("it was checked when the command line was read");
+        launch.choose(choice)?;
     }
     if let Some(protocol) = arguments.shared {
         launch.share_by(protocol);
@@ -205,7 +217,7 @@ fn launch(arguments: Arguments) -> Launch {
     if let Some(seed) = arguments.faults {
         launch.meet_faults(seed);
     }
-    launch
+    Ok(launch)
 }
 
 /// Checks the choice of an algorithm.
@@ -238,7 +250,9 @@ mod tests {
 
     fn parse(words: &str) -> Result<Launch, clap::Error> {
         let words = std::iter::once("run").chain(words.split_whitespace());
-        Line::try_parse_from(words).map(|line| launch(line.arguments))
+        let line = Line::try_parse_from(words)?;
+        launch(line.arguments)
+            .map_err(|error| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error))
     }
 
     #[test]
@@ -256,13 +270,27 @@ mod tests {
 
     #[test]
     fn chosen_algorithms_become_variables_of_the_ranks() {
-        let launch = parse("-n 2 --coll allreduce=ring --coll barrier=sync true").unwrap();
-        let expected = [("HIKYAKU_COLL_ALLREDUCE", "ring"), ("HIKYAKU_COLL_BARRIER", "sync")];
+        let launch = parse("-n 2 --coll allreduce=ring --coll barrier=dissemination true").unwrap();
+        let expected =
+            [("HIKYAKU_COLL_ALLREDUCE", "ring"), ("HIKYAKU_COLL_BARRIER", "dissemination")];
         assert_eq!(launch.variables, expected.map(|(name, value)| (name.into(), value.into())));
         for (bad, part) in [("allreduce=rong", "there are"), ("ring", "write"), ("a=b", "`a`")] {
             let error = parse(&format!("-n 2 --coll {bad} true")).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn an_algorithm_that_no_call_could_do_is_refused_before_the_job_starts() {
+        for (bad, part) in [
+            ("-n 2 --coll broadcast=multicast true", "needs a network that multicasts"),
+            ("-n 2 --coll barrier=sync true", "needs a network that synchronises"),
+            ("-n 6 --coll broadcast=binary-tree true", "a power of two"),
+        ] {
+            let error = parse(bad).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(parse("-n 8 --coll broadcast=binary-tree --coll gather=binomial true").is_ok());
     }
 
     #[test]

@@ -268,6 +268,16 @@ impl<'c, G: Group> Team<'c, G> {
         self.check_argument(what, bytes, bytes.next_multiple_of(width.max(1)))
     }
 
+    /// Bytes of each rank's part of an array that has a part of the same whole elements for each.
+    pub(crate) fn share(&self, what: &'static str, bytes: usize) -> Result<usize, Failure<G>> {
+        let width = self.group.element().width();
+        if bytes.is_multiple_of(self.size as usize * width) {
+            return Ok(bytes / self.size as usize);
+        }
+        let (operation, elements) = (self.named.operation.name(), (bytes / width) as u64);
+        Err(CollError::Uneven { operation, what, elements, size: self.size })
+    }
+
     /// An argument that only the root may leave out, because it is in its place already.
     pub(crate) fn unless_in_place<T>(
         &self,

@@ -53,6 +53,16 @@ pub enum UnknownChoice {
         /// What was given.
         name: String,
     },
+    /// No call of the job could do it.
+    #[error("{} by {name} {needs}: choose another algorithm or none", .operation.name())]
+    Unsuitable {
+        /// The operation.
+        operation: Operation,
+        /// The algorithm.
+        name: String,
+        /// What it needs.
+        needs: &'static str,
+    },
     /// It is not of the form `operation=algorithm`.
     #[error("`{given}` is not a choice: write operation=algorithm, such as allreduce=ring")]
     Form {
@@ -93,6 +103,29 @@ impl Choices {
         Err(UnknownChoice::Algorithm { operation, name: name.to_string() })
     }
 
+    /// What of it holds for calls whose parts differ in length; the table decides the rest.
+    #[must_use]
+    pub fn for_unequal_parts(self) -> Choices {
+        Choices {
+            gather: self.gather.filter(|by| *by != gather::Algorithm::Binomial),
+            scatter: self.scatter.filter(|by| *by != scatter::Algorithm::Binomial),
+            alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Bruck),
+            ..self
+        }
+    }
+
+    /// What of it holds for reductions that are done in the order of the ranks.
+    #[must_use]
+    pub fn for_ordered(self) -> Choices {
+        Choices {
+            allreduce: self.allreduce.filter(|by| *by != allreduce::Algorithm::Ring),
+            reduce_scatter: self
+                .reduce_scatter
+                .filter(|by| *by == reduce_scatter::Algorithm::ReduceThenScatter),
+            ..self
+        }
+    }
+
     /// Chooses as `operation=algorithm` says.
     ///
     /// # Errors
@@ -106,6 +139,33 @@ impl Choices {
             None => Err(UnknownChoice::Operation { name: operation.to_string() }),
         }
     }
+}
+
+/// Whether a job of `ranks` ranks, on a fabric that has messages and nothing else, can do an
+/// operation by an algorithm.
+///
+/// # Errors
+/// It cannot, whatever the call; the error says what the algorithm needs.
+pub fn check_by_messages(
+    operation: Operation,
+    name: &str,
+    ranks: Option<u32>,
+) -> Result<(), UnknownChoice> {
+    let needs = match (operation, name) {
+        (Operation::Barrier, "atomic-add") => "needs remote counters, which this fabric lacks",
+        (Operation::Barrier, "multicast-add") => {
+            "needs multicast to counters, which this fabric lacks"
+        }
+        (Operation::Barrier, "sync") => "needs a network that synchronises, which this is not",
+        (Operation::Broadcast, "multicast") => "needs a network that multicasts, which this is not",
+        (Operation::Broadcast, "binary-tree")
+            if ranks.is_some_and(|ranks| !ranks.is_power_of_two()) =>
+        {
+            "needs a number of ranks that is a power of two"
+        }
+        _ => return Ok(()),
+    };
+    Err(UnknownChoice::Unsuitable { operation, name: name.to_owned(), needs })
 }
 
 /// Takes what was found, if anything was; says whether.
@@ -132,6 +192,36 @@ mod tests {
                 assert_ne!(choices, Choices::default());
             }
         }
+    }
+
+    #[test]
+    fn what_no_call_could_do_is_refused_and_what_some_cannot_is_left_to_the_table() {
+        let refused = |operation, name, ranks| {
+            check_by_messages(operation, name, ranks).err().map(|error| error.to_string())
+        };
+        let line = refused(Operation::Broadcast, "multicast", None).unwrap();
+        assert!(line.starts_with("broadcast by multicast needs a network that multicasts"));
+        for name in ["atomic-add", "multicast-add", "sync"] {
+            assert!(refused(Operation::Barrier, name, Some(2)).is_some());
+        }
+        assert!(refused(Operation::Broadcast, "binary-tree", Some(6)).is_some());
+        assert_eq!(refused(Operation::Broadcast, "binary-tree", Some(8)), None);
+        assert_eq!(refused(Operation::Gather, "binomial", Some(3)), None);
+        let mut choices = Choices::default();
+        for written in ["gather=binomial", "scatter=binomial", "alltoall=bruck", "allreduce=ring"] {
+            choices.choose_written(written).unwrap();
+        }
+        choices.choose_written("reduce_scatter=ring").unwrap();
+        let left = choices.for_unequal_parts();
+        assert_eq!((left.gather, left.scatter, left.alltoall), (None, None, None));
+        assert_eq!(left.allreduce, choices.allreduce);
+        let left = choices.for_ordered();
+        assert_eq!((left.allreduce, left.reduce_scatter), (None, None));
+        assert_eq!(left.gather, choices.gather);
+        choices.choose_written("gather=linear").unwrap();
+        choices.choose_written("reduce_scatter=reduce-then-scatter").unwrap();
+        assert_eq!(choices.for_unequal_parts().gather, choices.gather);
+        assert_eq!(choices.for_ordered().reduce_scatter, choices.reduce_scatter);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use hikyaku_nic::fabric::{Activity, Name, Port, PostError, Wait};
 use crate::error::Cause;
 use crate::group::{Ending, Group, Notice};
 use crate::names::{Named, is_to_come, notice_tag};
+use crate::signature::Element;
 
 /// A rank's handle on a communicator, for collectives.
 ///
@@ -28,6 +29,7 @@ use crate::names::{Named, is_to_come, notice_tag};
 pub struct Communicator<'e, P: Port> {
     endpoint: Endpoint<'e, P>,
     book: &'e Book,
+    element: Element,
 }
 
 /// How many failures a book remembers. What is left of older ones has come long ago.
@@ -70,7 +72,13 @@ impl<P: Port> Copy for Communicator<'_, P> {}
 impl<'e, P: Port> Communicator<'e, P> {
     /// The ranks that `endpoint` reaches, and the book of their collectives.
     pub fn new(endpoint: Endpoint<'e, P>, book: &'e Book) -> Communicator<'e, P> {
-        Communicator { endpoint, book }
+        Communicator { endpoint, book, element: Element::BYTE }
+    }
+
+    /// The same ranks, for calls on elements that are not bytes.
+    #[must_use]
+    pub fn with_elements(self, element: Element) -> Communicator<'e, P> {
+        Communicator { element, ..self }
     }
 
     /// What its messages go through.
@@ -118,6 +126,10 @@ impl<P: Port> Group for Communicator<'_, P> {
     fn nodes(&self) -> u32 {
         // Ranks are numbered node by node (`hikyaku run --ranks-per-node`).
         self.endpoint.node_of(self.endpoint.size() - 1) + 1
+    }
+
+    fn element(&self) -> Element {
+        self.element
     }
 
     fn open(&self) -> u32 {

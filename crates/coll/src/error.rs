@@ -9,8 +9,8 @@ pub type Failure<G> = CollError<<G as Group>::Error>;
 
 /// Why a collective operation did not do what was asked; `E` is the error of one message.
 ///
-/// The program's own mistakes: `NoSuchRoot`, `Length`, `NotInPlace`, `Unsuitable`. A disagreement
-/// between ranks: `Mismatch`, `OtherCall`. Something that another rank met and told: `GaveUp`.
+/// The program's own mistakes: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
+/// disagreement between ranks: `Mismatch`, `OtherCall`. Something that another rank met and told: `GaveUp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.
@@ -37,6 +37,21 @@ pub enum CollError<E> {
         given: u64,
         /// How many it must have.
         needed: u64,
+    },
+    /// An array cannot be divided evenly among the ranks.
+    #[error(
+        "{operation}: {what} has {elements} elements, which cannot be divided evenly among {size} \
+         ranks"
+    )]
+    Uneven {
+        /// The operation.
+        operation: &'static str,
+        /// Which argument.
+        what: &'static str,
+        /// Its whole elements.
+        elements: u64,
+        /// How many ranks there are.
+        size: u32,
     },
     /// A layout reaches beyond its array.
     #[error(

@@ -12,6 +12,7 @@ use std::future::{Future, ready};
 use hikyaku_msg::join_all;
 
 use crate::error::Cause;
+use crate::signature::Element;
 
 /// One rank's handle on the ranks it computes together with.
 ///
@@ -43,6 +44,11 @@ pub trait Group {
     /// dimension by dimension (paper 004); the default is as near to a cube as the size allows.
     fn shape(&self) -> [u32; 3] {
         near_cube(self.size())
+    }
+
+    /// What elements the bytes of a call are.
+    fn element(&self) -> Element {
+        Element::BYTE
     }
 
     /// The number of an operation that starts: one more with each call. The same on all ranks,

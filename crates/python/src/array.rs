@@ -106,6 +106,11 @@ impl Array {
         self.length
     }
 
+    /// How many rows it has: its first extent.
+    pub(crate) fn rows(&self) -> usize {
+        self.buffer.shape().first().copied().unwrap_or(1)
+    }
+
     /// Size of an element, bytes.
     pub(crate) fn element_bytes(&self) -> usize {
         self.buffer.item_size().max(1)

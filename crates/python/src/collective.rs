@@ -187,8 +187,21 @@ impl<'py> Calling<'py> {
         Ok((root, root == self.world.rank()))
     }
 
+    /// Checks that the rows of an array can be divided evenly among the ranks: no row is cut.
+    fn check_rows(&self, parts: &Array, role: &str) -> PyResult<()> {
+        let (size, rows) = (self.world.size() as usize, parts.rows());
+        if rows.is_multiple_of(size) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "{role}: {rows} rows cannot go to {size} ranks: give as many for each rank, or use \
+             alltoallw for parts of any size"
+        )))
+    }
+
     /// Checks that `parts` has as many bytes as `part` of all ranks.
     fn check(&self, parts: &Array, part: &Array, roles: [&str; 2]) -> PyResult<()> {
+        self.check_rows(parts, roles[0])?;
         let (size, given) = (self.world.size(), parts.len());
         let needed = part.len() * size as usize;
         if given == needed {
@@ -407,10 +420,11 @@ pub(crate) fn alltoall(
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
     let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
-    let size = calling.world.size() as usize;
-    if data.len() != into.len() || !data.len().is_multiple_of(size) {
+    calling.check_rows(&data, "data")?;
+    calling.check_rows(&into, "into")?;
+    if data.len() != into.len() {
         return Err(PyValueError::new_err(format!(
-            "data has {} bytes and into {}: they must be equal, a part for each of {size} ranks",
+            "data has {} bytes and into {}: they must be equal",
             data.len(),
             into.len()
         )));

@@ -35,7 +35,9 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
         | hikyaku::Error::WindowClosed { .. }
         | hikyaku::Error::GaveUp { .. } => PeerError::new_err(text),
         hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })
-        | hikyaku::Error::Collective(CollError::NoSuchRoot { .. } | CollError::Length { .. })
+        | hikyaku::Error::Collective(
+            CollError::NoSuchRoot { .. } | CollError::Length { .. } | CollError::Uneven { .. },
+        )
         | hikyaku::Error::TooLarge { .. } => PyValueError::new_err(text),
         hikyaku::Error::OutsideWindow { .. } => PyIndexError::new_err(text),
         hikyaku::Error::Memory(_) => PyMemoryError::new_err(text),

@@ -31,10 +31,11 @@ def test_ranks_find_each_other(job):
 
 def test_options_of_the_command(job):
     source = "import os; print(os.environ['HIKYAKU_RANK'], os.environ.get('HIKYAKU_COLL_BARRIER'))"
-    ended = job(2, source, "--label", "--coll", "barrier=sync", "--bind", "none")
-    assert sorted(ended.stdout.splitlines()) == ["[0] 0 sync", "[1] 1 sync"]
+    ended = job(2, source, "--label", "--coll", "barrier=dissemination", "--bind", "none")
+    assert sorted(ended.stdout.splitlines()) == ["[0] 0 dissemination", "[1] 1 dissemination"]
     for options, words in [
         (["--coll", "barrier=rong"], "rong"),
+        (["--coll", "barrier=sync"], "needs a network that synchronises"),
         (["--timeout", "0"], "more than 0 seconds"),
         (["--ranks-per-node", "0"], "at least one rank"),
     ]:
@@ -356,7 +357,5 @@ def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way):
             except hikyaku.PeerError as error:
                 print("told:", error, flush=True)
         """,
-        "--grace",
-        "5",
     )
     assert ended.stdout.count("told: rank 1") == 3, ended.stdout + ended.stderr

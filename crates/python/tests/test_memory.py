@@ -60,7 +60,7 @@ def test_a_view_may_go_on_another_thread(world):
 def test_more_memory_than_there_is_is_an_error(world):
     with pytest.raises(MemoryError, match="no room|no memory"):
         world.alloc(1 << 50, "u1")
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="out of range"):
         world.alloc((1 << 40, 1 << 40))
     with pytest.raises(ValueError, match="negative"):
         world.alloc(-1)
@@ -153,7 +153,7 @@ def test_windows_refuse_what_is_outside_or_of_another_kind(world):
             window.put(0, numpy.ones(1))
         with pytest.raises(TypeError, match="elements are float64"):
             window.get(0, numpy.zeros(4))
-        with pytest.raises(OverflowError):
+        with pytest.raises(ValueError, match="out of range"):
             window.swap(0, 0, 2**31)
         with pytest.raises(TypeError):
             window.swap(0, 0, "one")

@@ -159,6 +159,33 @@ def disagreements(world):
     return "told"
 
 
+def rows(world):
+    size = world.size
+    whole = numpy.arange((size + 1) * 3.0).reshape(size + 1, 3)
+    wrong = [
+        lambda: world.alltoall(whole),
+        lambda: world.alltoall(whole, numpy.empty((size + 1, 3))),
+        lambda: world.scatter(whole, numpy.empty((size + 1)), world.rank),
+        lambda: world.gather(numpy.empty(size + 1), world.rank, numpy.empty((size + 1, size))),
+        lambda: world.allgather(numpy.empty(size + 1), numpy.empty((size + 1, size))),
+        lambda: world.reduce_scatter(whole, into=numpy.empty(size + 1)),
+    ]
+    for call in wrong:
+        with pytest.raises(ValueError, match=f"{size + 1} rows cannot go to {size} ranks"):
+            call()
+    world.barrier()
+    twice = numpy.arange(size * 6.0).reshape(size * 2, 3)
+    got = numpy.empty((2, 3))
+    world.scatter(twice, got, 0)
+    assert (got == twice[2 * world.rank : 2 * world.rank + 2]).all()
+    return "whole"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_row_is_cut(size):
+    assert spawn(size, rows) == ["whole"] * size
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("function", [reductions, moves, objects])
 def test_collectives(size, function):

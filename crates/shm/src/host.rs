@@ -14,7 +14,7 @@ use crate::cgroup::Cgroup;
 use crate::clock;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
-use crate::fork;
+use crate::fork::Process;
 use crate::header::Beacon;
 use crate::kernel_copy;
 use crate::mapping::Mapping;
@@ -47,8 +47,8 @@ enum Reach {
 pub struct ShmHost {
     region: Arc<Region>,
     rank: Rank,
-    /// [`fork::count`] of this process.
-    forks: u32,
+    /// The process that is the rank.
+    process: Process,
     origin: u64,
     /// The wakes counted before the caller last looked.
     seen: u64,
@@ -82,7 +82,7 @@ impl ShmHost {
             conducted: None,
             region,
             rank,
-            forks: fork::count(),
+            process: Process::this(),
             origin,
             seen: 0,
             waiting: Waiting::new(patience),
@@ -262,7 +262,7 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
 impl ShmHost {
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        fork::has_forked(self.forks)
+        !self.process.is_this()
     }
 
     #[inline]

@@ -222,16 +222,17 @@ impl fmt::Display for Doing<'_> {
             Activity::Future => ("a future of the program's own".into(), "with"),
             Activity::Collective if name == Name::NONE => ("collective operation".into(), "with"),
             Activity::Collective => (name.to_string(), "with"),
-            Activity::Acquire if name == Name::NONE => {
-                ("acquisition of a shared variable".into(), "from")
-            }
-            Activity::Acquire => (format!("acquisition of shared variable '{name}'"), "from"),
+            Activity::AcquireToWrite => (acquisition(name, "write"), "held by"),
+            Activity::AcquireToRead => (acquisition(name, "read"), "held by"),
             Activity::Window => (format!("window {name}"), "at"),
             Activity::Leave => ("leaving the job with messages to be sent".into(), "to"),
         };
         f.write_str(&what)?;
         match peer {
-            Some(peer) => write!(f, " {preposition} rank {peer}")?,
+            Some(peer) => {
+                let comma = if preposition == "held by" { "," } else { "" };
+                write!(f, "{comma} {preposition} rank {peer}")?;
+            }
             None if names_any => write!(f, " {preposition} any rank")?,
             None => {}
         }
@@ -243,6 +244,14 @@ impl fmt::Display for Doing<'_> {
         let Some(Unmatched { messages, bytes }) = unmatched else { return Ok(()) };
         let mebibytes = bytes as f64 / f64::from(1 << 20);
         write!(f, ", and holds {messages} unmatched messages ({mebibytes:.1} MiB, the limit)")
+    }
+}
+
+/// The acquisition of a shared variable, in words.
+fn acquisition(name: Name, to: &str) -> String {
+    match name {
+        Name::NONE => format!("acquisition of a shared variable to {to}"),
+        name => format!("acquisition of shared variable '{name}' to {to}"),
     }
 }
 
@@ -386,7 +395,8 @@ mod tests {
         let receive = Wait::new(Activity::Receive);
         let collective = Wait::new(Activity::Collective);
         let window = Wait::new(Activity::Window).with(Some(1), None);
-        let acquire = Wait::new(Activity::Acquire);
+        let acquire = Wait::new(Activity::AcquireToWrite);
+        let read = Wait::new(Activity::AcquireToRead).named(Name::new("field"));
         for (wait, text) in [
             (receive.with(Some(2), Some(7)), "receive from rank 2, tag 7"),
             (receive, "receive from any rank, any tag"),
@@ -405,8 +415,12 @@ mod tests {
                 collective.named(Name::new("broadcast (root 1)")).with(Some(2), None),
                 "broadcast (root 1) with rank 2",
             ),
-            (acquire, "acquisition of a shared variable"),
-            (acquire.named(Name::new("field")), "acquisition of shared variable 'field'"),
+            (acquire, "acquisition of a shared variable to write"),
+            (
+                acquire.named(Name::new("field")).with(Some(3), None),
+                "acquisition of shared variable 'field' to write, held by rank 3",
+            ),
+            (read, "acquisition of shared variable 'field' to read"),
             (window.named(Name::new("get")), "window get at rank 1"),
             (
                 Wait::new(Activity::Leave).with(Some(1), None),

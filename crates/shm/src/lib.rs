@@ -54,6 +54,7 @@ use hikyaku_nic::layer::FaultInjector;
 pub use attach::attach;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
+pub use fork::Process;
 pub use host::ShmHost;
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
 pub use limits::limits_on;

@@ -142,10 +142,12 @@ impl World {
     /// What every rank offers, by rank.
     fn exchange(&self, offer: [u64; OFFER]) -> Result<Vec<u64>, Error> {
         let mut offers = vec![0; OFFER * self.size() as usize];
-        if let Some(all) = self.gather(&offer, 0)? {
-            offers.copy_from_slice(&all);
-        }
-        self.broadcast(&mut offers, 0)?;
+        self.by_itself(|world| {
+            if let Some(all) = world.gather(&offer, 0)? {
+                offers.copy_from_slice(&all);
+            }
+            world.broadcast(&mut offers, 0)
+        })?;
         Ok(offers)
     }
 }

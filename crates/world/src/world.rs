@@ -57,6 +57,8 @@ struct RankState {
     tasks: Tasks,
     /// Algorithms chosen by name.
     choices: Choices,
+    /// Whether the calls that are made now are the library's own.
+    own_calls: Cell<bool>,
     /// Contexts of collectives that are no more, with their books: what still comes is dropped.
     retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
     /// Shared variables.
@@ -167,8 +169,17 @@ impl World {
         let tasks = Tasks::default();
         let retired = RefCell::default();
         let shared = Registry::new(protocol, injector);
-        let rank =
-            RankState { engine, next_context, next_group_context, tasks, choices, retired, shared };
+        let own_calls = Cell::new(false);
+        let rank = RankState {
+            engine,
+            next_context,
+            next_group_context,
+            tasks,
+            choices,
+            own_calls,
+            retired,
+            shared,
+        };
         World::new(Rc::new(rank), 0)
     }
 
@@ -267,12 +278,20 @@ impl World {
     pub(crate) fn ranks(&self) -> Ranks<'_> {
         let endpoint = Endpoint::new(self.engine(), self.context + 1);
         let group = Communicator::new(endpoint, &self.collectives);
-        Ranks { group, choices: self.rank.choices }
+        Ranks { group, choices: self.choices() }
     }
 
-    /// Algorithms chosen by name.
-    pub(crate) fn choices(&self) -> &Choices {
-        &self.rank.choices
+    /// Algorithms chosen by name: for calls of the program, not for those of the library.
+    pub(crate) fn choices(&self) -> Choices {
+        if self.rank.own_calls.get() { Choices::default() } else { self.rank.choices }
+    }
+
+    /// Makes calls of the library's own: what is chosen by name does not hold for them.
+    pub(crate) fn by_itself<R>(&self, calls: impl FnOnce(&World) -> R) -> R {
+        let before = self.rank.own_calls.replace(true);
+        let result = calls(self);
+        self.rank.own_calls.set(before);
+        result
     }
 
     /// The end of a communicator for collectives. If one of them was given up here or elsewhere,

@@ -71,9 +71,12 @@ async fn start<G: Group>(
     blocks: Blocks,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        if let Some(count) = blocks.count() {
-            let needed = team.size() as usize;
-            team.check_argument("the list of lengths, one a rank,", count, needed)?;
+        match blocks.count() {
+            Some(count) => {
+                let needed = team.size() as usize;
+                team.check_argument("the list of lengths, one a rank,", count, needed)?;
+            }
+            None => drop(team.share("the array of all parts", data.len())?),
         }
         let what = "the array of all parts, in bytes,";
         team.check_argument(what, data.len(), blocks.offset(team.size()))?;

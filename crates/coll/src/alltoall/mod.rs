@@ -50,9 +50,9 @@ pub fn alltoall<'a, G: Group>(
     let algorithm = algorithm.unwrap_or_else(|| select::for_alltoall(group, length));
     let call = Call::new(group, Operation::Alltoall, algorithm as usize);
     call.run(async move |team| {
-        let needed = length * size as usize;
-        team.check_argument("the array of parts to send, in bytes,", data.len(), needed)?;
-        team.check_argument("the array of parts to receive, in bytes,", into.len(), needed)?;
+        let length = team.share("the array of parts to send", data.len())?;
+        let what = "the array of parts to receive, in bytes,";
+        team.check_argument(what, into.len(), data.len())?;
         let parts = || split(data, length, size);
         match algorithm {
             Algorithm::Pairwise => {
@@ -100,9 +100,7 @@ pub fn alltoall_in_place<'a, G: Group>(
     let call = Call::new(group, Operation::Alltoall, Algorithm::Pairwise as usize);
     call.run(async move |team| {
         let size = team.size();
-        let length = data.len() / size as usize;
-        let what = "the array of parts, in bytes,";
-        team.check_argument(what, data.len(), length * size as usize)?;
+        let length = team.share("the array of parts", data.len())?;
         in_place::run(team, split_mut(data, length, size)).await
     })
 }

@@ -49,6 +49,7 @@ pub fn gather<'a, G: Group>(
         check(team, mine, root)?;
         let at_root = team.rank() == root;
         if at_root {
+            team.share("the buffer for all parts", into.len())?;
             let what = "the buffer for all parts, in bytes,";
             team.check_argument(what, into.len(), length * size as usize)?;
         }

@@ -79,8 +79,11 @@ async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         let size = team.size();
-        if let Some(count) = blocks.count() {
-            team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
+        match blocks.count() {
+            Some(count) => {
+                team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
+            }
+            None => drop(team.share("the array of all parts", data.len())?),
         }
         team.check_argument("the array of all parts, in bytes,", data.len(), blocks.offset(size))?;
         let own = blocks.length(team.rank());

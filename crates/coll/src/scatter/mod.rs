@@ -51,6 +51,7 @@ pub fn scatter<'a, G: Group>(
         let into = check(team, into, root)?;
         let at_root = team.rank() == root;
         if at_root {
+            team.share("the array of all parts", all.len())?;
             let what = "the array of all parts, in bytes,";
             team.check_argument(what, all.len(), length * size as usize)?;
         }

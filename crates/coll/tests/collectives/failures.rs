@@ -291,9 +291,11 @@ fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others
         [
             "broadcast: rank 2 cannot be the root: there are ranks 0 to 1",
             "gather: rank 0 is not the root 1, so it must give a part of its own",
-            "gather: the buffer for all parts, in bytes, has 3 where 2 are needed",
+            "gather: the buffer for all parts has 3 elements, which cannot be divided evenly \
+             among 2 ranks",
             "scatter: rank 0 is not the root 1, so it must give a part of its own",
-            "allgather: the array of all parts, in bytes, has 5 where 4 are needed",
+            "allgather: the array of all parts has 5 elements, which cannot be divided evenly \
+             among 2 ranks",
             "alltoall: the array of parts to receive, in bytes, has 3 where 2 are needed",
             "alltoall: the list of parts to send, one a rank, has 1 where 2 are needed",
             "allreduce: the array, in bytes of whole elements, has 5 where 6 are needed",

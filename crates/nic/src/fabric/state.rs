@@ -129,23 +129,26 @@ pub enum Activity {
     Future = 4,
     /// In a collective operation.
     Collective = 5,
-    /// Acquiring a shared variable.
-    Acquire = 6,
+    /// Acquiring a shared variable to write.
+    AcquireToWrite = 6,
     /// Accessing a window.
     Window = 7,
     /// Leaving the job: what was sent is still to be posted.
     Leave = 8,
+    /// Acquiring a shared variable to read.
+    AcquireToRead = 9,
 }
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 8] = [
+    pub const ALL: [Activity; 9] = [
         Activity::Send,
         Activity::Receive,
         Activity::Probe,
         Activity::Future,
         Activity::Collective,
-        Activity::Acquire,
+        Activity::AcquireToWrite,
+        Activity::AcquireToRead,
         Activity::Window,
         Activity::Leave,
     ];

@@ -80,6 +80,14 @@ impl World {
     /// # Errors
     /// The root does not exist, a rank is gone or gave up, or lengths differ.
     pub fn gather<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<T>>, Error> {
+        if self.choices().gather.is_some() {
+            // It may be one that needs equal parts.
+            let is_root = self.rank() == root;
+            let parts = if is_root { self.size() as usize } else { 0 };
+            let mut all = vec![T::zeroed(); parts * mine.len()];
+            self.gather_into(mine, &mut all, root)?;
+            return Ok(is_root.then_some(all));
+        }
         let blocks = self.gatherv(mine, root)?;
         let Some(blocks) = blocks else { return Ok(None) };
         if let Some(rank) = blocks.iter().position(|block| block.len() != mine.len()) {

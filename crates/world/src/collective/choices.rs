@@ -1,6 +1,6 @@
 //! Algorithms that the environment chooses: `HIKYAKU_COLL_ALLREDUCE=ring`.
 
-use hikyaku_coll::{Choices, Operation, UnknownChoice};
+use hikyaku_coll::{Choices, Operation, UnknownChoice, check_by_messages};
 
 /// The variable that chooses an operation's algorithm.
 pub(crate) fn variable(operation: Operation) -> String {
@@ -10,7 +10,7 @@ pub(crate) fn variable(operation: Operation) -> String {
 /// What the environment chooses. An empty variable chooses nothing.
 ///
 /// # Errors
-/// A variable names no algorithm of its operation.
+/// A variable names no algorithm of its operation, or one that ranks of a job cannot do.
 pub(crate) fn from_environment(
     value_of: impl Fn(&str) -> Option<String>,
 ) -> Result<Choices, (String, UnknownChoice)> {
@@ -18,7 +18,9 @@ pub(crate) fn from_environment(
     for operation in Operation::ALL {
         let variable = variable(operation);
         if let Some(name) = value_of(&variable).filter(|name| !name.is_empty()) {
-            choices.choose(operation, &name).map_err(|error| (variable, error))?;
+            let chosen = choices.choose(operation, &name);
+            let checked = chosen.and_then(|()| check_by_messages(operation, &name, None));
+            checked.map_err(|error| (variable, error))?;
         }
     }
     Ok(choices)
@@ -27,13 +29,15 @@ pub(crate) fn from_environment(
 /// What `operation=algorithm` chooses.
 ///
 /// # Errors
-/// It says something else, or a name is unknown.
-pub(crate) fn written(choice: &str) -> Result<(Operation, String), UnknownChoice> {
+/// It says something else, a name is unknown, or `ranks` ranks cannot do it.
+pub(crate) fn written(choice: &str, ranks: u32) -> Result<(Operation, String), UnknownChoice> {
     Choices::default().choose_written(choice)?;
     let known = choice.split_once('=').and_then(|(operation, name)| {
         Operation::from_name(operation).map(|operation| (operation, name.to_owned()))
     });
-    known.ok_or_else(|| UnknownChoice::Form { given: choice.to_owned() })
+    let known = known.ok_or_else(|| UnknownChoice::Form { given: choice.to_owned() })?;
+    check_by_messages(known.0, &known.1, Some(ranks))?;
+    Ok(known)
 }
 
 #[cfg(test)]

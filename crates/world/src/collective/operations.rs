@@ -3,7 +3,7 @@
 //! Each takes its place among the operations of its communicator when it is first polled. Whoever
 //! starts one polls it at once.
 
-use hikyaku_coll::{self as coll, Choices, Communicator, Group};
+use hikyaku_coll::{self as coll, Choices, Communicator, Element, Group};
 use hikyaku_msg::Layout;
 use hikyaku_shm::ShmPort;
 
@@ -18,7 +18,17 @@ pub(crate) struct Ranks<'w> {
     pub(crate) choices: Choices,
 }
 
-impl Ranks<'_> {
+impl<'w> Ranks<'w> {
+    /// The group, for a call on elements of this type.
+    fn of<T: Scalar>(&self) -> Communicator<'w, ShmPort> {
+        self.group.with_elements(Element::of::<T>())
+    }
+
+    /// What is chosen, as far as it can do a reduction.
+    fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
+        if op.is_commutative() { self.choices } else { self.choices.for_ordered() }
+    }
+
     pub(super) async fn barrier(&self) -> Result<(), Error> {
         Ok(coll::barrier(&self.group, self.choices.barrier).await?)
     }
@@ -29,7 +39,7 @@ impl Ranks<'_> {
         root: u32,
     ) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(coll::broadcast(&self.group, self.choices.broadcast, bytes, root).await?)
+        Ok(coll::broadcast(&self.of::<T>(), self.choices.broadcast, bytes, root).await?)
     }
 
     pub(super) async fn reduce<T: Scalar>(
@@ -39,7 +49,7 @@ impl Ranks<'_> {
         root: u32,
     ) -> Result<(), Error> {
         let (by, bytes) = (self.choices.reduce, bytemuck::cast_slice_mut(data));
-        Ok(coll::reduce(&self.group, by, bytes, root, on_bytes(op)).await?)
+        Ok(coll::reduce(&self.of::<T>(), by, bytes, root, on_bytes(op)).await?)
     }
 
     pub(super) async fn allreduce<T: Scalar>(
@@ -48,7 +58,8 @@ impl Ranks<'_> {
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(coll::allreduce(&self.group, self.choices.allreduce, bytes, on_bytes(op)).await?)
+        Ok(coll::allreduce(&self.of::<T>(), self.reducing(op).allreduce, bytes, on_bytes(op))
+            .await?)
     }
 
     pub(super) async fn gather<T: Scalar>(
@@ -58,7 +69,7 @@ impl Ranks<'_> {
         root: u32,
     ) -> Result<(), Error> {
         let (mine, into) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(into));
-        Ok(coll::gather(&self.group, self.choices.gather, Some(mine), into, root).await?)
+        Ok(coll::gather(&self.of::<T>(), self.choices.gather, Some(mine), into, root).await?)
     }
 
     pub(super) async fn gatherv<T: Scalar>(
@@ -67,8 +78,9 @@ impl Ranks<'_> {
         blocks: Vec<&mut [T]>,
         root: u32,
     ) -> Result<(), Error> {
-        let (by, mine) = (self.choices.gather, Some(bytemuck::cast_slice(mine)));
-        Ok(coll::gatherv(&self.group, by, mine, as_bytes_mut(blocks), root).await?)
+        let by = self.choices.for_unequal_parts().gather;
+        let mine = Some(bytemuck::cast_slice(mine));
+        Ok(coll::gatherv(&self.of::<T>(), by, mine, as_bytes_mut(blocks), root).await?)
     }
 
     /// Blocks of lengths that only their ranks know.
@@ -79,7 +91,9 @@ impl Ranks<'_> {
     ) -> Result<Option<Vec<Vec<T>>>, Error> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
-        let counted = self.gather(&[mine.len() as u64], &mut counts, root).await;
+        // Its own call: what is chosen is for the program's.
+        let counting = Ranks { group: self.group, choices: Choices::default() };
+        let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
         if counted.is_err() {
             // The others may not know, and have gone on to the second operation. Whoever left it
             // out would be out of step with them in all that follow.
@@ -101,7 +115,7 @@ impl Ranks<'_> {
         root: u32,
     ) -> Result<(), Error> {
         let (all, into) = (bytemuck::cast_slice(all), bytemuck::cast_slice_mut(into));
-        Ok(coll::scatter(&self.group, self.choices.scatter, all, Some(into), root).await?)
+        Ok(coll::scatter(&self.of::<T>(), self.choices.scatter, all, Some(into), root).await?)
     }
 
     pub(super) async fn scatterv<T: Scalar>(
@@ -110,8 +124,9 @@ impl Ranks<'_> {
         into: &mut [T],
         root: u32,
     ) -> Result<(), Error> {
-        let (by, into) = (self.choices.scatter, bytemuck::cast_slice_mut(into));
-        Ok(coll::scatterv(&self.group, by, &as_bytes(parts), Some(into), root).await?)
+        let by = self.choices.for_unequal_parts().scatter;
+        let into = bytemuck::cast_slice_mut(into);
+        Ok(coll::scatterv(&self.of::<T>(), by, &as_bytes(parts), Some(into), root).await?)
     }
 
     /// `mine` is `None` if it is in its place already.
@@ -121,7 +136,7 @@ impl Ranks<'_> {
         all: &mut [T],
     ) -> Result<(), Error> {
         let (mine, bytes) = (mine.map(bytemuck::cast_slice), bytemuck::cast_slice_mut(all));
-        Ok(coll::allgather(&self.group, self.choices.allgather, mine, bytes).await?)
+        Ok(coll::allgather(&self.of::<T>(), self.choices.allgather, mine, bytes).await?)
     }
 
     pub(super) async fn allgatherv<T: Scalar>(
@@ -132,7 +147,7 @@ impl Ranks<'_> {
     ) -> Result<(), Error> {
         let (by, mine) = (self.choices.allgather, Some(bytemuck::cast_slice(mine)));
         let (bytes, lengths) = (bytemuck::cast_slice_mut(all), lengths::<T>(counts));
-        Ok(coll::allgatherv(&self.group, by, mine, bytes, &lengths).await?)
+        Ok(coll::allgatherv(&self.of::<T>(), by, mine, bytes, &lengths).await?)
     }
 
     pub(super) async fn alltoall<T: Scalar>(
@@ -141,11 +156,11 @@ impl Ranks<'_> {
         into: &mut [T],
     ) -> Result<(), Error> {
         let (data, into) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(into));
-        Ok(coll::alltoall(&self.group, self.choices.alltoall, data, into).await?)
+        Ok(coll::alltoall(&self.of::<T>(), self.choices.alltoall, data, into).await?)
     }
 
     pub(super) async fn alltoall_in_place<T: Scalar>(&self, data: &mut [T]) -> Result<(), Error> {
-        Ok(coll::alltoall_in_place(&self.group, bytemuck::cast_slice_mut(data)).await?)
+        Ok(coll::alltoall_in_place(&self.of::<T>(), bytemuck::cast_slice_mut(data)).await?)
     }
 
     pub(super) async fn alltoallv<T: Scalar>(
@@ -153,8 +168,9 @@ impl Ranks<'_> {
         parts: &[&[T]],
         into: Vec<&mut [T]>,
     ) -> Result<(), Error> {
-        let (by, into) = (self.choices.alltoall, as_bytes_mut(into));
-        Ok(coll::alltoallv(&self.group, by, &as_bytes(parts), into).await?)
+        let by = self.choices.for_unequal_parts().alltoall;
+        let into = as_bytes_mut(into);
+        Ok(coll::alltoallv(&self.of::<T>(), by, &as_bytes(parts), into).await?)
     }
 
     /// Layouts are in bytes.
@@ -167,7 +183,7 @@ impl Ranks<'_> {
     ) -> Result<(), Error> {
         let (data, into) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(into));
         let by = self.choices.alltoallw;
-        Ok(coll::alltoallw(&self.group, by, data, parts, into, places).await?)
+        Ok(coll::alltoallw(&self.of::<T>(), by, data, parts, into, places).await?)
     }
 
     /// Layouts are in bytes.
@@ -177,7 +193,7 @@ impl Ranks<'_> {
         layouts: &[Layout],
     ) -> Result<(), Error> {
         let data = bytemuck::cast_slice_mut(data);
-        Ok(coll::alltoallw_in_place(&self.group, data, layouts).await?)
+        Ok(coll::alltoallw_in_place(&self.of::<T>(), data, layouts).await?)
     }
 
     pub(super) async fn reduce_scatter<T: Scalar>(
@@ -187,9 +203,9 @@ impl Ranks<'_> {
         counts: &[usize],
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
-        let (by, lengths) = (self.choices.reduce_scatter, lengths::<T>(counts));
+        let (by, lengths) = (self.reducing(op).reduce_scatter, lengths::<T>(counts));
         let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
-        Ok(coll::reduce_scatter(&self.group, by, data, &lengths, into, on_bytes(op)).await?)
+        Ok(coll::reduce_scatter(&self.of::<T>(), by, data, &lengths, into, on_bytes(op)).await?)
     }
 
     pub(super) async fn reduce_scatter_block<T: Scalar>(
@@ -198,9 +214,9 @@ impl Ranks<'_> {
         into: &mut [T],
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
-        let by = self.choices.reduce_scatter;
+        let by = self.reducing(op).reduce_scatter;
         let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
-        Ok(coll::reduce_scatter_block(&self.group, by, data, into, on_bytes(op)).await?)
+        Ok(coll::reduce_scatter_block(&self.of::<T>(), by, data, into, on_bytes(op)).await?)
     }
 
     pub(super) async fn scan<T: Scalar>(
@@ -209,7 +225,7 @@ impl Ranks<'_> {
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(coll::scan(&self.group, self.choices.scan, bytes, on_bytes(op)).await?)
+        Ok(coll::scan(&self.of::<T>(), self.choices.scan, bytes, on_bytes(op)).await?)
     }
 
     pub(super) async fn exscan<T: Scalar>(
@@ -218,7 +234,7 @@ impl Ranks<'_> {
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice_mut(data);
-        Ok(coll::exscan(&self.group, self.choices.exscan, bytes, on_bytes(op)).await?)
+        Ok(coll::exscan(&self.of::<T>(), self.choices.exscan, bytes, on_bytes(op)).await?)
     }
 }
 

@@ -145,9 +145,9 @@ impl Launch {
     /// Has ranks do a collective operation by an algorithm, as `operation=algorithm` says.
     ///
     /// # Errors
-    /// There is no such operation, or no such algorithm of it.
+    /// There is no such operation, no such algorithm of it, or no call of this job could do it.
     pub fn choose(&mut self, written: &str) -> Result<(), UnknownChoice> {
-        let (operation, name) = choices::written(written)?;
+        let (operation, name) = choices::written(written, self.ranks)?;
         self.variables.push((choices::variable(operation), name));
         Ok(())
     }

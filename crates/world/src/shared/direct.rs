@@ -9,7 +9,7 @@ use hikyaku_dsm::word::{self, Head, READERS_A_WORD, READING, Version};
 use hikyaku_dsm::{
     Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Protocol, State, Word,
 };
-use hikyaku_shm::View;
+use hikyaku_shm::{Process, View};
 
 use super::contents::Contents;
 use super::driver::{Asked, Outcome};
@@ -31,8 +31,11 @@ pub(super) struct DirectDriver {
     departed: RefCell<(u64, Departed)>,
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
-    /// There is trouble on purpose, and what is free is mostly acquired step by step.
-    in_trouble: bool,
+    /// The process that is the rank.
+    process: Process,
+    /// The process in which what is free is acquired in one go. With trouble on purpose there is
+    /// none, and it is mostly acquired step by step.
+    goes_short_in: Process,
     /// What is done in place takes its time: time is not virtual.
     at_hand: bool,
 }
@@ -62,9 +65,11 @@ impl DirectDriver {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        let in_trouble = memory.injector().is_some();
+        let process = Process::this();
+        let goes_short_in = if memory.injector().is_some() { Process::NONE } else { process };
         let at_hand = memory.is_near(sizes.geometry.rank);
-        DirectDriver { memory, own: Some(own), parts, departed, moved, in_trouble, at_hand }
+        let own = Some(own);
+        DirectDriver { memory, own, parts, departed, moved, process, goes_short_in, at_hand }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -152,7 +157,7 @@ impl DirectDriver {
     /// Whether words of the own node may be changed in one go.
     #[inline]
     fn is_at_hand(&self) -> bool {
-        self.at_hand && (!self.in_trouble || self.goes_short_in_trouble())
+        self.at_hand && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
     }
 
     /// The rest of what was begun in one go. It has the turn and waits for nobody.
@@ -178,13 +183,14 @@ impl DirectDriver {
     /// Whether the short way may be taken.
     #[inline]
     fn goes_short(&self, state: &PartState) -> bool {
-        state.near && (!self.in_trouble || self.goes_short_in_trouble())
+        state.near && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
     }
 
     #[cold]
     #[inline(never)]
     fn goes_short_in_trouble(&self) -> bool {
-        self.memory.injector().is_some_and(|injector| injector.goes_short())
+        self.process.is_this()
+            && self.memory.injector().is_some_and(|injector| injector.goes_short())
     }
 
     /// Lets a part go, if that is the simple case; `false`: it is to be released.

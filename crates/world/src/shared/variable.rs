@@ -126,9 +126,9 @@ impl Variable {
 
     /// Waits a little for a part. `turn` counts the waits of one request.
     #[inline]
-    fn rest(&self, part: u64, turn: u32, until: Option<Time>) {
+    fn rest(&self, (part, kind): (u64, Kind), turn: u32, until: Option<Time>) {
         if self.is_virtual {
-            return self.rest_in_virtual_time(part, turn, until);
+            return self.rest_in_virtual_time((part, kind), turn, until);
         }
         if turn == 0 {
             self.rest.take();
@@ -171,7 +171,7 @@ impl Variable {
     }
 
     #[inline(never)]
-    fn rest_in_virtual_time(&self, part: u64, turn: u32, until: Option<Time>) {
+    fn rest_in_virtual_time(&self, asked: (u64, Kind), turn: u32, until: Option<Time>) {
         self.world.attend();
         let mut engine = self.world.engine().borrow_mut();
         if turn == 0 {
@@ -181,25 +181,29 @@ impl Variable {
             return;
         }
         let port = engine.port_mut();
-        port.announce_wait(Some(self.wait(part, self.since.get())));
+        port.announce_wait(Some(self.wait(asked, self.since.get())));
         port.park(until);
         port.announce_wait(None);
     }
 
     /// What a rank that waits for a part says of it: who has it now.
-    fn wait(&self, part: u64, since: Time) -> Wait {
-        let wait = Wait { since, ..Wait::new(Activity::Acquire) };
+    fn wait(&self, (part, kind): (u64, Kind), since: Time) -> Wait {
+        let activity = match kind {
+            Kind::Write => Activity::AcquireToWrite,
+            Kind::Read => Activity::AcquireToRead,
+        };
+        let wait = Wait { since, ..Wait::new(activity) };
         wait.named(Name::new(&self.name)).with(self.driver.holder(part), None)
     }
 
     /// Says that this rank has waited for a part for long. `since`: when that was said first.
     #[cold]
     #[inline(never)]
-    fn announce(&self, part: u64, since: &mut Option<Time>) {
+    fn announce(&self, asked: (u64, Kind), since: &mut Option<Time>) {
         let engine = self.world.engine().borrow();
         let port = engine.port();
         let since = *since.get_or_insert_with(|| port.now());
-        port.announce_wait(Some(self.wait(part, since)));
+        port.announce_wait(Some(self.wait(asked, since)));
     }
 
     /// The end of a wait that was announced.
@@ -236,7 +240,7 @@ impl Variable {
 
     /// Gives a request up that waits.
     pub(super) fn give_up(&self, part: u64) {
-        self.driver.give(&self.world, part, false);
+        self.give(part, false);
     }
 
     /// Lets a part go that was entered.
@@ -249,7 +253,15 @@ impl Variable {
 
     #[inline(never)]
     fn release_in_steps(&self, part: u64) {
-        self.driver.give(&self.world, part, true);
+        self.give(part, true);
+    }
+
+    /// Gives a part or a request for it back; a child of the rank's process has neither.
+    fn give(&self, part: u64, entered: bool) {
+        let engine = self.world.engine();
+        if !engine.try_borrow().is_ok_and(|engine| engine.check_process().is_err()) {
+            self.driver.give(&self.world, part, entered);
+        }
     }
 
     /// Owner and state of a part at this node.
@@ -288,6 +300,7 @@ impl Drop for Variable {
 pub(super) struct Asking<'v> {
     variable: &'v Rc<Variable>,
     part: u64,
+    kind: Kind,
     over: bool,
     /// How often it has rested; whether it stands back, and since when.
     turn: u32,
@@ -305,10 +318,11 @@ impl<'v> Asking<'v> {
         kind: Kind,
         patience: Patience,
     ) -> Result<Asking<'v>, Error> {
+        variable.world.engine().borrow().check_process()?;
         variable.request(part, kind, patience)?;
         let (over, stands_back) = (false, false);
         let (since, announced) = (None, None);
-        Ok(Asking { variable, part, over, turn: 0, stands_back, since, announced })
+        Ok(Asking { variable, part, kind, over, turn: 0, stands_back, since, announced })
     }
 
     /// Whether it has come to something.
@@ -345,7 +359,7 @@ impl Asking<'_> {
         self.turn = self.turn.wrapping_add(1);
         self.announce_if_long();
         if !self.stands_back {
-            return self.variable.rest(self.part, self.turn.wrapping_sub(1), until);
+            return self.variable.rest((self.part, self.kind), self.turn.wrapping_sub(1), until);
         }
         if !self.turn.is_multiple_of(LOOKS) && !self.variable.is_virtual {
             return std::hint::spin_loop();
@@ -371,7 +385,7 @@ impl Asking<'_> {
     #[inline]
     fn announce_if_long(&mut self) {
         if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual {
-            self.variable.announce(self.part, &mut self.announced);
+            self.variable.announce((self.part, self.kind), &mut self.announced);
         }
     }
 

@@ -130,13 +130,13 @@ impl World {
     /// what it says for the one after. What came of the first the first rank says in the second;
     /// having all words it goes on, whether or not somebody dies who should get them.
     pub(crate) fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
-        let gathered = self.gatherv(words, 0);
+        let gathered = self.by_itself(|world| world.gatherv(words, 0));
         let blocks = gathered.as_ref().ok().and_then(Option::as_ref);
         let lengths = blocks.into_iter().flatten().map(|block| block.len() as u64);
         let mut told = to_head(gathered.as_ref().map(|_| (0, 0)), self.rank()).to_vec();
         told.extend(lengths);
         told.resize(size_of::<Head>() / size_of::<u64>() + self.size() as usize, 0);
-        let heard = self.broadcast(&mut told, 0);
+        let heard = self.by_itself(|world| world.broadcast(&mut told, 0));
         if self.rank() != 0 && heard.is_err() {
             // As long as that of a first rank that could not gather.
             told.fill(0);
@@ -144,7 +144,7 @@ impl World {
         let Some((head, lengths)) = told.split_first_chunk() else { return Ok(Vec::new()) };
         let mut all = blocks.map_or_else(Vec::new, |blocks| blocks.concat());
         all.resize(lengths.iter().sum::<u64>() as usize, 0);
-        let rest = self.broadcast(&mut all, 0);
+        let rest = self.by_itself(|world| world.broadcast(&mut all, 0));
         if self.rank() == 0 {
             gathered?;
         } else {

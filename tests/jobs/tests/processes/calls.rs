@@ -39,6 +39,24 @@ fn on_nodes_of_four_ranks() {
     every_call(4);
 }
 
+/// Calls of the library's own go by what suits them; the program's by what is chosen, where they
+/// can.
+#[test]
+fn what_is_chosen_holds_for_calls_of_the_program() {
+    let own = ["windows: ", "shared: counts", "topologies: ", "neighbours: ", "persistent: rings"];
+    // Three ranks cannot broadcast by a binary tree, nor gather parts of any lengths by the other.
+    let gathers = ["collective: gather"];
+    for (variable, algorithm, programs) in [
+        ("HIKYAKU_COLL_BROADCAST", "binary-tree", &[][..]),
+        ("HIKYAKU_COLL_GATHER", "binomial", &gathers),
+    ] {
+        for case in own.iter().chain(programs) {
+            let cases = job(3, &["calls", "1", case]).ranks_per_node(2);
+            assert_eq!(cases.variable(variable, algorithm).succeed(), "", "{variable} {case}");
+        }
+    }
+}
+
 /// The cases of shared variables by the protocols that are not the default (that one is in the
 /// tests above).
 fn shared_by(protocol: &str, faults: Option<&str>) {

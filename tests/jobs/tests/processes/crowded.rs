@@ -127,8 +127,10 @@ fn a_job_that_hangs_says_who_waits_for_a_variable_and_who_has_it() {
             assert_eq!(end.code, Some(124), "{protocol}, {way}: {}", end.stderr);
             let mut lines = end.stderr.lines();
             let line = lines.find(|line| line.contains("rank 1 (pid ")).unwrap();
-            let told = line.contains("acquisition of") && line.contains("from rank 0, for ");
-            assert!(told, "{protocol}, {way}: {line}");
+            let to = if way == "look" { "read" } else { "write" };
+            let told =
+                format!("acquisition of shared variable 'held' to {to}, held by rank 0, for ");
+            assert!(line.contains(&told), "{protocol}, {way}: {line}");
         }
     }
 }

@@ -132,7 +132,7 @@ fn ranks_that_have_what_the_other_wants_are_found_out() {
     for protocol in PROTOCOLS {
         let End { code, stdout, stderr } = simulated(protocol, 2, &["crossed"]).run();
         assert_eq!(code, Some(3), "{protocol}: {stdout}{stderr}");
-        let told = "simulate:   rank 1 waits in acquisition of a shared variable, since ";
+        let told = "simulate:   rank 1 waits in acquisition of shared variable ";
         assert!(stderr.contains("2 ranks wait for ever"), "{protocol}: {stderr}");
         assert!(stderr.contains(told), "{protocol}: {stderr}");
     }

@@ -515,3 +515,31 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// An array that cannot be divided among the ranks without cutting an element is refused, also
+/// where its bytes could be.
+pub(super) fn no_element_is_cut(world: &World, _: u64) -> Result<(), Error> {
+    let size = world.size();
+    if size == 1 {
+        return Ok(());
+    }
+    let (data, mut into) = ([[1u8; 24]], [[0u8; 24]]);
+    let calls: [&dyn Fn(&mut [[u8; 24]]) -> Result<(), Error>; 4] = [
+        &|into| world.alltoall(&data, into),
+        &|into| world.alltoall_in_place(into),
+        &|into| world.scatter(&data, &mut into[..0], world.rank()),
+        &|into| {
+            let first = Ordered(|_: &[[u8; 24]], _: &mut [[u8; 24]]| ());
+            world.reduce_scatter_block(&mut data.clone(), &mut into[..0], first)
+        },
+    ];
+    for call in calls {
+        let line = call(&mut into).unwrap_err().to_string();
+        // Every rank makes the mistake, and may hear of another's first.
+        let own = format!("has 1 elements, which cannot be divided evenly among {size} ranks");
+        assert!(line.ends_with(&own) || line.contains("its own call failed there"), "{line}");
+        world.barrier()?;
+    }
+    assert_eq!(into, [[0; 24]]);
+    Ok(())
+}
