@@ -10,7 +10,8 @@ pub type Failure<G> = CollError<<G as Group>::Error>;
 /// Why a collective operation did not do what was asked; `E` is the error of one message.
 ///
 /// The program's own mistakes: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
-/// disagreement between ranks: `Mismatch`, `OtherCall`. Something that another rank met and told: `GaveUp`.
+/// disagreement between ranks: `Mismatch`, `OtherCall`. Something that another rank met and told:
+/// `GaveUp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.

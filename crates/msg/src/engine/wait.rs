@@ -28,8 +28,8 @@ const ALONE_ROUNDS: u32 = 256;
 /// A blocking call that is under way.
 ///
 /// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing.
-/// The round at whose end it is announced is *reported*: what is polled in vain then says what it is
-/// ([`Engine::note`]). After progress the call is announced anew.
+/// In the round at whose end it is announced, what is polled in vain reports what it is
+/// ([`Engine::report_wait`]). After progress the call is announced anew.
 #[derive(Debug)]
 pub struct Blocked {
     /// What is announced if nothing is reported.
@@ -214,8 +214,8 @@ impl<P: Port> Engine<P> {
         Wait::new(activity).with(peer, tag)
     }
 
-    /// Begins a round of a blocking call: from here on what is polled in vain is reported, if the call
-    /// is to be announced at the end of the round.
+    /// Begins a round of a blocking call: from here on what is polled in vain is reported, if the
+    /// call is to be announced at the end of the round.
     #[inline]
     fn begin_round(&mut self, blocked: &Blocked) {
         if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
@@ -228,8 +228,8 @@ impl<P: Port> Engine<P> {
         self.whole = whole;
     }
 
-    /// Pauses reports, or goes on with them, as `paused` says, where a round is reported: while what is
-    /// polled is not what the call waits for. What was so before.
+    /// Pauses reports, or resumes them, as `paused` says: while what is polled is not what the call
+    /// waits for. Returns what was so before.
     #[inline]
     pub fn pause_reports(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.reports.are_paused, paused)
@@ -249,8 +249,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Says what an operation waits for of which those are parts that were reported since there were
-    /// `before`. The rank that the first of these waits for is that of the whole.
+    /// Reports what an operation waits for whose parts were reported since there were `before`. The
+    /// rank that the first of these waits for is that of the whole.
     pub fn report_whole(&mut self, before: u32, wait: Wait) {
         let part = if before == 0 { self.reports.first.take() } else { None };
         self.reports.count = before;
