@@ -134,14 +134,26 @@ impl Tasks {
 
     /// Polls an operation once, if it is waiting.
     pub(crate) fn poll(&self, id: TaskId) {
-        let Some(task) = self.exchange(id, State::Polled) else { return };
-        let State::Waiting(task) = task else { return };
+        let Some(task) = self.take_waiting(id) else { return };
         let mut turn = Turn { tasks: self, id, task: Some(task) };
         let mut context = Context::from_waker(Waker::noop());
         let result = turn.task.as_mut().map(|task| task.as_mut().poll(&mut context));
         if let Some(Poll::Ready(result)) = result {
             turn.task = None;
             turn.end(Some(State::Done(result)));
+        }
+    }
+
+    /// Takes an operation out that has no result yet. A result stays where it is.
+    fn take_waiting(&self, id: TaskId) -> Option<Task> {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.iter_mut().find(|entry| entry.id == id)?;
+        match std::mem::replace(&mut entry.state, State::Polled) {
+            State::Waiting(task) => Some(task),
+            other => {
+                entry.state = other;
+                None
+            }
         }
     }
 
@@ -196,6 +208,16 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+
+    #[test]
+    fn a_result_outlives_further_polls() {
+        let tasks = Tasks::default();
+        let id = tasks.start(Box::pin(ready(Ok(()))));
+        tasks.poll(id);
+        tasks.poll_all();
+        assert_eq!(tasks.take_result(id), Some(Ok(())));
+        assert!(tasks.are_over());
+    }
 
     #[test]
     fn an_operation_that_is_done_at_once_needs_no_polling() {
