@@ -519,12 +519,13 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
 /// An array that cannot be divided among the ranks without cutting an element is refused, also
 /// where its bytes could be.
 pub(super) fn no_element_is_cut(world: &World, _: u64) -> Result<(), Error> {
+    type Call<'c> = &'c dyn Fn(&mut [[u8; 24]]) -> Result<(), Error>;
     let size = world.size();
     if size == 1 {
         return Ok(());
     }
     let (data, mut into) = ([[1u8; 24]], [[0u8; 24]]);
-    let calls: [&dyn Fn(&mut [[u8; 24]]) -> Result<(), Error>; 4] = [
+    let calls: [Call<'_>; 4] = [
         &|into| world.alltoall(&data, into),
         &|into| world.alltoall_in_place(into),
         &|into| world.scatter(&data, &mut into[..0], world.rank()),
