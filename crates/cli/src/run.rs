@@ -212,7 +212,7 @@ fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
         launch.share_by(protocol);
     }
     if let Some(limit) = arguments.unmatched {
-        launch.variables.push((UnmatchedLimit::VARIABLE.into(), limit.to_string().into()));
+        launch.variables.push((UnmatchedLimit::VARIABLE.into(), limit.to_string()));
     }
     if let Some(seed) = arguments.faults {
         launch.meet_faults(seed);

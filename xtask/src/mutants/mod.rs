@@ -2,7 +2,7 @@
 //!
 //! cargo-mutants changes one thing at a time (an operator, a function's result, an arm of a match)
 //! and runs the tests. There are about ten thousand mutants and a build for each, so one in ten is
-//! run: which, [`mod@pick`] says. What is never worth a run stands in `.cargo/mutants.toml`.
+//! run: which, `pick` says. What is never worth a run stands in `.cargo/mutants.toml`.
 //!
 //! ```text
 //!   cargo mutants --list ──► pick ──► cargo mutants --re … ──► outcomes.json ──► Score
