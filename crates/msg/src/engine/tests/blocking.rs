@@ -212,5 +212,5 @@ fn a_flush_waits_and_says_so() {
     isend(&mut a, &[1], to(1, 0));
     a.flush();
     let announced = a.port_mut().rules().announced.unwrap();
-    assert_eq!(announced.activity, Activity::Send);
+    assert_eq!((announced.activity, announced.peer), (Activity::Leave, Some(1)));
 }
