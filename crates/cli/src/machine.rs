@@ -140,7 +140,7 @@ pub(crate) fn load(file: &Path) -> Result<Machine, LoadError> {
     Ok(Machine::parse(&name, &text)?)
 }
 
-/// The text of a file as far as it may go, and a byte more. A named pipe that nobody writes to is
+/// The text of a file up to the limit, and a byte more. A named pipe that nobody writes to is
 /// empty and not waited for.
 fn read(file: &Path) -> io::Result<String> {
     let at_once = OFlags::NONBLOCK.bits().cast_signed();

@@ -55,7 +55,7 @@ impl<'g, G: Group> Call<'g, G> {
                         None => {
                             if let Some(before) = notes {
                                 let operation = self.named.operation.name();
-                                self.group.note_operation(before, operation, root.get());
+                                self.group.report_operation(before, operation, root.get());
                             }
                             Poll::Pending
                         }

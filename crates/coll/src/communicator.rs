@@ -1,6 +1,6 @@
 //! Groups of real ranks: one communicator context of a message engine.
 //!
-//! Notices of ranks that give up are notes of the same context with a tag of their own, so that no
+//! Notices of failed calls are notes of the same context with a tag of their own, so that no
 //! message of the program holds them up.
 //!
 //! After a failure messages are left over: what was sent to a rank that had given up, and notices
@@ -196,7 +196,7 @@ impl<P: Port> Group for Communicator<'_, P> {
         self.endpoint.reported_waits()
     }
 
-    fn note_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
+    fn report_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
         let name = match root {
             Some(root) => Name::from(format_args!("{operation} (root {root})")),
             None => Name::new(operation),

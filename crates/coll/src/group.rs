@@ -157,7 +157,7 @@ pub trait Group {
 
     /// Says that a collective waits, of which those are parts that have said what they wait for
     /// since there were `before`.
-    fn note_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
+    fn report_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
         let _ = (before, operation, root);
     }
 }

@@ -52,7 +52,7 @@ impl Notes {
         Notes { here: VecDeque::new(), sources }
     }
 
-    /// A piece has come from an existing source; `false`: it makes no sense, and is dropped.
+    /// A piece has come from an existing source; `false`: it fits no note, and is dropped.
     pub(crate) fn arrive(&mut self, source: Rank, bits: u64, piece: &[u8], last: bool) -> bool {
         let state = &mut self.sources[source as usize];
         let (begun, mut bytes) = state.coming.take().unwrap_or((bits, Vec::new()));

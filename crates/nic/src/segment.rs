@@ -334,7 +334,7 @@ pub struct SenderLine {
     /// moved on, knows that what is still unpublished will never be; an owner that takes a segment
     /// back waits for the same (`table/segment.rs`).
     pub epoch: AtomicU64,
-    /// How many records the source has posted, as far as it said so in long waits.
+    /// How many records the source has posted, as of its last long wait.
     pub posted: AtomicU64,
     /// How often the source was held up.
     pub held_up: AtomicU64,

@@ -35,9 +35,7 @@ pub(crate) fn drive<P: Port, F: Future>(
     let all = poll_fn(|context| {
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
-            let paused = engine.borrow_mut().pause_reports(true);
-            tasks.poll_all();
-            engine.borrow_mut().pause_reports(paused);
+            unreported(engine, || tasks.poll_all());
         }
         polled
     });
@@ -58,9 +56,7 @@ fn drive_restlessly<P: Port, F: Future>(
     loop {
         let polled = future.as_mut().poll(&mut context);
         if polled.is_pending() {
-            let paused = engine.borrow_mut().pause_reports(true);
-            tasks.poll_all();
-            engine.borrow_mut().pause_reports(paused);
+            unreported(engine, || tasks.poll_all());
         }
         let mut held = engine.borrow_mut();
         if let Poll::Ready(output) = polled {
@@ -76,6 +72,14 @@ fn drive_restlessly<P: Port, F: Future>(
             std::thread::yield_now();
         }
     }
+}
+
+/// Polls what is not what the program waits for.
+fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnOnce() -> R) -> R {
+    let paused = engine.borrow_mut().pause_reports(true);
+    let polled = poll();
+    engine.borrow_mut().pause_reports(paused);
+    polled
 }
 
 /// Longest sleep of a wait for memory to change.
@@ -126,10 +130,7 @@ impl World {
     /// Polls what is not what the program waits for.
     #[doc(hidden)]
     pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
-        let paused = self.engine().borrow_mut().pause_reports(true);
-        let polled = poll();
-        self.engine().borrow_mut().pause_reports(paused);
-        polled
+        unreported(self.engine(), poll)
     }
 
     /// Polls what is in flight, once; for calls that do not wait.
@@ -177,7 +178,7 @@ impl World {
         let look = poll_fn(|_| match self.tasks().take_result(id) {
             Some(result) => Poll::Ready(result),
             None => {
-                self.note_task(id);
+                self.report_task(id);
                 Poll::Pending
             }
         });
@@ -186,7 +187,7 @@ impl World {
     }
 
     /// Has an operation in flight say what it waits for, if that is to be announced.
-    fn note_task(&self, id: TaskId) {
+    fn report_task(&self, id: TaskId) {
         let are_taken = self.engine().borrow().reported_waits().is_some();
         if are_taken {
             self.tasks().poll(id);
@@ -197,7 +198,7 @@ impl World {
     pub(crate) fn test_task(&self, id: TaskId) -> Option<Result<(), Error>> {
         if !self.tasks().are_over() {
             self.engine().borrow_mut().progress();
-            self.note_task(id);
+            self.report_task(id);
             self.unreported(|| self.tasks().poll_all());
         }
         self.tasks().take_result(id)

@@ -337,15 +337,12 @@ impl Rounds {
             waited.looks = waited.looks.wrapping_add(1);
             match self.step(&mut waited) {
                 Ok(true) => Poll::Ready(Ok(())),
-                Ok(false) => {
-                    // Others may wait for what is in flight here, and for this rank's variables.
-                    world.attend();
-                    Poll::Pending
-                }
+                Ok(false) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
             }
         });
         let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+        // Others may wait for what is in flight here, and for this rank's variables.
         drive(world.engine(), world.tasks(), wait, future)
     }
 

@@ -217,7 +217,7 @@ impl Side {
         Some((owner.node, State::of(state.taken, held, owner)))
     }
 
-    /// Who has a part that this rank waits for, as far as it was told.
+    /// The holder of a part that this rank waits for, by what it was last told.
     pub(in super::super) fn holder(&self, part: u64) -> Option<u32> {
         self.parts.borrow().get(part as usize)?.mailbox.holder()
     }
@@ -332,7 +332,7 @@ impl Side {
             || self.parts.borrow().iter().all(|part| part.mailbox.may_leave())
     }
 
-    /// The lowest of `others` that has not let its last handle go, and so stays for now.
+    /// The lowest of `others` that still has a handle, and so stays.
     pub(super) fn heir(&self, others: &Copyset) -> Option<u32> {
         let parted = self.home.as_ref().map(Memory::parted_ranks).unwrap_or_default();
         let parted = Copyset::of(parted);
