@@ -37,18 +37,24 @@ demo: ## run the heat solver on 4 ranks, check it against the serial answer, wri
 	$(RELEASE)/hikyaku run -n $(RANKS) -- \
 		$(RELEASE)/heat examples/heat/demo.toml --check --output out --report out/heat.html
 
-test: unit loom python ## run every test: unit, conformance, kill, one-minute soak, tidy, loom models, Python
+# Everything that a change can break: what is random or exhaustive is short here.
+test: unit python ## run every test in short: unit, conformance, kill, soak, tidy, Python (12 minutes)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
 
-test-all: test ## run every test, then the long ones: random programs, PROGRAMS of them, and faults
-	HIKYAKU_PROGRAMS=$(PROGRAMS) cargo test --locked --release -p hikyaku-jobs \
-		--no-fail-fast --test programs --test faults -- --nocapture
+# The same programs of tests as above, chosen from the whole workspace so that no feature of a
+# dependency changes and nothing is built twice. Only loom's models need a build of their own.
+test-all: LIMIT := 3600
+test-all: loom ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce
+	@scripts/setup.sh rust cc
+	HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
+		cargo $(LIMITED) test --locked --workspace --no-fail-fast \
+		--test explore --test faults --test processes --test programs --test results --test soak
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
-LIMITED := --config "target.'cfg(unix)'.runner=['timeout', '--foreground', '$(LIMIT)']"
+LIMITED = --config "target.'cfg(unix)'.runner=['timeout', '--foreground', '$(LIMIT)']"
 
 unit:
 	@scripts/setup.sh rust cc c++ python3
@@ -59,9 +65,7 @@ unit:
 loom: ## check the loom models of the rings and queues
 	@scripts/setup.sh rust cc
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		cargo $(LIMITED) test --locked --release -p hikyaku-nic \
-		--test loom --test loom_lines --test loom_queue --test loom_table \
-		--test loom_doorbell
+		cargo $(LIMITED) test --locked --release -p hikyaku-nic --test all loom
 
 # The package is installed into an environment of its own, from PyPI but for what is built here.
 python: ## build the Python package and run its tests
@@ -84,7 +88,7 @@ bench: ## measure everything beside the bare hardware, write out/bench.html; the
 	@mkdir -p out
 	$(RELEASE)/hikyaku bench all --report out/bench.html
 	cargo bench --locked -p hikyaku-sim --bench speed
-	cargo bench --locked -p hikyaku-world --bench processes
+	cargo bench --locked -p hikyaku-launch --bench processes
 
 lint: fmt tidy clippy doc deny ## check format, tidiness, lints, documentation, licences
 

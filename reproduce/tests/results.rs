@@ -1,5 +1,6 @@
-//! The quick experiments give what lies in `reproduce/results/`, byte for byte, and the results of
-//! all are there: a change of a model shows as a diff, or as a failure here.
+//! Experiments give what lies in `reproduce/results/`, byte for byte, and the results of all are
+//! there: a change of a model shows as a diff, or as a failure here. The quick ones run always, all
+//! of them in `make test-all`, which sets `HIKYAKU_LONG`.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +12,11 @@ fn results() -> &'static Path {
 }
 
 #[test]
-fn quick_experiments_give_the_results_in_the_tree() {
-    let quick = items().iter().filter(|item| item.quick);
+fn experiments_give_the_results_in_the_tree() {
+    let all = std::env::var_os("HIKYAKU_LONG").is_some();
+    let chosen = items().iter().filter(|item| all || item.quick);
     let results_of = |item| Result { item, outcome: (item.run)() };
-    let report = Report { results: quick.map(results_of).collect() };
+    let report = Report { results: chosen.map(results_of).collect() };
     assert!(report.results.len() >= 8);
     for (name, content) in report.files() {
         if name == "summary.csv" {

@@ -12,10 +12,12 @@
 //! ```
 //!
 //! Of these only [`Tree::load`] touches files and processes; all else is a function of the tree.
-//! Apart from them stands [`mutants`], which asks what the tests themselves are worth.
+//! Two tools are no rules: [`measure`] prints how large the tree is, and [`mutants`] how many
+//! changes of the code the tests detect.
 
 #![forbid(unsafe_code)]
 
+pub mod measure;
 pub mod mutants;
 pub mod rules;
 mod rust;

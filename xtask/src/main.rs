@@ -1,10 +1,13 @@
-//! Command line of the tree's checks: `cargo xtask tidy`, `ratchet` and `mutants`.
+//! Command line of the tree's checks: `cargo xtask tidy`, `ratchet`, `measure` and `mutants`.
 
 #![forbid(unsafe_code)]
 
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use xtask::measure::Figures;
 use xtask::mutants::Request;
 use xtask::rules::{RULES, sizes};
 use xtask::{LoadError, Tree};
@@ -12,6 +15,8 @@ use xtask::{LoadError, Tree};
 const USAGE: &str = "usage: cargo xtask COMMAND
   tidy     check the tree; every line of output is one thing to mend
   ratchet  print xtask/ratchet.toml as the tree would need it today
+  measure [FOLDER]
+           print how large this tree or the one at FOLDER is: lines, files, names, circles
   mutants [--share N] [--seed N] [CRATE...]
            run one in N (10) of the mutants of the crates, by a seeded choice";
 
@@ -23,6 +28,16 @@ fn main() -> ExitCode {
             print!("{}", sizes::present_ratchet(&tree));
             ExitCode::SUCCESS
         }),
+        ["measure", ref folder @ ..] if folder.len() < 2 => {
+            let given = folder.first().map_or(root(), Path::new);
+            // Cargo answers with absolute paths. What is not there, it says itself.
+            let folder = fs::canonicalize(given).unwrap_or(given.into());
+            Tree::load(&folder).map(|tree| {
+                // A reader that has seen enough, `| head`, is no error.
+                let _ = write!(io::stdout(), "{}", Figures::of(&tree));
+                ExitCode::SUCCESS
+            })
+        }
         ["mutants", ref asked @ ..] => return mutants(asked),
         _ => {
             eprintln!("{USAGE}");

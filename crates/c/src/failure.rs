@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hikyaku::shared::SharedError;
-use hikyaku::{CollError, Error, InitError, MsgError};
+use hikyaku::{CollError, CreationError, Error, InitError, MsgError};
 
 /// Done.
 pub(crate) const OK: c_int = 0;
@@ -80,8 +80,12 @@ fn code_of(error: &Error) -> Code {
             _ => Code::Disagree,
         },
         Error::Shared(error) => code_of_shared(error),
-        Error::GaveUp { .. } => Code::Peer,
-        Error::PartialElement { .. } | Error::Disagreement { .. } => Code::Disagree,
+        Error::Creation(error) => match error {
+            CreationError::Full { .. } => Code::Room,
+            CreationError::OtherList { .. } => Code::Disagree,
+            _ => Code::Argument,
+        },
+        Error::PartialElement { .. } => Code::Disagree,
         Error::Memory(_) | Error::TooLarge { .. } => Code::Room,
         _ => Code::Bug,
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hikyaku::launch::Launch;
+use hikyaku_launch::Launch;
 
 /// Names the ranks, the ranks of a node (0: all) and the program with its arguments of the job that
 /// [`launcher`] is to run, one a line.

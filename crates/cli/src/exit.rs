@@ -1,6 +1,6 @@
 //! How commands end: exit codes, messages of one line, and the way to standard output and error.
 //!
-//! Everything goes through [`print`], [`say`] and [`say_as_it_is`]: the macros of the standard
+//! Everything goes through [`print()`], [`say`] and [`say_as_it_is`]: the macros of the standard
 //! library panic where nobody takes what they write, and that would be another exit code.
 //!
 //! | code | meaning |
@@ -40,7 +40,7 @@ pub(crate) fn say_as_it_is(text: impl Display) {
 /// Why what was printed has not arrived.
 #[derive(Debug, Error)]
 #[error("cannot write standard output: {0}")]
-pub(crate) struct PrintError(io::Error);
+pub(crate) struct PrintError(pub(crate) io::Error);
 
 /// Prints a text and the end of a line on standard output.
 pub(crate) fn print(text: impl Display) -> Result<(), PrintError> {

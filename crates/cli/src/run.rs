@@ -3,9 +3,9 @@
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
-use hikyaku::launch::{Bind, Launch, LongStores};
-use hikyaku::shared::Protocol;
+use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, UnknownChoice, UnmatchedLimit};
+use hikyaku_launch::{Bind, Launch, LongStores};
 
 use crate::exit;
 
@@ -38,6 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     ranks_per_node: Option<u32>,
 
+    #[allow(rustdoc::broken_intra_doc_links, reason = "a text of --help, not a link")]
     /// Start each line of output with "[rank] "
     #[arg(long)]
     label: bool,
@@ -206,16 +207,17 @@ fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
     };
     launch.grace = arguments.grace.unwrap_or(launch.grace);
     for choice in &arguments.choices {
-        launch.choose(choice)?;
+        let (variable, algorithm) = Choices::as_variable(choice, launch.ranks)?;
+        launch.set(variable, algorithm);
     }
     if let Some(protocol) = arguments.shared {
-        launch.share_by(protocol);
+        launch.set(Protocol::VARIABLE, protocol);
     }
     if let Some(limit) = arguments.unmatched {
-        launch.variables.push((UnmatchedLimit::VARIABLE.into(), limit.to_string()));
+        launch.set(UnmatchedLimit::VARIABLE, limit);
     }
     if let Some(seed) = arguments.faults {
-        launch.meet_faults(seed);
+        launch.set(NotASeed::OF_PORTS, seed);
     }
     Ok(launch)
 }

@@ -104,7 +104,7 @@ fn numbers_and_names_that_make_no_sense_are_told_in_one_line() {
     assert!(refusal("-m cp-pacs pingpong").contains("-n RANKS"));
     assert!(refusal("-n 2 pingpong").contains("--machine"));
     assert!(refusal("-m cp-pacs -n 2 halo --dims 4").contains("dims"));
-    assert!(refusal("-m cp-pacs -n 2 halo --compute soon").contains("is no time"));
+    assert!(refusal("-m cp-pacs -n 2 halo --compute soon").contains("write a time such as"));
     let algorithm = refusal("-m cp-pacs -n 2 allreduce --algorithm magic");
     assert!(algorithm.contains("there are recursive-doubling, ring"), "{algorithm}");
 }

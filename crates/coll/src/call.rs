@@ -3,7 +3,7 @@
 //! ```text
 //!   called ──► Call { tag } ──► run ──► algorithm(&Team) ──► Ok                         over
 //!                 │              │            │ Err: wrong length, a rank gone ──►  tell all
-//!                 │              └ waiting: notice? ──► Err(GaveUp, OtherCall)
+//!                 │              └ waiting: notice? ──► Err(GaveUp, Differ)
 //!                 └ dropped before or within run ─────────────────────────────────►  tell all
 //! ```
 //!
@@ -18,78 +18,156 @@ use std::task::Poll;
 
 use hikyaku_msg::{Layout, join, join_all};
 
-use crate::error::{Cause, CollError, Failure, OtherCall};
+use crate::error::{Caller, Cause, CollError, Failure};
 use crate::group::{Ending, Group, Notice};
-use crate::names::{Named, Operation};
+use crate::names::Named;
+use crate::signature::Signature;
+use crate::turns::Turn;
 
 /// An operation that was called at this rank and is not over.
 pub(crate) struct Call<'g, G: Group> {
-    group: &'g G,
-    named: Named,
-    tag: i32,
+    inner: Inner<'g, G>,
     /// How it ends if it is dropped now.
     ending: Ending,
 }
 
+/// What an algorithm sees of its call.
+struct Inner<'g, G: Group> {
+    group: &'g G,
+    signature: Signature,
+    number: u32,
+    /// The algorithm, and the tag of its messages: another one, if the first cannot be.
+    named: Cell<Named>,
+    tag: Cell<i32>,
+    /// Whether all ranks know of the failure.
+    is_known: Cell<bool>,
+    /// Whether it has entered its first round on the lines before it was first polled.
+    has_entered: Cell<bool>,
+}
+
+/// A call that was made: it is over, or a future.
+pub enum Begun<R, F> {
+    /// It did not need to wait.
+    Done(R),
+    /// It goes on when this is polled.
+    Waits(F),
+}
+
+impl<R, F: Future<Output = R>> Begun<R, F> {
+    /// Its result.
+    #[inline]
+    pub async fn end(self) -> R {
+        match self {
+            Begun::Done(result) => result,
+            Begun::Waits(future) => future.await,
+        }
+    }
+}
+
 impl<'g, G: Group> Call<'g, G> {
-    /// Takes the place of this call among the group's operations.
-    pub(crate) fn new(group: &'g G, operation: Operation, index: usize) -> Call<'g, G> {
-        let named = Named { operation, index };
-        let tag = named.tag(group.open());
-        Call { group, named, tag, ending: Ending::Failed(Cause::Dropped) }
+    /// Takes the place of this call among the group's operations, by the algorithm of this number.
+    #[inline]
+    pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
+        Call::open(group, signature, index, false)
+    }
+
+    /// The same for a call by lines.
+    #[inline]
+    pub(crate) fn on_lines(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
+        Call::open(group, signature, index, true)
+    }
+
+    #[inline]
+    fn open(group: &'g G, signature: Signature, index: usize, lines: bool) -> Call<'g, G> {
+        let named = Named { operation: signature.operation(), index };
+        let signature = signature.element(group.element());
+        let number = group.open(lines);
+        let tag = Cell::new(named.tag(number));
+        let (named, is_known, has_entered) = (Cell::new(named), Cell::new(false), Cell::new(false));
+        let inner = Inner { group, signature, number, named, tag, is_known, has_entered };
+        Call { inner, ending: Ending::Failed(Cause::Dropped) }
+    }
+
+    /// Does what can be done without waiting. `None`: it must wait, and [`Call::run`] goes on.
+    #[inline(always)]
+    pub(crate) fn at_once<R>(
+        &mut self,
+        act: impl FnOnce(&Team<'_, G>) -> Option<Result<R, Failure<G>>>,
+    ) -> Option<Result<R, Failure<G>>> {
+        let result = act(&Team::of_all(&self.inner))?;
+        self.ending = match &result {
+            Ok(_) => Ending::Done,
+            Err(error) => self.failed(error),
+        };
+        Some(result)
+    }
+
+    #[cold]
+    fn failed(&self, failure: &Failure<G>) -> Ending {
+        if self.inner.is_known.get() { Ending::Known } else { ending_of::<G>(failure) }
     }
 
     /// Runs an algorithm to its end.
+    #[inline]
     pub(crate) async fn run<R, A>(mut self, algorithm: A) -> Result<R, Failure<G>>
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {
-        let root = Cell::new(None);
-        let team = Team::of_all(self.group, self.named, self.tag, &root);
         let result = {
+            let inner = &self.inner;
+            let team = Team::of_all(inner);
             let mut algorithm = pin!(algorithm(&team));
             poll_fn(|context| {
-                let notes = self.group.reported_waits();
+                let before = inner.group.reported_waits();
                 match algorithm.as_mut().poll(context) {
-                    Poll::Pending => match self.group.notice(self.tag) {
-                        None => {
-                            if let Some(before) = notes {
-                                let operation = self.named.operation.name();
-                                self.group.report_operation(before, operation, root.get());
-                            }
-                            Poll::Pending
-                        }
-                        Some(notice) => Poll::Ready(Err(self.told(notice))),
-                    },
+                    Poll::Pending => inner.waits(before),
                     ready => ready,
                 }
             })
             .await
         };
-        self.ending = result.as_ref().err().map_or(Ending::Done, ending_of::<G>);
+        self.ending = match &result {
+            Ok(_) => Ending::Done,
+            Err(error) => self.failed(error),
+        };
         result
     }
+}
 
-    fn told(&self, notice: Notice) -> Failure<G> {
-        let operation = self.named.operation.name();
-        match notice {
-            Notice::GaveUp { rank, cause } => CollError::GaveUp { operation, peer: rank, cause },
-            Notice::OtherCall { rank, tag } => {
-                let other = Named::of_tag(tag);
-                let other = OtherCall {
-                    operation: other.map_or("an unknown operation", |it| it.operation.name()),
-                    algorithm: other.map_or("an unknown algorithm", Named::algorithm),
-                };
-                let algorithm = self.named.algorithm();
-                CollError::OtherCall { operation, algorithm, peer: rank, other }
-            }
+impl<G: Group> Inner<'_, G> {
+    /// It waits: unless it has failed elsewhere, that is reported.
+    fn waits<R>(&self, before: Option<u32>) -> Poll<Result<R, Failure<G>>> {
+        if let Some(failure) = self.told() {
+            return Poll::Ready(Err(failure));
         }
+        if let Some(before) = before {
+            let operation = self.signature.operation().name();
+            self.group.report_operation(before, operation, self.signature.of_root());
+        }
+        Poll::Pending
+    }
+
+    /// What others say of why it cannot succeed.
+    fn told(&self) -> Option<Failure<G>> {
+        let notice = self.group.notice(self.number, self.tag.get())?;
+        let operation = self.signature.operation().name();
+        Some(match notice {
+            Notice::GaveUp { cause: Cause::Differ { one, other }, .. } => {
+                CollError::Differ { one, other }
+            }
+            Notice::GaveUp { rank, cause } => CollError::GaveUp { operation, peer: rank, cause },
+            Notice::OtherCall { rank, call } => {
+                let other = Caller { rank: self.group.rank(), call: self.signature };
+                CollError::Differ { one: Caller { rank, call }, other }
+            }
+        })
     }
 }
 
 impl<G: Group> Drop for Call<'_, G> {
+    #[inline]
     fn drop(&mut self) {
-        self.group.close(self.tag, self.ending);
+        self.inner.group.close(self.inner.number, self.ending);
     }
 }
 
@@ -97,10 +175,7 @@ impl<G: Group> Drop for Call<'_, G> {
 fn ending_of<G: Group>(failure: &Failure<G>) -> Ending {
     Ending::Failed(match failure {
         CollError::GaveUp { .. } => return Ending::Told,
-        CollError::OtherCall { peer, .. } => Cause::OtherCall { peer: *peer },
-        CollError::Mismatch { peer, sent, expected, .. } => {
-            Cause::Mismatch { peer: *peer, sent: *sent, expected: *expected }
-        }
+        CollError::Differ { one, other } => Cause::Differ { one: *one, other: *other },
         CollError::Message(error) => match G::gone(error) {
             Some(rank) => Cause::Gone { rank },
             None => Cause::Failed,
@@ -111,11 +186,7 @@ fn ending_of<G: Group>(failure: &Failure<G>) -> Ending {
 
 /// The ranks an algorithm runs among: all of the group, or some of them, numbered from 0.
 pub(crate) struct Team<'c, G: Group> {
-    group: &'c G,
-    named: Named,
-    tag: i32,
-    /// The root of the whole operation, once it was checked.
-    root: &'c Cell<Option<u32>>,
+    call: &'c Inner<'c, G>,
     rank: u32,
     size: u32,
     /// Ranks of the group in the order of their numbers here; `None`: all.
@@ -123,8 +194,9 @@ pub(crate) struct Team<'c, G: Group> {
 }
 
 impl<'c, G: Group> Team<'c, G> {
-    fn of_all(group: &'c G, named: Named, tag: i32, root: &'c Cell<Option<u32>>) -> Team<'c, G> {
-        Team { group, named, tag, root, rank: group.rank(), size: group.size(), members: None }
+    #[inline]
+    fn of_all(call: &'c Inner<'c, G>) -> Team<'c, G> {
+        Team { call, rank: call.group.rank(), size: call.group.size(), members: None }
     }
 
     /// The same operation among `members` only, of which this rank is number `rank`.
@@ -132,12 +204,70 @@ impl<'c, G: Group> Team<'c, G> {
     where
         'c: 'm,
     {
-        let Team { group, named, tag, root, .. } = *self;
-        Team { group, named, tag, root, rank, size: members.len() as u32, members: Some(members) }
+        Team { call: self.call, rank, size: members.len() as u32, members: Some(members) }
     }
 
+    #[inline]
     pub(crate) fn group(&self) -> &'c G {
-        self.group
+        self.call.group
+    }
+
+    /// What this call says of itself on lines.
+    #[inline]
+    pub(crate) fn word(&self) -> u64 {
+        self.call.signature.word(self.call.number)
+    }
+
+    /// Whether this call has the lines.
+    #[inline]
+    pub(crate) fn turn(&self) -> Turn {
+        self.group().turn(self.call.number)
+    }
+
+    /// Goes on by another algorithm, by messages, because the lines are lost.
+    ///
+    /// # Errors
+    /// It cannot: another rank has failed in this call, or has done it by lines.
+    pub(crate) fn without_lines(&self, index: usize) -> Result<(), Failure<G>> {
+        if let Some(failure) = self.call.told() {
+            return Err(failure);
+        }
+        self.call.group.give_way(self.call.number);
+        let named = Named { index, ..self.call.named.get() };
+        self.call.named.set(named);
+        self.call.tag.set(named.tag(self.call.number));
+        Ok(())
+    }
+
+    /// The error of a call of another rank that is not this one.
+    #[cold]
+    pub(crate) fn differs(&self, rank: u32, call: Option<Signature>) -> Failure<G> {
+        let own = Caller { rank: self.group().rank(), call: self.call.signature };
+        match call {
+            Some(call) => CollError::Differ { one: Caller { rank, call }, other: own },
+            None => {
+                let operation = self.call.signature.operation().name();
+                CollError::GaveUp { operation, peer: rank, cause: Cause::Failed }
+            }
+        }
+    }
+
+    /// Whether this call has entered its first round on the lines.
+    #[inline]
+    pub(crate) fn has_entered(&self) -> &Cell<bool> {
+        &self.call.has_entered
+    }
+
+    /// Every rank fails in this call, and knows by itself.
+    pub(crate) fn all_know(&self) {
+        self.call.is_known.set(true);
+    }
+
+    /// The failure of a call that lost the lines when it had begun to change its data.
+    pub(crate) fn lost(&self) -> Failure<G> {
+        let operation = self.call.signature.operation().name();
+        let gave_up = |rank, cause| CollError::GaveUp { operation, peer: rank, cause };
+        self.call.told().unwrap_or_else(|| gave_up(self.group().rank(), Cause::Dropped))
     }
 
     /// This rank's number here.
@@ -166,9 +296,17 @@ impl<'c, G: Group> Team<'c, G> {
         self.members.map_or(rank, |members| members[rank as usize])
     }
 
+    fn tag(&self) -> i32 {
+        self.call.tag.get()
+    }
+
+    fn operation(&self) -> &'static str {
+        self.call.signature.operation().name()
+    }
+
     /// Sends `bytes`.
     pub(crate) async fn send(&self, bytes: &[G::Byte], to: u32) -> Result<(), Failure<G>> {
-        Ok(self.group.send(bytes, self.in_group(to), self.tag).await?)
+        Ok(self.group().send(bytes, self.in_group(to), self.tag()).await?)
     }
 
     /// Sends several messages, as one chain where the group has chains.
@@ -179,18 +317,18 @@ impl<'c, G: Group> Team<'c, G> {
         for (to, _) in &mut chain {
             *to = self.in_group(*to);
         }
-        Ok(self.group.send_chain(chain, self.tag).await?)
+        Ok(self.group().send_chain(chain, self.tag()).await?)
     }
 
     /// Sends `bytes` to all other ranks of the group by one command.
     pub(crate) async fn multicast(&self, bytes: &[G::Byte]) -> Result<(), Failure<G>> {
-        Ok(self.group.multicast(bytes, self.tag).await?)
+        Ok(self.group().multicast(bytes, self.tag()).await?)
     }
 
     /// Receives a message that fills `into`.
     pub(crate) async fn recv(&self, into: &mut [G::Byte], from: u32) -> Result<(), Failure<G>> {
         let (peer, expected) = (self.in_group(from), into.len());
-        let sent = self.group.recv(into, peer, self.tag).await?;
+        let sent = self.group().recv(into, peer, self.tag()).await?;
         self.check_length(peer, sent, expected)
     }
 
@@ -201,7 +339,7 @@ impl<'c, G: Group> Team<'c, G> {
     ) -> Result<(), Failure<G>> {
         let expected: Vec<(u32, usize)> =
             places.iter().map(|(from, into)| (self.in_group(*from), into.len())).collect();
-        let receive = |(from, into)| self.group.recv(into, self.in_group(from), self.tag);
+        let receive = |(from, into)| self.group().recv(into, self.in_group(from), self.tag());
         let results = join_all(places.into_iter().map(receive).collect()).await;
         for ((peer, expected), sent) in expected.into_iter().zip(results) {
             self.check_length(peer, sent?, expected)?;
@@ -224,12 +362,9 @@ impl<'c, G: Group> Team<'c, G> {
     /// Whether `root` is a rank here.
     pub(crate) fn check_root(&self, root: u32) -> Result<(), Failure<G>> {
         if root < self.size {
-            if self.members.is_none() {
-                self.root.set(Some(root));
-            }
             return Ok(());
         }
-        let operation = self.named.operation.name();
+        let operation = self.operation();
         Err(CollError::NoSuchRoot { operation, root, size: self.size })
     }
 
@@ -243,7 +378,7 @@ impl<'c, G: Group> Team<'c, G> {
         if given == needed {
             return Ok(());
         }
-        let operation = self.named.operation.name();
+        let operation = self.operation();
         Err(CollError::Length { operation, what, given: given as u64, needed: needed as u64 })
     }
 
@@ -255,7 +390,7 @@ impl<'c, G: Group> Team<'c, G> {
         length: usize,
     ) -> Result<(), Failure<G>> {
         layout.check(length).map_err(|_| CollError::Outside {
-            operation: self.named.operation.name(),
+            operation: self.operation(),
             peer,
             end: layout.end() as u64,
             length: length as u64,
@@ -270,11 +405,11 @@ impl<'c, G: Group> Team<'c, G> {
 
     /// Bytes of each rank's part of an array that has a part of the same whole elements for each.
     pub(crate) fn share(&self, what: &'static str, bytes: usize) -> Result<usize, Failure<G>> {
-        let width = self.group.element().width();
+        let width = self.group().element().width();
         if bytes.is_multiple_of(self.size as usize * width) {
             return Ok(bytes / self.size as usize);
         }
-        let (operation, elements) = (self.named.operation.name(), (bytes / width) as u64);
+        let (operation, elements) = (self.operation(), (bytes / width) as u64);
         Err(CollError::Uneven { operation, what, elements, size: self.size })
     }
 
@@ -287,7 +422,7 @@ impl<'c, G: Group> Team<'c, G> {
         if given.is_some() || self.rank == root {
             return Ok(given);
         }
-        let (operation, rank) = (self.named.operation.name(), self.rank);
+        let (operation, rank) = (self.operation(), self.rank);
         Err(CollError::NotInPlace { operation, rank, root })
     }
 
@@ -296,7 +431,7 @@ impl<'c, G: Group> Team<'c, G> {
         if can {
             return Ok(());
         }
-        let (operation, algorithm) = (self.named.operation.name(), self.named.algorithm());
+        let (operation, algorithm) = (self.operation(), self.call.named.get().algorithm());
         Err(CollError::Unsuitable { operation, algorithm, reason })
     }
 
@@ -304,7 +439,9 @@ impl<'c, G: Group> Team<'c, G> {
         if sent == expected as u64 {
             return Ok(());
         }
-        let (operation, rank) = (self.named.operation.name(), self.group.rank());
-        Err(CollError::Mismatch { operation, peer, rank, sent, expected: expected as u64 })
+        let call = self.call.signature;
+        let rank = self.group().rank();
+        let one = Caller { rank: peer, call: call.bytes(sent as usize) };
+        Err(CollError::Differ { one, other: Caller { rank, call: call.bytes(expected) } })
     }
 }

@@ -109,6 +109,7 @@ impl Choices {
         Choices {
             gather: self.gather.filter(|by| *by != gather::Algorithm::Binomial),
             scatter: self.scatter.filter(|by| *by != scatter::Algorithm::Binomial),
+            allgather: self.allgather.filter(|by| *by != allgather::Algorithm::Lines),
             alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Bruck),
             ..self
         }
@@ -139,6 +140,50 @@ impl Choices {
             None => Err(UnknownChoice::Operation { name: operation.to_string() }),
         }
     }
+}
+
+/// Choices by environment variables: `HIKYAKU_COLL_ALLREDUCE=ring`.
+impl Choices {
+    /// The variable that makes a choice written as `operation=algorithm` for the ranks of a job,
+    /// and its value.
+    ///
+    /// # Errors
+    /// It says something else, a name is unknown, or `ranks` ranks cannot do it.
+    pub fn as_variable(written: &str, ranks: u32) -> Result<(String, String), UnknownChoice> {
+        Choices::default().choose_written(written)?;
+        let parts = written.split_once('=').and_then(|(operation, name)| {
+            Operation::from_name(operation).map(|operation| (operation, name))
+        });
+        let (operation, name) =
+            parts.ok_or_else(|| UnknownChoice::Form { given: written.to_owned() })?;
+        check_by_messages(operation, name, Some(ranks))?;
+        Ok((variable(operation), name.to_owned()))
+    }
+
+    /// What the environment chooses. An empty variable chooses nothing.
+    ///
+    /// # Errors
+    /// A variable names no algorithm of its operation, or one that ranks of a job cannot do; it is
+    /// given beside the error.
+    pub fn from_environment(
+        value_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<Choices, (String, UnknownChoice)> {
+        let mut choices = Choices::default();
+        for operation in Operation::ALL {
+            let variable = variable(operation);
+            if let Some(name) = value_of(&variable).filter(|name| !name.is_empty()) {
+                let chosen = choices.choose(operation, &name);
+                let checked = chosen.and_then(|()| check_by_messages(operation, &name, None));
+                checked.map_err(|error| (variable, error))?;
+            }
+        }
+        Ok(choices)
+    }
+}
+
+/// The variable that chooses an operation's algorithm.
+fn variable(operation: Operation) -> String {
+    format!("HIKYAKU_COLL_{}", operation.name().to_ascii_uppercase())
 }
 
 /// Whether a job of `ranks` ranks, on a fabric that has messages and nothing else, can do an
@@ -233,7 +278,7 @@ mod tests {
         assert_eq!(
             line(&mut choices, "allreduce=rings"),
             "`rings` is not an algorithm of allreduce: there are recursive-doubling, ring, \
-             two-level"
+             two-level, lines"
         );
         assert!(line(&mut choices, "all=ring").starts_with(
             "`all` is not a collective operation: there are barrier, broadcast, reduce"
@@ -243,5 +288,24 @@ mod tests {
             "`ring` is not a choice: write operation=algorithm, such as allreduce=ring"
         );
         assert_eq!(choices, Choices::default());
+    }
+
+    #[test]
+    fn each_operation_has_a_variable_and_an_unknown_name_is_named_with_it() {
+        let set = |name: &str| match name {
+            "HIKYAKU_COLL_REDUCE_SCATTER" => Some("ring".to_string()),
+            "HIKYAKU_COLL_BARRIER" => Some(String::new()),
+            _ => None,
+        };
+        let choices = Choices::from_environment(set).unwrap();
+        let ring = reduce_scatter::Algorithm::Ring;
+        assert_eq!(choices, Choices { reduce_scatter: Some(ring), ..Choices::default() });
+        let (variable, error) = Choices::from_environment(|_| Some("none".into())).unwrap_err();
+        assert_eq!(variable, "HIKYAKU_COLL_BARRIER");
+        assert!(error.to_string().starts_with("`none` is not an algorithm of barrier: there are"));
+        let pair = Choices::as_variable("reduce_scatter=ring", 3).unwrap();
+        assert_eq!(pair, ("HIKYAKU_COLL_REDUCE_SCATTER".into(), "ring".into()));
+        assert!(Choices::as_variable("broadcast=binary-tree", 6).is_err());
+        assert!(Choices::as_variable("ring", 6).is_err());
     }
 }

@@ -4,8 +4,8 @@
 //! message of the program holds them up.
 //!
 //! After a failure messages are left over: what was sent to a rank that had given up, and notices
-//! to ranks that were done already. Nobody will receive them, so they are looked for and dropped
-//! when operations end, by what the [`Book`] knows of operations that are open or have failed here.
+//! to ranks that were done already. Nobody will receive what belongs to a call that is over here,
+//! so it is looked for and dropped when calls end.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -13,12 +13,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hikyaku_msg::{Endpoint, MsgError, RecvFuture};
-use hikyaku_nic::fabric::{Activity, Name, Port, PostError, Wait};
+use hikyaku_nic::fabric::{Activity, GroupError, GroupId, GroupPort, Name, Port, PostError, Wait};
 
 use crate::error::Cause;
-use crate::group::{Ending, Group, Notice};
-use crate::names::{Named, is_to_come, notice_tag};
+use crate::group::{Ending, Facilities, Group, Notice};
+use crate::mates::Mates;
+use crate::names::{LOSS_TAG, Named, called, contradict, is_of_call, is_to_come};
 use crate::signature::Element;
+use crate::turns::{Loss, Turn, Turns};
 
 /// A rank's handle on a communicator, for collectives.
 ///
@@ -30,34 +32,48 @@ pub struct Communicator<'e, P: Port> {
     endpoint: Endpoint<'e, P>,
     book: &'e Book,
     element: Element,
+    looks: u32,
 }
 
-/// How many failures a book remembers. What is left of older ones has come long ago.
-const FAILED_MOST: usize = 64;
+/// How often a call that its rank waits for looks at lines between two polls for messages.
+const LOOKS: u32 = 8;
 
 /// What a rank notes of a communicator's collectives.
 #[derive(Debug, Default)]
 pub struct Book {
     /// How many were started.
     started: Cell<u32>,
-    /// Notice tags of those that have not ended.
-    open: RefCell<Vec<i32>>,
-    /// Notice tags of those that failed here: what still comes for them is dropped.
-    failed: RefCell<Vec<i32>>,
+    /// Numbers of those that have not ended.
+    open: RefCell<Vec<u32>>,
+    /// Whether one has failed: then there may be more left over than what came first.
+    any_failed: Cell<bool>,
+    /// The lines that ranks of a node share, if there are any.
+    lines: Option<(GroupId, Mates)>,
+    turns: RefCell<Turns>,
 }
 
 impl Book {
-    /// A book of `started` collectives, none of which is open.
-    pub fn at(started: u32) -> Book {
-        Book { started: Cell::new(started), ..Book::default() }
+    /// A book for ranks that share lines where there are some: on a channel of groups that all
+    /// ranks name alike, and that nobody else uses.
+    pub fn with_lines(port: &mut impl GroupPort, channel: u32) -> Book {
+        let mates = Mates::of(port.rank(), port.size(), |rank| port.node_of(rank));
+        let lines = mates.filter(|_| !port.is_forked()).and_then(|mates| {
+            let ranks: Vec<u32> = mates.ranks().collect();
+            Some((port.join(channel, &ranks, 0).ok()?, mates))
+        });
+        Book { lines, ..Book::default() }
     }
 
-    /// Whether a message with this tag is one that nobody will receive.
+    /// The same with `started` collectives started, none of which is open.
+    #[must_use]
+    pub fn after(self, started: u32) -> Book {
+        Book { started: Cell::new(started), ..self }
+    }
+
+    /// Whether a message with this tag belongs to a call that is over here.
     fn is_left_over(&self, tag: i32) -> bool {
-        let about = notice_tag(tag);
-        let has_ended =
-            || !is_to_come(tag, self.started.get()) && !self.open.borrow().contains(&about);
-        self.failed.borrow().contains(&about) || (tag == about && has_ended())
+        let is_open = || self.open.borrow().iter().any(|number| is_of_call(tag, *number));
+        !is_to_come(tag, self.started.get()) && !is_open()
     }
 }
 
@@ -69,10 +85,18 @@ impl<P: Port> Clone for Communicator<'_, P> {
 
 impl<P: Port> Copy for Communicator<'_, P> {}
 
-impl<'e, P: Port> Communicator<'e, P> {
+impl<'e, P: GroupPort> Communicator<'e, P> {
     /// The ranks that `endpoint` reaches, and the book of their collectives.
+    #[inline]
     pub fn new(endpoint: Endpoint<'e, P>, book: &'e Book) -> Communicator<'e, P> {
-        Communicator { endpoint, book, element: Element::BYTE }
+        Communicator { endpoint, book, element: Element::BYTE, looks: 1 }
+    }
+
+    /// The same ranks, for calls that do nothing else than wait.
+    #[inline]
+    #[must_use]
+    pub fn waiting(self) -> Communicator<'e, P> {
+        Communicator { looks: LOOKS, ..self }
     }
 
     /// The same ranks, for calls on elements that are not bytes.
@@ -86,15 +110,22 @@ impl<'e, P: Port> Communicator<'e, P> {
         &self.endpoint
     }
 
-    /// Drops what has come of operations that have failed or ended here. Done whenever an operation
-    /// ends; to be called for a communicator that has no more of them.
+    /// Drops what has come for calls that are over here. Done whenever a call ends; to be called
+    /// for a communicator that has no more of them.
     pub fn drop_left_overs(&self) {
+        if self.endpoint.has_left_overs() {
+            self.look_for_left_overs();
+        }
+    }
+
+    #[cold]
+    fn look_for_left_overs(&self) {
+        self.hear();
         let left_over = |tag| self.book.is_left_over(tag);
         while self.endpoint.take_note(left_over).is_some() {}
-        let any_failed = !self.book.failed.borrow().is_empty();
         loop {
             // A failure is rare, and then all is looked at.
-            let found = match any_failed {
+            let found = match self.book.any_failed.get() {
                 true => self.endpoint.unexpected(left_over),
                 false => self.endpoint.oldest_unexpected(left_over),
             };
@@ -105,9 +136,36 @@ impl<'e, P: Port> Communicator<'e, P> {
             }
         }
     }
+
+    /// Takes in what others have told of the end of lines, and tells what they do not know.
+    fn hear(&self) {
+        while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
+            let Some(heard) = decode_loss(&bytes) else { continue };
+            self.book.any_failed.set(true);
+            let news = self.book.turns.borrow_mut().hear(heard);
+            if let Some(loss) = news {
+                self.tell(&encode_loss(&loss), LOSS_TAG);
+            }
+        }
+    }
+
+    /// Tells all other ranks.
+    fn tell(&self, note: &[u8], tag: i32) {
+        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            // One that cannot be told is gone, and needs no telling.
+            let _ = self.endpoint.send_note(note, rank, tag);
+        }
+    }
+
+    /// The group whose lines are shared.
+    #[inline]
+    fn group(&self) -> Result<GroupId, MsgError> {
+        let lines = self.book.lines.as_ref();
+        lines.map(|(group, _)| *group).ok_or(Self::unsupported("share lines"))
+    }
 }
 
-impl<P: Port> Group for Communicator<'_, P> {
+impl<P: GroupPort> Group for Communicator<'_, P> {
     type Byte = u8;
     type Error = MsgError;
 
@@ -124,21 +182,21 @@ impl<P: Port> Group for Communicator<'_, P> {
     }
 
     fn nodes(&self) -> u32 {
-        // Ranks are numbered node by node (`hikyaku run --ranks-per-node`).
-        self.endpoint.node_of(self.endpoint.size() - 1) + 1
+        self.endpoint.nodes()
     }
 
     fn element(&self) -> Element {
         self.element
     }
 
-    fn open(&self) -> u32 {
+    #[inline]
+    fn open(&self, lines: bool) -> u32 {
         let number = self.book.started.get();
         self.book.started.set(number.wrapping_add(1));
-        let about = Named::notice_tag_of(number);
-        self.book.open.borrow_mut().push(about);
-        // The same number may have failed when it was used before.
-        self.book.failed.borrow_mut().retain(|other| *other != about);
+        self.book.open.borrow_mut().push(number);
+        if lines {
+            self.book.turns.borrow_mut().open(number);
+        }
         number
     }
 
@@ -160,6 +218,81 @@ impl<P: Port> Group for Communicator<'_, P> {
         Length(self.endpoint.recv(into, Some(from), Some(tag)))
     }
 
+    #[inline]
+    fn facilities(&self) -> Facilities {
+        // A child of the rank's process is not the rank: messages say so.
+        let lines =
+            self.book.lines.is_some() && !self.endpoint.with_port(|port| port.is_forked()) && {
+                if self.endpoint.has_left_overs() {
+                    self.hear();
+                }
+                self.book.turns.borrow().are_for(self.book.started.get())
+            };
+        Facilities { lines, ..Facilities::default() }
+    }
+
+    #[inline]
+    fn mates(&self) -> Option<&Mates> {
+        self.book.lines.as_ref().map(|(_, mates)| mates)
+    }
+
+    #[inline]
+    fn turn(&self, number: u32) -> Turn {
+        self.book.turns.borrow().turn(number)
+    }
+
+    fn give_way(&self, number: u32) {
+        self.book.turns.borrow_mut().give_way(number);
+    }
+
+    #[inline]
+    fn looks(&self) -> u32 {
+        self.looks
+    }
+
+    fn most_on_lines(&self) -> usize {
+        let area =
+            |group| self.endpoint.with_port(|port| port.group(group).map(|it| it.area_bytes()));
+        self.group().ok().and_then(area).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn contribute(&self, word: u64, bytes: &[u8]) -> Result<bool, MsgError> {
+        let group = self.group()?;
+        match self.endpoint.with_port(|port| port.contribute(group, word, bytes)) {
+            Ok(()) => Ok(true),
+            Err(GroupError::Full) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline(always)]
+    fn all_contributed(&self) -> Result<bool, MsgError> {
+        let group = self.group()?;
+        Ok(self.endpoint.with_port(|port| port.all_contributed(group))?)
+    }
+
+    #[inline(always)]
+    fn contribution(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [u8],
+    ) -> Result<Option<u64>, MsgError> {
+        let group = self.group()?;
+        self.endpoint.with_port(|port| {
+            let Some(contribution) = port.contribution(group, place)? else { return Ok(None) };
+            port.load_contribution(group, place, &contribution, from, into);
+            Ok(Some(contribution.word()))
+        })
+    }
+
+    #[inline(always)]
+    fn finish_round(&self) -> Result<(), MsgError> {
+        let group = self.group()?;
+        Ok(self.endpoint.with_port(|port| port.finish_round(group))?)
+    }
+
     fn unsupported(what: &'static str) -> MsgError {
         MsgError::Fabric(PostError::Unsupported(what))
     }
@@ -172,22 +305,13 @@ impl<P: Port> Group for Communicator<'_, P> {
         }
     }
 
-    fn close(&self, tag: i32, ending: Ending) {
-        let about = notice_tag(tag);
-        self.book.open.borrow_mut().retain(|other| *other != about);
-        if let Ending::Failed(cause) = ending {
-            let others = (0..self.size()).filter(|rank| *rank != self.rank());
-            for rank in others {
-                // One that cannot be told is gone, and needs no telling.
-                let _ = self.endpoint.send_note(&encode(cause), rank, about);
-            }
-        }
-        if ending != Ending::Done {
-            let mut failed = self.book.failed.borrow_mut();
-            if failed.len() == FAILED_MOST {
-                failed.remove(0);
-            }
-            failed.push(about);
+    #[inline]
+    fn close(&self, number: u32, ending: Ending) {
+        self.book.open.borrow_mut().retain(|other| *other != number);
+        match ending {
+            Ending::Done | Ending::Known => self.book.turns.borrow_mut().done(number),
+            Ending::Failed(cause) => self.failed(number, cause, true),
+            Ending::Told => self.failed(number, Cause::Failed, false),
         }
         self.drop_left_overs();
     }
@@ -204,15 +328,38 @@ impl<P: Port> Group for Communicator<'_, P> {
         self.endpoint.report_whole(before, Wait::new(Activity::Collective).named(name));
     }
 
-    fn notice(&self, tag: i32) -> Option<Notice> {
-        let about = notice_tag(tag);
-        let same_operation = |other: i32| other != tag && notice_tag(other) == about;
-        if let Some(found) = self.endpoint.unexpected(same_operation) {
-            return Some(Notice::OtherCall { rank: found.source, tag: found.tag });
+    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
+        if !self.endpoint.has_left_overs() && !self.book.any_failed.get() {
+            return None;
         }
+        self.hear();
+        let ends = self.book.turns.borrow().ends(number);
+        if let Some(loss) = ends {
+            return Some(Notice::GaveUp { rank: loss.rank, cause: loss.cause });
+        }
+        let same_call = |other: i32| is_of_call(other, number) && contradict(other, tag);
+        if let Some(found) = self.endpoint.unexpected(same_call) {
+            let call = called(found.tag)?;
+            return Some(Notice::OtherCall { rank: found.source, call });
+        }
+        let about = Named::notice_tag_of(number);
         let (found, words) = self.endpoint.take_note(|tag| tag == about)?;
-        let cause = words.as_slice().try_into().ok().and_then(decode);
-        Some(Notice::GaveUp { rank: found.source, cause: cause.unwrap_or(Cause::Failed) })
+        let cause = Cause::from_bytes(&words).unwrap_or(Cause::Failed);
+        Some(Notice::GaveUp { rank: found.source, cause })
+    }
+}
+
+impl<P: GroupPort> Communicator<'_, P> {
+    /// A call has failed here. `is_new`: the others are to be told.
+    #[cold]
+    fn failed(&self, number: u32, cause: Cause, is_new: bool) {
+        self.book.any_failed.set(true);
+        let loss = self.book.turns.borrow_mut().fail(number, self.rank(), cause);
+        if let Some(loss) = loss {
+            self.tell(&encode_loss(&loss), LOSS_TAG);
+        } else if is_new {
+            self.tell(&cause.to_bytes(), Named::notice_tag_of(number));
+        }
     }
 }
 
@@ -231,57 +378,42 @@ impl<P: Port> Future for Length<'_, '_, P> {
     }
 }
 
-/// Length of a notice.
-const NOTICE_BYTES: usize = 24;
-
-/// A notice in bytes: a word each for kind and rank, then two counts.
-fn encode(cause: Cause) -> [u8; NOTICE_BYTES] {
-    let (kind, rank, sent, expected) = match cause {
-        Cause::Failed => (0, 0, 0, 0),
-        Cause::Dropped => (1, 0, 0, 0),
-        Cause::Gone { rank } => (2, rank, 0, 0),
-        Cause::Mismatch { peer, sent, expected } => (3, peer, sent, expected),
-        Cause::OtherCall { peer } => (4, peer, 0, 0),
-    };
-    let mut bytes = [0; NOTICE_BYTES];
-    bytes[..4].copy_from_slice(&u32::to_le_bytes(kind));
-    bytes[4..8].copy_from_slice(&u32::to_le_bytes(rank));
-    bytes[8..16].copy_from_slice(&u64::to_le_bytes(sent));
-    bytes[16..].copy_from_slice(&u64::to_le_bytes(expected));
+/// The end of lines in bytes: the calls, the rank, the notice.
+fn encode_loss(loss: &Loss) -> Vec<u8> {
+    let mut bytes = [loss.from, loss.until, loss.rank].map(u32::to_le_bytes).concat();
+    bytes.extend(loss.cause.to_bytes());
     bytes
 }
 
-/// What a notice says; `None` if it makes no sense.
-fn decode(bytes: &[u8; NOTICE_BYTES]) -> Option<Cause> {
-    let half = |at: usize| bytes[at..at + 4].try_into().map(u32::from_le_bytes).ok();
-    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-    let (rank, sent, expected) = (half(4)?, word(8)?, word(16)?);
-    Some(match half(0)? {
-        0 => Cause::Failed,
-        1 => Cause::Dropped,
-        2 => Cause::Gone { rank },
-        3 => Cause::Mismatch { peer: rank, sent, expected },
-        4 => Cause::OtherCall { peer: rank },
-        _ => return None,
-    })
+fn decode_loss(bytes: &[u8]) -> Option<Loss> {
+    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let cause = Cause::from_bytes(bytes.get(12..)?)?;
+    Some(Loss { from: half(0)?, until: half(4)?, rank: half(8)?, cause })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Caller;
+    use crate::names::Operation;
+    use crate::signature::Signature;
 
     #[test]
     fn a_notice_says_what_it_was_told_and_nonsense_says_nothing() {
-        let (peer, rank) = (7, u32::MAX);
-        for cause in [
-            Cause::Failed,
-            Cause::Dropped,
-            Cause::Gone { rank },
-            Cause::Mismatch { peer, sent: u64::MAX, expected: 1 << 40 },
-            Cause::OtherCall { peer },
-        ] {
-            assert_eq!(decode(&encode(cause)), Some(cause));
+        let rank = u32::MAX;
+        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 29);
+        let one = Caller { rank, call };
+        let other = Caller { rank: 0, call: Signature::new(Operation::Barrier) };
+        for cause in
+            [Cause::Failed, Cause::Dropped, Cause::Gone { rank }, Cause::Differ { one, other }]
+        {
+            assert_eq!(Cause::from_bytes(&cause.to_bytes()), Some(cause));
+            let loss = Loss { from: rank, until: 3, rank: 7, cause };
+            assert_eq!(decode_loss(&encode_loss(&loss)), Some(loss));
         }
-        assert_eq!(decode(&[0xFF; NOTICE_BYTES]), None);
+        for length in 0..40 {
+            assert_eq!(Cause::from_bytes(&vec![0xFF; length]), None);
+            assert_eq!(decode_loss(&vec![0xFF; length]), None);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::group::Group;
+use crate::signature::Signature;
 
 /// The error of an operation of a group.
 pub type Failure<G> = CollError<<G as Group>::Error>;
@@ -10,8 +11,7 @@ pub type Failure<G> = CollError<<G as Group>::Error>;
 /// Why a collective operation did not do what was asked; `E` is the error of one message.
 ///
 /// The program's own mistakes: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
-/// disagreement between ranks: `Mismatch`, `OtherCall`. Something that another rank met and told:
-/// `GaveUp`.
+/// disagreement between ranks: `Differ`. Something that another rank met and told: `GaveUp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.
@@ -78,38 +78,16 @@ pub enum CollError<E> {
         /// The root.
         root: u32,
     },
-    /// Ranks gave counts that do not fit each other.
+    /// Ranks did not call the same.
     #[error(
-        "{operation}: rank {peer} sent {sent} bytes where rank {rank} expects {expected}: the \
-         counts given by the two do not fit"
+        "rank {} called {} where rank {} called {}: all ranks call the same operations in the same \
+         order, with arguments that fit", .one.rank, .one.call, .other.rank, .other.call
     )]
-    Mismatch {
-        /// The operation.
-        operation: &'static str,
-        /// Who sent.
-        peer: u32,
-        /// This rank.
-        rank: u32,
-        /// Bytes that came.
-        sent: u64,
-        /// Bytes that had to come.
-        expected: u64,
-    },
-    /// A rank called something else, or the same with another size so that another algorithm was
-    /// chosen.
-    #[error(
-        "{operation} by {algorithm}: rank {peer} is in {other}: all ranks must call the same \
-         operations in the same order with counts that fit"
-    )]
-    OtherCall {
-        /// The operation.
-        operation: &'static str,
-        /// The algorithm it runs by.
-        algorithm: &'static str,
-        /// The other rank.
-        peer: u32,
-        /// Its operation and algorithm.
-        other: OtherCall,
+    Differ {
+        /// A rank and what it called.
+        one: Caller,
+        /// Another one, which called something else.
+        other: Caller,
     },
     /// Another rank could not or would not do its part.
     #[error("{operation}: rank {peer} gave up: {cause}")]
@@ -136,14 +114,13 @@ pub enum CollError<E> {
     Message(#[from] E),
 }
 
-/// The name of an operation and algorithm of another rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{operation} by {algorithm}")]
-pub struct OtherCall {
-    /// The operation.
-    pub operation: &'static str,
-    /// The algorithm.
-    pub algorithm: &'static str,
+/// A rank and its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The rank.
+    pub rank: u32,
+    /// What it called.
+    pub call: Signature,
 }
 
 /// What a rank that gives an operation up tells the others.
@@ -161,20 +138,51 @@ pub enum Cause {
         /// The rank.
         rank: u32,
     },
-    /// It got a message of the wrong length.
-    #[error("rank {peer} sent it {sent} bytes where it expects {expected}")]
-    Mismatch {
-        /// Who sent.
-        peer: u32,
-        /// Bytes that came.
-        sent: u64,
-        /// Bytes that had to come.
-        expected: u64,
+    /// Ranks did not call the same.
+    #[error(
+        "rank {} called {} where rank {} called {}", .one.rank, .one.call, .other.rank, .other.call
+    )]
+    Differ {
+        /// A rank and what it called.
+        one: Caller,
+        /// Another one, which called something else.
+        other: Caller,
     },
-    /// It found a rank in another operation.
-    #[error("rank {peer} is in another operation or algorithm")]
-    OtherCall {
-        /// The rank.
-        peer: u32,
-    },
+}
+
+impl Cause {
+    /// Most bytes of [`Cause::to_bytes`].
+    pub const MOST_BYTES: usize = 32;
+
+    /// What other ranks are told: kind and rank, then a rank and a word for each of two calls.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (kind, rank, callers) = match *self {
+            Cause::Failed => (0, 0, None),
+            Cause::Dropped => (1, 0, None),
+            Cause::Gone { rank } => (2, rank, None),
+            Cause::Differ { one, other } => (3, 0, Some([one, other])),
+        };
+        let mut bytes = [u32::to_le_bytes(kind), u32::to_le_bytes(rank)].concat();
+        for Caller { rank, call } in callers.into_iter().flatten() {
+            bytes.extend(rank.to_le_bytes());
+            bytes.extend(call.word(0).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What another rank has told; `None` if that is nonsense.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Cause> {
+        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let caller = |at: usize| {
+            let word = bytes.get(at + 4..at + 12)?.try_into().ok()?;
+            Some(Caller { rank: half(at)?, call: Signature::of_word(u64::from_le_bytes(word))? })
+        };
+        Some(match half(0)? {
+            0 => Cause::Failed,
+            1 => Cause::Dropped,
+            2 => Cause::Gone { rank: half(4)? },
+            3 => Cause::Differ { one: caller(8)?, other: caller(20)? },
+            _ => return None,
+        })
+    }
 }

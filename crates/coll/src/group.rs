@@ -12,7 +12,9 @@ use std::future::{Future, ready};
 use hikyaku_msg::join_all;
 
 use crate::error::Cause;
-use crate::signature::Element;
+use crate::mates::Mates;
+use crate::signature::{Element, Signature};
+use crate::turns::Turn;
 
 /// One rank's handle on the ranks it computes together with.
 ///
@@ -52,8 +54,8 @@ pub trait Group {
     }
 
     /// The number of an operation that starts: one more with each call. The same on all ranks,
-    /// since all start the same operations in the same order.
-    fn open(&self) -> u32;
+    /// since all start the same operations in the same order. `lines`: it is made by lines.
+    fn open(&self, lines: bool) -> u32;
 
     /// Sends `bytes`; ready when they may be changed again.
     fn send<'a>(
@@ -127,6 +129,62 @@ pub trait Group {
         ready(Err(Self::unsupported("synchronise through the network")))
     }
 
+    /// Whom this rank shares lines with, also if they cannot be used any more. Needs
+    /// [`Facilities::lines`].
+    fn mates(&self) -> Option<&Mates> {
+        None
+    }
+
+    /// Whether a call has the lines.
+    fn turn(&self, number: u32) -> Turn {
+        let _ = number;
+        Turn::Lost
+    }
+
+    /// A call by lines goes on without them.
+    fn give_way(&self, number: u32) {
+        let _ = number;
+    }
+
+    /// How often a call looks at lines before it lets others go on.
+    fn looks(&self) -> u32 {
+        1
+    }
+
+    /// The longest contribution, bytes.
+    fn most_on_lines(&self) -> usize {
+        0
+    }
+
+    /// Enters the next round with a word and bytes that all mates can read; `false`: they have not
+    /// read earlier ones yet.
+    fn contribute(&self, word: u64, bytes: &[Self::Byte]) -> Result<bool, Self::Error> {
+        let _ = (word, bytes);
+        Err(Self::unsupported("share lines"))
+    }
+
+    /// Whether all mates have contributed to this round.
+    fn all_contributed(&self) -> Result<bool, Self::Error> {
+        Err(Self::unsupported("share lines"))
+    }
+
+    /// The word that the mate at `place` has contributed to this round, and of its bytes those from
+    /// `from` on, as many as there are and `into` has room for. `None`: nothing yet.
+    fn contribution(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [Self::Byte],
+    ) -> Result<Option<u64>, Self::Error> {
+        let _ = (place, from, into);
+        Err(Self::unsupported("share lines"))
+    }
+
+    /// Ends the round for this rank.
+    fn finish_round(&self) -> Result<(), Self::Error> {
+        Err(Self::unsupported("share lines"))
+    }
+
     /// The error of a facility that is not there.
     fn unsupported(what: &'static str) -> Self::Error;
 
@@ -136,17 +194,17 @@ pub trait Group {
         None
     }
 
-    /// Says how this rank's part in the operation with this tag has ended: called once for each
-    /// [`Group::open`]. If the other ranks are to be told, they are from here on, without waiting.
-    /// The default tells nobody: for groups in which nothing can go wrong.
-    fn close(&self, tag: i32, ending: Ending) {
-        let _ = (tag, ending);
+    /// Says how this rank's part in an operation has ended: called once for each [`Group::open`].
+    /// If the other ranks are to be told, they are from here on, without waiting. The default tells
+    /// nobody: for groups in which nothing can go wrong.
+    fn close(&self, number: u32, ending: Ending) {
+        let _ = (number, ending);
     }
 
-    /// What has come that says that the operation with this tag cannot succeed. Asked whenever the
-    /// operation waits, so it must be cheap.
-    fn notice(&self, tag: i32) -> Option<Notice> {
-        let _ = tag;
+    /// What has come that says that an operation, whose messages have this tag, cannot succeed.
+    /// Asked whenever the operation waits, so it must be cheap.
+    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
+        let _ = (number, tag);
         None
     }
 
@@ -173,6 +231,8 @@ pub struct Facilities {
     pub multicast: bool,
     /// A barrier done by the network ([`Group::sync`]).
     pub sync: bool,
+    /// Lines that ranks of a node share, for the next call ([`Group::contribute`]).
+    pub lines: bool,
 }
 
 /// How a rank's part in an operation ended.
@@ -184,6 +244,8 @@ pub enum Ending {
     Failed(Cause),
     /// It failed because another rank told of its failure.
     Told,
+    /// It failed at every rank in the same way, and every rank knows.
+    Known,
 }
 
 /// Why an operation of other ranks cannot succeed.
@@ -200,8 +262,8 @@ pub enum Notice {
     OtherCall {
         /// The rank.
         rank: u32,
-        /// The tag of its message.
-        tag: i32,
+        /// What it called.
+        call: Signature,
     },
 }
 

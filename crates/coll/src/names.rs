@@ -12,6 +12,7 @@
 //! The sequence comes round after 33 million operations of a group. By then nothing is left of the
 //! first: what it sent was received, or dropped if it failed.
 
+use crate::signature::Signature;
 use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
@@ -159,10 +160,29 @@ pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
 const SEQUENCE_MASK: u32 = u32::MAX >> (NUMBER_BITS + 1);
 const NUMBER_MASK: i32 = (1 << NUMBER_BITS) - 1;
 
-/// The tag of notices about the operation that this tag belongs to: equal for two tags if they were
-/// made for the same call, by whatever algorithm. For those who implement [`crate::Group::notice`].
-pub fn notice_tag(tag: i32) -> i32 {
-    tag & !NUMBER_MASK
+/// The tag of what ranks tell each other of the end of lines, whatever the call.
+pub(crate) const LOSS_TAG: i32 = NUMBER_MASK;
+
+/// Whether a tag was made for the call of this number. For those who implement
+/// [`crate::Group::notice`].
+pub fn is_of_call(tag: i32, number: u32) -> bool {
+    tag & !NUMBER_MASK == Named::notice_tag_of(number)
+}
+
+/// Whether messages with these tags cannot be of one call that ranks make alike, although they are
+/// of the same number. By lines and by messages: a rank may have lost the lines.
+pub fn contradict(tag: i32, other: i32) -> bool {
+    let (Some(one), Some(two)) = (Named::of_tag(tag), Named::of_tag(other)) else { return false };
+    let by_lines = one.algorithm() == LINES || two.algorithm() == LINES;
+    one.operation != two.operation || (one.index != two.index && !by_lines)
+}
+
+/// The algorithm that another one may replace during the call.
+const LINES: &str = "lines";
+
+/// What was called with messages of this tag, as far as the tag says.
+pub fn called(tag: i32) -> Option<Signature> {
+    Named::of_tag(tag).map(|named| Signature::new(named.operation))
 }
 
 /// Declares the algorithms of an operation.
@@ -208,7 +228,8 @@ mod tests {
                 let tag = named.tag(u32::MAX);
                 assert!(tag > 0 && seen.insert(tag));
                 assert_eq!(Named::of_tag(tag), Some(named));
-                assert_eq!(notice_tag(tag), i32::MAX & !NUMBER_MASK);
+                assert!(is_of_call(tag, u32::MAX) && !is_of_call(tag, 0));
+                assert_eq!(called(tag).map(|call| call.operation()), Some(operation));
                 assert_eq!(named.tag(1 << 25), named.tag(0), "the sequence wraps");
                 for started in [0, 7, u32::MAX] {
                     assert!(is_to_come(named.tag(started), started));
@@ -217,7 +238,7 @@ mod tests {
                 }
             }
         }
-        assert!(seen.len() <= NUMBER_MASK as usize);
+        assert!(seen.len() < NUMBER_MASK as usize);
         assert_eq!(Named::of_tag(0), None);
         assert_eq!(Named::of_tag(NUMBER_MASK), None);
     }

@@ -2,7 +2,7 @@
 //!
 //! All ranks must choose the same, so a choice looks only at what all ranks know: never at the
 //! length of one rank's part where parts may differ. (If lengths differ all the same, ranks may
-//! choose differently and are told: [`crate::CollError::OtherCall`].)
+//! choose differently and are told: [`crate::CollError::Differ`].)
 //!
 //! The thresholds are for messages in shared memory, as measured on two cores with 2 to 8 ranks;
 //! where a machine differs, [`crate::Choices`] overrides them by name. Rings and chains take as
@@ -12,6 +12,7 @@
 //! interface of its own, so that many messages at once cost no more than their lengths.
 
 use crate::group::Group;
+use crate::mates::Mates;
 use crate::names::Operation;
 use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
@@ -48,9 +49,30 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// below, the number of steps counts and not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
 
+/// What the program named, unless that is lines and they are lost: then what `table` says.
+#[inline]
+pub(crate) fn resolve<A: PartialEq>(
+    group: &impl Group,
+    named: Option<A>,
+    lines: A,
+    table: impl FnOnce() -> A,
+) -> A {
+    let usable = |by: &A| *by != lines || group.mates().is_none() || group.facilities().lines;
+    named.filter(usable).unwrap_or_else(table)
+}
+
+/// Whether lines are there and faster than messages.
+#[inline]
+fn lines(group: &impl Group) -> bool {
+    group.facilities().lines && group.mates().is_some_and(|mates| mates.pay(group.size()))
+}
+
+#[inline]
 pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     let facilities = group.facilities();
-    if facilities.sync {
+    if lines(group) {
+        barrier::Algorithm::Lines
+    } else if facilities.sync {
         barrier::Algorithm::Sync
     } else if facilities.multicast_counter {
         barrier::Algorithm::MulticastAdd
@@ -62,7 +84,9 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
 }
 
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
-    if group.facilities().multicast {
+    if lines(group) {
+        broadcast::Algorithm::Lines
+    } else if group.facilities().multicast {
         broadcast::Algorithm::Multicast
     } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2 {
         broadcast::Algorithm::Pipelined
@@ -80,6 +104,9 @@ pub(crate) fn for_allreduce(
     bytes: usize,
     commutative: bool,
 ) -> allreduce::Algorithm {
+    if lines(group) {
+        return allreduce::Algorithm::Lines;
+    }
     let (size, nodes) = (group.size(), group.nodes());
     if commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group.size()) && size > 2 {
         allreduce::Algorithm::Ring
@@ -118,6 +145,14 @@ pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
 
 /// `bytes` are those of all parts together, which all ranks know.
 pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
+    if lines(group) && group.mates().is_some_and(Mates::are_all) {
+        return allgather::Algorithm::Lines;
+    }
+    for_allgatherv(group, bytes)
+}
+
+/// The same where lengths differ.
+pub(crate) fn for_allgatherv(group: &impl Group, bytes: usize) -> allgather::Algorithm {
     if bytes > beyond(DOUBLING_UP_TO, DOUBLING_RANKS, group.size()) {
         allgather::Algorithm::Ring
     } else if group.size().is_power_of_two() {

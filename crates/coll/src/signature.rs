@@ -1,24 +1,244 @@
-//! What a call of a collective operation is made of, as far as algorithms must know.
+//! What a rank calls: what all ranks must say alike, in words that ranks can compare.
+//!
+//! ```text
+//!   word:  | operation 4 | element 6 | root 13 | reduction 3 | call 8 | bytes 30 |
+//! ```
+
+use std::any::TypeId;
+use std::fmt;
+
+use crate::names::Operation;
 
 /// What the elements of a call are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
     /// Bytes of one.
     width: u32,
+    /// Its place in [`KINDS`], or a number beyond for other types, made of their width.
+    kind: u8,
 }
+
+/// Types with a name of their own. The first: bytes, or anything that was given as such.
+const KINDS: [&str; 15] = [
+    "bytes", "i8", "i16", "i32", "i64", "i128", "u16", "u32", "u64", "u128", "f32", "f64", "isize",
+    "usize", "bool",
+];
+
+/// Kinds that a word has room for.
+const MOST_KINDS: u32 = 64;
 
 impl Element {
     /// Bytes that are nothing else.
-    pub const BYTE: Element = Element { width: 1 };
+    pub const BYTE: Element = Element { width: 1, kind: 0 };
 
     /// The element of a type of Rust.
     #[inline]
     pub fn of<T: 'static>() -> Element {
-        Element { width: size_of::<T>().max(1) as u32 }
+        let id = TypeId::of::<T>();
+        // The compiler knows which it is.
+        macro_rules! kind {
+            ($($type:ty = $kind:literal),*) => {
+                $(if id == TypeId::of::<$type>() { $kind } else)* {
+                    let named = KINDS.len() as u32;
+                    (named + (size_of::<T>() as u32) % (MOST_KINDS - named)) as u8
+                }
+            };
+        }
+        let kind = kind! {
+            u8 = 0, i8 = 1, i16 = 2, i32 = 3, i64 = 4, i128 = 5, u16 = 6, u32 = 7, u64 = 8,
+            u128 = 9, f32 = 10, f64 = 11, isize = 12, usize = 13, bool = 14
+        };
+        Element { width: size_of::<T>().max(1) as u32, kind }
     }
 
     /// Bytes of one.
     pub fn width(self) -> usize {
         self.width as usize
+    }
+}
+
+/// How a reduction combines, as far as ranks can compare it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Combination(u8);
+
+impl Combination {
+    /// A reduction of the program's own.
+    pub const OWN: Combination = Combination(0);
+
+    /// The sum.
+    pub const SUM: Combination = Combination(1);
+
+    /// The product.
+    pub const PRODUCT: Combination = Combination(2);
+
+    /// The smallest.
+    pub const MIN: Combination = Combination(3);
+
+    /// The largest.
+    pub const MAX: Combination = Combination(4);
+
+    fn name(self) -> &'static str {
+        ["its own reduction", "sum", "product", "min", "max"]
+            .get(usize::from(self.0))
+            .unwrap_or(&"an unknown reduction")
+    }
+}
+
+/// A call of a collective as all ranks must make it alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    operation: Operation,
+    element: u8,
+    root: Option<u32>,
+    combination: Option<Combination>,
+    /// Bytes a rank; 0 where ranks need not have the same.
+    bytes: u64,
+}
+
+const BYTES_BITS: u32 = 30;
+const NUMBER_BITS: u32 = 8;
+const COMBINATION_BITS: u32 = 3;
+const ROOT_BITS: u32 = 13;
+const ELEMENT_BITS: u32 = 6;
+
+/// The lowest bits of a word.
+const fn low(word: u64, bits: u32) -> u64 {
+    word & ((1 << bits) - 1)
+}
+
+impl Signature {
+    /// A call without root, reduction and bytes.
+    #[inline]
+    pub(crate) fn new(operation: Operation) -> Signature {
+        let (element, root, combination, bytes) = (Element::BYTE.kind, None, None, 0);
+        Signature { operation, element, root, combination, bytes }
+    }
+
+    #[inline]
+    pub(crate) fn root(self, root: u32) -> Signature {
+        Signature { root: Some(root), ..self }
+    }
+
+    #[inline]
+    pub(crate) fn combination(self, combination: Combination) -> Signature {
+        Signature { combination: Some(combination), ..self }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(self, bytes: usize) -> Signature {
+        Signature { bytes: bytes as u64, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn element(self, element: Element) -> Signature {
+        Signature { element: element.kind, ..self }
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// Bytes a rank; 0 where ranks need not have the same.
+    pub fn length(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn of_root(&self) -> Option<u32> {
+        self.root
+    }
+
+    /// All of it in a word, with the number of the call. What has more bits is cut.
+    #[inline]
+    pub(crate) fn word(&self, number: u32) -> u64 {
+        let root = self.root.map_or(0, |root| u64::from(root) + 1);
+        let combination = self.combination.map_or(0, |how| u64::from(how.0) + 1);
+        let word = (self.operation as u64) << ELEMENT_BITS | u64::from(self.element);
+        let word = word << ROOT_BITS | low(root, ROOT_BITS);
+        let word = word << COMBINATION_BITS | low(combination, COMBINATION_BITS);
+        let word = word << NUMBER_BITS | low(u64::from(number), NUMBER_BITS);
+        word << BYTES_BITS | low(self.bytes, BYTES_BITS)
+    }
+
+    /// Whether two words are of the same call, rightly or wrongly.
+    pub(crate) fn is_same_number(word: u64, other: u64) -> bool {
+        low((word ^ other) >> BYTES_BITS, NUMBER_BITS) == 0
+    }
+
+    /// The reverse of [`Signature::word`]; `None`: there is no such operation.
+    pub(crate) fn of_word(word: u64) -> Option<Signature> {
+        let (bytes, word) = (low(word, BYTES_BITS), word >> (BYTES_BITS + NUMBER_BITS));
+        let (combination, word) = (low(word, COMBINATION_BITS), word >> COMBINATION_BITS);
+        let (root, word) = (low(word, ROOT_BITS), word >> ROOT_BITS);
+        let (element, word) = (low(word, ELEMENT_BITS) as u8, word >> ELEMENT_BITS);
+        let operation = Operation::ALL.get(word as usize).copied()?;
+        let combination = combination.checked_sub(1).map(|how| Combination(how as u8));
+        let root = root.checked_sub(1).map(|root| root as u32);
+        Some(Signature { operation, element, root, combination, bytes })
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Signature { operation, element, root, combination, bytes } = self;
+        write!(f, "{}", operation.name())?;
+        if *operation == Operation::Barrier {
+            return Ok(());
+        }
+        if let Some(how) = combination {
+            write!(f, " by {}", how.name())?;
+        }
+        if let Some(root) = root {
+            write!(f, " with root {root}")?;
+        }
+        let kind = KINDS.get(usize::from(*element)).unwrap_or(&"another type");
+        match (bytes, element) {
+            (0, _) => write!(f, " of {kind}"),
+            (bytes, 0) => write!(f, " of {bytes} bytes"),
+            (bytes, _) => write!(f, " of {bytes} bytes of {kind}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_word_says_all_and_nonsense_is_nothing() {
+        for operation in Operation::ALL {
+            let plain = Signature::new(operation).bytes(123_456_789).element(Element::of::<f64>());
+            let max = plain.combination(Combination::MAX);
+            for call in [plain, plain.root(0), max.root(4095), max] {
+                assert_eq!(Signature::of_word(call.word(77)), Some(call));
+                assert!(Signature::is_same_number(call.word(3), plain.word(259)));
+                assert!(!Signature::is_same_number(call.word(3), call.word(4)));
+            }
+        }
+        assert_eq!(Signature::of_word(u64::MAX), None);
+    }
+
+    #[test]
+    fn types_of_one_width_differ() {
+        let elements = [Element::of::<i64>(), Element::of::<u64>(), Element::of::<f64>()];
+        let kinds: std::collections::BTreeSet<u8> = elements.iter().map(|it| it.kind).collect();
+        assert_eq!(kinds.len(), 3);
+        assert_eq!(Element::of::<u8>(), Element::BYTE);
+        assert!(u32::from(Element::of::<[f64; 1000]>().kind) < MOST_KINDS);
+        assert_eq!(Element::of::<[f64; 3]>().width(), 24);
+    }
+
+    #[test]
+    fn a_line_says_what_was_called() {
+        let call = Signature::new(Operation::Allreduce).bytes(16).element(Element::of::<f64>());
+        assert_eq!(
+            call.combination(Combination::SUM).to_string(),
+            "allreduce by sum of 16 bytes of f64"
+        );
+        let call = Signature::new(Operation::Gather).root(3);
+        assert_eq!(call.to_string(), "gather with root 3 of bytes");
+        assert_eq!(Signature::new(Operation::Barrier).to_string(), "barrier");
     }
 }

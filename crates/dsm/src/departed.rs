@@ -1,31 +1,32 @@
-//! Who is gone: what a rank knows of the others' deaths.
+//! Which ranks are gone: what one rank knows about the deaths of others.
 
 use crate::geometry::Geometry;
 use crate::word::{READERS_A_WORD, READING};
 
-/// The ranks that died or left. Who left in order holds nothing and asks for nothing, but what is
-/// in its memory is still there; who died takes that with it, unless another of its node lives.
+/// The ranks that died or left. A rank that left in order holds nothing and asks for nothing, but
+/// its memory is still there. A rank that died takes its memory with it, unless another rank of its
+/// node lives.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Departed {
-    /// A bit for each of 64 ranks that are gone; empty as long as nobody is.
+    /// One bit for each rank that is gone, 64 to a word. Empty while no rank is gone.
     gone: Vec<u64>,
-    /// The same for those that died.
+    /// One bit for each rank that died.
     died: Vec<u64>,
 }
 
 impl Departed {
-    /// Notes that a rank died.
+    /// Records that a rank died.
     pub fn insert(&mut self, rank: u32) {
         set(&mut self.gone, rank);
         set(&mut self.died, rank);
     }
 
-    /// Notes that a rank left.
+    /// Records that a rank left.
     pub fn insert_left(&mut self, rank: u32) {
         set(&mut self.gone, rank);
     }
 
-    /// Whether nobody is gone, as far as this rank knows.
+    /// Whether no rank is gone, as far as this rank knows.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty()
@@ -37,7 +38,7 @@ impl Departed {
         word(&self.gone, rank / 64) & 1 << (rank % 64) != 0
     }
 
-    /// The bits of the ranks of a word of readers, in the place of those who read.
+    /// The gone ranks among those of one word of readers, in the bits that say who reads.
     #[inline]
     pub fn readers(&self, at: u32) -> u64 {
         let shift = at * READERS_A_WORD % 64;
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_that_left_had_is_still_there() {
+    fn a_rank_that_left_leaves_its_copy() {
         let (geometry, mut departed) = (Geometry::new(2, 1, 0), Departed::default());
         departed.insert_left(1);
         assert!(departed.contains(1) && !departed.has_died(1));

@@ -1,4 +1,4 @@
-//! Where the words of a variable are.
+//! Where the words of a variable are stored.
 //!
 //! ```text
 //!   at the variable's home rank          at every node
@@ -6,15 +6,15 @@
 //!   '----- one line for up to 4 ranks ----'     data                  the copy
 //! ```
 //!
-//! Of the paper's variable only owner and state lie in the control region (§5.1); the queue of
-//! requests and the set of readers are the "other members", and have one place each.
+//! Of the paper's variable, only owner and state lie in the control region (§5.1). The queue of
+//! requests and the set of readers are the "other members"; each has a single place.
 
 use crate::word::{FIRST, Head, INITIAL, READERS_A_WORD, Version};
 
-/// Bytes of a cache line: words of different variables share none.
+/// Words of a cache line. Words of different variables share no line.
 const LINE_WORDS: u64 = 8;
 
-/// How many ranks and nodes there are, and which this one is.
+/// How many ranks and nodes the job has, and which rank this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// Ranks of the job.
@@ -34,11 +34,11 @@ pub enum Word {
     Head,
     /// [`Version`] of the newest contents.
     Latest,
-    /// Of 32 ranks, a bit each: who reads, and above them who wants to ask.
+    /// For 32 ranks: one bit each for those that read and, above them, those that want to ask.
     Readers(u32),
     /// The cell of this index.
     Cell(u32),
-    /// [`Version`] that a node was last told of: owner change and invalidation in one.
+    /// [`Version`] that was last announced to a node: owner change and invalidation in one.
     Owner(u32),
     /// [`Version`] that a node's copy holds.
     Held(u32),
@@ -72,12 +72,12 @@ impl Geometry {
         first..(first + self.ranks_per_node).min(self.ranks)
     }
 
-    /// How many words say who reads.
+    /// How many words hold the bits of the readers.
     pub fn reader_words(&self) -> u32 {
         self.ranks.div_ceil(READERS_A_WORD)
     }
 
-    /// How many requests may wait: every rank's one.
+    /// How many requests may wait: one of every rank.
     pub fn cells(&self) -> u64 {
         self.mask + 1
     }
@@ -87,23 +87,23 @@ impl Geometry {
         Word::Cell((position & self.mask) as u32)
     }
 
-    /// The word and the bit by which this rank says that it reads.
+    /// The word and the bit that mark this rank as a reader.
     pub fn reader_bit(&self) -> (u32, u64) {
         (self.rank / READERS_A_WORD, 1 << (self.rank % READERS_A_WORD))
     }
 
-    /// The word and the bit by which this rank says that it wants to ask.
+    /// The word and the bit that say that this rank wants to ask.
     pub fn wanting_bit(&self) -> (u32, u64) {
         let (at, bit) = self.reader_bit();
         (at, bit << READERS_A_WORD)
     }
 
-    /// Words of a variable at its home, in whole cache lines.
+    /// Words of a variable at its home, rounded up to whole cache lines.
     pub fn home_words(&self) -> u64 {
         (2 + u64::from(self.reader_words()) + self.cells()).next_multiple_of(LINE_WORDS)
     }
 
-    /// Which of the words at home a word is, or of the two at its node.
+    /// The place of a word: an index among the words at home, or among the two at its node.
     pub fn place(&self, word: Word) -> Place {
         match word {
             Word::Head => Place::Home(0),
@@ -115,7 +115,7 @@ impl Geometry {
         }
     }
 
-    /// What the words at home are at first: the contents are zeros, at every node.
+    /// The initial words at home: the contents are zeros, at every node.
     pub fn initial_home(&self) -> Vec<u64> {
         let mut words = vec![0; self.home_words() as usize];
         words[0] = Head { position: FIRST, mark: None }.bits();
@@ -124,7 +124,7 @@ impl Geometry {
     }
 }
 
-/// What the words at a node are at first.
+/// The initial words at a node.
 pub fn initial_node() -> [u64; 2] {
     [initial_version(); 2]
 }
@@ -133,12 +133,12 @@ fn initial_version() -> u64 {
     Version { position: INITIAL, node: 0, shared: true }.bits()
 }
 
-/// Where a word is.
+/// Where a word is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// This word of those at the variable's home.
+    /// At this index of the words at the variable's home.
     Home(u64),
-    /// This word of those at a node.
+    /// At this index of the words at this node.
     Node(u32, u64),
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use crate::word::READING;
 
     #[test]
-    fn no_two_words_share_a_place_and_small_jobs_have_one_line() {
+    fn words_have_separate_places_and_small_jobs_one_line() {
         for ranks in [1, 2, 3, 4, 5, 32, 33, 64, 65, 200] {
             let geometry = Geometry::new(ranks, 4, 0);
             let words = [Word::Head, Word::Latest]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_and_who_wants_have_a_bit_each() {
+    fn readers_and_wanting_ranks_have_separate_bits() {
         let mut seen = [0; 3];
         for rank in 0..65 {
             let geometry = Geometry::new(65, 4, rank);

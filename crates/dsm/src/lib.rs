@@ -1,15 +1,15 @@
 //! Shared variables that travel with their locks: entry consistency, as in Midway and in paper
 //! 001's Fagus.
 //!
-//! A variable is an array bound to a lock. Taking the lock brings the newest contents, and only if
-//! the local copy is old. What a rank has to do for that, at any moment, is said by a protocol; a
-//! protocol is a value and does nothing itself.
+//! A variable is an array bound to a lock. Taking the lock brings the newest contents, and moves
+//! data only if the local copy is old. A protocol says what a rank has to do next. It is a value
+//! and performs no operation itself.
 //!
 //! ```text
 //!   protocol/   what to do next: direct, fagus, udp     word       the words, bit by bit
 //!   geometry    where the words are                     departed   who is gone
 //!   parts       how an array is divided among variables  state      the paper's four states
-//!   link        messages over datagrams that get lost
+//!   link        reliable messages over lossy datagrams
 //! ```
 //!
 //! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`State`]; the owner is the node of the

@@ -1,41 +1,41 @@
-//! Messages over datagrams that may be lost, doubled and overtaken: numbers, acknowledgements,
-//! sending again.
+//! Reliable messages over datagrams that may be lost, duplicated and reordered: sequence numbers,
+//! acknowledgements, retries.
 //!
 //! ```text
 //!   send ──► | waiting | ──► | not acknowledged | ──► datagram ──► network
-//!                                    ▲ again when its time is up
+//!                                    ▲ retried after a timeout
 //!   datagram ──► number seen? early? ──► messages, in order; an acknowledgement is owed
 //! ```
 //!
-//! One link is one rank's end towards one other. It knows neither sockets nor clocks: whoever
-//! drives it says what time it is and carries the datagrams.
+//! One link is one rank's end towards one other rank. It knows neither sockets nor clocks: its
+//! driver passes the time and carries the datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most bytes that are under way and not acknowledged; one message may always be.
+/// Most bytes in flight without an acknowledgement. One message of any size is always allowed.
 const WINDOW: usize = 96 << 10;
 
-/// Most messages under way.
+/// Most messages in flight.
 const MESSAGES: u32 = 64;
 
-/// First time to wait for an acknowledgement, nanoseconds: some hundred round trips within a host.
-/// A rank that computes acknowledges nothing meanwhile.
+/// First timeout for an acknowledgement, nanoseconds: some hundred round trips within a host. A
+/// rank that computes acknowledges nothing meanwhile.
 const PATIENCE: u64 = 5_000_000;
 
-/// Longest time between two sends of one message, nanoseconds.
+/// Longest timeout between two retries of one message, nanoseconds.
 const PATIENCE_MOST: u64 = 100_000_000;
 
 /// Bytes before a message in its datagram.
 pub const HEAD_BYTES: usize = 24;
 
-/// What stands before a message in its datagram.
+/// The head of a datagram, in front of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// What only ranks of the same job know of the receiver.
+    /// The receiver's key, which only ranks of the same job know.
     pub key: u64,
     /// The sender.
     pub from: u32,
-    /// The number of the message; 0: there is none, this acknowledges only.
+    /// The number of the message; 0: no message, only an acknowledgement.
     pub number: u32,
     /// The sender has all messages before this number.
     pub expected: u32,
@@ -54,7 +54,7 @@ impl Head {
         bytes
     }
 
-    /// Head and message of a datagram; `None`: it is none of ours, or not whole.
+    /// Head and message of a datagram; `None`: it is not ours, or is truncated.
     pub fn decode(datagram: &[u8]) -> Option<(Head, &[u8])> {
         let (bytes, message) = datagram.split_first_chunk::<HEAD_BYTES>()?;
         let (key, words) = bytes.split_first_chunk::<8>()?;
@@ -78,25 +78,25 @@ impl Head {
 struct Sent {
     number: u32,
     message: Vec<u8>,
-    /// When it is sent, or sent again; 0: at once.
+    /// When it is due to be sent or retried; 0: at once.
     due: u64,
     patience: u64,
 }
 
-/// What a link has done.
+/// Counters of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Datagrams with messages, sent for the first time.
     pub sent: u64,
-    /// Sent again.
+    /// Retries.
     pub again: u64,
     /// Acknowledgements sent.
     pub acknowledged: u64,
-    /// Messages that came twice.
+    /// Messages received twice.
     pub doubled: u64,
 }
 
-/// One end of messages in order towards one other rank.
+/// One end of an ordered message stream with one other rank.
 #[derive(Debug, Clone)]
 pub struct Link {
     next: u32,
@@ -123,7 +123,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Sends a message; [`Link::poll`] says when.
+    /// Queues a message; [`Link::poll`] returns it when it is due.
     pub fn send(&mut self, message: Vec<u8>) {
         self.waiting.push_back(message);
         self.fill();
@@ -143,9 +143,9 @@ impl Link {
         }
     }
 
-    /// The next datagram to be sent now, as its number, what it acknowledges, and its message:
-    /// empty, under number 0, if there is only something to acknowledge. Times are nanoseconds of
-    /// one clock that is past 0.
+    /// The next datagram to be sent now: its number, what it acknowledges, and its message. With
+    /// nothing but an acknowledgement to send, the number is 0 and the message empty. Times are
+    /// nanoseconds of one clock that is past 0.
     pub fn poll(&mut self, now: u64) -> Option<(u32, u32, &[u8])> {
         if let Some(sent) = self.sent.iter_mut().find(|sent| sent.due <= now) {
             if sent.due == 0 {
@@ -165,7 +165,7 @@ impl Link {
         None
     }
 
-    /// A datagram has come; `take` gets the messages that are now whole and in order.
+    /// Handles a datagram; `take` receives the messages that are now in order.
     pub fn arrive(
         &mut self,
         number: u32,
@@ -186,7 +186,7 @@ impl Link {
             return;
         }
         if number - self.expected >= MESSAGES {
-            // Nobody sends so far ahead.
+            // No correct sender is so far ahead.
             return;
         }
         self.early.insert(number, message.to_vec());
@@ -206,7 +206,7 @@ impl Link {
         (self.sent, self.waiting, self.owes) = (VecDeque::new(), VecDeque::new(), false);
     }
 
-    /// What it has done.
+    /// The counters.
     pub fn counts(&self) -> LinkCounts {
         self.counts
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_once_and_in_order_whatever_the_network_does() {
+    fn messages_arrive_once_and_in_order() {
         for seed in 1..200_u64 {
             println!("seed {seed}");
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_is_not_sent_again_and_a_silent_end_is_asked_ever_more_rarely() {
+    fn acknowledgements_end_retries_and_silence_slows_them() {
         let (mut a, mut b) = (Link::default(), Link::default());
         a.send(vec![1]);
         assert_eq!(a.poll(1), Some((1, 1, &[1][..])));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_what_was_put_in_and_nonsense_is_none() {
+    fn a_head_survives_encoding_and_malformed_ones_fail() {
         let head = Head { key: u64::MAX - 1, from: 3, number: 9, expected: 8, length: 2 };
         let datagram = [&head.encode()[..], &[5, 6]].concat();
         assert_eq!(Head::decode(&datagram), Some((head, &[5, 6][..])));

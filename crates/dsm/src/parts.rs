@@ -1,4 +1,4 @@
-//! How an array is divided among variables: all of it, rows, or tiles, each acquired alone.
+//! How an array is divided among variables: as a whole, by rows or by tiles, each acquired alone.
 //!
 //! ```text
 //!   Whole          Rows(2)             Tiles(2, 3)
@@ -11,16 +11,16 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// How an array is divided into parts, of which each is a variable of its own.
+/// How an array is divided into parts. Each part is a variable of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Parts {
     /// One part.
     #[default]
     Whole,
-    /// So many rows (indices of the first dimension) a part; the last may have fewer.
+    /// This many rows (indices of the first dimension) a part; the last may have fewer.
     Rows(u64),
-    /// So many rows and columns a part, of an array of two dimensions; those at the far edges may
-    /// have fewer.
+    /// This many rows and columns a part, of a two-dimensional array; the parts at the far edges
+    /// may have fewer.
     Tiles(u64, u64),
 }
 
@@ -41,16 +41,16 @@ pub struct Part {
     pub start: u64,
     /// How many elements.
     pub length: u64,
-    /// Its index along each dimension where it begins in the array.
+    /// Its first index along each dimension of the array.
     pub origin: Vec<u64>,
     /// Its shape.
     pub shape: Vec<u64>,
 }
 
-/// Why an array cannot be divided so.
+/// Why an array cannot be divided in this way.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PartsError {
-    /// There would be nothing in it.
+    /// The array has no elements.
     #[error("an array of shape {0:?} has no elements")]
     Empty(Vec<u64>),
     /// More elements than can be counted.
@@ -59,7 +59,7 @@ pub enum PartsError {
     /// A part of no rows or no columns.
     #[error("{0} cannot be: a part has at least one row and one column")]
     NoRows(Parts),
-    /// Tiles of something that has not two dimensions.
+    /// Tiles of an array that does not have two dimensions.
     #[error("an array of {0} dimensions has no tiles: it takes two")]
     NotTwo(usize),
 }
@@ -73,7 +73,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// An array of this shape, divided so. No dimensions are one element.
+    /// Divides an array of this shape. A shape without dimensions is one element.
     ///
     /// # Errors
     /// [`PartsError`].
@@ -124,7 +124,7 @@ impl Division {
         self.shape.first().copied().unwrap_or(1)
     }
 
-    /// First element and length of a part that there is, in memory.
+    /// First element in memory and length of an existing part.
     #[inline]
     pub fn extent(&self, index: u64) -> (u64, u64) {
         match self.parts {
@@ -133,7 +133,7 @@ impl Division {
         }
     }
 
-    /// Where a part is; `None` if there is no such part.
+    /// Where a part lies; `None` if no part has this index.
     pub fn part(&self, index: u64) -> Option<Part> {
         if index >= self.count() {
             return None;
@@ -154,7 +154,7 @@ impl Division {
                 let row = self.elements / self.rows();
                 let (from, count) = cut(index, rows, self.rows());
                 (part.start, part.length) = (from * row, count * row);
-                // An array without dimensions has one row and nowhere to say so.
+                // An array without dimensions has one row, and no index for it.
                 if let (Some(origin), Some(length)) =
                     (part.origin.first_mut(), part.shape.first_mut())
                 {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_said() {
+    fn impossible_divisions_are_errors() {
         let error = |shape: &[u64], parts| Division::new(shape, parts).unwrap_err();
         assert_eq!(error(&[3, 0], Parts::Whole), PartsError::Empty(vec![3, 0]));
         assert!(matches!(error(&[1 << 40, 1 << 40], Parts::Whole), PartsError::TooLarge(_)));

@@ -5,9 +5,9 @@ use crate::word::{Kind, Version};
 /// What a node may do with its copy of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Acquired for writing: to be read and written, and by no other node.
+    /// Acquired for writing. No other node has the variable.
     Wlock,
-    /// Acquired for reading: to be read, as by other nodes.
+    /// Acquired for reading. Other nodes may read it too.
     Rlock,
     /// Not acquired, and the copy is the newest: acquiring moves no data.
     Clean,
@@ -16,11 +16,11 @@ pub enum State {
 }
 
 impl State {
-    /// The state of a node that has the variable for `acquired`, whose copy holds one version and
-    /// who was told of another.
+    /// The state of a node that acquired the variable as `acquired`, whose copy holds the version
+    /// `held`, and to which the version `owner` was announced.
     ///
-    /// What the node does itself and what others write to it are two words, so that an
-    /// invalidation cannot take away a lock (FG-21).
+    /// What the node does itself and what others write to it are two words, so an invalidation
+    /// cannot take away a lock (FG-21).
     pub fn of(acquired: Option<Kind>, held: Version, owner: Version) -> State {
         match acquired {
             Some(Kind::Write) => State::Wlock,
@@ -57,7 +57,7 @@ mod tests {
         let table = [
             (Some(Kind::Write), 0, State::Wlock, true, true, false),
             (Some(Kind::Read), 5, State::Rlock, true, false, false),
-            // An invalidation has come while it reads: it goes on reading (FG-21).
+            // An invalidation arrives while it reads. It goes on reading (FG-21).
             (Some(Kind::Read), 4, State::Rlock, true, false, false),
             (None, 5, State::Clean, false, false, false),
             (None, 4, State::Dirty, false, false, true),

@@ -1,4 +1,4 @@
-//! The words that a variable consists of, bit by bit.
+//! The words of a variable, bit by bit.
 //!
 //! ```text
 //!   bits    63 ........ 18 | 17 .... 6 | 5 .. 0
@@ -7,16 +7,16 @@
 //!   cell    position       | rank      | kind, phase  who asked for which turn
 //!   latest  position       | node      | shared       which write is the newest, and where
 //!   held    position       | node      | kept         which write a node's copy holds; 0: none
-//!   owner   position       | node      | -            the last change of owner that was told
+//!   owner   position       | node      | -            the last change of owner that was announced
 //! ```
 //!
-//! Those of 32 ranks who read and who want to ask are in one word, so that whoever looks for
-//! readers sees both at no further cost.
+//! One word holds both the ranks that read and the ranks that want to ask, 32 ranks to a word. A
+//! rank that checks for readers sees both at no further cost.
 //!
-//! A *position* numbers the turns of one variable, from [`FIRST`] on. It is the ticket of whoever
-//! waits and, of a write, the version of the data. All other words have it in their upper bits, so
-//! the later of two is the larger word, and the atomic maximum keeps the later one: that closes the
-//! race of two owner changes of which the older arrives last. 46 bits last for eighty days at ten
+//! A *position* numbers the turns of one variable, from [`FIRST`] on. It is the ticket of a waiting
+//! rank and the version of what a writer wrote. All other words have it in their upper bits, so the
+//! later of two is the larger word, and an atomic maximum keeps the later one. That closes the race
+//! of two owner changes of which the older arrives last. 46 bits last for eighty days at ten
 //! million turns a second.
 
 /// Most ranks, and most nodes, that a word can name.
@@ -35,10 +35,10 @@ pub const CONTROL_BYTES: u64 = 16;
 /// Bytes of the control region: the LLCM of DIMMnet-1 (paper 001 §5.1).
 pub const CONTROL_REGION: u64 = 128 << 10;
 
-/// Ranks of one word of readers.
+/// Ranks in one word of readers.
 pub const READERS_A_WORD: u32 = 32;
 
-/// The bits of those who read, in a word of readers.
+/// The bits of the ranks that read, in a word of readers.
 pub const READING: u64 = (1 << READERS_A_WORD) - 1;
 
 /// Most variables of a job.
@@ -67,28 +67,28 @@ fn flags_of(word: u64) -> u64 {
 /// What a variable is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// To be read, beside other readers.
+    /// To read it, beside other readers.
     Read,
-    /// To be read and written, alone.
+    /// To read and write it, alone.
     Write,
 }
 
 /// What may be wrong with contents because a rank died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// Who died.
+    /// The rank that died.
     pub victim: u32,
-    /// Whether they are those of an earlier write, newer ones having died with their only copy;
-    /// else they may be in the middle of an update.
+    /// Whether they are those of an earlier write, because newer ones died with their only copy.
+    /// Otherwise they may be in the middle of an update.
     pub stale: bool,
 }
 
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// The turn. What was asked for before has ended, or reads.
+    /// The turn. Every earlier request has ended, or reads.
     pub position: u64,
-    /// What has been lost and not been written anew.
+    /// What was lost and has not been written again.
     pub mark: Option<Mark>,
 }
 
@@ -103,7 +103,7 @@ impl Head {
         pack(position, mark.map_or(0, |mark| mark.victim), flags)
     }
 
-    /// What a word says.
+    /// Decodes a word.
     pub fn of(word: u64) -> Head {
         let stale = flags_of(word) & STALE != 0;
         let mark = (flags_of(word) != 0).then_some(Mark { victim: rank_of(word), stale });
@@ -116,31 +116,31 @@ impl Head {
     }
 }
 
-/// How far a request has got.
+/// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// It waits, or has its turn and has changed nothing.
     Waiting,
     /// It has its turn and may be writing.
     Entered,
-    /// Its rank does not want it any more, or wants it again.
+    /// Its rank cancelled it, and may take it up again.
     Gone,
-    /// It is passed over, whatever its rank wants.
+    /// Others pass over it, whatever its rank does.
     Buried,
-    /// Its rank has let go and keeps the turn until somebody asks for it.
+    /// Its rank has released the variable and keeps the turn until another rank asks for it.
     Kept,
 }
 
-/// Who asked for a turn.
+/// The request for one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cell {
     /// The turn; a cell of an earlier one is free.
     pub position: u64,
-    /// Who.
+    /// The rank that asked.
     pub rank: u32,
-    /// What for.
+    /// What it wants to do.
     pub kind: Kind,
-    /// How far it has got.
+    /// Its phase.
     pub phase: Phase,
 }
 
@@ -158,7 +158,7 @@ impl Cell {
         pack(self.position, self.rank, kind | phase)
     }
 
-    /// What a word says.
+    /// Decodes a word.
     pub fn of(word: u64) -> Cell {
         let flags = flags_of(word);
         let phase = match flags & !1 {
@@ -173,23 +173,23 @@ impl Cell {
     }
 }
 
-/// A version and a node: of the words `latest`, `held` and `owner`.
+/// A version and a node: the contents of the words `latest`, `held` and `owner`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
     /// The turn of the write.
     pub position: u64,
-    /// Where it was made.
+    /// The node that wrote it.
     pub node: u32,
     /// Whether other nodes may have copies of it.
     pub shared: bool,
 }
 
 impl Version {
-    /// The bit of [`Version::shared`]. It is above those of a version that is kept.
+    /// The bit of [`Version::shared`]. It is above the bits of a kept version.
     pub const SHARED: u64 = 1 << (FLAG_BITS - 1);
 
-    /// Bits of `held`, of a version that its writer keeps: it does; it is inside again; somebody
-    /// has asked for it.
+    /// Bits of `held` for a version that its writer keeps: it keeps it; it is inside again; another
+    /// rank has asked for it.
     pub const KEPT: u64 = 1;
     /// See [`Version::KEPT`].
     pub const INSIDE: u64 = 2;
@@ -201,7 +201,7 @@ impl Version {
         pack(self.position, self.node, if self.shared { Version::SHARED } else { 0 })
     }
 
-    /// What a word says.
+    /// Decodes a word.
     pub fn of(word: u64) -> Version {
         let shared = flags_of(word) & Version::SHARED != 0;
         Version { position: position_of(word), node: rank_of(word), shared }
@@ -218,7 +218,7 @@ mod tests {
         [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried, Phase::Kept];
 
     #[test]
-    fn words_say_what_was_put_in() {
+    fn words_survive_encoding() {
         for position in [0, FIRST, LATE] {
             for rank in [0, 7, RANKS_MOST - 1] {
                 for stale in [false, true] {
@@ -244,7 +244,7 @@ mod tests {
         let early = Version { position: 5, node: RANKS_MOST - 1, shared: true };
         let late = Version { position: 6, node: 0, shared: false };
         assert!(late.bits() > early.bits());
-        // What is said of a copy that was found torn stands above what its writer said.
+        // A copy that was found torn sorts above what its writer wrote.
         let kept = Version { position: 5, node: 0, shared: false }.bits() | Version::KEPT;
         let torn = Version { position: 5, node: 0, shared: true }.bits();
         assert!(torn > (kept | Version::INSIDE | Version::ASKED) && kept < late.bits());

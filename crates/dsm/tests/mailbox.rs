@@ -1,10 +1,10 @@
-//! The paper's protocols on networks that delay what they carry as they like, with nodes that give
-//! up, do not want to wait, leave and die.
+//! The paper's protocols on networks with arbitrary delays, with nodes that cancel, do not want to
+//! wait, leave and die.
 //!
-//! Messages between two nodes stay in order; everything else is a matter of chance, seeded: which
-//! message comes next, when a store lands (stores of different nodes in any order), when a node
-//! asks and lets go, who dies and when each of the others learns of it. Contents are numbers, a new
-//! one for each write.
+//! Messages between two nodes stay in order. Everything else is random, from a seed: which message
+//! comes next, when a store lands (stores of different nodes in any order), when a node asks and
+//! releases, which node dies and when each other node learns of it. Contents are numbers, a new one
+//! for each write.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,54 +18,54 @@ use hikyaku_dsm::{Copyset, Effect, Kind, Mailbox, Mark, Message, Patience, Refus
 
 /// What a node is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum NodeActivity {
     Nothing,
     Waiting,
     Inside,
 }
 
-/// A message under way, with the contents if it has them, and of whose end its sender knew.
-type Parcel = (Message, u64, Copyset);
+/// A message in flight, its contents if it has any, and the ends that its sender knew of.
+type InTransit = (Message, u64, Copyset);
 
-struct Network {
+struct MailboxNetwork {
     style: Style,
     recoverable: bool,
     nodes: Vec<Mailbox>,
     copies: Vec<u64>,
-    /// What each node still wants.
+    /// The requests that each node still has to make.
     wants: Vec<u32>,
-    doing: Vec<Doing>,
-    /// Whose end each node knows of, who is gone, and who of them has died.
+    doing: Vec<NodeActivity>,
+    /// The ends that each node knows of, the nodes that are gone, and those that died.
     knows: Vec<Copyset>,
     gone: Copyset,
     died: Copyset,
-    channels: BTreeMap<(u32, u32), VecDeque<Parcel>>,
+    channels: BTreeMap<(u32, u32), VecDeque<InTransit>>,
     stores: Vec<(u32, Version)>,
     newest: u64,
     writes: u64,
-    /// Whether nodes give up and try.
+    /// Whether nodes cancel and try.
     fickle: bool,
-    /// How often a request was answered with what.
+    /// The answers of each kind.
     entered: u32,
     lost: u32,
     marked: u32,
     handed_over: u32,
-    /// Messages with contents, without, and stores.
+    /// Messages with contents, messages without, and stores.
     counts: [u64; 3],
     chance: Chance,
 }
 
-impl Network {
-    fn new(style: Style, nodes: u32, wants: u32, seed: u64) -> Network {
+impl MailboxNetwork {
+    fn new(style: Style, nodes: u32, wants: u32, seed: u64) -> MailboxNetwork {
         let count = nodes as usize;
         let side = |node| Mailbox::new(style, node, nodes, 0, false);
-        Network {
+        MailboxNetwork {
             style,
             recoverable: false,
             nodes: (0..nodes).map(side).collect(),
             copies: vec![0; count],
             wants: vec![wants; count],
-            doing: vec![Doing::Nothing; count],
+            doing: vec![NodeActivity::Nothing; count],
             knows: vec![Copyset::default(); count],
             gone: Copyset::default(),
             died: Copyset::default(),
@@ -83,7 +83,7 @@ impl Network {
         }
     }
 
-    fn recoverable(mut self) -> Network {
+    fn recoverable(mut self) -> MailboxNetwork {
         let (style, nodes) = (self.style, self.nodes.len() as u32);
         self.nodes = (0..nodes).map(|node| Mailbox::new(style, node, nodes, 0, true)).collect();
         self.recoverable = true;
@@ -101,10 +101,10 @@ impl Network {
                         && self.style == Style::Stores
                         && !self.gone.contains(to)
                     {
-                        // It is stored there, whatever becomes of the message that says so.
+                        // The contents are stored there, whatever happens to the message.
                         self.nodes[to as usize].hold(if mark.is_some() { 0 } else { version });
                         self.copies[to as usize] = self.copies[node as usize];
-                        assert_ne!(self.doing[to as usize], Doing::Inside, "under a reader");
+                        assert_ne!(self.doing[to as usize], NodeActivity::Inside, "under a reader");
                     }
                     let value = self.copies[node as usize];
                     let parcel = (message, value, self.knows[node as usize]);
@@ -116,8 +116,8 @@ impl Network {
                 }
                 Effect::Entered { mark, .. } => self.on_entry(node, mark),
                 Effect::Refused(refusal) => {
-                    assert_eq!(self.doing[node as usize], Doing::Waiting);
-                    self.doing[node as usize] = Doing::Nothing;
+                    assert_eq!(self.doing[node as usize], NodeActivity::Waiting);
+                    self.doing[node as usize] = NodeActivity::Nothing;
                     if let Refusal::Lost(mark) = refusal {
                         assert!(!self.recoverable && self.gone.contains(mark.victim));
                         self.lost += 1;
@@ -130,8 +130,8 @@ impl Network {
 
     fn on_entry(&mut self, node: u32, mark: Option<Mark>) {
         let at = node as usize;
-        assert_eq!(self.doing[at], Doing::Waiting);
-        self.doing[at] = Doing::Inside;
+        assert_eq!(self.doing[at], NodeActivity::Waiting);
+        self.doing[at] = NodeActivity::Inside;
         self.entered += 1;
         let kind = self.nodes[at].inside().unwrap();
         if let Some(mark) = mark {
@@ -153,7 +153,7 @@ impl Network {
         assert!(writers <= 1, "two writers");
         assert!(writers == 0 || readers == 0, "a reader beside a writer");
         let owners = living().filter(|at| self.nodes[*at].owns()).count();
-        let promised = |(ends, channel): (&(u32, u32), &VecDeque<Parcel>)| {
+        let promised = |(ends, channel): (&(u32, u32), &VecDeque<InTransit>)| {
             let heard = !self.gone.contains(ends.1) && !self.nodes[ends.1 as usize].is_gone(ends.0);
             let grants = channel.iter().filter(|(message, ..)| {
                 matches!(message, Message::Grant { kind: Kind::Write, .. } | Message::Adopt { .. })
@@ -165,7 +165,7 @@ impl Network {
         assert!(!self.gone.is_empty() || owners + promised == 1, "no owner");
     }
 
-    /// Does something that can be done; `false`: nothing can.
+    /// Takes one possible step; `false`: there is none left.
     fn step(&mut self) -> bool {
         let full: Vec<(u32, u32)> = self
             .channels
@@ -176,9 +176,9 @@ impl Network {
         let ready: Vec<usize> = (0..self.nodes.len())
             .filter(|at| !self.gone.contains(*at as u32))
             .filter(|at| match self.doing[*at] {
-                Doing::Nothing => self.wants[*at] > 0,
-                Doing::Waiting => false,
-                Doing::Inside => true,
+                NodeActivity::Nothing => self.wants[*at] > 0,
+                NodeActivity::Waiting => false,
+                NodeActivity::Inside => true,
             })
             .collect();
         let unaware: Vec<(usize, u32)> = (0..self.nodes.len())
@@ -212,9 +212,9 @@ impl Network {
         true
     }
 
-    /// Whether the next message of a channel may be handled: its receiver is there and knows of
-    /// every end that its sender knew of.
-    fn may_come(&self, (_, to): (u32, u32), channel: &VecDeque<Parcel>) -> bool {
+    /// Whether the next message of a channel may be handled: its receiver lives and knows of every
+    /// end that its sender knew of.
+    fn may_come(&self, (_, to): (u32, u32), channel: &VecDeque<InTransit>) -> bool {
         let knows = &self.knows[to as usize];
         let next = channel.front();
         !self.gone.contains(to) && next.is_some_and(|(.., theirs)| theirs.is_within(knows))
@@ -236,7 +236,7 @@ impl Network {
         self.carry_out(to, effects);
     }
 
-    /// A node learns of another's end, after what that has sent.
+    /// A node learns of another's end, after everything that the other has sent.
     fn learn(&mut self, at: usize, node: u32) {
         let ends = (node, at as u32);
         while self.channels.get(&ends).is_some_and(|channel| !channel.is_empty()) {
@@ -244,7 +244,7 @@ impl Network {
         }
         self.channels.remove(&ends);
         self.knows[at].insert(node);
-        // By stores, what others have stored here has landed.
+        // By stores: what others have stored here has landed.
         let landed: Vec<_> =
             self.stores.iter().filter(|(to, _)| *to == at as u32).copied().collect();
         self.stores.retain(|(to, _)| *to != at as u32);
@@ -256,30 +256,30 @@ impl Network {
 
     fn act(&mut self, at: usize) {
         let mut effects = Vec::new();
-        if self.doing[at] == Doing::Inside {
+        if self.doing[at] == NodeActivity::Inside {
             if self.nodes[at].inside() == Some(Kind::Write) {
                 self.newest = self.copies[at];
             }
-            self.doing[at] = Doing::Nothing;
+            self.doing[at] = NodeActivity::Nothing;
             self.nodes[at].release(&mut effects);
         } else {
             let kind = if self.chance.place(3) == 0 { Kind::Read } else { Kind::Write };
             let hasty = self.fickle && self.chance.place(3) == 0;
             let patience = if hasty { Patience::Try } else { Patience::Wait };
-            self.doing[at] = Doing::Waiting;
+            self.doing[at] = NodeActivity::Waiting;
             self.wants[at] -= 1;
             self.nodes[at].acquire(kind, patience, &mut effects);
         }
         self.carry_out(at as u32, effects);
-        if self.fickle && self.doing[at] == Doing::Waiting && self.chance.place(3) == 0 {
+        if self.fickle && self.doing[at] == NodeActivity::Waiting && self.chance.place(3) == 0 {
             let mut effects = Vec::new();
-            self.doing[at] = Doing::Nothing;
+            self.doing[at] = NodeActivity::Nothing;
             self.nodes[at].cancel(&mut effects);
             self.carry_out(at as u32, effects);
         }
     }
 
-    /// A node dies: what it has not stored is not stored, what it has sent last may be lost.
+    /// A node dies: pending stores are dropped, and its last messages may be lost.
     fn kill(&mut self, node: u32) {
         self.gone.insert(node);
         self.died.insert(node);
@@ -291,8 +291,8 @@ impl Network {
         }
     }
 
-    /// A node that has nothing more to do leaves in order: it hands over what it owns to one that
-    /// stays, and goes when it may.
+    /// A node with nothing more to do leaves in order: it hands over what it owns to a node that
+    /// stays, and leaves when it may.
     fn leave(&mut self, node: u32) {
         let at = node as usize;
         let living: Vec<u32> = (0..self.nodes.len() as u32)
@@ -316,7 +316,7 @@ impl Network {
         for at in 0..self.nodes.len() {
             if !self.gone.contains(at as u32) {
                 assert_eq!(self.wants[at], 0, "node {at} has not asked");
-                assert_eq!(self.doing[at], Doing::Nothing, "node {at} was not answered");
+                assert_eq!(self.doing[at], NodeActivity::Nothing, "node {at} was not answered");
             }
         }
     }
@@ -330,19 +330,19 @@ fn fg_01_fg_04_one_owner_one_writer_and_every_request_answered() {
         for nodes in [2, 3, 5] {
             for seed in 1..150 {
                 println!("{style:?}, {nodes} nodes, seed {seed}");
-                Network::new(style, nodes, 6, seed).run();
+                MailboxNetwork::new(style, nodes, 6, seed).run();
             }
         }
     }
 }
 
 #[test]
-fn nodes_that_give_up_or_do_not_wait_leave_nothing_behind() {
+fn nodes_that_cancel_or_try_leave_nothing_behind() {
     for style in STYLES {
         for nodes in [2, 3, 5] {
             for seed in 1..150 {
                 println!("{style:?}, {nodes} nodes, seed {seed}");
-                let mut network = Network::new(style, nodes, 10, seed);
+                let mut network = MailboxNetwork::new(style, nodes, 10, seed);
                 network.fickle = true;
                 network.run();
                 assert!(network.entered > 0);
@@ -356,20 +356,20 @@ fn sixty_four_nodes_with_random_delays() {
     for style in STYLES {
         for seed in 1..4 {
             println!("{style:?}, seed {seed}");
-            Network::new(style, 64, 5, seed).run();
+            MailboxNetwork::new(style, 64, 5, seed).run();
         }
     }
 }
 
 #[test]
-fn whoever_dies_the_others_are_answered() {
+fn every_request_is_answered_despite_deaths() {
     let (mut lost, mut marked, mut whole) = (0, 0, 0);
     for style in STYLES {
         for nodes in [2, 3, 5] {
             for seed in 1..600 {
                 let recoverable = seed % 2 == 0;
                 println!("{style:?}, {nodes} nodes, seed {seed}");
-                let mut network = Network::new(style, nodes, 8, seed);
+                let mut network = MailboxNetwork::new(style, nodes, 8, seed);
                 if recoverable {
                     network = network.recoverable();
                 }
@@ -403,13 +403,13 @@ fn whoever_dies_the_others_are_answered() {
 }
 
 #[test]
-fn who_leaves_in_order_takes_nothing_away() {
+fn a_node_that_leaves_takes_nothing_away() {
     let (mut left, mut handed_over) = (0, 0);
     for style in STYLES {
         for nodes in [2, 3, 5] {
             for seed in 1..600 {
                 println!("{style:?}, {nodes} nodes, seed {seed}");
-                let mut network = Network::new(style, nodes, 8, seed);
+                let mut network = MailboxNetwork::new(style, nodes, 8, seed);
                 network.fickle = seed % 2 == 0;
                 for _ in 0..20 {
                     for _ in 0..network.chance.place(20) {
@@ -428,14 +428,14 @@ fn who_leaves_in_order_takes_nothing_away() {
     assert!(left > 0 && handed_over > 1000, "{left} {handed_over}");
 }
 
-/// One after the other, everything delivered in between.
-fn settle(network: &mut Network, at: usize, kind: Kind) -> [u64; 3] {
+/// One request after the other, with everything delivered in between.
+fn settle(network: &mut MailboxNetwork, at: usize, kind: Kind) -> [u64; 3] {
     let before = network.counts;
     let mut effects = Vec::new();
-    network.doing[at] = Doing::Waiting;
+    network.doing[at] = NodeActivity::Waiting;
     network.nodes[at].acquire(kind, Patience::Wait, &mut effects);
     network.carry_out(at as u32, effects);
-    let deliver = |network: &mut Network| {
+    let deliver = |network: &mut MailboxNetwork| {
         while let Some((from, to)) =
             network.channels.iter().find(|(_, c)| !c.is_empty()).map(|(ends, _)| *ends)
         {
@@ -452,24 +452,24 @@ fn settle(network: &mut Network, at: usize, kind: Kind) -> [u64; 3] {
 }
 
 #[test]
-fn fg_02_fg_03_the_owner_asks_nobody_and_a_clean_copy_moves_nothing() {
-    let mut network = Network::new(Style::Stores, 3, 0, 1);
-    // Contents, other messages, stores. The owner: an invalidation at each other node.
+fn fg_02_fg_03_an_owner_asks_nobody_clean_moves_nothing() {
+    let mut network = MailboxNetwork::new(Style::Stores, 3, 0, 1);
+    // Contents, other messages, stores. The owner invalidates at each other node.
     assert_eq!(settle(&mut network, 0, Kind::Write), [0, 0, 2]);
     assert!(network.nodes[0].is_clean() && !network.nodes[1].is_clean(), "FG-08");
     // Request, ownership; owner change to the third, invalidations to both.
     assert_eq!(settle(&mut network, 1, Kind::Write), [1, 2, 3]);
     assert_eq!((network.nodes[0].owner(), network.nodes[2].owner()), (1, 1), "FG-07");
-    // A reader is counted, and says when it has finished.
+    // A reader is counted, and reports when it has finished.
     assert_eq!(settle(&mut network, 2, Kind::Read), [1, 3, 0]);
     assert_eq!(settle(&mut network, 2, Kind::Read), [0, 3, 0]);
-    // CLEAN, and not the owner: ownership alone.
+    // CLEAN, but not the owner: ownership alone moves.
     assert_eq!(settle(&mut network, 2, Kind::Write), [0, 2, 3]);
 }
 
 #[test]
-fn fg_15_the_baseline_tells_copies_by_messages_and_reads_valid_ones_alone() {
-    let mut network = Network::new(Style::Datagrams, 3, 0, 1);
+fn fg_15_the_baseline_sends_messages_and_reads_valid_copies_alone() {
+    let mut network = MailboxNetwork::new(Style::Datagrams, 3, 0, 1);
     assert_eq!(settle(&mut network, 0, Kind::Write), [0, 4, 0], "an invalidation each, heard");
     assert_eq!(settle(&mut network, 0, Kind::Write), [0, 0, 0], "nobody has a copy");
     assert_eq!(settle(&mut network, 1, Kind::Read), [1, 2, 0], "request, contents, grant");
@@ -494,27 +494,27 @@ fn fg_21_an_invalidation_leaves_a_reader_alone() {
     assert_eq!((reader.inside(), &effects[..]), (Some(Kind::Read), &[][..]));
     reader.release(&mut effects);
     assert!(!reader.is_clean(), "DIRTY once it has let go");
-    // And then the owner is told that nobody reads here any more (FG-09).
+    // Then the owner learns that this node does not read any more (FG-09).
     assert_eq!(effects, [Effect::Send(0, Message::Heard { position: 9, busy: false })]);
 }
 
 #[test]
-fn a_reader_under_a_dead_owner_is_waited_for_by_the_next_one() {
-    let mut network = Network::new(Style::Stores, 3, 0, 1);
+fn the_next_owner_waits_for_a_dead_owners_reader() {
+    let mut network = MailboxNetwork::new(Style::Stores, 3, 0, 1);
     settle(&mut network, 0, Kind::Write);
     // Node 1 reads, counted by node 0, which dies.
     let mut effects = Vec::new();
-    network.doing[1] = Doing::Waiting;
+    network.doing[1] = NodeActivity::Waiting;
     network.nodes[1].acquire(Kind::Read, Patience::Wait, &mut effects);
     network.carry_out(1, effects);
-    while network.doing[1] != Doing::Inside {
+    while network.doing[1] != NodeActivity::Inside {
         network.step();
     }
     network.gone.insert(0);
     network.learn(1, 0);
     network.learn(2, 0);
     let mut effects = Vec::new();
-    network.doing[2] = Doing::Waiting;
+    network.doing[2] = NodeActivity::Waiting;
     network.nodes[2].acquire(Kind::Write, Patience::Wait, &mut effects);
     network.carry_out(2, effects);
     while let Some((from, to)) =
@@ -522,11 +522,11 @@ fn a_reader_under_a_dead_owner_is_waited_for_by_the_next_one() {
     {
         network.deliver(from, to);
     }
-    assert_eq!(network.doing[2], Doing::Waiting, "FG-09");
+    assert_eq!(network.doing[2], NodeActivity::Waiting, "FG-09");
     network.act(1);
-    while network.doing[2] == Doing::Waiting {
+    while network.doing[2] == NodeActivity::Waiting {
         assert!(network.step(), "it is never answered");
     }
     // Node 1 had the newest contents: nothing is lost.
-    assert_eq!((network.lost, network.doing[2]), (0, Doing::Inside));
+    assert_eq!((network.lost, network.doing[2]), (0, NodeActivity::Inside));
 }

@@ -1,11 +1,11 @@
 //! Every interleaving of the paper's two protocols on small cases: two writers and a reader of one
-//! variable on a node each, with requests tried and given up. And that the search finds what is
-//! wrong with a network that does not keep messages in order.
+//! variable on a node each, with requests tried and cancelled. The search must also find the fault
+//! of a network that does not keep messages in order.
 //!
-//! A step is: a node asks, lets go or gives up; the next message between two nodes is handled; a
-//! store lands, in any order. What must hold after each: one owner, here or promised; no reader
-//! beside a writer; newest contents on entry. Where nothing is left to be done, everybody has been
-//! answered. (Deaths are in `mailbox.rs`, by chance.)
+//! In a step a node asks, releases or cancels; or the next message between two nodes is handled; or
+//! a store lands, in any order. After each step: one owner, actual or promised; no reader beside a
+//! writer; newest contents on entry. When no step is left, every request has been answered.
+//! (`mailbox.rs` tests deaths, at random.)
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use hikyaku_dsm::word::Version;
 use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Patience, Style};
 
-/// What a node does, one after the other.
+/// The requests of a node, one after the other.
 type Wants = &'static [(Kind, Patience)];
 
 const WRITE: (Kind, Patience) = (Kind::Write, Patience::Wait);
@@ -23,17 +23,17 @@ const READ: (Kind, Patience) = (Kind::Read, Patience::Wait);
 const TRY: (Kind, Patience) = (Kind::Write, Patience::Try);
 
 #[derive(Clone, Copy)]
-struct Case {
+struct MailboxCase {
     style: Style,
     wants: [Wants; 3],
-    /// How many requests may be given up.
+    /// How many requests may be cancelled.
     cancels: u32,
     /// Whether the network lets later messages overtake.
     disorderly: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct State {
+struct ExploredState {
     nodes: Vec<Mailbox>,
     copies: Vec<u64>,
     asked: Vec<usize>,
@@ -45,9 +45,9 @@ struct State {
     writes: u64,
 }
 
-/// One thing that can be done.
+/// One possible step.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum MailboxStep {
     Ask(usize),
     LetGo(usize),
     GiveUp(usize),
@@ -55,11 +55,11 @@ enum Step {
     Land(usize),
 }
 
-impl State {
-    fn new(case: &Case) -> State {
+impl ExploredState {
+    fn new(case: &MailboxCase) -> ExploredState {
         let count = case.wants.len();
         let node = |node| Mailbox::new(case.style, node, count as u32, 0, false);
-        State {
+        ExploredState {
             nodes: (0..count as u32).map(node).collect(),
             copies: vec![0; count],
             asked: vec![0; count],
@@ -72,50 +72,50 @@ impl State {
         }
     }
 
-    fn steps(&self, case: &Case) -> Vec<Step> {
+    fn steps(&self, case: &MailboxCase) -> Vec<MailboxStep> {
         let mut steps = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
             if node.inside().is_some() {
-                steps.push(Step::LetGo(at));
+                steps.push(MailboxStep::LetGo(at));
             } else if self.waiting[at] {
                 let may = self.given_up < case.cancels;
-                steps.extend(may.then_some(Step::GiveUp(at)));
+                steps.extend(may.then_some(MailboxStep::GiveUp(at)));
             } else if self.asked[at] < case.wants[at].len() {
-                steps.push(Step::Ask(at));
+                steps.push(MailboxStep::Ask(at));
             }
         }
         for (ends, channel) in &self.channels {
             let first = if case.disorderly { channel.len() } else { channel.len().min(1) };
-            steps.extend((0..first).map(|at| Step::Deliver(*ends, at)));
+            steps.extend((0..first).map(|at| MailboxStep::Deliver(*ends, at)));
         }
-        steps.extend((0..self.stores.len()).map(Step::Land));
+        steps.extend((0..self.stores.len()).map(MailboxStep::Land));
         steps
     }
 
-    fn take(&mut self, step: Step, case: &Case) -> Result<(), String> {
+    fn take(&mut self, step: MailboxStep, case: &MailboxCase) -> Result<(), String> {
         let mut effects = Vec::new();
         let at = match step {
-            Step::Ask(at) => {
+            MailboxStep::Ask(at) => {
                 let (kind, patience) = case.wants[at][self.asked[at]];
                 self.asked[at] += 1;
                 self.waiting[at] = true;
                 self.nodes[at].acquire(kind, patience, &mut effects);
                 at
             }
-            Step::LetGo(at) => {
+            MailboxStep::LetGo(at) => {
                 if self.nodes[at].inside() == Some(Kind::Write) {
                     self.newest = self.copies[at];
                 }
                 self.nodes[at].release(&mut effects);
                 at
             }
-            Step::GiveUp(at) => {
+            MailboxStep::GiveUp(at) => {
                 self.given_up += 1;
                 self.waiting[at] = false;
                 self.nodes[at].cancel(&mut effects);
                 at
             }
-            Step::Deliver((from, to), place) => {
+            MailboxStep::Deliver((from, to), place) => {
                 let channel = self.channels.get_mut(&(from, to)).unwrap();
                 let (message, value) = channel.remove(place);
                 if channel.is_empty() {
@@ -131,7 +131,7 @@ impl State {
                 self.nodes[at].receive(from, message, &mut effects);
                 at
             }
-            Step::Land(place) => {
+            MailboxStep::Land(place) => {
                 let (to, version) = self.stores.remove(place);
                 self.nodes[to as usize].told(version);
                 to as usize
@@ -142,7 +142,7 @@ impl State {
         self.check()
     }
 
-    fn carry_out(&mut self, at: usize, effect: Effect, case: &Case) -> Result<(), String> {
+    fn carry_out(&mut self, at: usize, effect: Effect, case: &MailboxCase) -> Result<(), String> {
         match effect {
             Effect::Send(to, message) => {
                 if let Message::Contents(version, _) = message
@@ -191,8 +191,8 @@ impl State {
         }
     }
 
-    /// What is wrong if nothing is left to be done.
-    fn end(&self, case: &Case) -> Result<(), String> {
+    /// The fault of a state without further steps, if any.
+    fn end(&self, case: &MailboxCase) -> Result<(), String> {
         let over = |at: usize| self.asked[at] == case.wants[at].len() && !self.waiting[at];
         match (0..self.nodes.len()).find(|at| !over(*at)) {
             None => Ok(()),
@@ -201,12 +201,12 @@ impl State {
     }
 }
 
-/// Searches all that can happen; how many states there were, or what is wrong with one.
-fn explore(case: &Case) -> Result<usize, String> {
-    // By their hashes: of some hundred thousand two are the same by chance once in a hundred
-    // million searches.
+/// Searches all interleavings; answers the number of states, or the first fault.
+fn explore(case: &MailboxCase) -> Result<usize, String> {
+    // States are stored by their hashes: of some hundred thousand two are equal by chance once in a
+    // hundred million searches.
     let hash = BuildHasherDefault::<DefaultHasher>::default();
-    let (mut seen, mut open) = (HashSet::new(), vec![State::new(case)]);
+    let (mut seen, mut open) = (HashSet::new(), vec![ExploredState::new(case)]);
     while let Some(state) = open.pop() {
         let steps = state.steps(case);
         if steps.is_empty() {
@@ -226,7 +226,7 @@ fn explore(case: &Case) -> Result<usize, String> {
 
 fn holds(wants: [Wants; 3], cancels: u32) {
     for style in [Style::Stores, Style::Datagrams] {
-        let found = explore(&Case { style, wants, cancels, disorderly: false });
+        let found = explore(&MailboxCase { style, wants, cancels, disorderly: false });
         let states = found.unwrap_or_else(|fault| panic!("{style:?}: {fault}"));
         println!("{style:?}: {states} states");
         assert!(states > 100, "{style:?}: {states} states are no search");
@@ -235,7 +235,7 @@ fn holds(wants: [Wants; 3], cancels: u32) {
 
 #[test]
 fn fg_01_fg_10_two_writers_and_a_reader() {
-    // The owner at first is node 0: it writes, it reads, it looks on.
+    // Node 0 is the first owner: it writes, it reads, it does nothing.
     holds([&[WRITE], &[WRITE], &[READ]], 0);
     holds([&[READ], &[WRITE], &[WRITE]], 0);
 }
@@ -247,7 +247,7 @@ fn fg_04_fg_11_requests_follow_each_other() {
 }
 
 #[test]
-fn requests_are_tried_and_given_up() {
+fn requests_may_be_tried_and_cancelled() {
     holds([&[WRITE], &[WRITE], &[READ]], 1);
     holds([&[WRITE], &[TRY], &[READ, TRY]], 0);
     holds([&[READ], &[TRY], &[WRITE]], 1);
@@ -256,7 +256,7 @@ fn requests_are_tried_and_given_up() {
 #[test]
 fn messages_that_overtake_are_caught() {
     let wants: [Wants; 3] = [&[WRITE], &[WRITE], &[READ]];
-    let case = Case { style: Style::Datagrams, wants, cancels: 0, disorderly: true };
+    let case = MailboxCase { style: Style::Datagrams, wants, cancels: 0, disorderly: true };
     let fault = explore(&case).unwrap_err();
     assert!(fault.starts_with("old contents on entry"), "{fault}");
 }

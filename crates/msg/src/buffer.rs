@@ -1,13 +1,17 @@
 //! Views of memory that belongs to the program, and the only unsafe code of this crate.
 //!
-//! A request outlives the call that started it, so what it refers to cannot be a borrow. A
-//! [`SendBuffer`] or [`RecvBuffer`] is a bare pointer and length whose maker has promised the
-//! memory. The engine keeps one inside the request it belongs to, never anywhere else, and drops
-//! it when the request completes, is cancelled or is detached.
+//! A request outlives the call that started it, so it cannot borrow its memory. A [`SendBuffer`] or
+//! [`RecvBuffer`] is a bare pointer and length whose maker has promised the memory. The engine
+//! keeps it only inside its request, and drops it when the request completes, is cancelled or is
+//! detached.
 //!
 //! Calls that only need memory while they run (blocking calls, the poll of a future) do not need
-//! that promise from the program: they *lend* a borrowed slice with the functions below, which
-//! take it back before they return, also by panic. That is why leaking a future is sound.
+//! that promise from the program. They *lend* a borrowed slice with the functions below, which take
+//! it back before they return, even by panic. So leaking a future is sound.
+//!
+//! Views may be moved to another thread, and with them an engine that holds some: the promise is
+//! about the bytes and when they are used, and not about who uses them. The engine moves as a
+//! whole, so at any time one thread has it.
 
 use std::slice;
 
@@ -24,11 +28,11 @@ pub struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// A view of `length` bytes at `start`. With a length of zero, `start` may be anything.
+    /// A view of `length` bytes at `start`, which is ignored if `length` is zero.
     ///
     /// # Safety
-    /// Until the request it is given to is complete (its result was asked for), cancelled or
-    /// detached, the bytes stay allocated and initialised and are not written.
+    /// The bytes stay allocated and initialised, and are not written, until the request that holds
+    /// the view is complete (its result was taken), cancelled or detached.
     pub unsafe fn new(start: *const u8, length: usize) -> SendBuffer {
         SendBuffer { start, length }
     }
@@ -43,6 +47,10 @@ impl SendBuffer {
     }
 }
 
+// SAFETY: the bytes are only read, and the maker promised that nobody writes them meanwhile: which
+// thread reads them makes no difference to either.
+unsafe impl Send for SendBuffer {}
+
 /// Memory that a receive fills.
 #[derive(Debug)]
 pub struct RecvBuffer {
@@ -50,12 +58,16 @@ pub struct RecvBuffer {
     length: usize,
 }
 
+// SAFETY: the maker promised the bytes to the holder of the view alone, and it is not `Clone`:
+// whoever moves it to another thread moves that right with it.
+unsafe impl Send for RecvBuffer {}
+
 impl RecvBuffer {
-    /// A view of `length` bytes at `start`. With a length of zero, `start` may be anything.
+    /// A view of `length` bytes at `start`, which is ignored if `length` is zero.
     ///
     /// # Safety
-    /// Until the request it is given to is complete (its result was asked for), cancelled or
-    /// detached, the bytes stay allocated and initialised and nothing else reads or writes them.
+    /// The bytes stay allocated and initialised, and nothing else reads or writes them, until the
+    /// request that holds the view is complete (its result was taken), cancelled or detached.
     pub unsafe fn new(start: *mut u8, length: usize) -> RecvBuffer {
         RecvBuffer { start, length }
     }
@@ -73,7 +85,7 @@ impl RecvBuffer {
         unsafe { slice::from_raw_parts_mut(self.start, self.length) }
     }
 
-    /// The bytes from `offset` on: none, if that is past the end.
+    /// The bytes from `offset` on; empty if `offset` is past the end.
     pub(crate) fn from(&mut self, offset: u64) -> &mut [u8] {
         let at = usize::try_from(offset).map_or(self.length, |at| at.min(self.length));
         &mut self.as_mut_slice()[at..]
@@ -89,8 +101,8 @@ impl<P: Port> Engine<P> {
         act: impl FnOnce(&mut Engine<P>) -> R,
     ) -> R {
         let lent = Lent { engine: self, id };
-        // SAFETY: `memory` is borrowed exclusively for this call, and `lent` detaches the view
-        // from the request, its only holder, before this call ends in whatever way.
+        // SAFETY: `memory` is borrowed exclusively for this call, and `lent` detaches the view from
+        // the request, its only holder, before this call ends in any way.
         let buffer = unsafe { RecvBuffer::new(memory.as_mut_ptr(), memory.len()) };
         lent.engine.attach_receive(lent.id, buffer);
         act(lent.engine)
@@ -105,14 +117,14 @@ impl<P: Port> Engine<P> {
     ) -> R {
         let lent = Lent { engine: self, id };
         // SAFETY: `memory` is borrowed for this call, and `lent` detaches the view from the
-        // request, its only holder, before this call ends in whatever way.
+        // request, its only holder, before this call ends in any way.
         let buffer = unsafe { SendBuffer::new(memory.as_ptr(), memory.len()) };
         lent.engine.attach_send(lent.id, buffer);
         act(lent.engine)
     }
 }
 
-/// Takes the memory of a request back when dropped.
+/// Detaches a request's memory when dropped.
 struct Lent<'e, P: Port> {
     engine: &'e mut Engine<P>,
     id: RequestId,
@@ -126,7 +138,7 @@ impl<P: Port> Drop for Lent<'_, P> {
 
 #[cfg(test)]
 pub(crate) mod memory {
-    //! Memory for requests of the tests: never freed, so the promise of its views cannot break.
+    //! Memory for the tests' requests: never freed, so the promise of its views cannot break.
 
     use super::{RecvBuffer, SendBuffer};
 
@@ -149,12 +161,12 @@ pub(crate) mod memory {
         }
 
         pub(crate) fn to_receive(self) -> RecvBuffer {
-            // SAFETY: leaked, and the tests look only when the request is over.
+            // SAFETY: leaked, and the tests read only when the request is complete.
             unsafe { RecvBuffer::new(self.start, self.length) }
         }
 
         pub(crate) fn to_vec(self) -> Vec<u8> {
-            // SAFETY: leaked, and no request holds it mutably any more when tests look.
+            // SAFETY: leaked, and no request holds it mutably any more when the tests read.
             unsafe { std::slice::from_raw_parts(self.start, self.length) }.to_vec()
         }
     }

@@ -1,30 +1,30 @@
-//! The sizes an engine is run with.
+//! The limits of an engine.
 
 /// How an [`Engine`](crate::Engine) chooses protocols and bounds memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Longest message, bytes, that is sent at once without asking the receiver. Every unmatched
-    /// message up to this length lies in the receiver's landing ring.
+    /// Longest message, bytes, that is sent at once without asking the receiver. Unmatched messages
+    /// up to this length stay in the receiver's landing ring.
     pub eager_limit: usize,
-    /// Shortest message, bytes, for which the receiver copies straight out of a buffer that lies
-    /// in the sender's region. Below, two copies through the ring are faster than the round trip.
+    /// Shortest message, bytes, that the receiver copies straight out of a buffer in the sender's
+    /// region. Below it, two copies through the ring are faster than the round trip.
     pub direct_from: usize,
-    /// Messages of one source that may be unmatched at this rank. At least what the fabric's
-    /// set-up granted at the start, or that is never renewed until so many are consumed.
+    /// Messages of one source that may be unmatched at this rank. At least the fabric's initial
+    /// grant; with less, the grant is not renewed until as many are consumed.
     pub credit_window: u32,
-    /// What unmatched messages may take that were moved out of the landing rings because this rank
-    /// waits for others of their sources, bytes: their own, and 128 a message. Then the sources
+    /// Limit, bytes, of unmatched messages evacuated from the landing rings because this rank waits
+    /// for others of their sources. Counts their own bytes and 128 a message. Beyond it the sources
     /// have to wait.
     pub unmatched_bytes: u64,
     /// Events taken from the port in one call of [`progress`](crate::Engine::progress).
     pub poll_budget: u32,
-    /// Polls without result after which a blocking receive becomes a posted request and starts
-    /// to account for its waiting.
+    /// Polls without result after which a blocking receive becomes a posted request and starts to
+    /// account for its waiting.
     pub direct_rounds: u32,
 }
 
 impl EngineConfig {
-    /// [`EngineConfig::unmatched_bytes`] of whoever does not choose.
+    /// The default of [`EngineConfig::unmatched_bytes`].
     pub const UNMATCHED_BYTES: u64 = 64 << 20;
 }
 

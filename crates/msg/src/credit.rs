@@ -1,9 +1,9 @@
-//! How many messages a source may send ahead of what this rank has matched.
+//! How many messages a source may send ahead of those that this rank has matched.
 //!
 //! The grant is a count of messages since the start and only ever grows. It is renewed when a
-//! quarter of the window has been matched, so that a steady stream costs one store to the
-//! sender's view per so many messages, and never earlier: a source that is held up has at least
-//! three quarters of its window lying here unmatched.
+//! quarter of the window has been matched, so that a steady stream stores to the sender's view only
+//! that often. It need not be renewed earlier: a source without credit has at least three quarters
+//! of its window here, unmatched.
 
 /// The account of one source.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Credit {
     window: u64,
     /// Credited messages that arrived.
     arrived: u64,
-    /// Those of them that were matched.
+    /// How many of them were matched.
     matched: u64,
     /// Messages allowed since the start.
     granted: u64,
@@ -23,18 +23,18 @@ impl Credit {
         Credit { window, arrived: 0, matched: 0, granted: window }
     }
 
-    /// What the source is allowed at the start.
+    /// The source's initial grant.
     pub(crate) fn initial(&self) -> u64 {
         self.granted
     }
 
-    /// A credited message has come.
+    /// A credited message has arrived.
     #[inline]
     pub(crate) fn arrive(&mut self) {
         self.arrived += 1;
     }
 
-    /// A message was matched. Answers the new grant when it is time for one.
+    /// A message was matched. Returns the new grant when one is due.
     #[inline]
     pub(crate) fn consume(&mut self) -> Option<u64> {
         self.matched += 1;
@@ -42,14 +42,14 @@ impl Credit {
         (due >= self.granted + self.window.div_ceil(4)).then(|| self.raise(due))
     }
 
-    /// The grant that allows everything matched so far to be sent anew, if it was not given yet.
+    /// The grant that renews the credit of all matched messages, if not granted yet.
     pub(crate) fn settle(&mut self) -> Option<u64> {
         let due = self.matched + self.window;
         (due > self.granted).then(|| self.raise(due))
     }
 
-    /// The grant of another window on top of everything that has come, matched or not. For a
-    /// source whose unmatched messages were moved out of the way.
+    /// The grant of another window beyond all arrived messages, matched or not. For a source whose
+    /// unmatched messages were evacuated.
     pub(crate) fn extend(&mut self) -> Option<u64> {
         let due = self.arrived.max(self.matched) + self.window;
         (due > self.granted).then(|| self.raise(due))
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grant_is_renewed_every_quarter_of_the_window() {
+    fn the_grant_is_renewed_every_quarter_window() {
         let mut credit = Credit::new(16);
         let grants: Vec<_> = (0..12).filter_map(|_| credit.consume()).collect();
         assert_eq!(grants, [20, 24, 28]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn settling_grants_what_the_quarter_held_back() {
+    fn settling_grants_the_rest_of_a_quarter() {
         let mut credit = Credit::new(16);
         assert_eq!(credit.consume(), None);
         assert_eq!(credit.settle(), Some(17));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extended_window_is_worked_off_before_the_next_grant() {
+    fn an_extended_window_delays_the_next_grant() {
         let mut credit = Credit::new(4);
         (0..4).for_each(|_| credit.arrive());
         assert_eq!(credit.extend(), Some(8));

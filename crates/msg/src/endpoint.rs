@@ -8,12 +8,18 @@ use crate::engine::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode};
 use crate::error::MsgError;
 use crate::future::{RecvFuture, SendFuture};
+use crate::members::Members;
 
-/// A handle on an engine for messages of one context.
+/// A handle on an engine, for messages of one context.
+///
+/// Ranks are numbers of the context's communicator, also in what has come. Results of futures name
+/// ranks of the job: [`Members::told`] translates.
 #[derive(Debug)]
 pub struct Endpoint<'e, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     context: u32,
+    /// Whose messages, if not those of all ranks of the job.
+    members: Option<&'e Members>,
 }
 
 impl<P: Port> Clone for Endpoint<'_, P> {
@@ -27,42 +33,89 @@ impl<P: Port> Copy for Endpoint<'_, P> {}
 impl<'e, P: Port> Endpoint<'e, P> {
     /// A handle on `engine` for `context`.
     pub fn new(engine: &'e RefCell<Engine<P>>, context: u32) -> Endpoint<'e, P> {
-        Endpoint { engine, context }
+        Endpoint { engine, context, members: None }
+    }
+
+    /// The same for messages among some ranks of the job.
+    #[must_use]
+    pub fn among(self, members: Option<&'e Members>) -> Endpoint<'e, P> {
+        Endpoint { members, ..self }
+    }
+
+    /// The rank in the job of a rank here.
+    #[inline]
+    fn in_job(&self, rank: Rank) -> Result<Rank, MsgError> {
+        self.members.map_or(Ok(rank), |members| members.rank(rank))
+    }
+
+    /// What has come, from a rank here.
+    #[inline]
+    fn here(&self, received: Received) -> Received {
+        self.members.map_or(received, |members| members.told(received))
     }
 
     /// This rank.
     pub fn rank(&self) -> Rank {
-        self.engine.borrow().rank()
+        self.members.map_or_else(|| self.engine.borrow().rank(), Members::own)
     }
 
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
-        self.engine.borrow().size()
+        self.members.map_or_else(|| self.engine.borrow().size(), Members::size)
     }
 
     /// Sends `bytes` in standard mode.
     pub fn send<'b>(&self, bytes: &'b [u8], to: Rank, tag: i32) -> SendFuture<'e, 'b, P> {
-        let envelope = Envelope { destination: to, context: self.context, tag };
+        let destination = match self.in_job(to) {
+            Ok(rank) => rank,
+            Err(error) => return SendFuture::refused(self.engine, bytes, error),
+        };
+        let envelope = Envelope { destination, context: self.context, tag };
         SendFuture::new(self.engine, bytes, envelope, SendMode::Standard)
     }
 
-    /// Receives a message into the front of `buffer`; `None` is any source, any tag.
+    /// Receives a message into the front of `buffer`. `None` is any source or any tag.
     pub fn recv<'b>(
         &self,
         buffer: &'b mut [u8],
         from: Option<Rank>,
         tag: Option<i32>,
     ) -> RecvFuture<'e, 'b, P> {
-        let selector = Selector { source: from, tag, context: self.context };
+        let source = match self.members.map_or(Ok(from), |members| members.source(from)) {
+            Ok(source) => source,
+            Err(error) => return RecvFuture::refused(self.engine, buffer, error),
+        };
+        let selector = Selector { source, tag, context: self.context };
         RecvFuture::new(self.engine, buffer, selector)
     }
 
-    /// The (possibly virtual) node a rank lives on.
+    /// The (possibly virtual) node a rank lives on, which is below the size.
     pub fn node_of(&self, rank: Rank) -> u32 {
+        let rank = self.members.map_or(rank, |members| members.ranks()[rank as usize]);
         self.engine.borrow().port().node_of(rank)
     }
 
+    /// How many (possibly virtual) nodes they live on.
+    pub fn nodes(&self) -> u32 {
+        // All ranks of a job are numbered node by node (`hikyaku run --ranks-per-node`).
+        let last = || self.node_of(self.size() - 1) + 1;
+        self.members.map_or_else(last, Members::nodes)
+    }
+
+    /// Does something with the engine's port.
+    #[inline(always)]
+    pub fn with_port<R>(&self, act: impl FnOnce(&mut P) -> R) -> R {
+        act(self.engine.borrow_mut().port_mut())
+    }
+
+    /// Whether anything has come, of any context, that nobody has asked for: messages or notes.
+    #[inline]
+    pub fn has_left_overs(&self) -> bool {
+        self.engine.borrow().has_left_overs()
+    }
+
     /// [`Engine::reported_waits`].
+    #[inline]
     pub fn reported_waits(&self) -> Option<u32> {
         self.engine.borrow().reported_waits()
     }
@@ -75,25 +128,28 @@ impl<'e, P: Port> Endpoint<'e, P> {
     /// [`Engine::send_note`] in this context.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Engine::send_note`].
     pub fn send_note(&self, bytes: &[u8], to: Rank, tag: i32) -> Result<(), MsgError> {
-        let envelope = Envelope { destination: to, context: self.context, tag };
+        let envelope = Envelope { destination: self.in_job(to)?, context: self.context, tag };
         self.engine.borrow_mut().send_note(bytes, envelope)
     }
 
     /// [`Engine::take_note`] in this context.
     pub fn take_note(&self, wanted: impl Fn(i32) -> bool) -> Option<(Received, Vec<u8>)> {
-        self.engine.borrow_mut().take_note(self.context, wanted)
+        let (note, bytes) = self.engine.borrow_mut().take_note(self.context, wanted)?;
+        Some((self.here(note), bytes))
     }
 
     /// [`Engine::find_unexpected`] in this context.
     pub fn unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
-        self.engine.borrow().find_unexpected(self.context, wanted)
+        let found = self.engine.borrow().find_unexpected(self.context, wanted)?;
+        Some(self.here(found))
     }
 
     /// [`Engine::find_oldest_unexpected`] in this context.
     pub fn oldest_unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
-        self.engine.borrow().find_oldest_unexpected(self.context, wanted)
+        let found = self.engine.borrow().find_oldest_unexpected(self.context, wanted)?;
+        Some(self.here(found))
     }
 
     /// [`Engine::take_unexpected`] in this context.
@@ -103,7 +159,8 @@ impl<'e, P: Port> Endpoint<'e, P> {
         from: Rank,
         tag: i32,
     ) -> Option<Result<Received, MsgError>> {
-        let selector = Selector { source: Some(from), tag: Some(tag), context: self.context };
+        let source = Some(self.in_job(from).ok()?);
+        let selector = Selector { source, tag: Some(tag), context: self.context };
         self.engine.borrow_mut().take_unexpected(into, selector)
     }
 }

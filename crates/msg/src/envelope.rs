@@ -1,14 +1,14 @@
-//! What is on the outside of a message: who, which communicator, which tag.
+//! The envelope of a message: its ranks, communicator context and tag.
 //!
 //! Context and tag travel as one word, the *match bits*: the context in the upper half, the tag in
-//! the lower. A receive compares one word under a mask, whether it has a wildcard tag or not.
+//! the lower. A receive compares one word under a mask, with or without a wildcard tag.
 
 use hikyaku_nic::fabric::Rank;
 
-/// The address of a message that is to be sent.
+/// The address of a message to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The rank that is to receive it.
+    /// The receiving rank.
     pub destination: Rank,
     /// The communicator context: only receives of the same context match.
     pub context: u32,
@@ -19,18 +19,18 @@ pub struct Envelope {
 /// Which messages a receive or probe takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selector {
-    /// From this rank; `None`: from any (MPI_ANY_SOURCE).
+    /// From this rank; `None`: from any rank (MPI_ANY_SOURCE).
     pub source: Option<Rank>,
-    /// With this tag; `None`: with any (MPI_ANY_TAG).
+    /// With this tag; `None`: with any tag (MPI_ANY_TAG).
     pub tag: Option<i32>,
     /// Of this communicator context.
     pub context: u32,
 }
 
-/// What a completed operation says. For a send: its own rank, its tag, its length.
+/// The result of a completed operation. For a send: its own rank, its tag, its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent the message.
+    /// The sender.
     pub source: Rank,
     /// Its tag.
     pub tag: i32,
@@ -46,8 +46,8 @@ pub enum SendMode {
     Standard,
     /// When the receive has matched.
     Synchronous,
-    /// As standard; the program says that the receive is posted. If it is not, the message is
-    /// delivered all the same and the receiver counts it ([`crate::Statistics::ready_unposted`]).
+    /// As standard; the program asserts that the receive is posted. If it is not, the message is
+    /// delivered nevertheless and the receiver counts it ([`crate::Statistics::ready_unposted`]).
     Ready,
 }
 
@@ -60,43 +60,42 @@ impl Envelope {
 }
 
 impl Selector {
-    /// The comparison this selector stands for.
+    /// The comparison for this selector.
     #[inline]
-    pub(crate) fn pattern(&self) -> Pattern {
+    pub(crate) fn pattern(&self) -> MatchPattern {
         let mask = if self.tag.is_some() { u64::MAX } else { !u64::from(u32::MAX) };
-        Pattern { bits: match_bits(self.context, self.tag.unwrap_or(0)), mask }
+        MatchPattern { bits: match_bits(self.context, self.tag.unwrap_or(0)), mask }
     }
 
-    /// Whether a message of `source` with these match bits is one of those.
+    /// Whether this selector matches a message of `source` with these match bits.
     #[inline]
     pub(crate) fn takes(&self, source: Rank, bits: u64) -> bool {
         self.source.is_none_or(|wanted| wanted == source) && self.pattern().takes(bits)
     }
 }
 
-/// Match bits and which of them count.
+/// Match bits and a mask of the ones to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pattern {
+pub(crate) struct MatchPattern {
     bits: u64,
     mask: u64,
 }
 
-impl Pattern {
-    /// Whether these match bits fit.
+impl MatchPattern {
+    /// Whether the pattern matches these bits.
     #[inline]
     pub(crate) fn takes(&self, bits: u64) -> bool {
         (self.bits ^ bits) & self.mask == 0
     }
 
-    /// What it is indexed under: its match bits, or those of any tag.
+    /// The index key: its match bits, or the key for any tag.
     #[inline]
     pub(crate) fn key(&self) -> u64 {
         if self.mask == u64::MAX { self.bits } else { any_tag_key(self.bits) }
     }
 }
 
-/// What messages with these match bits and receives of any tag are indexed under: no tag has this
-/// bit.
+/// The index key of these match bits for receives of any tag: no tag has this bit.
 #[inline]
 pub(crate) fn any_tag_key(bits: u64) -> u64 {
     bits >> 32 << 32 | 1 << 31
@@ -105,6 +104,12 @@ pub(crate) fn any_tag_key(bits: u64) -> u64 {
 #[inline]
 pub(crate) fn match_bits(context: u32, tag: i32) -> u64 {
     u64::from(context) << 32 | u64::from(tag as u32)
+}
+
+/// The context in match bits.
+#[inline]
+pub(crate) fn context_of(bits: u64) -> u32 {
+    (bits >> 32) as u32
 }
 
 /// The tag in match bits.
@@ -118,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wildcard_tag_still_compares_the_context() {
+    fn a_wildcard_tag_compares_the_context() {
         let any = Selector { source: None, tag: None, context: 7 };
         let of = |context, tag| Envelope { destination: 0, context, tag }.bits();
         assert!(any.takes(3, of(7, 0)) && any.takes(0, of(7, i32::MAX)));
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_comes_back_out_of_the_match_bits() {
+    fn match_bits_preserve_the_tag() {
         for tag in [0, 1, i32::MAX] {
             assert_eq!(tag_of(match_bits(u32::MAX, tag)), tag);
         }

@@ -1,13 +1,13 @@
-//! What can go wrong with a message, and whose fault it is.
+//! Errors of messages, by whose fault they are.
 
-use hikyaku_nic::fabric::{PeerFailure, PostError, Rank};
+use hikyaku_nic::fabric::{GroupError, PeerFailure, PostError, Rank};
 use thiserror::Error;
 
-/// Why an operation did not do what was asked.
+/// Why an operation failed.
 ///
 /// The program's own mistakes: `Truncated` (with the sender), `NoSuchRank`, `InvalidTag`,
 /// `InvalidLength`, `WaitsForItself`, `NoSuchRequest`, `Forked`. A peer's end: `PeerFailed`,
-/// `PeerLeft`, `Abandoned`. Asked for: `Cancelled`. The machine's: `Fabric`, `Malformed`.
+/// `PeerLeft`, `Abandoned`. Requested: `Cancelled`. The machine's: `Fabric`, `Malformed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MsgError {
     /// The message is longer than the buffer. It is consumed; the buffer holds its first bytes.
@@ -20,24 +20,24 @@ pub enum MsgError {
         sent: u64,
         /// Length of the buffer, bytes.
         room: u64,
-        /// Who sent it.
+        /// The sender.
         source_rank: Rank,
         /// Its tag.
         tag: i32,
     },
-    /// A rank this operation needs has died. A receive from any source needs every rank.
+    /// A rank that this operation needs has died. A receive from any source needs every rank.
     #[error("{0}")]
     PeerFailed(PeerFailure),
-    /// A rank this operation needs has left the job, and nothing from it is on the way.
+    /// A rank that this operation needs has left the job, with nothing from it in flight.
     #[error("rank {rank} has left the job: nothing further comes from it or is taken by it")]
     PeerLeft {
         /// The rank.
         rank: Rank,
     },
-    /// The sender gave the message up before it was delivered whole.
+    /// The sender abandoned the message before all of it was delivered.
     #[error("rank {source_rank} gave up its message with tag {tag} before it was delivered")]
     Abandoned {
-        /// Who was sending.
+        /// The sender.
         source_rank: Rank,
         /// The tag.
         tag: i32,
@@ -52,13 +52,16 @@ pub enum MsgError {
         rank: Rank,
     },
     /// There is no such rank.
-    #[error("rank {rank} does not exist: this job has ranks 0 to {}", .size.saturating_sub(1))]
+    #[error("rank {rank} does not exist: there are ranks 0 to {}", .size.saturating_sub(1))]
     NoSuchRank {
         /// The rank asked for.
         rank: Rank,
         /// How many ranks there are.
         size: u32,
     },
+    /// Not all ranks of this communicator know of it: one of them failed while it was made.
+    #[error("this communicator has no messages: a rank of it failed while it was made")]
+    Unmade,
     /// Tags start at 0.
     #[error("tag {tag} is not valid: tags are 0 to {}", i32::MAX)]
     InvalidTag {
@@ -76,25 +79,38 @@ pub enum MsgError {
     /// The request was cancelled before it took effect.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// The request is complete and was already asked for, or is another engine's.
+    /// The result of the request was already taken, or the request is another engine's.
     #[error("there is no such request: it was already completed")]
     NoSuchRequest,
-    /// The process that calls is a child of the rank's.
+    /// The calling process is a child of the rank's.
     #[error(
         "this process was forked from rank {rank} and is none itself: only the process that joined \
          the job may call"
     )]
     Forked {
-        /// Whose process it was forked from.
+        /// The rank whose process forked it.
         rank: Rank,
     },
-    /// Packets of the message contradicted each other; the sender is broken or is not hikyaku.
+    /// Packets of the message contradict each other; the sender is broken or is not hikyaku.
     #[error("packets of a message from rank {source_rank} contradict each other: it was dropped")]
     Malformed {
-        /// Whom the packets claim to be from.
+        /// The source that the packets claim.
         source_rank: Rank,
     },
     /// The fabric refused for good.
     #[error(transparent)]
     Fabric(#[from] PostError),
+    /// Ranks that share lines could not do something together.
+    #[error(transparent)]
+    Group(GroupError),
+}
+
+impl From<GroupError> for MsgError {
+    fn from(error: GroupError) -> MsgError {
+        match error {
+            GroupError::PeerFailed(failure) => MsgError::PeerFailed(failure),
+            GroupError::PeerLeft { rank } => MsgError::PeerLeft { rank },
+            other => MsgError::Group(other),
+        }
+    }
 }

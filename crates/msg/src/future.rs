@@ -1,13 +1,13 @@
 //! Send and receive as futures, and how to run them.
 //!
-//! A future here holds a borrow of the memory and lends it to its request only while it is polled
-//! (see `buffer.rs`). Between polls the request is detached: an arriving message waits where it
-//! landed, a cleared one is not streamed. So a future may be dropped or leaked at any time; when
-//! it is dropped its operation is given up, when it is leaked the operation stays as it is.
+//! A future here borrows the memory and lends it to its request only while it is polled (see
+//! `buffer.rs`). Between polls the request is detached: an arriving message waits where it landed,
+//! a cleared one is not streamed. So a future may be dropped or leaked at any time. Dropping it
+//! abandons its operation; leaking it leaves the operation as it is.
 //!
-//! No thread moves the engine behind anybody's back, so there is nobody to wake a future: it wakes
-//! itself and is polled again after the executor has let time pass. [`block_on`] does that with
-//! [`Engine::idle`]'s waiting.
+//! No thread moves the engine in the background, so no thread can wake a future. It wakes itself,
+//! and is polled again after the executor has let time pass. [`block_on`] does that by
+//! [`Engine::idle`].
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -29,7 +29,7 @@ use crate::request::RequestId;
 pub struct SendFuture<'e, 'b, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     bytes: &'b [u8],
-    state: State<(Envelope, SendMode)>,
+    state: OperationState<(Envelope, SendMode)>,
 }
 
 /// A receive in progress. Ready when the message is in the buffer.
@@ -38,37 +38,57 @@ pub struct SendFuture<'e, 'b, P: Port> {
 pub struct RecvFuture<'e, 'b, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     buffer: &'b mut [u8],
-    state: State<Selector>,
+    state: OperationState<Selector>,
 }
 
 #[derive(Debug)]
-enum State<S> {
-    /// Not polled yet: it takes its place in the order of messages when it is.
+enum OperationState<S> {
+    /// Not polled yet: the first poll gives it its place in the order of messages.
     New(S),
     Pending(RequestId),
+    /// It cannot be: what its first poll answers.
+    Refused(MsgError),
     Over,
 }
 
 impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
-    /// A send of `bytes`, which starts when it is polled first.
+    /// A send of `bytes`, which starts at the first poll.
     pub fn new(
         engine: &'e RefCell<Engine<P>>,
         bytes: &'b [u8],
         envelope: Envelope,
         mode: SendMode,
     ) -> SendFuture<'e, 'b, P> {
-        SendFuture { engine, bytes, state: State::New((envelope, mode)) }
+        SendFuture { engine, bytes, state: OperationState::New((envelope, mode)) }
+    }
+
+    /// A send that fails when it is polled.
+    pub fn refused(
+        engine: &'e RefCell<Engine<P>>,
+        bytes: &'b [u8],
+        error: MsgError,
+    ) -> SendFuture<'e, 'b, P> {
+        SendFuture { engine, bytes, state: OperationState::Refused(error) }
     }
 }
 
 impl<'e, 'b, P: Port> RecvFuture<'e, 'b, P> {
-    /// A receive into `buffer`, which is posted when it is polled first.
+    /// A receive into `buffer`, posted at the first poll.
     pub fn new(
         engine: &'e RefCell<Engine<P>>,
         buffer: &'b mut [u8],
         selector: Selector,
     ) -> RecvFuture<'e, 'b, P> {
-        RecvFuture { engine, buffer, state: State::New(selector) }
+        RecvFuture { engine, buffer, state: OperationState::New(selector) }
+    }
+
+    /// A receive that fails when it is polled.
+    pub fn refused(
+        engine: &'e RefCell<Engine<P>>,
+        buffer: &'b mut [u8],
+        error: MsgError,
+    ) -> RecvFuture<'e, 'b, P> {
+        RecvFuture { engine, buffer, state: OperationState::Refused(error) }
     }
 }
 
@@ -79,21 +99,22 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
         let this = self.get_mut();
         let mut engine = this.engine.borrow_mut();
         let id = match this.state {
-            State::New((envelope, mode)) => {
+            OperationState::New((envelope, mode)) => {
                 if engine.send_directly(this.bytes, &envelope, mode) {
-                    this.state = State::Over;
+                    this.state = OperationState::Over;
                     return Poll::Ready(Ok(()));
                 }
                 match engine.start_send_detached(this.bytes, envelope, mode) {
                     Ok(id) => id,
                     Err(error) => {
-                        this.state = State::Over;
+                        this.state = OperationState::Over;
                         return Poll::Ready(Err(error));
                     }
                 }
             }
-            State::Pending(id) => id,
-            State::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
+            OperationState::Pending(id) => id,
+            OperationState::Refused(error) => return Poll::Ready(Err(error)),
+            OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
         let result = engine.lend_to_send(id, this.bytes, |engine| engine.test(id));
         settle(&mut this.state, id, result, context).map_ok(|_| ())
@@ -107,21 +128,22 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
         let this = self.get_mut();
         let mut engine = this.engine.borrow_mut();
         let id = match this.state {
-            State::New(selector) => {
+            OperationState::New(selector) => {
                 if let Some(received) = engine.recv_directly(this.buffer, &selector) {
-                    this.state = State::Over;
+                    this.state = OperationState::Over;
                     return Poll::Ready(Ok(received));
                 }
                 match engine.start_recv_detached(this.buffer.len(), selector) {
                     Ok(id) => id,
                     Err(error) => {
-                        this.state = State::Over;
+                        this.state = OperationState::Over;
                         return Poll::Ready(Err(error));
                     }
                 }
             }
-            State::Pending(id) => id,
-            State::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
+            OperationState::Pending(id) => id,
+            OperationState::Refused(error) => return Poll::Ready(Err(error)),
+            OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
         let result = engine.lend_to_receive(id, this.buffer, |engine| engine.test(id));
         settle(&mut this.state, id, result, context)
@@ -129,18 +151,18 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
 }
 
 fn settle<S>(
-    state: &mut State<S>,
+    state: &mut OperationState<S>,
     id: RequestId,
     result: Option<Result<Received, MsgError>>,
     context: &mut Context<'_>,
 ) -> Poll<Result<Received, MsgError>> {
     match result {
         Some(result) => {
-            *state = State::Over;
+            *state = OperationState::Over;
             Poll::Ready(result)
         }
         None => {
-            *state = State::Pending(id);
+            *state = OperationState::Pending(id);
             context.waker().wake_by_ref();
             Poll::Pending
         }
@@ -149,7 +171,7 @@ fn settle<S>(
 
 impl<P: Port> Drop for SendFuture<'_, '_, P> {
     fn drop(&mut self) {
-        if let State::Pending(id) = self.state {
+        if let OperationState::Pending(id) = self.state {
             self.engine.borrow_mut().abandon(id);
         }
     }
@@ -157,19 +179,19 @@ impl<P: Port> Drop for SendFuture<'_, '_, P> {
 
 impl<P: Port> Drop for RecvFuture<'_, '_, P> {
     fn drop(&mut self) {
-        if let State::Pending(id) = self.state {
+        if let OperationState::Pending(id) = self.state {
             self.engine.borrow_mut().abandon(id);
         }
     }
 }
 
-/// Runs a future to its end, letting the port wait while there is nothing to do. The wait is
-/// announced as what the future has polled in vain.
+/// Runs a future to completion. The port waits while there is nothing to do, and announces the
+/// operations that the future polls as its wait.
 pub fn block_on<P: Port, F: Future>(engine: &RefCell<Engine<P>>, future: F) -> F::Output {
     block_on_for(engine, Wait::new(Activity::Future), future)
 }
 
-/// The same for a future that waits for what the engine does not know, as `wait` says.
+/// [`block_on`] for a future that waits for something unknown to the engine, as `wait` says.
 pub fn block_on_for<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
@@ -190,7 +212,7 @@ pub fn block_on_for<P: Port, F: Future>(
     }
 }
 
-/// A future whose operations are parts of one, which waits as `wait` says.
+/// A future whose operations are reported as parts of one, which waits as `wait` says.
 pub async fn as_one<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
@@ -208,7 +230,7 @@ pub async fn as_one<P: Port, F: Future>(
     .await
 }
 
-/// Runs two futures at the same time until both are done.
+/// Runs two futures concurrently until both are done.
 pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut first, mut second) = (None, None);
@@ -226,8 +248,8 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     .await
 }
 
-/// Runs futures at the same time until all are done; their outputs are in the futures' order. Each
-/// round polls them in that order, so operations take their places among messages in it too.
+/// Runs futures concurrently until all are done; outputs are in the futures' order. Each round
+/// polls in that order, so operations take their places among messages in it too.
 pub async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
@@ -277,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_every_length_go_both_ways_at_once() {
+    fn messages_of_every_length_go_both_ways() {
         run(tight(2), |engine| {
             let engine = RefCell::new(engine);
             let other = 1 - engine.borrow().rank();
@@ -298,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_receive_takes_nothing_that_has_not_matched() {
+    fn a_dropped_receive_takes_no_unmatched_message() {
         let (a, b) = pair();
         let (a, b) = (RefCell::new(a), RefCell::new(b));
         let mut unused = [0; 8];
@@ -331,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_send_that_was_not_posted_is_never_sent() {
+    fn a_dropped_unposted_send_is_never_sent() {
         let (a, b) = pair();
         let (a, b) = (RefCell::new(a), RefCell::new(b));
         a.borrow_mut().port_mut().rules().full = 100;
@@ -344,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_nobody_polls_does_not_hold_up_later_messages() {
+    fn an_unpolled_future_does_not_delay_later_messages() {
         let (a, b) = pair();
         let (a, mut b) = (RefCell::new(a), b);
         let bytes = pattern(500, 1);
@@ -361,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_future_polled_again_says_so() {
+    fn polling_a_finished_future_is_an_error() {
         let (a, _b) = pair();
         let a = RefCell::new(a);
         let mut send = SendFuture::new(&a, &[], to(1), SendMode::Standard);
@@ -373,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn many_receives_complete_in_whatever_order_their_messages_come() {
+    fn receives_complete_in_any_order_of_arrival() {
         let (mut a, b) = pair();
         let b = RefCell::new(b);
         let mut buffers = [[0u8; 1]; 4];
@@ -389,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_long_says_for_what() {
+    fn a_long_wait_is_announced_by_its_operation() {
         let (engine, _other) = pair();
         let engine = RefCell::new(engine);
         let mut polls = 0;

@@ -1,4 +1,4 @@
-//! Which elements of a slice a message is made of (derived datatypes, MPI 5.0 §5.1).
+//! The elements of a slice that form a message (derived datatypes, MPI 5.0 §5.1).
 //!
 //! A layout is a first element and runs of elements, either in a regular pattern or listed:
 //!
@@ -9,35 +9,35 @@
 //! ```
 //!
 //! Elements are counted, not bytes: a layout belongs to a slice of some type. It knows where it
-//! ends, so one comparison with the slice's length replaces a check of every element; ends that
-//! cannot be counted saturate and fit no slice.
+//! ends, so one comparison with the slice's length replaces a check of every element. Ends that
+//! overflow saturate and fit no slice.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// Which elements of a slice a message is made of, and in which order.
+/// The elements of a slice that form a message, and their order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Layout {
-    shape: Shape,
-    /// How many elements there are, counted as often as they come.
+    shape: LayoutShape,
+    /// How many elements there are, repeated ones included.
     length: usize,
     /// One past the last element.
     end: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Shape {
+enum LayoutShape {
     /// Runs of `run` elements from `start` on, repeated by the levels, outermost first. A level
-    /// that does nothing is left out, so contiguous elements have none.
-    Strided { start: usize, run: usize, levels: Vec<Level> },
-    /// First elements and lengths of runs. None is empty and none continues the one before.
+    /// without effect is left out, so contiguous elements have none.
+    Strided { start: usize, run: usize, levels: Vec<StrideLevel> },
+    /// First element and length of each run. None is empty and none continues the one before.
     Indexed(Vec<(usize, usize)>),
 }
 
-/// So many repetitions, so far apart.
+/// `count` repetitions, `stride` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Level {
+struct StrideLevel {
     count: usize,
     stride: usize,
 }
@@ -53,7 +53,7 @@ pub enum LayoutError {
         /// Elements of the slice.
         length: usize,
     },
-    /// It has another number of elements than are to be packed or unpacked.
+    /// It has not as many elements as are to be packed or unpacked.
     #[error("a layout of {elements} elements was given {given}")]
     Count {
         /// Elements of the layout.
@@ -76,7 +76,7 @@ pub enum LayoutError {
 }
 
 impl From<Range<usize>> for Layout {
-    /// The elements of a range; none, if it ends before it starts.
+    /// The elements of a range; empty if it ends before it starts.
     fn from(range: Range<usize>) -> Layout {
         Layout::contiguous(range.start, range.len())
     }
@@ -91,7 +91,7 @@ impl Layout {
     /// `count` blocks of `block` elements whose first elements are `stride` apart
     /// (MPI_Type_vector).
     pub fn vector(start: usize, count: usize, block: usize, stride: usize) -> Layout {
-        Layout::strided(start, block, vec![Level { count, stride }])
+        Layout::strided(start, block, vec![StrideLevel { count, stride }])
     }
 
     /// Blocks by first element and length, in this order (MPI_Type_indexed).
@@ -113,7 +113,7 @@ impl Layout {
                 let end = ends.max().unwrap_or(0);
                 let length =
                     runs.iter().fold(0usize, |sum, (_, length)| sum.saturating_add(*length));
-                Layout { shape: Shape::Indexed(runs), length, end }
+                Layout { shape: LayoutShape::Indexed(runs), length, end }
             }
         }
     }
@@ -122,11 +122,11 @@ impl Layout {
     /// dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
     ///
     /// # Errors
-    /// [`LayoutError::NotAPart`]: a range leaves the array, or there are more of the one than of
-    /// the other.
+    /// [`LayoutError::NotAPart`]: a range leaves the array, or `part` and `sizes` have different
+    /// lengths.
     pub fn subarray(sizes: &[usize], part: &[Range<usize>]) -> Result<Layout, LayoutError> {
         for dimension in 0..sizes.len().max(part.len()) {
-            // A dimension without a size has none, a missing range is one that fits none.
+            // A missing size is zero; a missing range fits no size.
             let size = sizes.get(dimension).copied().unwrap_or(0);
             let range = part.get(dimension).cloned().unwrap_or(usize::MAX..usize::MAX);
             let Range { start: from, end: to } = range;
@@ -138,23 +138,23 @@ impl Layout {
         let mut levels = Vec::with_capacity(sizes.len());
         for (size, range) in sizes.iter().zip(part).rev() {
             start = start.saturating_add(range.start.saturating_mul(stride));
-            levels.push(Level { count: range.len(), stride });
+            levels.push(StrideLevel { count: range.len(), stride });
             stride = stride.saturating_mul(*size);
         }
         levels.reverse();
         Ok(Layout::strided(start, 1, levels))
     }
 
-    /// Brings a regular pattern to its shortest form and counts it.
-    fn strided(start: usize, mut run: usize, mut levels: Vec<Level>) -> Layout {
+    /// Reduces a regular pattern to its shortest form and counts it.
+    fn strided(start: usize, mut run: usize, mut levels: Vec<StrideLevel>) -> Layout {
         let counts = levels.iter().map(|level| level.count);
         let length = counts.fold(run, usize::saturating_mul);
         if length == 0 {
-            let shape = Shape::Strided { start: 0, run: 0, levels: Vec::new() };
+            let shape = LayoutShape::Strided { start: 0, run: 0, levels: Vec::new() };
             return Layout { shape, length: 0, end: 0 };
         }
         levels.retain(|level| level.count > 1);
-        while let Some(&Level { count, stride }) = levels.last()
+        while let Some(&StrideLevel { count, stride }) = levels.last()
             && stride == run
         {
             run = run.saturating_mul(count);
@@ -164,11 +164,10 @@ impl Layout {
             last.saturating_add(level.stride.saturating_mul(level.count - 1))
         });
         let end = last.saturating_add(run);
-        Layout { shape: Shape::Strided { start, run, levels }, length, end }
+        Layout { shape: LayoutShape::Strided { start, run, levels }, length, end }
     }
 
-    /// The same in units of which each element has `width`: in bytes, what is here in elements of
-    /// so many bytes.
+    /// The same layout in smaller units, `width` to an element: for example from elements to bytes.
     #[must_use]
     pub fn scaled(&self, width: usize) -> Layout {
         let scale = |number: usize| number.saturating_mul(width);
@@ -176,17 +175,17 @@ impl Layout {
             return Layout::contiguous(0, 0);
         }
         let shape = match &self.shape {
-            Shape::Strided { start, run, levels } => Shape::Strided {
+            LayoutShape::Strided { start, run, levels } => LayoutShape::Strided {
                 start: scale(*start),
                 run: scale(*run),
                 levels: levels
                     .iter()
-                    .map(|level| Level { count: level.count, stride: scale(level.stride) })
+                    .map(|level| StrideLevel { count: level.count, stride: scale(level.stride) })
                     .collect(),
             },
-            Shape::Indexed(runs) => {
-                Shape::Indexed(runs.iter().map(|(at, run)| (scale(*at), scale(*run))).collect())
-            }
+            LayoutShape::Indexed(runs) => LayoutShape::Indexed(
+                runs.iter().map(|(at, run)| (scale(*at), scale(*run))).collect(),
+            ),
         };
         Layout { shape, length: scale(self.length), end: scale(self.end) }
     }
@@ -196,7 +195,7 @@ impl Layout {
         self.length
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -206,20 +205,21 @@ impl Layout {
         self.end
     }
 
-    /// From its first element in memory to one past the last; what lies between may not all be
-    /// part of it.
+    /// The range from its first element in memory to one past the last; it may have gaps.
     pub fn span(&self) -> Range<usize> {
         let start = match &self.shape {
-            Shape::Strided { start, .. } => *start,
-            Shape::Indexed(runs) => runs.iter().map(|(start, _)| *start).min().unwrap_or(0),
+            LayoutShape::Strided { start, .. } => *start,
+            LayoutShape::Indexed(runs) => runs.iter().map(|(start, _)| *start).min().unwrap_or(0),
         };
         start..self.end
     }
 
-    /// Its elements as one range, if they lie one after the other: such a message needs no copy.
+    /// Its elements as one range, if they are contiguous: such a message needs no copy.
     pub fn as_range(&self) -> Option<Range<usize>> {
         match &self.shape {
-            Shape::Strided { start, levels, .. } if levels.is_empty() => Some(*start..self.end),
+            LayoutShape::Strided { start, levels, .. } if levels.is_empty() => {
+                Some(*start..self.end)
+            }
             _ => None,
         }
     }
@@ -238,20 +238,20 @@ impl Layout {
     /// Calls `act` with every run of elements, in order.
     pub fn for_each_run(&self, mut act: impl FnMut(Range<usize>)) {
         match &self.shape {
-            Shape::Indexed(runs) => {
+            LayoutShape::Indexed(runs) => {
                 runs.iter().for_each(|(start, length)| act(*start..*start + *length));
             }
-            Shape::Strided { start, run, levels } if *run > 0 => {
+            LayoutShape::Strided { start, run, levels } if *run > 0 => {
                 walk(*start, levels, &mut |at| act(at..at + *run));
             }
-            Shape::Strided { .. } => {}
+            LayoutShape::Strided { .. } => {}
         }
     }
 
-    /// Copies the elements, in order, into `packed`.
+    /// Copies the elements, in order, to `packed`.
     ///
     /// # Errors
-    /// The layout reaches beyond `from`, or `packed` has another length than the layout.
+    /// The layout reaches beyond `from`, or `packed` has not the layout's length.
     pub fn pack<T: Copy>(&self, from: &[T], packed: &mut [T]) -> Result<(), LayoutError> {
         self.check(from.len())?;
         self.check_count(packed.len())?;
@@ -264,10 +264,10 @@ impl Layout {
         Ok(())
     }
 
-    /// Copies `packed` to where the elements are, in order: the last wins, if one comes twice.
+    /// Copies `packed` to the elements, in order: the last one wins if an element is repeated.
     ///
     /// # Errors
-    /// The layout reaches beyond `into`, or `packed` has another length than the layout.
+    /// The layout reaches beyond `into`, or `packed` has not the layout's length.
     pub fn unpack<T: Copy>(&self, packed: &[T], into: &mut [T]) -> Result<(), LayoutError> {
         self.check(into.len())?;
         self.check_count(packed.len())?;
@@ -299,19 +299,19 @@ fn copy_run<T: Copy>(into: &mut [T], from: &[T]) {
     }
 }
 
-/// Copies so many elements that one or two instructions do it.
+/// Copies `N` elements, few enough for one or two instructions.
 #[inline]
 fn copy_short<const N: usize, T: Copy>(into: &mut [T], from: &[T]) {
     into[..N].copy_from_slice(&from[..N]);
 }
 
 /// Calls `act` with the first element of every run.
-fn walk(start: usize, levels: &[Level], act: &mut impl FnMut(usize)) {
+fn walk(start: usize, levels: &[StrideLevel], act: &mut impl FnMut(usize)) {
     match levels {
         [] => act(start),
-        // The innermost level without recursion: it is where the elements are.
-        [Level { count, stride }] => (0..*count).for_each(|i| act(start + i * stride)),
-        [Level { count, stride }, inner @ ..] => {
+        // The innermost level, with most of the elements, needs no recursion.
+        [StrideLevel { count, stride }] => (0..*count).for_each(|i| act(start + i * stride)),
+        [StrideLevel { count, stride }, inner @ ..] => {
             (0..*count).for_each(|i| walk(start + i * stride, inner, act));
         }
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_together_is_one_range() {
+    fn contiguous_elements_are_one_range() {
         assert_eq!(Layout::vector(3, 4, 2, 2).as_range(), Some(3..11));
         assert_eq!(Layout::vector(3, 1, 2, 9).as_range(), Some(3..5));
         assert_eq!(Layout::indexed(&[(2, 3), (9, 0), (5, 1)]).as_range(), Some(2..6));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_cannot_be_counted_fit_no_slice() {
+    fn overflowing_ends_fit_no_slice() {
         let huge = usize::MAX / 2;
         for layout in [
             Layout::contiguous(usize::MAX, 2),
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(error, LayoutError::Count { elements: 2, given: 3 });
     }
 
-    /// A layout and the elements it should have.
+    /// A layout and its expected elements.
     fn any_layout() -> impl Strategy<Value = (Layout, Vec<usize>)> {
         let vector = (0usize..9, 0usize..5, 0usize..5, 0usize..7);
         let vector = vector.prop_map(|(start, count, block, stride)| {

@@ -2,8 +2,8 @@
 //!
 //! This crate turns a [`Port`](hikyaku_nic::fabric::Port) into send and receive with tags,
 //! communicator contexts and wildcards. It reads no clock, environment, file or random source and
-//! starts no thread: time and waiting come from the port alone, so the same code runs over shared
-//! memory, in one process and in virtual time.
+//! starts no thread: only the port has time and waits. So the same code runs over shared memory, in
+//! one process and in virtual time.
 //!
 //! ```text
 //!   send ─► envelope ─► eager: packets ─────────────► landing ring ─► posted receive? ─► buffer
@@ -22,12 +22,12 @@
 //!
 //! - Messages between two ranks match in the order of their posts (MPI 5.0 §3.5).
 //! - An unexpected message stays in its source's landing ring (IP-24). It is copied to ordinary
-//!   memory only when this rank waits for something that its source cannot send for want of room.
-//! - Memory is bounded: a source may have so many unmatched messages and no more by its credit, and
-//!   a rank what [`EngineConfig::unmatched_bytes`] says of them in ordinary memory.
-//! - What a peer's packet says is checked before it is used. A packet that makes no sense is
-//!   dropped and counted; it never panics and never reaches past a buffer.
-//! - Nothing waits for a rank that is gone: its requests end with an error.
+//!   memory only when this rank waits for a message that its source has no room to send.
+//! - Memory is bounded: credit limits the unmatched messages of a source, and
+//!   [`EngineConfig::unmatched_bytes`] those in ordinary memory of a rank.
+//! - A peer's packet is checked before use. An invalid packet is dropped and counted; it never
+//!   panics and never reaches past a buffer.
+//! - Nothing waits for a departed rank: its requests end with an error.
 
 mod buffer;
 mod config;
@@ -39,6 +39,7 @@ mod error;
 mod future;
 mod layout;
 mod line;
+mod members;
 mod notes;
 mod outbox;
 mod parcel;
@@ -59,6 +60,7 @@ pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
 pub use future::{RecvFuture, SendFuture, as_one, block_on, block_on_for, join, join_all};
 pub use layout::{Layout, LayoutError};
+pub use members::Members;
 pub use notes::NOTE_MOST;
 pub use request::RequestId;
 pub use statistics::Statistics;

@@ -1,46 +1,46 @@
-//! A queue whose entries are found by their match bits: by a search from the front while it is
-//! short, by an index of places when it is long.
+//! A queue whose entries are found by their match bits. A short queue is searched from the front; a
+//! long one has an index of places.
 //!
-//! Programs post receives in the order in which messages come, so the first entry nearly always
-//! fits and an index would cost more than the search. It is made when the queue has grown, which is
-//! when a search of it all would make each message as dear as there are others.
+//! Programs post receives in the order in which messages arrive. So the first entry nearly always
+//! fits, and an index would cost more than the search. The queue gets one when it has grown so long
+//! that a search of it all would make each message as expensive as there are others.
 //!
 //! ```text
-//!   entries   [ A | B | - | C | - | D ]      what was taken from within leaves a hole
-//!   index     bits of B, D ──► places 1, 5   in order; places of holes go when they are in front
+//!   entries   [ A | B | - | C | - | D ]      an entry removed from within leaves a hole
+//!   index     bits of B, D ──► places 1, 5   in order; places of holes are dropped at the front
 //! ```
 
 use std::collections::{HashMap, VecDeque};
 
-/// Entries from which on there is an index. More than programs have in a window of requests: with
-/// 64, windows of 64 made one each time, and non-blocking messages took 1.6 times as long.
+/// Number of entries from which on there is an index. More than programs have in a window of
+/// requests: with 64, each window of 64 made one, and non-blocking messages took 1.6 times as long.
 const INDEXED_FROM: usize = 512;
 
-/// What a line holds: it says under which keys it is looked for. Equal ones count as one.
+/// An entry: the keys under which it is found. Equal ones count as one.
 pub(crate) trait Keyed {
     fn keys(&self) -> [u64; 2];
 }
 
 /// A queue with an index.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct MatchQueue<T> {
     /// Without an index there are no holes.
     entries: VecDeque<Option<T>>,
-    /// The number of the first of them, in pushes since the index was made.
+    /// The number of the first entry, in pushes since the index was made.
     base: u64,
-    /// How many are no holes.
+    /// How many entries are not holes.
     count: usize,
-    /// The numbers of the entries of each key, in order.
+    /// The numbers of each key's entries, in order.
     index: Option<HashMap<u64, VecDeque<u64>>>,
 }
 
-impl<T> Default for Line<T> {
-    fn default() -> Line<T> {
-        Line { entries: VecDeque::new(), base: 0, count: 0, index: None }
+impl<T> Default for MatchQueue<T> {
+    fn default() -> MatchQueue<T> {
+        MatchQueue { entries: VecDeque::new(), base: 0, count: 0, index: None }
     }
 }
 
-impl<T: Keyed> Line<T> {
+impl<T: Keyed> MatchQueue<T> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
@@ -83,7 +83,7 @@ impl<T: Keyed> Line<T> {
         }
     }
 
-    /// The place of the first entry that fits; it has one of `keys`.
+    /// The place of the first entry that fits. It has one of `keys`.
     #[inline]
     pub(crate) fn find(&self, keys: &[u64], fits: impl Fn(&T) -> bool) -> Option<usize> {
         match &self.index {
@@ -95,7 +95,7 @@ impl<T: Keyed> Line<T> {
         }
     }
 
-    /// The entries that have a key and perhaps others, in order.
+    /// The entries with a key, in order.
     pub(crate) fn of_key(&self, key: u64) -> impl Iterator<Item = &T> {
         let all = self.index.is_none().then(|| self.iter());
         let indexed = self.places(key).filter_map(|at| self.get(at));
@@ -108,7 +108,7 @@ impl<T: Keyed> Line<T> {
         numbers.into_iter().flatten().filter_map(place)
     }
 
-    /// Takes out the entry at a place.
+    /// Removes the entry at a place.
     #[inline]
     pub(crate) fn remove(&mut self, place: usize) -> Option<T> {
         if self.index.is_some() {
@@ -147,7 +147,7 @@ impl<T: Keyed> Line<T> {
         Some(entry)
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         std::mem::take(self).entries.into_iter().flatten()
     }
@@ -185,25 +185,25 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    struct Entry(u64, u64);
+    struct TestEntry(u64, u64);
 
-    impl Keyed for Entry {
+    impl Keyed for TestEntry {
         fn keys(&self) -> [u64; 2] {
             [self.0, 100 + self.0 % 3]
         }
     }
 
     proptest! {
-        /// Whatever is pushed, found and taken: a list that is searched says the same.
+        /// Any pushes, finds and removals: a searched list gives the same results.
         #[test]
         fn an_indexed_line_is_a_searched_list(
             steps in prop::collection::vec((0..4_u32, 0..12_u64), 0..2000)
         ) {
-            let (mut line, mut list) = (Line::default(), Vec::new());
+            let (mut line, mut list) = (MatchQueue::default(), Vec::new());
             for (number, (step, value)) in (0..).zip(steps) {
                 if step < 2 || number < 600 {
-                    line.push(Entry(value, number));
-                    list.push(Entry(value, number));
+                    line.push(TestEntry(value, number));
+                    list.push(TestEntry(value, number));
                 } else {
                     let key = if step == 2 { value } else { 100 + value % 3 };
                     let expected = list.iter().position(|entry| entry.keys().contains(&key));
@@ -227,17 +227,17 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_from_the_middle_of_many_is_found_without_a_search() {
-        let mut line = Line::default();
-        (0..100_000).for_each(|value| line.push(Entry(value, 0)));
+    fn the_index_finds_a_middle_entry_without_search() {
+        let mut line = MatchQueue::default();
+        (0..100_000).for_each(|value| line.push(TestEntry(value, 0)));
         let looks = std::cell::Cell::new(0);
         for key in [99_999, 50_000, 3] {
-            let fits = |entry: &Entry| {
+            let fits = |entry: &TestEntry| {
                 looks.set(looks.get() + 1);
                 entry.0 == key
             };
             let at = line.find(&[key], fits).expect("it is there");
-            assert_eq!(line.remove(at), Some(Entry(key, 0)));
+            assert_eq!(line.remove(at), Some(TestEntry(key, 0)));
         }
         assert_eq!(looks.get(), 3);
     }

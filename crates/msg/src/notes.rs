@@ -1,14 +1,14 @@
-//! Notes: short messages of the library to itself, which need nothing that the program uses.
+//! Notes: short messages of the library to itself, which need none of the program's resources.
 //!
 //! A protocol above this layer (letters of shared variables, notices of collectives that failed)
-//! has to go on while the program's messages lie unmatched and their credit and rings are used up.
-//! So a note is sent in control packets: pieces of one status record each, without credit and
-//! without room in a ring. They wait for nothing but the receiver's next look at its status ring,
-//! before anything else that waits for the same rank. What has come is kept apart from messages
-//! and is never matched: whoever expects notes takes them out.
+//! must progress while the program's messages are unmatched and their credit and rings are
+//! exhausted. So a note is sent in control packets: pieces of one status record each, without
+//! credit and without room in a ring. They arrive at the receiver's next poll of its status ring,
+//! before anything else that waits for the same rank. Notes that have arrived are kept apart from
+//! messages and never matched: the protocol takes them out.
 //!
-//! Nothing holds up the sender of notes. How many there can be is bounded by the protocol that
-//! sends them: a request is answered before the next one is made.
+//! Nothing delays the sender of notes. The protocol bounds their number: a request is answered
+//! before the next one is made.
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,13 @@ use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
 use crate::envelope::{Received, Selector, tag_of};
 use crate::protocol::Control;
 
-/// Most bytes of a note.
+/// Limit of a note's bytes.
 pub const NOTE_MOST: usize = 160;
 
-/// Most notes of one source that lie here: no rank of ours sends so many without an answer.
+/// Limit of one source's notes here: our ranks never send so many without an answer.
 const OF_A_SOURCE: u32 = 1 << 16;
 
-/// A note that has come.
+/// A note that has arrived.
 #[derive(Debug)]
 struct Note {
     source: Rank,
@@ -35,24 +35,30 @@ struct Note {
 #[derive(Debug)]
 pub(crate) struct Notes {
     here: VecDeque<Note>,
-    sources: Vec<Source>,
+    sources: Vec<NoteSource>,
 }
 
 #[derive(Debug, Default)]
-struct Source {
-    /// The pieces so far of the note that is coming, and its match bits.
+struct NoteSource {
+    /// The match bits and the pieces so far of the note that is arriving.
     coming: Option<(u64, Vec<u8>)>,
-    /// Notes of it that are here.
+    /// How many notes of the source are here.
     here: u32,
 }
 
 impl Notes {
     pub(crate) fn new(ranks: u32) -> Notes {
-        let sources = (0..ranks).map(|_| Source::default()).collect();
+        let sources = (0..ranks).map(|_| NoteSource::default()).collect();
         Notes { here: VecDeque::new(), sources }
     }
 
-    /// A piece has come from an existing source; `false`: it fits no note, and is dropped.
+    /// Whether no note is here.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.here.is_empty()
+    }
+
+    /// Takes a piece from an existing source. `false`: it fits no note, and is dropped.
     pub(crate) fn arrive(&mut self, source: Rank, bits: u64, piece: &[u8], last: bool) -> bool {
         let state = &mut self.sources[source as usize];
         let (begun, mut bytes) = state.coming.take().unwrap_or((bits, Vec::new()));
@@ -70,12 +76,12 @@ impl Notes {
         true
     }
 
-    /// Nothing further comes from a source: what lacks a piece is dropped.
+    /// Drops an incomplete note of a source that sends nothing more.
     pub(crate) fn end(&mut self, source: Rank) {
         self.sources[source as usize].coming = None;
     }
 
-    /// Takes the note that came first, of those of a context whose tag is wanted.
+    /// Takes the earliest note of a context whose tag is wanted.
     pub(crate) fn take(
         &mut self,
         context: u32,
@@ -116,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_any_length_comes_as_it_was_and_in_order() {
+    fn notes_of_any_length_arrive_intact_in_order() {
         let mut notes = Notes::new(2);
         let bytes: Vec<u8> = (0..NOTE_MOST as u8).collect();
         for length in 0..=NOTE_MOST {
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_different_notes_too_many_bytes_and_too_many_notes_are_nonsense() {
+    fn invalid_pieces_and_excess_notes_are_refused() {
         let mut notes = Notes::new(2);
         assert!(notes.arrive(0, 1, &[1; 40], false));
         assert!(!notes.arrive(0, 2, &[2; 40], true), "it does not go on with that");

@@ -1,13 +1,13 @@
-//! What could not be posted at once, per destination.
+//! The outbox: posts that found no room, per destination.
 //!
 //! Three queues per destination, tried in this order:
 //!
 //! 1. control packets, which need neither credit nor ring room and on which others wait;
 //! 2. messages that match in order, eager ones and announcements: strictly first in, first out;
-//! 3. streams: messages their receivers have cleared; each packet names its request, so several
-//!    may take turns.
+//! 3. streams: messages that their receivers have cleared; each packet names its request, so
+//!    several may take turns.
 //!
-//! Nothing here copies a payload: an entry is the name of a request, whose memory stays with the
+//! Nothing here copies a payload: an entry is the id of a request, whose memory stays with the
 //! program. The queues are as long as the program has requests, and no longer.
 
 use std::collections::VecDeque;
@@ -20,21 +20,21 @@ use crate::request::RequestId;
 /// The pending posts of one engine.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    lanes: Vec<Lane>,
-    /// Destinations with something pending, each once.
+    lanes: Vec<OutboxLane>,
+    /// Destinations with pending posts, each once.
     active: Vec<Rank>,
 }
 
 /// The pending posts to one destination.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct OutboxLane {
     pub(crate) control: VecDeque<Control>,
     pub(crate) ordered: VecDeque<RequestId>,
     pub(crate) streams: VecDeque<RequestId>,
     active: bool,
 }
 
-impl Lane {
+impl OutboxLane {
     fn is_empty(&self) -> bool {
         self.control.is_empty() && self.ordered.is_empty() && self.streams.is_empty()
     }
@@ -42,7 +42,7 @@ impl Lane {
 
 impl Outbox {
     pub(crate) fn new(ranks: u32) -> Outbox {
-        Outbox { lanes: (0..ranks).map(|_| Lane::default()).collect(), active: Vec::new() }
+        Outbox { lanes: (0..ranks).map(|_| OutboxLane::default()).collect(), active: Vec::new() }
     }
 
     /// Whether a message to an existing rank may be posted without overtaking another.
@@ -51,7 +51,7 @@ impl Outbox {
         self.lanes.get(destination as usize).is_some_and(|lane| lane.ordered.is_empty())
     }
 
-    /// Whether nothing is pending at all.
+    /// Whether nothing is pending to any destination.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.active.is_empty()
@@ -59,26 +59,26 @@ impl Outbox {
 
     /// Whether nothing is pending to one destination.
     pub(crate) fn is_empty_to(&self, destination: Rank) -> bool {
-        self.lanes.get(destination as usize).is_none_or(Lane::is_empty)
+        self.lanes.get(destination as usize).is_none_or(OutboxLane::is_empty)
     }
 
-    /// Whether a message to an existing rank is one of those to be posted next.
+    /// Whether a message to an existing rank is among the next to be posted.
     pub(crate) fn is_next(&self, destination: Rank, id: RequestId) -> bool {
         let lane = &self.lanes[destination as usize];
         lane.ordered.front() == Some(&id) || lane.streams.contains(&id)
     }
 
-    /// Destinations with something pending, and what.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (Rank, &Lane)> {
+    /// Destinations with pending posts, and those posts.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (Rank, &OutboxLane)> {
         self.active.iter().map(|rank| (*rank, &self.lanes[*rank as usize]))
     }
 
-    /// The destination at a place of the list of those with something pending.
+    /// The destination at a place of the list of those with pending posts.
     pub(crate) fn active(&self, at: usize) -> Option<Rank> {
         self.active.get(at).copied()
     }
 
-    /// Strikes the destination at `at` off the list if nothing is pending to it any more.
+    /// Removes the destination at `at` from the list if nothing is pending to it any more.
     pub(crate) fn retire(&mut self, at: usize) -> bool {
         let lane = &mut self.lanes[self.active[at] as usize];
         lane.active = !lane.is_empty();
@@ -89,8 +89,8 @@ impl Outbox {
         false
     }
 
-    /// The queues of an existing destination, which is then looked at until they are empty.
-    pub(crate) fn lane(&mut self, destination: Rank) -> &mut Lane {
+    /// The queues of an existing destination, which stays listed until they are empty.
+    pub(crate) fn lane(&mut self, destination: Rank) -> &mut OutboxLane {
         let lane = &mut self.lanes[destination as usize];
         if !lane.active {
             lane.active = true;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_is_listed_once_and_struck_off_when_empty() {
+    fn a_destination_is_listed_once_while_pending() {
         let mut outbox = Outbox::new(3);
         let id = RequestId::from_word(1);
         outbox.lane(2).ordered.push_back(id);

@@ -1,8 +1,8 @@
-//! Parts of messages that have landed and were not copied out yet.
+//! Parts of messages that have landed and are not copied out yet.
 //!
-//! A part is a claim on ring bytes, a record's inline payload, or bytes that were moved to
-//! ordinary memory. Parts are consumed by value: a ring slice is released exactly once, on the way
-//! to a buffer, to ordinary memory, or to nowhere.
+//! A part is a claim on ring bytes, a record's inline payload, or bytes moved to ordinary memory.
+//! Parts are consumed by value: a ring slice is released exactly once, when it is delivered to a
+//! buffer, evacuated to ordinary memory, or discarded.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use hikyaku_nic::fabric::{Inline, Landing, Port, RingSlice};
 
 /// One part of a message.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum MessagePart {
     Inline(Inline),
     Ring(RingSlice),
     Heap(Box<[u8]>),
 }
 
-impl From<Landing> for Part {
+impl From<Landing> for MessagePart {
     #[inline]
-    fn from(landing: Landing) -> Part {
+    fn from(landing: Landing) -> MessagePart {
         match landing {
-            Landing::Inline(inline) => Part::Inline(inline),
-            Landing::Ring(slice) => Part::Ring(slice),
+            Landing::Inline(inline) => MessagePart::Inline(inline),
+            Landing::Ring(slice) => MessagePart::Ring(slice),
         }
     }
 }
 
-/// Copies as much of a record's payload as fits to `into` and gives the rest up; says how many
-/// bytes were copied.
+/// Copies as much of a record's payload as fits to `into` and releases the rest. Returns the number
+/// of bytes copied.
 #[inline]
 pub(crate) fn deliver<P: Port>(port: &mut P, data: Landing, into: &mut [u8]) -> usize {
     match data {
@@ -36,23 +36,23 @@ pub(crate) fn deliver<P: Port>(port: &mut P, data: Landing, into: &mut [u8]) -> 
     }
 }
 
-impl Part {
+impl MessagePart {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            Part::Inline(inline) => inline.len(),
-            Part::Ring(slice) => slice.len(),
-            Part::Heap(bytes) => bytes.len(),
+            MessagePart::Inline(inline) => inline.len(),
+            MessagePart::Ring(slice) => slice.len(),
+            MessagePart::Heap(bytes) => bytes.len(),
         }
     }
 
-    /// Copies as much as fits to `into` and gives the rest up; says how many bytes were copied.
+    /// Copies as much as fits to `into` and releases the rest. Returns the number of bytes copied.
     #[inline]
     pub(crate) fn deliver<P: Port>(self, port: &mut P, into: &mut [u8]) -> usize {
         match self {
-            Part::Inline(inline) => inline.copy_to(into),
-            Part::Ring(slice) => port.read_out(slice, into),
-            Part::Heap(bytes) => {
+            MessagePart::Inline(inline) => inline.copy_to(into),
+            MessagePart::Ring(slice) => port.read_out(slice, into),
+            MessagePart::Heap(bytes) => {
                 let length = bytes.len().min(into.len());
                 into[..length].copy_from_slice(&bytes[..length]);
                 length
@@ -60,20 +60,20 @@ impl Part {
         }
     }
 
-    /// Gives the part up.
+    /// Releases the part.
     pub(crate) fn discard<P: Port>(self, port: &mut P) {
-        if let Part::Ring(slice) = self {
+        if let MessagePart::Ring(slice) = self {
             port.release(slice);
         }
     }
 
-    /// Moves ring bytes to ordinary memory; says how many.
+    /// Moves ring bytes to ordinary memory. Returns their number.
     fn evacuate<P: Port>(&mut self, port: &mut P) -> usize {
-        let Part::Ring(slice) = self else { return 0 };
+        let MessagePart::Ring(slice) = self else { return 0 };
         let mut bytes = vec![0; slice.len()].into_boxed_slice();
         port.copy_out(slice, 0, &mut bytes);
         let length = bytes.len();
-        if let Part::Ring(slice) = std::mem::replace(self, Part::Heap(bytes)) {
+        if let MessagePart::Ring(slice) = std::mem::replace(self, MessagePart::Heap(bytes)) {
             port.release(slice);
         }
         length
@@ -82,22 +82,22 @@ impl Part {
 
 /// The parts of one message in order. Most messages have one part, which needs no allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    first: Option<Part>,
-    rest: VecDeque<Part>,
+pub(crate) struct MessageParts {
+    first: Option<MessagePart>,
+    rest: VecDeque<MessagePart>,
 }
 
-impl Parts {
+impl MessageParts {
     #[inline]
-    pub(crate) fn one(part: Part) -> Parts {
-        Parts { first: Some(part), rest: VecDeque::new() }
+    pub(crate) fn one(part: MessagePart) -> MessageParts {
+        MessageParts { first: Some(part), rest: VecDeque::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    pub(crate) fn push(&mut self, part: Part) {
+    pub(crate) fn push(&mut self, part: MessagePart) {
         if self.first.is_none() {
             self.first = Some(part);
         } else {
@@ -106,19 +106,19 @@ impl Parts {
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Part> {
+    pub(crate) fn pop(&mut self) -> Option<MessagePart> {
         let part = self.first.take()?;
         self.first = self.rest.pop_front();
         Some(part)
     }
 
-    /// Bytes in all.
+    /// Bytes in total.
     pub(crate) fn bytes(&self) -> u64 {
         self.first.iter().chain(&self.rest).map(|part| part.len() as u64).sum()
     }
 
-    /// Copies all parts to `into`, one after the other, as far as they fit, and gives them up;
-    /// says how many bytes they were.
+    /// Copies all parts to `into`, one after the other, as far as they fit, and releases them.
+    /// Returns their number of bytes.
     #[inline]
     pub(crate) fn deliver<P: Port>(&mut self, port: &mut P, into: &mut [u8]) -> u64 {
         let mut at = 0;
@@ -130,14 +130,14 @@ impl Parts {
         bytes
     }
 
-    /// Gives all parts up.
+    /// Releases all parts.
     pub(crate) fn discard<P: Port>(&mut self, port: &mut P) {
         while let Some(part) = self.pop() {
             part.discard(port);
         }
     }
 
-    /// Moves all ring bytes to ordinary memory; says how many.
+    /// Moves all ring bytes to ordinary memory. Returns their number.
     pub(crate) fn evacuate<P: Port>(&mut self, port: &mut P) -> u64 {
         let parts = self.first.iter_mut().chain(&mut self.rest);
         parts.map(|part| part.evacuate(port) as u64).sum()

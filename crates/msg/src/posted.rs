@@ -1,4 +1,4 @@
-//! Posted receives that nothing has matched.
+//! Posted receives that no message has matched.
 //!
 //! One queue per source and one for wildcard sources. A message of source `s` may match the
 //! oldest fitting receive of queue `s` or of the wildcards, whichever was posted first (MPI 5.0
@@ -6,43 +6,43 @@
 
 use hikyaku_nic::fabric::Rank;
 
-use crate::envelope::{Pattern, Selector, any_tag_key};
-use crate::line::{Keyed, Line};
+use crate::envelope::{MatchPattern, Selector, any_tag_key};
+use crate::line::{Keyed, MatchQueue};
 use crate::request::RequestId;
 
 /// The posted receives of one engine.
 #[derive(Debug)]
-pub(crate) struct Posted {
-    by_source: Vec<Line<Entry>>,
-    any_source: Line<Entry>,
+pub(crate) struct PostedReceives {
+    by_source: Vec<MatchQueue<PostedEntry>>,
+    any_source: MatchQueue<PostedEntry>,
     count: usize,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PostedEntry {
     /// When it was posted, in posts.
     order: u64,
-    pattern: Pattern,
+    pattern: MatchPattern,
     id: RequestId,
 }
 
-impl Keyed for Entry {
+impl Keyed for PostedEntry {
     fn keys(&self) -> [u64; 2] {
         [self.pattern.key(); 2]
     }
 }
 
-impl Posted {
-    pub(crate) fn new(ranks: u32) -> Posted {
-        let by_source = (0..ranks).map(|_| Line::default()).collect();
-        Posted { by_source, any_source: Line::default(), count: 0, next: 0 }
+impl PostedReceives {
+    pub(crate) fn new(ranks: u32) -> PostedReceives {
+        let by_source = (0..ranks).map(|_| MatchQueue::default()).collect();
+        PostedReceives { by_source, any_source: MatchQueue::default(), count: 0, next: 0 }
     }
 
-    /// Adds a receive. Its source, if it names one, exists.
+    /// Adds a receive. If it names a source, that source exists.
     #[inline]
     pub(crate) fn push(&mut self, selector: &Selector, id: RequestId) {
-        let entry = Entry { order: self.next, pattern: selector.pattern(), id };
+        let entry = PostedEntry { order: self.next, pattern: selector.pattern(), id };
         self.next += 1;
         self.count += 1;
         self.line(selector.source).push(entry);
@@ -59,7 +59,7 @@ impl Posted {
         self.line(if wildcard { None } else { Some(source) }).remove(at).map(|entry| entry.id)
     }
 
-    /// Whether there is none.
+    /// Whether no receive is posted.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
@@ -71,7 +71,7 @@ impl Posted {
         self.count != 0 && self.find(source, bits).is_some()
     }
 
-    /// Takes a receive out.
+    /// Removes a receive.
     pub(crate) fn remove(&mut self, selector: &Selector, id: RequestId) -> bool {
         let line = self.line(selector.source);
         let found = line.find(&[selector.pattern().key()], |entry| entry.id == id);
@@ -82,15 +82,15 @@ impl Posted {
         found.is_some()
     }
 
-    /// Whether the next message of a source is this receive's, if it fits at all: nothing that
-    /// was posted before it can take it.
+    /// Whether the next message of a source is this receive's, if it fits at all: no receive that
+    /// was posted earlier can take it.
     #[inline]
     pub(crate) fn is_next(&self, source: Rank, id: RequestId) -> bool {
-        let first = self.by_source.get(source as usize).and_then(Line::front);
+        let first = self.by_source.get(source as usize).and_then(MatchQueue::front);
         self.any_source.is_empty() && first.is_some_and(|entry| entry.id == id)
     }
 
-    /// Takes the oldest receive that names a source.
+    /// Removes the oldest receive that names a source.
     #[inline]
     pub(crate) fn take_next(&mut self, source: Rank) {
         if self.by_source[source as usize].remove(0).is_some() {
@@ -98,13 +98,13 @@ impl Posted {
         }
     }
 
-    /// Whether some receive may take a message of this source.
+    /// Whether a receive may take a message of this source.
     pub(crate) fn wants(&self, source: Rank) -> bool {
         let own = self.by_source.get(source as usize);
         !self.any_source.is_empty() || own.is_some_and(|line| !line.is_empty())
     }
 
-    /// Whether the oldest receive that fits is one from any source, and its place.
+    /// The place of the oldest receive that fits, and whether it is one from any source.
     #[inline]
     fn find(&self, source: Rank, bits: u64) -> Option<(bool, usize)> {
         let own = self.by_source.get(source as usize).and_then(|line| first_in(line, bits));
@@ -118,7 +118,7 @@ impl Posted {
     }
 
     #[inline]
-    fn line(&mut self, source: Option<Rank>) -> &mut Line<Entry> {
+    fn line(&mut self, source: Option<Rank>) -> &mut MatchQueue<PostedEntry> {
         match source {
             Some(source) => &mut self.by_source[source as usize],
             None => &mut self.any_source,
@@ -127,7 +127,7 @@ impl Posted {
 }
 
 #[inline]
-fn first_in(line: &Line<Entry>, bits: u64) -> Option<(u64, usize)> {
+fn first_in(line: &MatchQueue<PostedEntry>, bits: u64) -> Option<(u64, usize)> {
     let at = line.find(&[bits, any_tag_key(bits)], |entry| entry.pattern.takes(bits))?;
     Some((line.get(at)?.order, at))
 }
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_posted_first_wins_whatever_queue_it_is_in() {
-        let mut posted = Posted::new(2);
+    fn the_receive_posted_first_wins_in_either_queue() {
+        let mut posted = PostedReceives::new(2);
         posted.push(&selector(Some(1), Some(9)), id(0));
         posted.push(&selector(None, Some(5)), id(1));
         posted.push(&selector(Some(1), Some(5)), id(2));
@@ -166,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_taken_out_matches_nothing() {
-        let mut posted = Posted::new(1);
+    fn a_removed_receive_matches_nothing() {
+        let mut posted = PostedReceives::new(1);
         let any = selector(None, None);
         posted.push(&any, id(4));
         assert!(posted.fits(0, bits(1)));

@@ -1,4 +1,4 @@
-//! The packets of this layer: what [`Command::protocol`] and [`Command::header`] mean.
+//! The packets of this layer: the meanings of [`Command::protocol`] and [`Command::header`].
 //!
 //! ```text
 //!   protocol     header               payload                          credited
@@ -14,8 +14,8 @@
 //!   NOTE_PART    match bits           a piece of a note                  no
 //! ```
 //!
-//! Control packets take one status record each and no credit, so they can always be sent when the
-//! receiver looks at its status ring. Decoding answers `None` for what makes no sense.
+//! Control packets take one status record each and no credit, so they can always be sent while the
+//! receiver polls its status ring. Decoding returns `None` for an invalid packet.
 //!
 //! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
 //! [`Command::header`]: hikyaku_nic::fabric::Command::header
@@ -28,17 +28,17 @@ use crate::request::RequestId;
 pub(crate) const EAGER: u8 = 1;
 /// The same, in ready mode.
 pub(crate) const EAGER_READY: u8 = 2;
-/// Ready to send: a message that is not sent before it has matched.
+/// Ready to send: announces a message that is sent only after it has matched.
 pub(crate) const RTS: u8 = 3;
 /// Clear to send.
 pub(crate) const CTS: u8 = 4;
-/// A part of a message that was cleared to be sent.
+/// A part of a message that its receiver has cleared.
 pub(crate) const DATA: u8 = 5;
-/// The receiver has what it wants of a message, or it never will.
+/// The receiver needs no more of a message.
 pub(crate) const FIN: u8 = 6;
-/// The sender takes its RTS back, if it has not matched.
+/// The sender withdraws its RTS, unless it has matched.
 pub(crate) const CANCEL: u8 = 7;
-/// The sender stops in the middle of a message that it was cleared to send.
+/// The sender stops in the middle of a message that was cleared.
 pub(crate) const ABORT: u8 = 8;
 /// A note of the library, or the last piece of one.
 pub(crate) const NOTE: u8 = 9;
@@ -66,7 +66,7 @@ impl ReadyToSend {
         let (space, offset) = match self.address {
             Some((Space::Region, offset)) => (1, offset),
             Some((Space::Process, offset)) => (2, offset),
-            // A buffer is never named by a key.
+            // Keys never name a buffer.
             None | Some((Space::Segment(_) | Space::Register(_), _)) => (0, 0),
         };
         let flags = space | if self.ready { READY } else { 0 };
@@ -93,38 +93,38 @@ impl ReadyToSend {
 
 /// How a message ended for its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum MessageOutcome {
     /// It matched and was received.
     Consumed = 0,
-    /// It was taken out before it matched, as its sender asked.
+    /// Its sender withdrew it before it matched.
     Withdrawn = 1,
 }
 
-/// A packet that carries nothing of a message.
+/// A packet without message data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Send the first `want` bytes to my request.
     ClearToSend { sender: u64, receiver: RequestId, want: u64 },
-    /// The message is over.
-    Finish { sender: u64, outcome: Outcome },
-    /// Take my message out.
+    /// The message is finished.
+    Finish { sender: u64, outcome: MessageOutcome },
+    /// Withdraw my message.
     Cancel { sender: RequestId },
-    /// Nothing further comes for your request.
+    /// No more data for your request.
     Abort { receiver: u64 },
     /// A piece of a note.
     Note { bits: u64, payload: [u8; INLINE_BYTES], length: u8, last: bool },
 }
 
-/// A control packet as it is posted.
+/// A control packet, ready to be posted.
 #[derive(Debug)]
-pub(crate) struct Packet {
+pub(crate) struct ControlPacket {
     pub(crate) protocol: u8,
     pub(crate) header: u64,
     payload: [u8; INLINE_BYTES],
     length: usize,
 }
 
-impl Packet {
+impl ControlPacket {
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload[..self.length]
     }
@@ -132,7 +132,7 @@ impl Packet {
 
 impl Control {
     /// Whether it may overtake messages that wait for room: the receiver needs it to make that
-    /// room, or it is no message. What ends a message of this rank's stays behind the parts of it.
+    /// room, or it is no message. A packet that ends a message stays behind that message's parts.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Control::ClearToSend { .. } | Control::Finish { .. } | Control::Note { .. } => true,
@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    pub(crate) fn packet(&self) -> Packet {
+    pub(crate) fn packet(&self) -> ControlPacket {
         let mut payload = [0; INLINE_BYTES];
         let (protocol, header, length) = match *self {
             Control::ClearToSend { sender, receiver, want } => {
@@ -159,7 +159,7 @@ impl Control {
                 (if last { NOTE } else { NOTE_PART }, bits, usize::from(length))
             }
         };
-        Packet { protocol, header, payload, length }
+        ControlPacket { protocol, header, payload, length }
     }
 }
 
@@ -170,10 +170,10 @@ pub(crate) fn decode_clear_to_send(payload: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// The outcome of a FIN.
-pub(crate) fn decode_finish(payload: &[u8]) -> Option<Outcome> {
+pub(crate) fn decode_finish(payload: &[u8]) -> Option<MessageOutcome> {
     match words(payload)? {
-        [0] => Some(Outcome::Consumed),
-        [1] => Some(Outcome::Withdrawn),
+        [0] => Some(MessageOutcome::Consumed),
+        [1] => Some(MessageOutcome::Withdrawn),
         _ => None,
     }
 }
@@ -211,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn control_packets_say_what_was_meant() {
+    fn control_packets_decode_as_encoded() {
         let receiver = RequestId::from_word(77 << 32 | 5);
         let packet = Control::ClearToSend { sender: 9, receiver, want: 1 << 40 }.packet();
         assert_eq!((packet.protocol, packet.header), (CTS, 9));
         assert_eq!(decode_clear_to_send(packet.payload()), Some((receiver.word(), 1 << 40)));
-        for outcome in [Outcome::Consumed, Outcome::Withdrawn] {
+        for outcome in [MessageOutcome::Consumed, MessageOutcome::Withdrawn] {
             let packet = Control::Finish { sender: 3, outcome }.packet();
             assert_eq!(decode_finish(packet.payload()), Some(outcome));
         }

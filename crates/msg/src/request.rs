@@ -1,7 +1,7 @@
-//! Requests: operations in flight, kept in a slab and named by generational indices.
+//! Requests: operations in flight, kept in a slab under generational ids.
 //!
-//! A slot is used again as soon as its request is over; its generation then differs, so an old
-//! name, from the program or from a late packet, finds nothing instead of another's request.
+//! A slot is reused as soon as its request is over. Its generation then differs, so an old id, from
+//! the program or from a late packet, finds nothing instead of another request.
 
 use std::mem;
 
@@ -10,13 +10,13 @@ use hikyaku_nic::fabric::{Rank, Space};
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::parcel::Parts;
+use crate::parcel::MessageParts;
 use crate::protocol::ReadyToSend;
 
-/// The name of an operation that was started and not yet asked for its result.
+/// The id of an operation that was started and whose result was not taken yet.
 ///
-/// One word, and not two halves: what is stored in halves and loaded whole waits until both have
-/// left the store buffer, behind the message that was just sent.
+/// One word, not two halves. Halves that are stored separately and loaded as one wait until both
+/// have left the store buffer, behind the message that was just sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 
@@ -36,20 +36,20 @@ impl RequestId {
         (self.0 >> 32) as u32
     }
 
-    /// As one word, for a packet. Its first bit is never set.
+    /// The id as one word, for a packet. Its first bit is never set.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// From a word. May name nothing.
+    /// The id in a word. It may name no request.
     #[inline]
     pub fn from_word(word: u64) -> RequestId {
         RequestId(word)
     }
 }
 
-/// The largest generation; after it comes the first again. One bit of a name's word stays free.
+/// The largest generation; the first follows it. One bit of an id's word stays free.
 const GENERATIONS: u32 = u32::MAX >> 1;
 
 /// One operation in flight, or its result.
@@ -60,44 +60,44 @@ pub(crate) enum Request {
     Done(Result<Received, MsgError>),
 }
 
-/// A send that is not complete.
+/// A send in progress.
 #[derive(Debug)]
 pub(crate) struct Send {
     pub(crate) destination: Rank,
     pub(crate) bits: u64,
     /// Length of the message, bytes.
     pub(crate) total: u64,
-    pub(crate) body: Body,
+    pub(crate) body: SendBody,
     pub(crate) stage: SendStage,
-    /// Nobody will ask for the result: the slot is freed when it is there.
+    /// The result will not be taken: completion frees the slot.
     pub(crate) abandoned: bool,
 }
 
-/// Where the bytes of a send are.
+/// Where a send's bytes are.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum SendBody {
     /// In the program's memory.
     Borrowed(SendBuffer),
     /// The last bytes of the message, owned.
     Owned(Vec<u8>),
-    /// In the program's memory, which is not ours at the moment.
+    /// In the program's memory, which is detached at the moment.
     Detached,
 }
 
-/// How far a send is.
+/// The progress of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendStage {
-    /// Eager, in the outbox: so many bytes were posted.
+    /// Eager, in the outbox: `posted` bytes were posted.
     Eager { posted: u64, ready: bool },
     /// Its RTS is in the outbox.
     Announce { address: Option<(Space, u64)>, ready: bool },
     /// Its RTS was posted.
     Announced { cancelling: bool },
-    /// The receiver asked for the first `want` bytes; it has been sent `sent`.
+    /// The receiver asked for the first `want` bytes; `sent` of them were sent.
     Stream { receiver: u64, sent: u64, want: u64 },
 }
 
-/// A receive that is not complete.
+/// A receive in progress.
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) selector: Selector,
@@ -108,15 +108,15 @@ pub(crate) struct Receive {
     pub(crate) abandoned: bool,
 }
 
-/// How far a receive is.
+/// The progress of a receive.
 #[derive(Debug)]
 pub(crate) enum ReceiveStage {
-    /// Nothing has matched.
+    /// No message has matched.
     Posted,
-    /// An RTS has matched and the buffer is not attached.
+    /// An RTS has matched and the buffer is detached.
     Announced(Box<Announced>),
-    /// A message of several parts is coming in, or one that waits for the buffer. Boxed, so that
-    /// the receives of small messages stay small themselves.
+    /// A message of several parts is arriving, or waits for the buffer. Boxed, so that the receives
+    /// of small messages stay small.
     Incoming(Box<Incoming>),
 }
 
@@ -128,27 +128,27 @@ pub(crate) struct Announced {
     pub(crate) rts: ReadyToSend,
 }
 
-/// A matched message of which not everything has come or was copied.
+/// A matched message that has not fully arrived or was not fully copied.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) source: Rank,
     pub(crate) bits: u64,
     /// Length of the message at its sender, bytes.
     pub(crate) total: u64,
-    /// Bytes of it that come here: all of an eager message, as many as asked for of a streamed.
+    /// Bytes to arrive: all of an eager message, the requested ones of a streamed message.
     pub(crate) expected: u64,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     pub(crate) arrived: u64,
-    /// Bytes passed on to the buffer, or beyond its end.
+    /// Bytes copied to the buffer, or cut off beyond its end.
     pub(crate) copied: u64,
-    /// Whether by DATA packets that name this request.
+    /// Whether it arrives in DATA packets that name this request.
     pub(crate) streamed: bool,
-    /// What has come and waits for the buffer.
-    pub(crate) parts: Parts,
+    /// Parts that have arrived and wait for the buffer.
+    pub(crate) parts: MessageParts,
 }
 
 impl Incoming {
-    /// Whether nothing is left to come or to copy.
+    /// Whether all bytes have arrived and were copied.
     pub(crate) fn is_complete(&self) -> bool {
         self.copied == self.expected
     }
@@ -175,37 +175,37 @@ pub(crate) fn outcome(
 }
 
 impl Send {
-    /// The bytes from `from` on, if they are here.
+    /// The bytes from `from` on, if the program's memory is attached.
     pub(crate) fn bytes_from(&self, from: u64) -> Option<&[u8]> {
         match &self.body {
-            Body::Borrowed(buffer) => buffer.as_slice().get(usize::try_from(from).ok()?..),
-            Body::Owned(last) => {
+            SendBody::Borrowed(buffer) => buffer.as_slice().get(usize::try_from(from).ok()?..),
+            SendBody::Owned(last) => {
                 let start = self.total - last.len() as u64;
                 last.get(usize::try_from(from.checked_sub(start)?).ok()?..)
             }
-            Body::Detached if self.total == 0 => Some(&[]),
-            Body::Detached => None,
+            SendBody::Detached if self.total == 0 => Some(&[]),
+            SendBody::Detached => None,
         }
     }
 }
 
 /// The requests of one engine.
 #[derive(Debug, Default)]
-pub(crate) struct Slab {
-    slots: Vec<Slot>,
+pub(crate) struct RequestSlab {
+    slots: Vec<RequestSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct RequestSlot {
     generation: u32,
     request: Option<Request>,
 }
 
-impl Slab {
-    /// A new request. It is made when its slot is known to be there and empty, so that it can be
-    /// built in its place: nothing may fail while it lies elsewhere. Built on the stack and moved,
-    /// it costs more than all the rest of starting one.
+impl RequestSlab {
+    /// Adds a request. It is made when its slot is known to exist and to be empty, so that it is
+    /// built in place: nothing may fail while it is elsewhere. Building it on the stack and moving
+    /// it costs more than the rest of starting it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, make: impl FnOnce() -> Request) -> RequestId {
         let index = match self.free.pop() {
@@ -223,7 +223,7 @@ impl Slab {
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = u32::try_from(self.slots.len()).expect("four billion requests do not fit");
-        self.slots.push(Slot { generation: 0, request: None });
+        self.slots.push(RequestSlot { generation: 0, request: None });
         index
     }
 
@@ -266,14 +266,14 @@ impl Slab {
         Some(request)
     }
 
-    /// Frees a request of which nobody asks anything any more.
+    /// Frees a request that has no further use.
     #[inline]
     pub(crate) fn forget(&mut self, id: RequestId) {
         debug_assert!(self.get(id).is_some(), "a request that there is");
         self.release(id.index());
     }
 
-    /// Empties a slot for its next request.
+    /// Frees a slot for its next request.
     #[inline]
     fn release(&mut self, index: usize) {
         let slot = &mut self.slots[index];
@@ -282,8 +282,8 @@ impl Slab {
         self.free.push(index as u32);
     }
 
-    /// Gives a request its result, or frees it if nobody will ask. Answers what it was, for the
-    /// caller to give back what it held.
+    /// Stores a request's result, or frees the request if it is abandoned. Returns the request, so
+    /// that the caller can release what it held.
     pub(crate) fn finish(
         &mut self,
         id: RequestId,
@@ -297,13 +297,13 @@ impl Slab {
         }
     }
 
-    /// Whether a request is not pending: complete, or no request.
+    /// Whether the request is complete. A freed request counts as complete.
     #[inline]
     pub(crate) fn is_done(&self, id: RequestId) -> bool {
         matches!(self.get(id), None | Some(Request::Done(_)))
     }
 
-    /// Gives a pending request that is not abandoned its result.
+    /// Completes a pending request that is not abandoned.
     #[inline]
     pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
         if let Some(request) = self.get_mut(id) {
@@ -311,7 +311,7 @@ impl Slab {
         }
     }
 
-    /// The result of a request, which is freed then; `None` while it is pending.
+    /// Takes the result of a request and frees it; `None` while it is pending.
     #[inline]
     pub(crate) fn take_done(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
         match self.get(id) {
@@ -325,7 +325,7 @@ impl Slab {
         }
     }
 
-    /// Every request there is.
+    /// All requests.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let id = RequestId::new(index as u32, slot.generation);
@@ -333,7 +333,7 @@ impl Slab {
         })
     }
 
-    /// Every request there is.
+    /// All requests.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Request> {
         self.slots.iter_mut().filter_map(|slot| slot.request.as_mut())
     }
@@ -349,8 +349,8 @@ mod tests {
     }
 
     #[test]
-    fn an_old_name_does_not_find_the_slots_next_request() {
-        let mut slab = Slab::default();
+    fn an_old_id_finds_no_newer_request() {
+        let mut slab = RequestSlab::default();
         let old = slab.insert(|| done(1));
         assert!(slab.take_done(old).unwrap().is_ok());
         let new = slab.insert(|| done(2));
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_survives_the_way_through_a_packet_and_a_made_up_one_finds_nothing() {
-        let mut slab = Slab::default();
+    fn ids_round_trip_and_invented_ones_find_nothing() {
+        let mut slab = RequestSlab::default();
         let id = slab.insert(|| done(3));
         assert_eq!(RequestId::from_word(id.word()), id);
         for word in [u64::MAX, 1, 1 << 32] {

@@ -1,64 +1,64 @@
-//! What an engine counts.
+//! The counters of an engine.
 
 use hikyaku_nic::time::Time;
 
 /// Counters of one engine since its start. Only `unexpected_*` go down as well as up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Messages whose sending is complete.
+    /// Messages sent completely.
     pub messages_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
     /// Messages received whole.
     pub messages_received: u64,
-    /// Their bytes, as far as they fitted.
+    /// Their bytes, as far as they fitted the buffers.
     pub bytes_received: u64,
-    /// Messages that wait unmatched now.
+    /// Messages that are unmatched now.
     pub unexpected_messages: u64,
-    /// Bytes of them here now: in landing rings, in records, or evacuated.
+    /// Bytes of them that are here now: in landing rings, in records, or evacuated.
     pub unexpected_bytes: u64,
-    /// Most messages that ever waited unmatched.
+    /// The most messages that were ever unmatched.
     pub unexpected_messages_high: u64,
-    /// Most bytes that ever waited unmatched.
+    /// The most bytes that were ever unmatched.
     pub unexpected_bytes_high: u64,
     /// Ready-mode messages that found no posted receive.
     pub ready_unposted: u64,
     /// Posts that found no room or credit.
     pub held_up: u64,
-    /// Times the unmatched messages of a source were copied to ordinary memory to let it go on.
+    /// Times that a source's unmatched messages were evacuated so that it could continue.
     pub evacuations: u64,
-    /// Bytes copied then.
+    /// Bytes that were evacuated.
     pub evacuated_bytes: u64,
     /// Messages sent by rendezvous.
     pub rendezvous_sent: u64,
-    /// Messages copied straight out of the sender's memory.
+    /// Messages copied directly from the sender's memory.
     pub direct_reads: u64,
-    /// Direct reads the fabric or the kernel refused; the sender streamed instead.
+    /// Direct reads that the fabric or the kernel refused; the sender streamed instead.
     pub refused_reads: u64,
-    /// Packets that made no sense and were dropped.
+    /// Invalid packets that were dropped.
     pub malformed: u64,
-    /// Packets for a request that is no more, dropped.
+    /// Packets for a freed request, dropped.
     pub stray: u64,
     /// Time spent waiting in blocking calls, without the first moments of each.
     pub parked: Time,
 }
 
 impl Statistics {
-    /// Notes that a message went out.
+    /// Counts a message sent.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.messages_sent += 1;
         self.bytes_sent += bytes;
     }
 
-    /// Notes that a message came in.
+    /// Counts a message received.
     #[inline]
     pub(crate) fn received(&mut self, bytes: u64) {
         self.messages_received += 1;
         self.bytes_received += bytes;
     }
 
-    /// Notes that a message waits unmatched.
+    /// Counts an unmatched message.
     pub(crate) fn unexpected_more(&mut self, messages: u64, bytes: u64) {
         self.unexpected_messages += messages;
         self.unexpected_bytes += bytes;
@@ -66,7 +66,7 @@ impl Statistics {
         self.unexpected_bytes_high = self.unexpected_bytes_high.max(self.unexpected_bytes);
     }
 
-    /// Notes that a message waits no longer.
+    /// Counts a message that is not unmatched any more.
     pub(crate) fn unexpected_less(&mut self, bytes: u64) {
         self.unexpected_messages -= 1;
         self.unexpected_bytes -= bytes;

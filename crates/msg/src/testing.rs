@@ -1,41 +1,41 @@
-//! An unruly fabric for the tests of this crate: loopback, made to answer what it rarely answers.
+//! A fabric for the tests of this crate: loopback that gives rare answers on request.
 //!
-//! [`Unruly`] wraps a loopback port and, when told to, has no room, takes a part of a post, names
-//! the program's own memory, refuses to read it, or holds arrivals back. Everything is scripted or
-//! counted; nothing depends on time.
+//! [`Unruly`] wraps a loopback port. On request it has no room, takes a part of a post, exposes the
+//! program's own memory, refuses to read it, or delays arrivals. Everything is scripted or counted;
+//! nothing depends on time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{
     Capabilities, ChainError, Command, Event, FullCause, PeerState, Port, PostError, Rank,
-    RemoteAddress, RingId, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
+    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
+use hikyaku_nic::layer::Layer;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::time::Time;
 
 use crate::config::EngineConfig;
 use crate::engine::Engine;
 
-/// What an unruly port does. The default is to do nothing but pass on.
+/// The faults of an unruly port. The default has none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
-    /// So many posts find no room.
+    /// The next `full` posts find no room.
     pub(crate) full: u32,
     /// A post takes no more bytes than this.
     pub(crate) part: Option<usize>,
-    /// The program's memory can be named to peers.
+    /// The program's memory is exposed to peers.
     pub(crate) process: bool,
     /// Reads of other memory are refused.
     pub(crate) refuse_reads: bool,
-    /// So many polls yield nothing.
+    /// The next `blind` polls yield nothing.
     pub(crate) blind: u32,
     /// The last wait that was announced.
     pub(crate) announced: Option<Wait>,
 }
 
-/// Memory that was named to peers.
+/// Memory that was exposed to peers.
 type Exposed = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A loopback port with rules.
@@ -52,7 +52,7 @@ impl Unruly {
     }
 }
 
-/// Small sizes, so that everything is full soon.
+/// Small sizes, so that everything fills up soon.
 pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
     let layout = Layout {
         status_slots: 16,
@@ -106,7 +106,7 @@ pub(crate) fn pair() -> (Engine<Unruly>, Engine<Unruly>) {
     }
 }
 
-/// Runs `body` on every rank of a job, each in a thread of its own; answers what they answer.
+/// Runs `body` on every rank of a job, each in its own thread. Returns their results.
 pub(crate) fn run<R: Send>(
     (layout, config): (Layout, EngineConfig),
     body: impl Fn(Engine<Unruly>) -> R + Sync,
@@ -132,6 +132,18 @@ pub(crate) fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + seed * 31 + at / 251) as u8).collect()
 }
 
+impl Layer for Unruly {
+    type Inner = LoopbackPort;
+
+    fn inner(&self) -> &LoopbackPort {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut LoopbackPort {
+        &mut self.inner
+    }
+}
+
 impl Port for Unruly {
     fn rank(&self) -> Rank {
         self.inner.rank()
@@ -146,7 +158,7 @@ impl Port for Unruly {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Engines ask once, before the tests make their rules; whether it works, `expose` decides.
+        // Engines ask once, before a test sets its rules; `expose` decides whether it works.
         Capabilities { process_from: Some(512), ..self.inner.capabilities() }
     }
 
@@ -193,24 +205,12 @@ impl Port for Unruly {
         self.inner.grant(source, messages);
     }
 
-    fn held_up(&mut self, source: Rank) -> bool {
-        self.inner.held_up(source)
-    }
-
-    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
-        self.inner.route(source, ring)
+    fn held_up(&mut self) -> Option<Rank> {
+        self.inner.held_up()
     }
 
     fn route_of(&self, source: Rank) -> Option<RingId> {
         self.inner.route_of(source)
-    }
-
-    fn ring(&self, ring: RingId) -> Option<RingState> {
-        self.inner.ring(ring)
-    }
-
-    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
-        self.inner.allocate(bytes)
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {

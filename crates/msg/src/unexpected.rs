@@ -1,20 +1,20 @@
-//! Messages that came before a receive for them was posted.
+//! Messages that arrived before a matching receive was posted.
 //!
-//! One queue per source: a receive that names its source searches that source's messages only
-//! (IP-24). The payload stays in the landing ring; an entry holds the claim on it, until it is
-//! evacuated to ordinary memory. Entries carry their number of arrival, so that a wildcard receive
-//! takes the earliest of all sources (IP-09).
+//! One queue per source: a receive that names its source searches only that source's messages
+//! (IP-24). The payload stays in the landing ring, and an entry holds the claim on it, until it is
+//! evacuated to ordinary memory. Entries are numbered by arrival, so that a wildcard receive takes
+//! the earliest of all sources (IP-09).
 
 use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
 use crate::envelope::{Selector, any_tag_key};
-use crate::line::{Keyed, Line};
-use crate::parcel::{Part, Parts};
+use crate::line::{Keyed, MatchQueue};
+use crate::parcel::{MessagePart, MessageParts};
 use crate::protocol::ReadyToSend;
 
-/// A message nobody has asked for yet.
+/// A message without a matching receive.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct UnexpectedEntry {
     pub(crate) source: Rank,
     pub(crate) bits: u64,
     /// Length of the message, bytes.
@@ -23,17 +23,17 @@ pub(crate) struct Entry {
     order: u64,
 }
 
-/// What of it is here.
+/// The part of a message that is here.
 #[derive(Debug)]
 pub(crate) enum EntryBody {
-    /// The first `arrived` bytes. Only the last entry of a source may lack some.
-    Eager { arrived: u64, parts: Parts },
+    /// The first `arrived` bytes. Only the last entry of a source may be incomplete.
+    Eager { arrived: u64, parts: MessageParts },
     /// An announcement; the sender holds the bytes.
     Announced(ReadyToSend),
 }
 
-impl Entry {
-    /// Whether everything that comes without being asked for is here.
+impl UnexpectedEntry {
+    /// Whether all that arrives without a request is here.
     pub(crate) fn is_complete(&self) -> bool {
         match self.body {
             EntryBody::Eager { arrived, .. } => arrived == self.total,
@@ -41,7 +41,7 @@ impl Entry {
         }
     }
 
-    /// Whether the message itself is here, whole.
+    /// Whether the whole message itself is here.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.body, EntryBody::Eager { arrived, .. } if arrived == self.total)
     }
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-impl Keyed for Entry {
+impl Keyed for UnexpectedEntry {
     fn keys(&self) -> [u64; 2] {
         [self.bits, any_tag_key(self.bits)]
     }
@@ -63,42 +63,42 @@ impl Keyed for Entry {
 
 /// The unexpected messages of one engine.
 #[derive(Debug)]
-pub(crate) struct Unexpected {
-    by_source: Vec<Queue>,
+pub(crate) struct UnexpectedMessages {
+    by_source: Vec<SourceQueue>,
     count: usize,
     next: u64,
-    /// What was evacuated and is still here.
+    /// Evacuated messages that are still here.
     evacuated: Unmatched,
 }
 
-/// Those of one source.
+/// The messages of one source.
 #[derive(Debug, Default)]
-struct Queue {
-    line: Line<Entry>,
-    /// Those that came before this one lie in ordinary memory.
+struct SourceQueue {
+    line: MatchQueue<UnexpectedEntry>,
+    /// Messages before this one are in ordinary memory.
     evacuated_to: u64,
 }
 
-impl Unexpected {
-    pub(crate) fn new(ranks: u32) -> Unexpected {
-        let by_source = (0..ranks).map(|_| Queue::default()).collect();
+impl UnexpectedMessages {
+    pub(crate) fn new(ranks: u32) -> UnexpectedMessages {
+        let by_source = (0..ranks).map(|_| SourceQueue::default()).collect();
         let evacuated = Unmatched { messages: 0, bytes: 0 };
-        Unexpected { by_source, count: 0, next: 0, evacuated }
+        UnexpectedMessages { by_source, count: 0, next: 0, evacuated }
     }
 
     /// Adds a message of an existing source.
     pub(crate) fn push(&mut self, source: Rank, bits: u64, total: u64, body: EntryBody) {
-        let entry = Entry { source, bits, total, body, order: self.next };
+        let entry = UnexpectedEntry { source, bits, total, body, order: self.next };
         self.next += 1;
         self.count += 1;
         self.by_source[source as usize].line.push(entry);
     }
 
-    /// Adds a part to the last message of a source, if it lacks just that.
-    pub(crate) fn grow(&mut self, source: Rank, part: Part) -> Grown {
+    /// Adds a part to the last message of a source, if it is the next part of that message.
+    pub(crate) fn grow(&mut self, source: Rank, part: MessagePart) -> Grown {
         let queue = self.by_source.get_mut(source as usize);
         match queue.and_then(|queue| queue.line.back_mut()) {
-            Some(Entry { total, body: EntryBody::Eager { arrived, parts }, .. })
+            Some(UnexpectedEntry { total, body: EntryBody::Eager { arrived, parts }, .. })
                 if *arrived < *total =>
             {
                 *arrived += part.len() as u64;
@@ -109,21 +109,25 @@ impl Unexpected {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no messages.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The earliest message that fits.
+    /// The earliest message that the selector matches.
     #[inline]
-    pub(crate) fn find(&self, selector: &Selector) -> Option<&Entry> {
+    pub(crate) fn find(&self, selector: &Selector) -> Option<&UnexpectedEntry> {
         let (source, at) = self.place(selector)?;
         self.by_source[source as usize].line.get(at)
     }
 
-    /// The earliest message whose match bits are wanted, all of the context that `bits` have.
-    pub(crate) fn find_any(&self, bits: u64, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
+    /// The earliest message with wanted match bits, among those of the context in `bits`.
+    pub(crate) fn find_any(
+        &self,
+        bits: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Option<&UnexpectedEntry> {
         if self.count == 0 {
             return None;
         }
@@ -133,8 +137,8 @@ impl Unexpected {
         of_source.min_by_key(|entry| entry.order)
     }
 
-    /// A message whose match bits are wanted, of those that are the earliest of their source.
-    pub(crate) fn find_first(&self, wanted: impl Fn(u64) -> bool) -> Option<&Entry> {
+    /// A message with wanted match bits, among the first ones of each source.
+    pub(crate) fn find_first(&self, wanted: impl Fn(u64) -> bool) -> Option<&UnexpectedEntry> {
         if self.count == 0 {
             return None;
         }
@@ -142,9 +146,9 @@ impl Unexpected {
         firsts.into_iter().find(|entry| wanted(entry.bits))
     }
 
-    /// Takes the earliest message that fits.
+    /// Takes the earliest message that the selector matches.
     #[inline]
-    pub(crate) fn take(&mut self, selector: &Selector) -> Option<Entry> {
+    pub(crate) fn take(&mut self, selector: &Selector) -> Option<UnexpectedEntry> {
         let (source, at) = self.place(selector)?;
         self.count -= 1;
         let queue = &mut self.by_source[source as usize];
@@ -156,12 +160,12 @@ impl Unexpected {
         Some(entry)
     }
 
-    /// Takes the messages of a source that do not pass `keep`.
+    /// Takes the messages of a source that `keep` rejects.
     pub(crate) fn take_unless(
         &mut self,
         source: Rank,
-        keep: impl Fn(&Entry) -> bool,
-    ) -> Vec<Entry> {
+        keep: impl Fn(&UnexpectedEntry) -> bool,
+    ) -> Vec<UnexpectedEntry> {
         let Some(queue) = self.by_source.get_mut(source as usize) else { return Vec::new() };
         let mut taken = Vec::new();
         for entry in queue.line.drain() {
@@ -179,8 +183,8 @@ impl Unexpected {
         taken
     }
 
-    /// Moves the ring bytes of one source's messages to ordinary memory; says how many. Those that
-    /// lie there already are not looked at.
+    /// Moves the ring bytes of one source's messages to ordinary memory. Returns their number.
+    /// Skips messages that are there already.
     pub(crate) fn evacuate<P: Port>(&mut self, source: Rank, port: &mut P) -> u64 {
         let Some(queue) = self.by_source.get_mut(source as usize) else { return 0 };
         let before = queue.evacuated_to;
@@ -195,14 +199,14 @@ impl Unexpected {
                 self.evacuated.messages += 1;
                 self.evacuated.bytes += entry.bytes();
             } else {
-                // The last one: more of it will come.
+                // The last message: more of it will arrive.
                 queue.evacuated_to = entry.order;
             }
         }
         moved
     }
 
-    /// What was evacuated and is still here.
+    /// Evacuated messages that are still here.
     pub(crate) fn evacuated(&self) -> Unmatched {
         self.evacuated
     }
@@ -226,15 +230,15 @@ impl Unexpected {
     }
 }
 
-/// What became of a part.
+/// The result of adding a part.
 #[derive(Debug)]
 pub(crate) enum Grown {
-    /// Its message still lacks some.
+    /// Its message is still incomplete.
     Partial,
     /// Its message is whole now.
     Complete,
-    /// No message lacks it.
-    Refused(Part),
+    /// It is no message's next part.
+    Refused(MessagePart),
 }
 
 #[cfg(test)]
@@ -243,19 +247,28 @@ mod tests {
     use super::*;
     use crate::envelope::Envelope;
 
-    fn push(queue: &mut Unexpected, source: Rank, tag: i32) {
+    fn push(queue: &mut UnexpectedMessages, source: Rank, tag: i32) {
         let bits = Envelope { destination: 0, context: 0, tag }.bits();
-        queue.push(source, bits, 0, EntryBody::Eager { arrived: 0, parts: Parts::default() });
+        queue.push(
+            source,
+            bits,
+            0,
+            EntryBody::Eager { arrived: 0, parts: MessageParts::default() },
+        );
     }
 
-    fn take(queue: &mut Unexpected, source: Option<Rank>, tag: Option<i32>) -> Option<(Rank, u64)> {
+    fn take(
+        queue: &mut UnexpectedMessages,
+        source: Option<Rank>,
+        tag: Option<i32>,
+    ) -> Option<(Rank, u64)> {
         let entry = queue.take(&Selector { source, tag, context: 0 })?;
         Some((entry.source, entry.bits))
     }
 
     #[test]
-    fn a_wildcard_takes_in_order_of_arrival_over_all_sources() {
-        let mut queue = Unexpected::new(3);
+    fn a_wildcard_takes_in_order_of_arrival() {
+        let mut queue = UnexpectedMessages::new(3);
         for (source, tag) in [(2, 1), (0, 2), (2, 2), (1, 1)] {
             push(&mut queue, source, tag);
         }
@@ -268,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_does_not_exist_has_no_messages() {
-        let mut queue = Unexpected::new(1);
+    fn an_invalid_source_has_no_messages() {
+        let mut queue = UnexpectedMessages::new(1);
         push(&mut queue, 0, 0);
         assert_eq!(take(&mut queue, Some(7), None), None);
         assert!(queue.take_unless(7, |_| false).is_empty());

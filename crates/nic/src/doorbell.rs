@@ -1,78 +1,77 @@
-//! How a rank that is not looking is reached, and why no wake-up is lost.
+//! How a sleeping rank is woken, and why no wake-up is lost.
 //!
-//! Two kinds of things end a rank's wait.
+//! Two kinds of events end a rank's wait.
 //!
-//! *A record in its own segment.* The sender stores the record, then loads `sleeping`, with no
-//! barrier between; the sleeper does the barrier for both:
+//! *A record in its own segment.* The sender stores the record, then loads `sleeping`, without a
+//! barrier in between. The sleeper makes the barrier for both:
 //!
 //! ```text
 //!   sender                               sleeper
 //!   P: record published (release)        S: sleeping = 1
 //!   L: load sleeping                     B: barrier on every processor running a rank
-//!                                        R: look for records once more
+//!                                        R: check for records once more
 //!                                        F: sleep, if wakes == seen
 //! ```
 //!
-//! B takes effect somewhere in the sender's program order. After P: then R sees the record and
-//! there is no sleep. Before P, hence before L: then L sees S, and the sender wakes. A sender that
-//! is not running has passed a full barrier in the context switch, which is a B before or after P.
-//! (The compiler must leave L after P as well; none of today's reorders atomic accesses.)
+//! B takes effect somewhere in the sender's program order. After P: R sees the record and the rank
+//! stays awake. Before P, hence before L: L sees S and the sender wakes it. A sender that is not
+//! running has passed a full barrier in the context switch, which is a B before or after P. (The
+//! compiler must leave L after P as well; none of today's reorders atomic accesses.)
 //!
-//! *A word in somebody else's segment*, such as room in a ring, or an end in the registry. Here
-//! the waker always counts `wakes` up, whether or not the target sleeps. The sleeper sampled
-//! `seen` before its caller looked: a count before the sample is followed by the look, and a
-//! count after it is noticed at the start of the next wait, or by F. Waker: count, fence, load
-//! `sleeping`; sleeper: store `sleeping`, fence, F; one of the two sees the other.
+//! *A word in another rank's segment*, such as room in a ring, or an end in the registry. Here the
+//! waker always increments `wakes`, whether or not the target sleeps. The sleeper sampled `seen`
+//! before its caller polled. An increment before the sample is followed by that poll; one after it
+//! is detected at the start of the next wait, or by F. Waker: increment, fence, load `sleeping`;
+//! sleeper: store `sleeping`, fence, F; one of the two sees the other.
 //!
-//! *Whoever takes `sleeping` away counts once more*, and only then calls the kernel. It is taken
-//! away so that a burst of messages costs one call; but who takes it may be late: its first count
-//! belongs to news that the rank has seen long ago, and the rank is on its way into its next
-//! sleep. Were that sleep to begin with the flag gone and the count as sampled, nobody who comes
-//! later would know of it. The flag that was taken was set after the sample, so the second count
-//! is news to F: either F finds it, or the rank is in the kernel's queue and the call does.
+//! *A waker that clears `sleeping` increments `wakes` once more*, and only then calls the kernel.
+//! It clears the flag so that a burst of messages costs one call. But it may be late: its first
+//! increment belongs to an event that the rank has seen long ago, and the rank is about to sleep
+//! again. If that sleep began with the flag cleared and the count as sampled, no later waker would
+//! know of it. The flag that was cleared was set after the sample, and so is the second increment:
+//! either F finds it, or the rank is in the kernel's queue and the call wakes it.
 //!
-//! Should a waker die between taking and calling, the sleeper finds out when its bounded sleep
-//! ends, or when the death is announced, which wakes everybody without asking.
+//! A waker may die between clearing and calling. The sleeper then wakes when its bounded sleep
+//! ends, or when the death is announced, which wakes every rank unconditionally.
 //!
-//! `tests/loom_doorbell.rs` has all of this as a model, and the second count left out as a model
-//! that fails.
+//! `tests/loom_doorbell.rs` models all of this, and shows that the model fails without the second
+//! increment.
 
 use crate::sync::{AtomicU64, Line, Ordering, fence};
 
-/// How a rank is reached when it is not looking.
+/// How a sleeping rank is woken.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Doorbell {
-    /// Nonzero while the rank sleeps or is about to. Set by the rank, taken away by whoever wakes
-    /// it.
+    /// Nonzero while the rank sleeps or is about to. Set by the rank, cleared by its waker.
     pub sleeping: Line<AtomicU64>,
-    /// Counts wake-ups; the word a sleeping rank waits on. Written by whoever wakes it.
+    /// Counts wake-ups; the word that a sleeping rank waits on. Incremented by wakers.
     pub wakes: Line<AtomicU64>,
-    /// The latest arrival time given out; see `hosted::send`. Written by senders.
+    /// The latest arrival time used; see `hosted::send`. Written by senders.
     pub arrivals: Line<AtomicU64>,
-    /// Nonzero when a sender was held up for want of room. Set by senders, cleared by the rank.
+    /// Nonzero when a sender found no room. Set by senders, cleared by the rank.
     pub attention: Line<AtomicU64>,
 }
 
 impl Doorbell {
-    /// The wake-ups so far: to be sampled before looking for what would make a sleep needless.
+    /// The wake-ups so far: to be sampled before the last check that precedes a sleep.
     #[inline]
     pub fn seen(&self) -> u64 {
-        // Acquire: what was stored before the count is there to be looked at.
+        // Acquire: what was stored before the increment is visible to that check.
         self.wakes.load(Ordering::Acquire)
     }
 
-    /// Sleeps: says so, makes the `barrier`, asks `pending` whether there is something after all,
-    /// and if not calls `wait`, which is to sleep while the word is as `seen` and to be ended by
-    /// what [`Doorbell::wake`] calls. `None` if there was something.
+    /// Sleeps: sets the flag, makes the `barrier`, and calls `pending`. If that is false, calls
+    /// `wait`, which must sleep while the word equals `seen`, until [`Doorbell::wake`]'s `call`
+    /// ends it. `None` if something was pending.
     pub fn sleep<T>(
         &self,
         barrier: impl FnOnce() -> bool,
         pending: impl FnOnce() -> bool,
         wait: impl FnOnce(&AtomicU64, bool) -> T,
     ) -> Option<T> {
-        // A swap, though nobody asks what was there: it comes after the swap of a late waker for
-        // all to see, also in loom's order of stores.
+        // A swap, though the old value is unused: it is ordered after the swap of a late waker for
+        // all to see, in loom's order of stores too.
         self.sleeping.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let sure = barrier();
@@ -81,8 +80,8 @@ impl Doorbell {
         ended
     }
 
-    /// Wakes the rank if it sleeps; if it is only about to look, makes it look once more. `call`
-    /// ends the sleeps on a word.
+    /// Wakes the rank if it sleeps; if it is about to, makes it check once more. `call` ends the
+    /// sleeps on a word.
     pub fn wake(&self, call: impl FnOnce(&AtomicU64)) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -91,7 +90,7 @@ impl Doorbell {
         }
     }
 
-    /// Wakes the rank whatever its doorbell says: for what happens once and must not be missed.
+    /// Wakes the rank unconditionally: for events that happen once and must not be missed.
     pub fn wake_unasked(&self, call: impl FnOnce(&AtomicU64)) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
         call(&self.wakes);

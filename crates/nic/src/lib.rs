@@ -1,15 +1,15 @@
 //! The network interface of hikyaku, as pure data structures over memory with atomics.
 //!
-//! What paper 000 calls the receive controller (source table → landing ring → tail → status
-//! record) and what papers 002 to 004 call command queues are written here once, without I/O,
-//! clock or thread, and are *hosted* elsewhere: by the sending process over shared memory, by the
-//! progress engine over libfabric, by a modelled interface in the simulator.
+//! The receive controller of paper 000 (source table → landing ring → tail → status record) and the
+//! command queues of papers 002 to 004 are written here once, without I/O, clock or thread. They
+//! are *hosted* elsewhere: by the sending process over shared memory, by the progress engine over
+//! libfabric, by a modelled interface in the simulator.
 //!
 //! ```text
 //!   fabric     the boundary: Port, Command, Event            (start reading here)
 //!   wire       the 64-byte status record and its stamp
 //!   ring       status ring, landing ring, ledger, command queue
-//!   table      contexts, segments, nodes, address registers: who may touch what
+//!   table      contexts, segments, nodes, address registers: access control
 //!   doorbell   how a rank sleeps, and how it is woken
 //!   segment    how one rank's rings and tables lie in memory that peers can reach
 //!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
@@ -23,7 +23,9 @@
 
 pub mod doorbell;
 pub mod fabric;
+pub mod random;
 pub mod time;
+pub mod units;
 pub mod wire;
 
 pub mod ring;

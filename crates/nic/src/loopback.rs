@@ -1,8 +1,8 @@
 //! The reference fabric: all ranks in one process, over ordinary memory.
 //!
-//! It has the rings, tables and policies of every other hosted fabric and nothing else, so that
-//! what a test sees on it is what `nic` does. Its clock is a count of waits: it has no use for
-//! real time. Ports may be stepped in one thread or given to one thread each.
+//! It has the rings, tables and policies of every other hosted fabric and nothing else, so a test
+//! on it tests `nic` alone. Its clock is a count of waits: it needs no real time. One thread can
+//! step all ports, or each port can have its own thread.
 
 use std::alloc::{Layout as Allocation, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ pub type LoopbackPort = HostedPort<LoopbackHost>;
 /// Nanoseconds that a wait counts for.
 const WAIT_NANOSECONDS: u64 = 100;
 
-/// What a loopback job is made of.
+/// The sizes of a loopback job.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
@@ -43,10 +43,10 @@ impl Config {
 /// Opens the ports of all ranks.
 ///
 /// # Errors
-/// The layout cannot be.
+/// The layout is invalid.
 pub fn open(config: &Config) -> Result<Vec<LoopbackPort>, LayoutError> {
     config.layout.check()?;
-    let job = Arc::new(Job::new(config));
+    let job = Arc::new(LoopbackJob::new(config));
     for rank in 0..config.layout.ranks {
         job.segment(rank).set_up();
     }
@@ -60,7 +60,7 @@ pub fn open(config: &Config) -> Result<Vec<LoopbackPort>, LayoutError> {
 
 /// The memory of a loopback job.
 #[derive(Debug)]
-struct Job {
+struct LoopbackJob {
     config: Config,
     memory: NonNull<u8>,
     allocation: Allocation,
@@ -72,13 +72,13 @@ struct Job {
 
 // SAFETY: the memory is reached only through segments (atomics and the rings' protocol) and
 // through the bounds-checked region copies below.
-unsafe impl Send for Job {}
+unsafe impl Send for LoopbackJob {}
 
 // SAFETY: as for Send.
-unsafe impl Sync for Job {}
+unsafe impl Sync for LoopbackJob {}
 
-impl Job {
-    fn new(config: &Config) -> Job {
+impl LoopbackJob {
+    fn new(config: &Config) -> LoopbackJob {
         let ranks = config.layout.ranks as usize;
         let stride = config.layout.segment_bytes() + config.region_bytes;
         let allocation = Allocation::from_size_align(stride * ranks, 4096)
@@ -87,7 +87,7 @@ impl Job {
         let memory = unsafe { alloc_zeroed(allocation) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(allocation) };
         let arena = || Mutex::new(Arena::new(config.region_bytes as u64, 64));
-        Job {
+        LoopbackJob {
             config: config.clone(),
             memory,
             allocation,
@@ -134,8 +134,8 @@ impl Job {
     }
 }
 
-impl Job {
-    /// The address of `size` bytes of a region, aligned to their number; `None` if they are not.
+impl LoopbackJob {
+    /// The address of `size` bytes of a region, aligned to `size`; `None` if outside or misaligned.
     fn aligned_word(&self, rank: Rank, offset: u64, size: u64) -> Option<*mut u8> {
         let address = RemoteAddress { rank, space: Space::Region, offset };
         let place = self.region_bytes(address, size as usize).ok()?;
@@ -143,9 +143,9 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for LoopbackJob {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout, and nothing refers to it any more.
+        // SAFETY: allocated in `new` with this layout, and nothing refers to it any more.
         unsafe { dealloc(self.memory.as_ptr(), self.allocation) };
     }
 }
@@ -153,12 +153,12 @@ impl Drop for Job {
 /// A rank's place in a loopback job.
 #[derive(Debug)]
 pub struct LoopbackHost {
-    job: Arc<Job>,
+    job: Arc<LoopbackJob>,
     rank: Rank,
 }
 
 impl LoopbackHost {
-    /// Declares a rank dead, as a watcher of processes would. For tests of what follows.
+    /// Declares a rank dead, as a watcher of processes would. For tests of the consequences.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         self.job.registry().fail(rank, cause)
     }
@@ -173,7 +173,7 @@ impl Drop for LoopbackHost {
 /// Gives a region buffer back to its rank's arena.
 #[derive(Debug)]
 struct Owner {
-    job: Arc<Job>,
+    job: Arc<LoopbackJob>,
     rank: Rank,
 }
 
@@ -207,7 +207,7 @@ unsafe impl Host for LoopbackHost {
     }
 
     fn wake(&self, _rank: Rank) {
-        // Nobody sleeps here.
+        // No rank sleeps here.
     }
 
     fn wait(
@@ -235,8 +235,8 @@ unsafe impl Host for LoopbackHost {
         let owner = Arc::new(Owner { job: Arc::clone(&self.job), rank: self.rank });
         // SAFETY: the arena gave the offset, so it is inside the region.
         let start = unsafe { self.job.region(self.rank).add(offset as usize) };
-        // SAFETY: the region is allocated and zeroed as long as the job, which `owner` holds;
-        // the arena gives these bytes to nobody else until they come back.
+        // SAFETY: the region is allocated and zeroed as long as the job, which `owner` holds; the
+        // arena hands these bytes to nobody else until they are returned.
         Ok(unsafe { RegionBuffer::new(start, bytes, offset, owner) })
     }
 

@@ -1,8 +1,8 @@
 //! A rank's region: memory that its peers can name by offset and reach by one copy.
 //!
-//! Two parts that every fabric with a region shares: the [`Arena`], the book of which bytes of
-//! the region are taken (offsets only, no memory), and the [`RegionBuffer`], an allocation as its
-//! owner holds it.
+//! Two parts that every fabric with a region shares: the [`Arena`], the book of allocated bytes of
+//! the region (offsets only, no memory), and the [`RegionBuffer`], an allocation as its owner holds
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why there is no memory to be had from a region.
+/// Why a region has no memory to give.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RegionError {
     /// The region has no run of free bytes that long.
@@ -46,7 +46,7 @@ pub enum RegionError {
 
 /// Which bytes of a region are free: runs of whole units, first fit, neighbours joined.
 ///
-/// First fit over an ordered map: programs allocate few, large buffers and keep them, so search
+/// First fit over an ordered map. Programs allocate few, large buffers and keep them, so search
 /// time does not matter and fragmentation hardly does.
 #[derive(Debug)]
 pub struct Arena {
@@ -57,14 +57,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// The book of an empty region of `size` bytes given out in multiples of `unit`.
+    /// The book of an empty region of `size` bytes, allocated in multiples of `unit`.
     pub fn new(size: u64, unit: u64) -> Arena {
         let size = size - size % unit;
         let free = if size > 0 { BTreeMap::from([(0, size)]) } else { BTreeMap::new() };
         Arena { size, unit, free }
     }
 
-    /// Takes `bytes`, rounded up to whole units; answers the offset.
+    /// Allocates `bytes`, rounded up to whole units. Returns the offset.
     ///
     /// # Errors
     /// [`RegionError::Exhausted`].
@@ -82,7 +82,7 @@ impl Arena {
         Ok(start)
     }
 
-    /// Gives back what [`Arena::take`] gave for the same number of bytes.
+    /// Frees an allocation of [`Arena::take`] for the same number of bytes.
     pub fn give(&mut self, start: u64, bytes: u64) {
         let mut run = (start, self.rounded(bytes));
         let before = self.free.range(..start).next_back().map(|(&s, &l)| (s, l));
@@ -98,22 +98,22 @@ impl Arena {
         self.free.insert(run.0, run.1);
     }
 
-    /// Bytes that `bytes` really take.
+    /// `bytes` rounded up to whole units.
     pub fn rounded(&self, bytes: u64) -> u64 {
         bytes.max(1).next_multiple_of(self.unit)
     }
 }
 
-/// Who takes a buffer back when it is dropped.
+/// The owner that a dropped buffer returns to.
 pub trait RegionOwner: Send + Sync {
     /// Takes back `bytes` at `offset` of the region.
     fn give_back(&self, offset: u64, bytes: u64);
 }
 
-/// Memory in this rank's region, given back when dropped.
+/// Memory in this rank's region, freed when dropped.
 ///
-/// Peers may read it, and write it where they were told its address: while a put into it is under
-/// way its contents are unspecified, as with every remote write.
+/// Peers may read it, and write it where they know its address. While a put into it is in flight
+/// its contents are unspecified, as with every remote write.
 pub struct RegionBuffer {
     start: NonNull<u8>,
     length: usize,
@@ -125,8 +125,8 @@ impl RegionBuffer {
     /// A buffer of `length` bytes at `start`, which is `offset` in the owner's region.
     ///
     /// # Safety
-    /// The bytes stay mapped, readable and writable as long as `owner` lives, are initialised,
-    /// and are given to nobody else of this process until the owner takes them back.
+    /// The bytes stay mapped, readable and writable as long as `owner` lives, are initialised, and
+    /// are used by nothing else in this process until the owner takes them back.
     pub unsafe fn new(
         start: NonNull<u8>,
         length: usize,
@@ -142,7 +142,7 @@ impl RegionBuffer {
     }
 }
 
-// SAFETY: a buffer is plain memory of which it is the only handle; the owner is Send and Sync.
+// SAFETY: a buffer is the only handle to its plain memory; the owner is Send and Sync.
 unsafe impl Send for RegionBuffer {}
 
 // SAFETY: through a shared reference the bytes can only be read.
@@ -152,7 +152,7 @@ impl Deref for RegionBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `new`'s caller promised mapped, initialised bytes that are only ours.
+        // SAFETY: the caller of `new` promised mapped, initialised bytes that are only ours.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_joins_its_neighbours() {
+    fn freed_runs_join_their_neighbours() {
         let mut arena = Arena::new(1 << 20, 4096);
         let taken: Vec<u64> = (0..256).map(|_| arena.take(4000).unwrap()).collect();
         assert!(arena.take(1).is_err());

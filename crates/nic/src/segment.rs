@@ -12,17 +12,16 @@
 //!               Slot × status_slots × status_rings
 //!               RingControl × rings landing ring pointers: the AMT
 //!               ring_bytes × rings  payload
-//!               Awaited             whom of its groups the rank waits for      (rank)
+//!               Awaited             the group member that the rank waits for   (rank)
 //!               ControlLines × channels                                       (rank)
 //!               sync counts × channels                                        (rank)
 //!               area_bytes          multicast area                            (rank)
 //! ```
 //!
-//! The layout is one and the same for every rank of a job and is computed from [`Layout`], never
-//! read from a peer's memory: a broken peer can spoil its own messages but cannot send another
-//! outside a segment. All zero is a valid empty segment but for the tables, which
-//! [`Segment::set_up`] fills before any rank starts, so that messages to a rank that has not
-//! opened its port yet land all the same.
+//! The layout is the same for every rank of a job. It is computed from [`Layout`] and never read
+//! from a peer's memory: a broken peer can spoil its own messages but cannot send another outside a
+//! segment. All zero is a valid empty segment except for the tables. [`Segment::set_up`] fills
+//! those before any rank starts, so messages land even at a rank that has not opened its port yet.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -43,7 +42,7 @@ use crate::wire::MAX_RANKS;
 /// Alignment of every part: two cache lines.
 const ALIGN: usize = 128;
 
-/// Contexts of a rank, and segments of a context, at most: a key has eight bits for each.
+/// Limit of a rank's contexts and of a context's segments: a key has eight bits for each.
 const MAX_TABLE: u32 = 256;
 
 /// The sizes of a job's segments. The same at every rank.
@@ -67,11 +66,11 @@ pub struct Layout {
     pub ring_policy: FullPolicy,
     /// Payload bytes of one packet.
     pub packet_bytes: u32,
-    /// Credited messages each source may have unconsumed from the start.
+    /// Credited messages that each source may have unconsumed at the start.
     pub credit: u32,
-    /// Command queues of each rank; may be none.
+    /// Command queues of each rank; may be zero.
     pub queues: u32,
-    /// Slots of each command queue, at most.
+    /// Limit of slots of each command queue.
     pub queue_slots: u32,
     /// Contexts that a rank may have open at once (paper 003: 256 cids).
     pub contexts: u32,
@@ -84,15 +83,15 @@ pub struct Layout {
 /// What each rank has for its groups; see [`crate::fabric::Group`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupLayout {
-    /// Groups that a rank can be in at a time; none, and it has no groups.
+    /// How many groups a rank can be in at once; may be zero.
     pub channels: u32,
-    /// Bytes of its multicast area, where it writes what the others read; a multiple of 64.
+    /// Bytes of its multicast area, which it writes and the others read; a multiple of 64.
     pub area_bytes: u32,
 }
 
 impl GroupLayout {
-    /// Channels for as many communicators as programs commonly have, 10 KiB each a rank, and two
-    /// broadcasts of 128 KiB under way.
+    /// Channels for as many communicators as programs commonly have, 10 KiB each a rank, and room
+    /// for two broadcasts of 128 KiB in flight.
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 8, area_bytes: 256 << 10 };
 }
 
@@ -102,18 +101,18 @@ const MAX_CHANNELS: u32 = 256;
 /// Sync counts of one channel of one rank: one word each id, written by the rank only.
 pub type SyncCounts = [AtomicU64; SYNC_IDS as usize];
 
-/// No queue is longer, so that a lead of the scheduling pointer within its length can be counted.
+/// The longest queue, so that a lead of the scheduling pointer within its length can be counted.
 const MAX_QUEUE_SLOTS: u32 = 1 << 16;
 
-/// A layout that cannot be.
+/// An invalid layout.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} cannot be {value}: {rule}")]
 pub struct LayoutError {
-    /// Which size.
+    /// Which size is invalid.
     pub what: &'static str,
-    /// What was asked for.
+    /// Its value.
     pub value: u64,
-    /// What it must be.
+    /// The rule that it breaks.
     pub rule: String,
 }
 
@@ -123,7 +122,7 @@ impl Layout {
     /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
     /// with the ranks and not with their square (paper 000 §4: infrequent partners share).
     ///
-    /// A status ring is no longer than it need be: one of 16 KiB stays in the first cache beside
+    /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
     /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
     /// where 256 slots moved 7.6 M and 128 slots 8.7 M.
     pub fn for_ranks(ranks: u32) -> Layout {
@@ -149,7 +148,7 @@ impl Layout {
         }
     }
 
-    /// Checks that such a segment can be.
+    /// Checks that the layout is valid.
     ///
     /// # Errors
     /// [`LayoutError`] naming the size and its rule.
@@ -209,7 +208,7 @@ impl Layout {
         Ok(())
     }
 
-    /// How many sources post to one status ring, at most.
+    /// Limit of sources that post to one status ring.
     #[inline]
     pub fn status_senders(&self) -> u32 {
         self.ranks.div_ceil(self.status_rings)
@@ -288,14 +287,14 @@ impl Offsets {
     }
 }
 
-/// What a rank has decided about one source: its entry in the source table (paper 000's AMT
-/// Address Table) and its credit. Written by the rank, read by that source.
+/// A rank's settings for one source: its entry in the source table (paper 000's AMT Address Table)
+/// and its credit. Written by the rank, read by that source.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct SourceLine {
     /// Ring index plus one; zero is unmapped.
     ring: AtomicU64,
-    /// Credited messages the source may have sent in all.
+    /// Credited messages that the source may have sent in total.
     credit: AtomicU64,
 }
 
@@ -303,52 +302,52 @@ impl SourceLine {
     /// The ring this source's messages land in.
     #[inline]
     pub fn ring(&self) -> Option<RingId> {
-        // Acquire: a re-routed source sees the new ring as its owner set it up.
+        // Acquire: a re-routed source sees the new ring with its set-up.
         let entry = self.ring.load(Ordering::Acquire);
         u32::try_from(entry).ok()?.checked_sub(1)
     }
 
-    /// Directs this source to a ring, or to none.
+    /// Directs this source to a ring; `None` unmaps it.
     pub fn set_ring(&self, ring: Option<RingId>) {
         self.ring.store(ring.map_or(0, |id| u64::from(id) + 1), Ordering::Release);
     }
 
-    /// Credited messages the source may have sent in all.
+    /// Credited messages that the source may have sent in total.
     #[inline]
     pub fn credit(&self) -> u64 {
         self.credit.load(Ordering::Acquire)
     }
 
-    /// Sets it.
+    /// Sets the credit.
     pub fn set_credit(&self, messages: u64) {
         self.credit.store(messages, Ordering::Release);
     }
 }
 
-/// What one source says about itself at this rank. Written by that source only.
+/// One source's words at this rank. Written by that source only.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct SenderLine {
-    /// Odd while the source is between a claim and its publication, or uses a registered segment
-    /// of this rank. When a peer has died, a receiver that has seen every living source even, or
-    /// moved on, knows that what is still unpublished will never be; an owner that takes a segment
-    /// back waits for the same (`table/segment.rs`).
+    /// Odd while the source is between a claim and its publication, or accesses a registered
+    /// segment of this rank. After a peer's death, a receiver that has seen the epochs of all live
+    /// sources even, or changed, knows that nothing unpublished will be published any more. An
+    /// owner that takes a segment back waits for the same (`table/segment.rs`).
     pub epoch: AtomicU64,
     /// How many records the source has posted, as of its last long wait.
     pub posted: AtomicU64,
-    /// How often the source was held up.
+    /// How often the source found no room.
     pub held_up: AtomicU64,
-    /// Nonzero while the source waits for room or credit: a bit for each of its ports, of which it
-    /// has two in virtual time.
+    /// Nonzero while the source waits for room or credit: a bit for each of its ports. In virtual
+    /// time it has two.
     pub waiting: AtomicU64,
 }
 
-/// Whom among the members of its groups a rank waits for: its rank plus one, zero for anybody.
-/// Written by the rank before it says that it sleeps, so that the others need not wake it.
+/// The group member that a rank waits for: its rank plus one, zero for any. Written by the rank
+/// before it announces its sleep, so that the others need not wake it.
 pub type Awaited = Line<AtomicU64>;
 
-/// One rank's segment. A view: owns nothing. Made once a peer and kept, since the offsets take
-/// some arithmetic.
+/// One rank's segment. A view: owns nothing. Made once for each peer and kept, since the offsets
+/// take some arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'m> {
     base: NonNull<u8>,
@@ -357,8 +356,8 @@ pub struct Segment<'m> {
     memory: PhantomData<&'m ()>,
 }
 
-// SAFETY: a segment consists of atomics and of payload bytes that the rings' protocol hands from
-// one side to the other; a view of it may be used from any thread.
+// SAFETY: a segment consists of atomics and of payload bytes that the rings' protocol hands over
+// between the sides; any thread may use a view of it.
 unsafe impl Send for Segment<'_> {}
 
 impl<'m> Segment<'m> {
@@ -390,8 +389,8 @@ impl<'m> Segment<'m> {
         self.layout
     }
 
-    /// Fills the tables: every source mapped to its ring and given its first credit. Once, before
-    /// the ranks start.
+    /// Fills the tables: maps every source to its ring and gives it its first credit. Called once,
+    /// before the ranks start.
     pub fn set_up(&self) {
         let layout = self.layout;
         for ring in 0..layout.rings {
@@ -410,21 +409,21 @@ impl<'m> Segment<'m> {
         self.part(0)
     }
 
-    /// This rank's word on a source. The source must exist.
+    /// This rank's settings for a source. The source must exist.
     #[inline]
     pub fn source(&self, source: Rank) -> &'m SourceLine {
         assert!(source < self.layout.ranks);
         self.part(self.at.sources + source as usize * size_of::<SourceLine>())
     }
 
-    /// A source's word at this rank. The source must exist.
+    /// A source's words at this rank. The source must exist.
     #[inline]
     pub fn sender(&self, source: Rank) -> &'m SenderLine {
         assert!(source < self.layout.ranks);
         self.part(self.at.senders + source as usize * size_of::<SenderLine>())
     }
 
-    /// What peers see of a context. It must exist.
+    /// The words of a context that peers see. The context must exist.
     pub fn context(&self, context: ContextId) -> &'m ContextLine {
         let index = usize::from(context.0);
         assert!(index < self.layout.contexts as usize);
@@ -475,8 +474,8 @@ impl<'m> Segment<'m> {
         self.part(self.at.queues + queue as usize * size_of::<QueuePointers>())
     }
 
-    /// A command queue and what it is open as; `None` if there is no such queue, it is closed, or
-    /// what it says of itself cannot be.
+    /// A command queue and how it was opened; `None` if there is no such queue, it is closed, or
+    /// its set-up is invalid.
     #[inline]
     pub fn queue(&self, queue: QueueId) -> Option<(CommandQueue<'m>, Setup)> {
         let layout = self.layout;
@@ -499,7 +498,7 @@ impl<'m> Segment<'m> {
         Some((queue.of_generation(setup.generation), setup))
     }
 
-    /// Whom of its groups the rank waits for.
+    /// The group member that the rank waits for.
     #[inline]
     pub fn awaited(&self) -> &'m Awaited {
         self.part(self.at.awaited)
@@ -596,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_with_the_ranks_and_not_with_their_square() {
+    fn memory_grows_linearly_with_the_ranks() {
         let per_rank = |ranks| Layout::for_ranks(ranks).segment_bytes();
         assert!(per_rank(256) < 2 * per_rank(16));
     }

@@ -1,7 +1,7 @@
-//! The one door to atomics and threads: the standard library's, or loom's when a model is checked.
+//! The only source of atomics and threads: the standard library, or loom when a model is checked.
 //!
-//! Everything in this crate that touches shared memory takes its atomics from here, so that the
-//! rings which run in production are, line for line, the ones loom explores.
+//! Everything in this crate that accesses shared memory takes its atomics from here, so the rings
+//! in production are, line for line, the ones loom explores.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -28,10 +28,10 @@ impl<T> Deref for Line<T> {
     }
 }
 
-/// Asks for the cache line of `place` in a state in which it can be written.
+/// Prefetches the cache line of `place` for writing.
 ///
-/// A sender that has published slot *i* knows that it will write slot *i + 1* next; asking early
-/// takes the ownership transfer (one cache-line transfer, 55 to 240 ns) off the next message.
+/// A sender that has published slot *i* will write slot *i + 1* next. An early prefetch takes the
+/// ownership transfer (one cache-line transfer, 55 to 240 ns) off the next message.
 #[inline]
 pub fn prefetch_for_write<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -44,7 +44,7 @@ pub fn prefetch_for_write<T>(place: *const T) {
     let _ = place;
 }
 
-/// Asks for the cache line of `place` to read it.
+/// Prefetches the cache line of `place` for reading.
 #[inline]
 pub fn prefetch_for_read<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -1,8 +1,8 @@
-//! Points and spans of time, as every fabric tells it.
+//! Points and spans of time on a fabric's clock.
 //!
-//! One integer type serves the real fabrics (monotonic clock) and the simulated one (virtual
-//! time), so that a trace of either reads the same. The unit is the picosecond: a modelled clock
-//! of 240 MHz has no whole number of nanoseconds, and 2^64 ps are still 213 days.
+//! One integer type serves the real fabrics (monotonic clock) and the simulated one (virtual time),
+//! so traces of both read the same. The unit is the picosecond: a modelled clock of 240 MHz has no
+//! whole number of nanoseconds, and 2^64 ps are still 213 days.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The moment at which the fabric was opened.
+    /// The moment when the fabric was opened.
     pub const ZERO: Time = Time(0);
 
     /// A time from picoseconds.

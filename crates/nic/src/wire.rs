@@ -15,9 +15,9 @@
 //!          [   lap    ][ length ][  kind  ][  protocol    ][     source     ]
 //! ```
 //!
-//! The lap says in which round of the ring the slot was written, so a reader needs no second
-//! flag and a writer need not read the slot it overwrites. Sixteen bits are enough: a slot is
-//! written once a lap, so what a reader can find there is this lap or the one before.
+//! The lap says in which round of the ring the slot was written. So a reader needs no second flag
+//! and a writer need not read the slot it overwrites. Sixteen bits are enough: a slot is written
+//! once a lap, so a reader can find only this lap or the one before.
 
 use crate::fabric::{INLINE_BYTES, Rank};
 
@@ -46,7 +46,7 @@ pub enum Kind {
     Ring = 2,
     /// Payload written by a put.
     Put = 3,
-    /// Nothing: a reserved slot whose command came to nothing.
+    /// Nothing: the command of this reserved slot failed.
     Void = 4,
 }
 
@@ -80,14 +80,14 @@ impl Stamp {
         )
     }
 
-    /// Whether it is of this kind, protocol and source.
+    /// Whether it has this kind, protocol and source.
     #[inline]
     pub fn is(self, kind: Kind, protocol: u8, source: Rank) -> bool {
         const FIELDS: u64 = 0x0000_00ff_ffff_ffff;
         self.0 & FIELDS == Stamp::new(0, kind, protocol, 0, source).0
     }
 
-    /// The round of the ring it was written in.
+    /// The lap in which it was written.
     #[inline]
     pub fn lap(self) -> u16 {
         (self.0 >> 48) as u16
@@ -99,7 +99,7 @@ impl Stamp {
         (self.0 >> 40) as u8
     }
 
-    /// What the record announces; `None` if no kind has these bits.
+    /// The kind of the record; `None` if the bits are invalid.
     #[inline]
     pub fn kind(self) -> Option<Kind> {
         Kind::from_bits((self.0 >> 32) as u8)
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_gives_back_what_went_in() {
+    fn a_stamp_reads_as_written() {
         for (lap, length, protocol, source) in
             [(0, 0, 0, 0), (1, 40, 7, 3), (u16::MAX, 255, 255, MAX_RANKS - 1)]
         {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_no_kind_are_told() {
+    fn invalid_kind_bits_are_detected() {
         assert_eq!(Stamp(0).kind(), None);
         assert_eq!(Stamp(9 << 32).kind(), None);
     }

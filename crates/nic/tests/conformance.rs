@@ -7,7 +7,7 @@ use hikyaku_conformance::{Harness, Setup};
 use hikyaku_nic::fabric::{DeathCause, Port};
 use hikyaku_nic::loopback::{self, Config, LoopbackPort};
 
-/// The reference fabric as it is.
+/// The reference fabric without layers.
 struct Loopback;
 
 impl Harness for Loopback {

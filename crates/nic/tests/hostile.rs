@@ -1,8 +1,8 @@
 //! A broken or hostile peer: random words in the memory that it can write.
 //!
-//! Two ports over memory of the test's own, which a third party writes at will between calls. The
-//! ports may answer nonsense with `Malformed`, full or nothing; they must not panic, and must not
-//! touch anything outside their segments, which lie between walls of known bytes.
+//! Two ports over memory of the test, which a third party overwrites between calls. The ports may
+//! answer invalid words with `Malformed`, full or nothing. They must not panic, and must not touch
+//! anything outside their segments, which lie between walls of known bytes.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -12,8 +12,9 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, Event, FullPolicy, GroupError, GroupId, Landing, Port, PostError,
-    QueueAddress, QueueCommand, QueueMode, QueuePut, Rank, RemoteAddress, Wake,
+    Command, DeathCause, Event, FullPolicy, GroupError, GroupId, GroupPort, Landing, Port,
+    PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RemoteAddress,
+    RingPort, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -105,7 +106,7 @@ impl Memory {
         unsafe { Segment::new(base, &self.layout) }
     }
 
-    /// Where the slots are: found by publishing a record, since the layout is private.
+    /// The offset of the slots: found by publishing a record, since the layout is private.
     fn find_slots(&self) -> usize {
         self.segment(0).status(0).publish(0, Kind::Void, 0, 0, 1, &[]);
         let mut words = (0..self.layout.segment_bytes()).step_by(8);
@@ -115,13 +116,13 @@ impl Memory {
         found
     }
 
-    /// Bytes of a segment before the payload: all of them, a broken peer can write.
+    /// Bytes of a segment before the payload: a broken peer can write all of them.
     fn control_bytes(&self) -> usize {
         let slots = self.layout.status_rings as usize * self.layout.status_slots as usize * 64;
         self.slots + slots + self.layout.rings as usize * size_of::<RingControl>()
     }
 
-    /// Where in a segment what is there for groups starts, and how many bytes that is.
+    /// Start and length of a segment's part for groups, bytes.
     fn group_bytes(&self) -> (usize, usize) {
         let segment = self.segment(0);
         let base = std::ptr::from_ref(segment.doorbell()).addr();
@@ -129,7 +130,7 @@ impl Memory {
         (start, self.layout.segment_bytes() - start)
     }
 
-    /// Overwrites a word of what is there for groups.
+    /// Overwrites a word of the part for groups.
     fn scribble_groups(&self, rank: Rank, at: prop::sample::Index, near: bool, value: u64) {
         let (start, bytes) = self.group_bytes();
         let word = at.index(if near { 64 } else { bytes / 8 });
@@ -205,7 +206,7 @@ unsafe impl Host for TestHost {
         _to: RemoteAddress,
         _length: u64,
     ) -> Result<(), PostError> {
-        // Bounds are the host's affair; here what follows a copy is to be reached.
+        // Checking bounds is the host's task; the test needs the code after a copy to run.
         Ok(())
     }
 
@@ -222,34 +223,34 @@ unsafe impl Host for TestHost {
     }
 }
 
-/// What is done to, or by, rank 0.
+/// An action on, or by, rank 0.
 #[derive(Debug, Clone)]
 enum Step {
     /// A word of its segment is overwritten.
     Scribble { at: prop::sample::Index, value: u64 },
-    /// A word of what is there for groups, in either segment: mostly one that is looked at.
+    /// A word for groups is overwritten, in either segment: mostly one that is read.
     ScribbleGroups { rank: Rank, at: prop::sample::Index, near: bool, value: u64 },
-    /// It takes part in rounds and barriers with the peer, who may.
+    /// It takes part in rounds and barriers, with or without the peer.
     Round { peer: bool, length: usize },
-    /// A record is forged whole, ring and slot being those it looks at next or others.
+    /// A record is forged whole, in the ring and slot that it reads next or in others.
     Forge { ring: u32, index: u64, stamp: u64, body: [u64; 7] },
-    /// An honest message comes.
+    /// A valid message arrives.
     Send(usize),
-    /// It polls, and keeps or releases what it gets.
+    /// It polls, and keeps or releases what it receives.
     Poll { keep: bool },
-    /// It gives back what it kept.
+    /// It releases what it kept.
     Release,
-    /// It sends, through what the peer's segment says.
+    /// It sends, using the peer's segment.
     Reply(usize),
     /// A slot of its command queue is forged and released.
     Command { slot: u64, words: [u64; 5] },
     /// It uses its command queues.
     Queues { notify: bool, release: u32 },
-    /// The peer is declared dead, so that what it left is repaired.
+    /// The peer is declared dead, which starts a repair.
     Die,
 }
 
-/// Numbers near the edges of everything.
+/// Numbers near the edges of all ranges.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -263,7 +264,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Those, and stamps of rounds that are near.
+/// Numbers like these, and stamps of nearby rounds.
 fn group_word() -> impl Strategy<Value = u64> {
     let stamp = (0..6u64, prop_oneof![0..8u64, 100..120u64, 250..256u64]);
     prop_oneof![word(), stamp.prop_map(|(round, length)| round << 8 | length)]
@@ -294,7 +295,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Every call about a group once, whatever the answers.
+/// Every call on a group once, regardless of the results.
 fn round(port: &mut HostedPort<TestHost>, length: usize) {
     let Ok(group) = port.join(0, &[0, 1], 0).or_else(|error| match error {
         GroupError::ChannelInUse { .. } => Ok(GROUP.with(|known| known.get().unwrap())),
@@ -326,7 +327,7 @@ fn round(port: &mut HostedPort<TestHost>, length: usize) {
 }
 
 thread_local! {
-    /// The group of channel 0, once there was one: its name does not change.
+    /// The group of channel 0, once joined: its name does not change.
     static GROUP: Cell<Option<GroupId>> = const { Cell::new(None) };
 }
 
@@ -388,7 +389,7 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
             }
             ports[0].receive_whole(1, 0, 0, &mut [0; 64]);
             for id in 0..2 {
-                ports[0].held_up(id);
+                ports[0].held_up();
                 ports[0].ring(id);
                 ports[0].route_of(id);
             }
@@ -401,7 +402,7 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
     }
 }
 
-/// Every call on queues, with whatever their words say.
+/// Every call on queues, regardless of their words.
 fn use_queues(ports: &mut [HostedPort<TestHost>], notify: bool, release: u32) {
     let to = QueueAddress { rank: 0, queue: 0, generation: 1 };
     let put = QueuePut { from: 0, at: 0, length: 8, to, notify, release };
@@ -425,7 +426,7 @@ proptest! {
     })]
 
     #[test]
-    fn nonsense_in_shared_memory_is_survived(steps in prop::collection::vec(step(), 1..60)) {
+    fn invalid_words_in_shared_memory_are_survived(steps in prop::collection::vec(step(), 1..60)) {
         let memory = Memory::new();
         let mut ports: Vec<_> = (0..RANKS)
             .map(|rank| HostedPort::new(TestHost(Rc::clone(&memory), rank)))
@@ -438,20 +439,20 @@ proptest! {
     }
 }
 
-/// How a stream of short messages over memory that is scribbled on has ended.
+/// How a stream of short messages ended while its memory was overwritten.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    /// As many records came as were sent, nonsense counted.
+enum StreamEnd {
+    /// As many records arrived as were sent, including malformed ones.
     All,
-    /// The receiver was told that the sender failed.
+    /// The receiver learned that the sender failed.
     Told(DeathCause),
-    /// Neither: somebody waits for ever.
+    /// Neither: a rank waits for ever.
     Never,
 }
 
-/// Rank 1 sends rank 0 so many short messages, with one word of rank 0's segment overwritten before
-/// one of them.
-fn scribbled_stream(seed: u64) -> Ended {
+/// Rank 1 sends short messages to rank 0; before one of them a word of rank 0's segment is
+/// overwritten.
+fn scribbled_stream(seed: u64) -> StreamEnd {
     const MESSAGES: u64 = 40;
     let memory = Memory::new();
     let port = |rank| HostedPort::new(TestHost(Rc::clone(&memory), rank));
@@ -475,38 +476,38 @@ fn scribbled_stream(seed: u64) -> Ended {
         if sent < MESSAGES && sender.post(&message).is_ok() {
             sent += 1;
         }
-        // Now and then several are under way.
+        // Let several be in flight now and then.
         if turn % 7 > 2 || sent == MESSAGES {
             match receiver.poll() {
                 Some(Event::Landed(_) | Event::Malformed { .. }) => came += 1,
                 Some(Event::PeerFailed(failure)) => {
                     assert_eq!(failure.rank, 1);
-                    return Ended::Told(failure.cause);
+                    return StreamEnd::Told(failure.cause);
                 }
                 _ => {}
             }
             receiver.grant(1, came + 4);
         }
         if came >= MESSAGES {
-            return Ended::All;
+            return StreamEnd::All;
         }
         receiver.park(None);
         sender.park(None);
     }
-    Ended::Never
+    StreamEnd::Never
 }
 
 #[test]
-fn a_word_that_is_overwritten_makes_nobody_wait_for_ever() {
+fn an_overwritten_word_stops_no_rank() {
     let mut told = 0;
     for seed in 0..3_000 {
         match scribbled_stream(seed) {
-            Ended::All => {}
-            Ended::Told(cause) => {
+            StreamEnd::All => {}
+            StreamEnd::Told(cause) => {
                 assert_eq!(cause, DeathCause::Overwritten, "seed {seed}");
                 told += 1;
             }
-            Ended::Never => panic!("seed {seed}: somebody waits for ever"),
+            StreamEnd::Never => panic!("seed {seed}: somebody waits for ever"),
         }
     }
     assert!(told > 0, "no record was lost: the test meets nothing");

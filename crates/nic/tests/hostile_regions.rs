@@ -1,15 +1,15 @@
-//! A hostile rank that writes whatever it can reach: every word of every segment (doorbells, source
-//! and sender lines, tables, address registers, queues, status slots, ring pointers, payload) and
-//! of the registry, while two honest ranks use all that a port offers on each other's memory.
+//! A hostile rank that overwrites any word it can reach: of every segment (doorbells, source and
+//! sender lines, tables, address registers, queues, status slots, ring pointers, payload) and of
+//! the registry. Meanwhile two honest ranks use every operation of a port on each other's memory.
 //!
 //! ```text
 //!   wall | segment 0 | wall | region 0 | wall | segment 1 | wall | region 1 | … | registry | wall
 //! ```
 //!
-//! The honest ranks may get nonsense or errors. They must not panic, must come back from every
-//! call, and must not touch a wall: what lies between the memory that is theirs to share. The host
-//! checks regions exactly and answers out of bounds; reads beyond the vector would be caught by its
-//! index. `hostile.rs` has records and queues of one rank in more depth.
+//! The honest ranks may get invalid data or errors. They must not panic, must return from every
+//! call, and must not touch a wall, the memory between the shared parts. The host checks regions
+//! exactly and answers out of bounds; the vector's index would catch reads beyond it. `hostile.rs`
+//! tests records and queues of one rank in more depth.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -20,9 +20,9 @@ use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
     Advance, Atomic, AtomicOp, Command, ContextId, DeathCause, Event, FullPolicy, Get, GroupId,
-    Integer, Key, Landing, Member, Notification, Operation, Port, PostError, QueueAddress,
-    QueueCommand, QueueMode, QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, Route,
-    Space, Wake,
+    GroupPort, Integer, Key, Landing, Member, MemoryPort, Notification, Operation, Port, PostError,
+    QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RegisterValue, RemoteAddress,
+    Reply, Rights, RingPort, Route, Space, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -44,14 +44,14 @@ const BRICK: u64 = 0x5aa5_c33c_0ff0_9669;
 #[repr(C, align(4096))]
 struct Page([AtomicU64; 512]);
 
-struct Memory {
+struct WalledRegions {
     pages: Vec<Page>,
     layout: Layout,
     clock: Cell<u64>,
 }
 
-impl Memory {
-    fn new() -> Rc<Memory> {
+impl WalledRegions {
+    fn new() -> Rc<WalledRegions> {
         let layout = Layout {
             ranks: RANKS,
             status_rings: 2,
@@ -69,7 +69,7 @@ impl Memory {
             groups: GroupLayout { channels: 2, area_bytes: 512 },
         };
         layout.check().unwrap();
-        let mut memory = Memory { pages: Vec::new(), layout, clock: Cell::new(0) };
+        let mut memory = WalledRegions { pages: Vec::new(), layout, clock: Cell::new(0) };
         let bytes = memory.registry_at() + Page::BYTES + WALL;
         let brick = || Page(std::array::from_fn(|_| AtomicU64::new(BRICK)));
         memory.pages.extend((0..bytes / Page::BYTES).map(|_| brick()));
@@ -95,7 +95,7 @@ impl Memory {
         &self.pages[at / Page::BYTES].0[at % Page::BYTES / 8]
     }
 
-    /// Byte offsets of all words that are shared: the hostile rank may write them.
+    /// Byte offsets of all shared words, which the hostile rank may write.
     fn shared(&self) -> impl Iterator<Item = usize> {
         let segments = (0..RANKS).map(|rank| (self.segment_at(rank), self.layout.segment_bytes()));
         let regions = (0..RANKS).map(|rank| (self.region_at(rank), REGION));
@@ -127,7 +127,7 @@ impl Memory {
         Registry::new(ends, lines)
     }
 
-    /// The words of a range of a region, checked as a host has to.
+    /// The words of a range of a region, checked as a host must.
     fn range(&self, at: RemoteAddress, length: u64) -> Result<usize, PostError> {
         let RemoteAddress { rank, space, offset } = at;
         assert!(space == Space::Region, "a port resolves keys before it comes here");
@@ -159,10 +159,10 @@ impl Page {
     const BYTES: usize = 4096;
 }
 
-struct TestHost(Rc<Memory>, Rank);
+struct RegionHost(Rc<WalledRegions>, Rank);
 
 // SAFETY: the memory is kept by the `Rc`, and does not move with the host.
-unsafe impl Host for TestHost {
+unsafe impl Host for RegionHost {
     const NAME: &'static str = "test";
 
     fn rank(&self) -> Rank {
@@ -240,7 +240,7 @@ unsafe impl Host for TestHost {
     fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
         let at = RemoteAddress { rank, space: Space::Region, offset };
         let at = self.0.range(at, 4).ok().filter(|at| at.is_multiple_of(4))?;
-        // SAFETY: four bytes of the vector, aligned, and as long there as the host.
+        // SAFETY: four bytes of the vector, aligned, which lives as long as the host.
         Some(unsafe { AtomicU32::from_ptr(self.0.address(at).as_ptr().cast()) })
     }
 
@@ -254,18 +254,18 @@ unsafe impl Host for TestHost {
     }
 }
 
-/// What happens next.
+/// One step of the test.
 #[derive(Debug, Clone)]
-enum Step {
-    /// A shared word is overwritten; `near`: of the first so many.
+enum RegionStep {
+    /// A shared word is overwritten; `near`: among the first so many.
     Scribble { at: prop::sample::Index, near: usize, value: u64 },
-    /// The words of a table entry or register are, so that they name something.
+    /// A table entry or register is overwritten with words that name something.
     Forge { rank: Rank, generation: u32, index: u8, words: [u64; 3] },
     /// An honest rank posts to the other.
     Post { by: usize, what: u8, numbers: [u64; 4] },
     /// One of its tables is changed.
     Table { by: usize, what: u8, numbers: [u64; 2] },
-    /// It polls and takes what has come.
+    /// It polls and takes what has arrived.
     Poll { by: usize },
     /// It uses its queues.
     Queue { by: usize, numbers: [u64; 4] },
@@ -273,7 +273,7 @@ enum Step {
     Die,
 }
 
-/// Numbers near the edges of everything.
+/// Numbers near the edges of all ranges.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..40u64,
@@ -286,68 +286,68 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RegionStep> {
     use prop::array::{uniform2, uniform3, uniform4};
     let by = || 0..HONEST;
     let near = prop_oneof![Just(1000), Just(4000), Just(usize::MAX)];
     prop_oneof![
         6 => (any::<prop::sample::Index>(), near, number())
-            .prop_map(|(at, near, value)| Step::Scribble { at, near, value }),
+            .prop_map(|(at, near, value)| RegionStep::Scribble { at, near, value }),
         2 => (0..RANKS, 0..3u32, 0..3u8, uniform3(number())).prop_map(
-            |(rank, generation, index, words)| Step::Forge { rank, generation, index, words }
+            |(rank, generation, index, words)| RegionStep::Forge { rank, generation, index, words }
         ),
         6 => (by(), any::<u8>(), uniform4(number()))
-            .prop_map(|(by, what, numbers)| Step::Post { by, what, numbers }),
+            .prop_map(|(by, what, numbers)| RegionStep::Post { by, what, numbers }),
         2 => (by(), any::<u8>(), uniform2(number()))
-            .prop_map(|(by, what, numbers)| Step::Table { by, what, numbers }),
-        4 => by().prop_map(|by| Step::Poll { by }),
-        1 => (by(), uniform4(number())).prop_map(|(by, numbers)| Step::Queue { by, numbers }),
-        1 => Just(Step::Die),
+            .prop_map(|(by, what, numbers)| RegionStep::Table { by, what, numbers }),
+        4 => by().prop_map(|by| RegionStep::Poll { by }),
+        1 => (by(), uniform4(number())).prop_map(|(by, numbers)| RegionStep::Queue { by, numbers }),
+        1 => Just(RegionStep::Die),
     ]
 }
 
-/// The job: memory, honest ports, and what they were given.
-struct Job {
-    memory: Rc<Memory>,
+/// The job: memory, honest ports, and what they allocated.
+struct RegionJob {
+    memory: Rc<WalledRegions>,
     shared: Vec<usize>,
-    ports: Vec<HostedPort<TestHost>>,
+    ports: Vec<HostedPort<RegionHost>>,
     keys: Vec<(Rank, Key)>,
     groups: Vec<GroupId>,
 }
 
-impl Job {
-    fn new() -> Job {
-        let memory = Memory::new();
-        let port = |rank| HostedPort::new(TestHost(Rc::clone(&memory), rank));
+impl RegionJob {
+    fn new() -> RegionJob {
+        let memory = WalledRegions::new();
+        let port = |rank| HostedPort::new(RegionHost(Rc::clone(&memory), rank));
         let mut ports: Vec<_> = (0..HONEST as Rank).map(port).collect();
         let all: Vec<Rank> = (0..RANKS).collect();
         let groups = ports.iter_mut().map(|port| port.join(0, &all, 0).unwrap()).collect();
         let shared = memory.shared().collect();
-        let mut job = Job { memory, shared, ports, keys: Vec::new(), groups };
+        let mut job = RegionJob { memory, shared, ports, keys: Vec::new(), groups };
         for by in 0..HONEST {
             (0..4).for_each(|what| job.change_table(by, what, [64, 1024]));
         }
         job
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: RegionStep) {
         match step {
-            Step::Scribble { at, near, value } => {
+            RegionStep::Scribble { at, near, value } => {
                 let at = self.shared[at.index(self.shared.len().min(near))];
                 self.memory.word(at).store(value, Ordering::Relaxed);
             }
-            Step::Forge { rank, generation, index, words } => {
+            RegionStep::Forge { rank, generation, index, words } => {
                 self.forge(rank, generation, index, words);
             }
-            Step::Post { by, what, numbers } => self.post(by, what, numbers),
-            Step::Table { by, what, numbers } => self.change_table(by, what, numbers),
-            Step::Poll { by } => self.poll(by),
-            Step::Queue { by, numbers } => self.use_queues(by, numbers),
-            Step::Die => _ = self.memory.registry().fail(2, DeathCause::Unknown),
+            RegionStep::Post { by, what, numbers } => self.post(by, what, numbers),
+            RegionStep::Table { by, what, numbers } => self.change_table(by, what, numbers),
+            RegionStep::Poll { by } => self.poll(by),
+            RegionStep::Queue { by, numbers } => self.use_queues(by, numbers),
+            RegionStep::Die => _ = self.memory.registry().fail(2, DeathCause::Unknown),
         }
     }
 
-    /// Opens a segment of a rank to whatever it says, past its owner.
+    /// Opens a segment of a rank without its owner's help.
     fn forge(&mut self, rank: Rank, generation: u32, index: u8, words: [u64; 3]) {
         let segment = self.memory.segment(rank);
         let context = ContextId(words[2] as u8 % 2);
@@ -370,7 +370,7 @@ impl Job {
         RemoteAddress { rank, space, offset }
     }
 
-    /// A command of any kind, whatever its numbers.
+    /// A command of any kind with any numbers.
     fn post(&mut self, by: usize, what: u8, numbers: [u64; 4]) {
         let [which, offset, length, value] = numbers;
         let payload = vec![0xab; (length % 700) as usize];
@@ -405,7 +405,7 @@ impl Job {
             ..command
         };
         let port = &mut self.ports[by];
-        // Whatever the answer is: it has come back.
+        // The result does not matter: the call has returned.
         let _ = port.post(&command);
         let _ = port.post_chain(&[command, Command::nop(target.rank)]);
         let _ = port.get(target, &mut vec![0; (length % 700) as usize]);
@@ -414,7 +414,7 @@ impl Job {
         self.multicast(by, &command, numbers);
     }
 
-    /// The same to both others, and a put through their registers, whatever keys they are known by.
+    /// The same to both others, and a put through their registers, by any keys.
     fn multicast(&mut self, by: usize, command: &Command<'_>, numbers: [u64; 4]) {
         let [which, offset, length, value] = numbers;
         let key = |number: u64| self.keys[number as usize % self.keys.len()].1;
@@ -431,7 +431,7 @@ impl Job {
             Command { notification: command.notification, reply: command.reply, ..through };
         for command in [command, &through] {
             let mut reached = (0, 0);
-            // On behind whoever refused it.
+            // Continues after a member that refused.
             for _ in 0..RANKS {
                 let Err(cut) = port.multicast(group, command, reached.0, reached.1) else { break };
                 reached = (cut.done + 1, 0);
@@ -482,7 +482,7 @@ impl Job {
         }
         for source in 0..RANKS {
             port.receive_whole(source, 0, 0, &mut [0; 600]);
-            port.held_up(source);
+            port.held_up();
             port.grant(source, 1000);
             let _ = port.route(source, Some(source % 2));
             let _ = port.peer(source);
@@ -515,21 +515,21 @@ proptest! {
     })]
 
     #[test]
-    fn nonsense_in_any_field_is_survived(steps in prop::collection::vec(step(), 1..80)) {
-        let mut job = Job::new();
+    fn invalid_words_in_any_field_are_survived(steps in prop::collection::vec(step(), 1..80)) {
+        let mut job = RegionJob::new();
         steps.into_iter().for_each(|step| job.run(step));
         job.memory.check_walls();
     }
 }
 
-/// One job for thousands of steps: what earlier nonsense has left behind meets later nonsense.
+/// One job for thousands of steps: invalid words of earlier steps meet later ones.
 #[test]
-fn long_lives_among_nonsense_are_survived() {
+fn a_long_life_among_invalid_words_is_survived() {
     for seed in 0..8u8 {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let steps = step();
-        let mut job = Job::new();
+        let mut job = RegionJob::new();
         for _ in 0..4000 {
             job.run(steps.new_tree(&mut runner).unwrap().current());
         }

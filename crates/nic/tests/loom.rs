@@ -1,14 +1,13 @@
-//! The rings under every interleaving that loom can make of them.
+//! The rings under every interleaving that loom can make.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p hikyaku-nic --test loom`. The code is,
-//! line for line, what runs in production: `sync` exchanges the atomics, and `Bytes` makes each
-//! payload byte a checked cell, so that a read of a byte that is not yet, or no longer, the
-//! reader's is a failed model and not a torn message. That this would be noticed is itself shown,
-//! by models that break the protocol.
+//! `make loom` runs it. The code is, line for line, the production code. `sync` exchanges the
+//! atomics, and `Bytes` makes each payload byte a checked cell. So a read of a byte that is not
+//! yet, or no longer, the reader's fails the model instead of tearing a message. Models that break
+//! the protocol show that loom detects it.
 //!
-//! Rings have two to four places so that they wrap and fill within a few messages. Interleavings
-//! are bounded to those with few preemptions (`PREEMPTIONS`), where nearly all faults of such code
-//! are; unbounded, the models with three threads would run for days.
+//! Rings have two to four places, so that they wrap and fill within a few messages. Interleavings
+//! are limited to few preemptions (`PREEMPTIONS`), which nearly all faults of such code need;
+//! without a limit, the models with three threads would run for days.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -23,10 +22,10 @@ use hikyaku_nic::wire::Kind;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Switches to another thread, in one execution, that the running thread did not ask for.
+/// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 3;
 
-/// Payload bytes of a message: of the bytes of a granule the first will do.
+/// Payload bytes of a message: the first byte of a granule is enough.
 const LENGTH: u32 = 1;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
@@ -36,7 +35,7 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// One rank's landing ring and status ring, in memory that all threads reach.
-struct Memory {
+struct SharedRings {
     control: RingControl,
     cells: Vec<UnsafeCell<u8>>,
     status: StatusControl,
@@ -44,18 +43,18 @@ struct Memory {
     senders: u32,
 }
 
-// SAFETY: the cells are what loom checks: a racing access fails the model.
-unsafe impl Sync for Memory {}
+// SAFETY: loom checks the cells: a racing access fails the model.
+unsafe impl Sync for SharedRings {}
 
 // SAFETY: as for Sync.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedRings {}
 
-impl Memory {
+impl SharedRings {
     /// Rings for `senders` that hold `places` messages and `slots` records.
-    fn new(senders: u32, places: u64, slots: usize, policy: FullPolicy) -> Arc<Memory> {
+    fn new(senders: u32, places: u64, slots: usize, policy: FullPolicy) -> Arc<SharedRings> {
         let control = RingControl::default();
         control.set_up(senders > 1, policy);
-        Arc::new(Memory {
+        Arc::new(SharedRings {
             control,
             cells: (0..places * GRANULE).map(|_| UnsafeCell::new(0)).collect(),
             status: StatusControl::default(),
@@ -72,7 +71,7 @@ impl Memory {
         StatusRing::new(&self.status, &self.slots, self.senders)
     }
 
-    /// Posts a message as `hosted::send` does; says whether there was room.
+    /// Posts a message as `hosted::send` does. Returns whether there was room.
     fn post(&self, source: u32, message: u8, heads: &mut Heads) -> bool {
         let (ring, status) = (self.landing(), self.status());
         if !status.has_room(&mut heads.poster) {
@@ -96,16 +95,16 @@ impl Memory {
     }
 }
 
-/// The receiving side of a [`Memory`].
+/// The receiving side of a [`SharedRings`].
 struct Receiver<'m> {
-    memory: &'m Memory,
+    memory: &'m SharedRings,
     ledger: Ledger,
     /// What was received: source and byte.
     received: Vec<(u32, u8)>,
 }
 
 impl Receiver<'_> {
-    fn new(memory: &Memory) -> Receiver<'_> {
+    fn new(memory: &SharedRings) -> Receiver<'_> {
         let ledger = Ledger::new(memory.landing().size(), 0);
         Receiver { memory, ledger, received: Vec::new() }
     }
@@ -127,7 +126,7 @@ impl Receiver<'_> {
         true
     }
 
-    /// Receives until there have been `count` messages.
+    /// Receives until `count` messages have arrived.
     fn receive(&mut self, count: usize) {
         while self.received.len() < count {
             if !self.poll() {
@@ -136,7 +135,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// What came from one source.
+    /// The messages of one source.
     fn of(&self, source: u32) -> Vec<u8> {
         self.received.iter().filter(|(from, _)| *from == source).map(|(_, byte)| *byte).collect()
     }
@@ -149,9 +148,12 @@ struct Heads {
     poster: Poster,
 }
 
-/// Starts a sender of `messages` that goes on after each as long as there is room, and answers
-/// how many it sent.
-fn sender(memory: &Arc<Memory>, source: u32, messages: &'static [u8]) -> thread::JoinHandle<usize> {
+/// Starts a sender that stops at the first message without room. Returns how many it sent.
+fn sender(
+    memory: &Arc<SharedRings>,
+    source: u32,
+    messages: &'static [u8],
+) -> thread::JoinHandle<usize> {
     let memory = Arc::clone(memory);
     thread::spawn(move || {
         let mut heads = Heads::default();
@@ -159,8 +161,8 @@ fn sender(memory: &Arc<Memory>, source: u32, messages: &'static [u8]) -> thread:
     })
 }
 
-/// Starts a sender of `messages` that waits for room, and answers how often there was none.
-fn patient(memory: &Arc<Memory>, messages: &'static [u8]) -> thread::JoinHandle<u64> {
+/// Starts a sender that waits for room. Returns how often there was none.
+fn waiting_sender(memory: &Arc<SharedRings>, messages: &'static [u8]) -> thread::JoinHandle<u64> {
     let memory = Arc::clone(memory);
     thread::spawn(move || {
         let mut heads = Heads::default();
@@ -175,14 +177,14 @@ fn patient(memory: &Arc<Memory>, messages: &'static [u8]) -> thread::JoinHandle<
     })
 }
 
-/// Two senders and the receiver at the same time on a shared ring of `places`. Nobody waits for
-/// anybody (two threads that wait for a third can go on yielding to each other for ever); what
-/// found no room is sent again at the end.
+/// Two senders and the receiver at the same time on a shared ring of `places`. No thread waits for
+/// another (two threads that wait for a third can yield to each other for ever). Messages that
+/// found no room are sent again at the end.
 fn shared_ring(places: u64, policy: FullPolicy, polls: usize) {
     const FIRST: &[u8] = &[11, 12];
     const SECOND: &[u8] = &[21];
     model(move || {
-        let memory = Memory::new(2, places, 8, policy);
+        let memory = SharedRings::new(2, places, 8, policy);
         let (first, second) = (sender(&memory, 1, FIRST), sender(&memory, 2, SECOND));
         let mut receiver = Receiver::new(&memory);
         for _ in 0..polls {
@@ -213,14 +215,14 @@ fn a_shared_ring_of_two_wraps_and_stalls() {
 }
 
 #[test]
-fn a_shared_ring_of_one_is_full_after_each_message_and_refuses() {
+fn a_shared_ring_of_one_refuses_more() {
     shared_ring(1, FullPolicy::Refuse, 2);
 }
 
 #[test]
-fn a_shared_ring_with_room_for_all_is_never_full() {
+fn a_shared_ring_with_room_is_never_full() {
     model(|| {
-        let memory = Memory::new(2, 2, 8, FullPolicy::Stall);
+        let memory = SharedRings::new(2, 2, 8, FullPolicy::Stall);
         let (first, second) = (sender(&memory, 1, &[1]), sender(&memory, 2, &[2]));
         Receiver::new(&memory).poll();
         assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 1));
@@ -230,8 +232,8 @@ fn a_shared_ring_with_room_for_all_is_never_full() {
 #[test]
 fn a_private_ring_wraps_and_stalls() {
     model(|| {
-        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
-        let only = patient(&memory, &[1, 2, 3, 4]);
+        let memory = SharedRings::new(1, 2, 4, FullPolicy::Stall);
+        let only = waiting_sender(&memory, &[1, 2, 3, 4]);
         let mut receiver = Receiver::new(&memory);
         receiver.receive(4);
         assert_eq!(receiver.of(1), [1, 2, 3, 4]);
@@ -243,8 +245,8 @@ fn a_private_ring_wraps_and_stalls() {
 #[test]
 fn a_private_ring_of_one_refuses() {
     model(|| {
-        let memory = Memory::new(1, 1, 4, FullPolicy::Refuse);
-        let only = patient(&memory, &[1, 2, 3]);
+        let memory = SharedRings::new(1, 1, 4, FullPolicy::Refuse);
+        let only = waiting_sender(&memory, &[1, 2, 3]);
         let mut receiver = Receiver::new(&memory);
         receiver.receive(3);
         assert_eq!(receiver.of(1), [1, 2, 3]);
@@ -254,9 +256,9 @@ fn a_private_ring_of_one_refuses() {
 }
 
 #[test]
-fn a_tail_that_is_seen_covers_bytes_that_are_there() {
+fn a_visible_tail_covers_visible_bytes() {
     model(|| {
-        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let memory = SharedRings::new(1, 2, 4, FullPolicy::Stall);
         let only = sender(&memory, 1, &[42]);
         let ring = memory.landing();
         if ring.tail() > 0 {
@@ -268,10 +270,10 @@ fn a_tail_that_is_seen_covers_bytes_that_are_there() {
     });
 }
 
-/// Fills the next claim in the order that `steps` says, against a receiver.
-fn broken_sender(steps: fn(&Memory, Claim)) {
+/// Fills the next claim in the order of `steps`, against a receiver.
+fn broken_sender(steps: fn(&SharedRings, Claim)) {
     model(move || {
-        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let memory = SharedRings::new(1, 2, 4, FullPolicy::Stall);
         let breach = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
@@ -286,7 +288,7 @@ fn broken_sender(steps: fn(&Memory, Claim)) {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_record_before_its_payload_is_noticed() {
+fn a_record_before_its_payload_is_detected() {
     broken_sender(|memory, claim| {
         memory.announce(1, claim, &mut Poster::default());
         memory.landing().store(claim, &[7]);
@@ -296,9 +298,9 @@ fn a_record_before_its_payload_is_noticed() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_tail_before_its_payload_is_noticed() {
+fn a_tail_before_its_payload_is_detected() {
     model(|| {
-        let memory = Memory::new(1, 2, 4, FullPolicy::Stall);
+        let memory = SharedRings::new(1, 2, 4, FullPolicy::Stall);
         let breach = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
@@ -317,10 +319,10 @@ fn a_tail_before_its_payload_is_noticed() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_release_before_the_payload_was_read_is_noticed() {
+fn a_release_before_the_read_is_detected() {
     model(|| {
-        let memory = Memory::new(1, 1, 4, FullPolicy::Stall);
-        let only = patient(&memory, &[1, 2]);
+        let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
+        let only = waiting_sender(&memory, &[1, 2]);
         let (ring, status) = (memory.landing(), memory.status());
         while status.read(0).is_none() {
             thread::yield_now();
@@ -331,13 +333,13 @@ fn a_release_before_the_payload_was_read_is_noticed() {
     });
 }
 
-/// Two senders at the edge of a full status ring: both may be told that there is room at once, and
-/// the places kept free for that must be enough.
+/// Two senders at the edge of a full status ring: both may find room at once, and the places kept
+/// free for that must be enough.
 #[test]
-fn two_senders_at_the_full_boundary_of_the_status_ring() {
+fn two_senders_fit_a_nearly_full_status_ring() {
     model(|| {
-        let memory = Memory::new(2, 1, 8, FullPolicy::Stall);
-        // Five of six: one more, or one more of each sender.
+        let memory = SharedRings::new(2, 1, 8, FullPolicy::Stall);
+        // Five of six: room for one more, or for one more of each sender.
         for number in 0..5 {
             let status = memory.status();
             let index = status.reserve(&mut Poster::default());
@@ -384,11 +386,11 @@ fn two_senders_at_the_full_boundary_of_the_status_ring() {
     });
 }
 
-/// A record is whole when its stamp is seen, also in the second round of the ring.
+/// A record is whole when its stamp is seen, in the second lap of the ring too.
 #[test]
 fn a_status_record_is_whole_in_every_lap() {
     model(|| {
-        let memory = Memory::new(1, 1, 4, FullPolicy::Stall);
+        let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
         let only = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {

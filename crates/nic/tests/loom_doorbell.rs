@@ -1,9 +1,8 @@
-//! Sleeping and waking under every interleaving that loom can make of them.
+//! Sleeping and waking under every interleaving that loom can make.
 //!
-//! Run and bounded as `loom.rs` is, which says how. A rank that is left asleep is a deadlock,
-//! which loom finds: sleeps have no limit here. The kernel's sleep on a word is modelled as Linux
-//! does it: join the queue, then look whether the word is as seen; and for the waker, change the
-//! word, then look who is queued.
+//! Run and bounded as `loom.rs` describes. A rank left asleep is a deadlock, which loom finds:
+//! sleeps have no timeout here. The kernel's sleep on a word is modelled after Linux: the sleeper
+//! joins the queue, then compares the word; the waker changes the word, then checks the queue.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -13,7 +12,7 @@ use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 
-/// Switches to another thread, in one execution, that the running thread did not ask for.
+/// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 3;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
@@ -22,22 +21,22 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
     builder.check(body);
 }
 
-/// A rank's doorbell, what it may wait for, and the kernel.
-struct Rank {
+/// A rank's doorbell, the words it may wait for, and the kernel.
+struct ModelRank {
     bell: Doorbell,
     /// Records in the rank's own segment.
     records: AtomicU64,
-    /// A word in somebody else's segment.
+    /// A word in another rank's segment.
     room: AtomicU64,
     /// Whether the rank is in the kernel's queue of `bell.wakes`.
     queued: AtomicU64,
     thread: thread::Thread,
 }
 
-impl Rank {
-    /// The rank that this thread is.
-    fn new() -> Arc<Rank> {
-        Arc::new(Rank {
+impl ModelRank {
+    /// The rank of this thread.
+    fn new() -> Arc<ModelRank> {
+        Arc::new(ModelRank {
             bell: Doorbell::default(),
             records: AtomicU64::new(0),
             room: AtomicU64::new(0),
@@ -46,12 +45,12 @@ impl Rank {
         })
     }
 
-    /// Waits until `done`, as `shm` waits: samples, looks, sleeps.
-    fn wait(&self, done: impl Fn(&Rank) -> bool) {
+    /// Waits until `done`, as `shm` waits: samples, polls, sleeps.
+    fn wait(&self, done: impl Fn(&ModelRank) -> bool) {
         let mut seen = self.bell.seen();
         while !done(self) {
             if self.bell.seen() == seen {
-                // The barrier on all processors, which loom has not: the sender makes its half.
+                // Loom has no barrier on all processors: the sender makes its half.
                 let barrier = || {
                     fence(Ordering::SeqCst);
                     true
@@ -63,7 +62,7 @@ impl Rank {
         }
     }
 
-    /// Joins the queue, and stays if the word is as seen.
+    /// Joins the queue, and stays if the word equals `seen`.
     fn kernel_wait(&self, wakes: &AtomicU64, seen: u64) {
         self.queued.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -81,28 +80,28 @@ impl Rank {
     }
 
     /// Stores a record for the rank and wakes it if it sleeps.
-    fn send(&self, wake: fn(&Rank)) {
+    fn send(&self, wake: fn(&ModelRank)) {
         self.records.fetch_add(1, Ordering::Release);
-        // The half of the sleeper's barrier that falls to this processor.
+        // This processor's half of the sleeper's barrier.
         fence(Ordering::SeqCst);
         if self.bell.sleeping.load(Ordering::Relaxed) != 0 {
             wake(self);
         }
     }
 
-    /// Makes room for the rank in a segment that is not its own.
-    fn make_room(&self, wake: fn(&Rank)) {
+    /// Makes room for the rank in another segment.
+    fn make_room(&self, wake: fn(&ModelRank)) {
         self.room.fetch_add(1, Ordering::Release);
         wake(self);
     }
 }
 
-fn wake(rank: &Rank) {
+fn wake(rank: &ModelRank) {
     rank.bell.wake(|_| rank.kernel_wake());
 }
 
-/// Takes `sleeping` away as [`Doorbell::wake`] does, and does not count again.
-fn wake_and_count_once(rank: &Rank) {
+/// Clears `sleeping` as [`Doorbell::wake`] does, but without the second increment.
+fn wake_with_one_increment(rank: &ModelRank) {
     rank.bell.wakes.fetch_add(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     if rank.bell.sleeping.swap(0, Ordering::SeqCst) != 0 {
@@ -110,8 +109,8 @@ fn wake_and_count_once(rank: &Rank) {
     }
 }
 
-/// Counts only for who sleeps, as one might for a record.
-fn wake_who_sleeps(rank: &Rank) {
+/// Increments only if the rank sleeps, which would do for a record.
+fn wake_only_if_asleep(rank: &ModelRank) {
     fence(Ordering::SeqCst);
     if rank.bell.sleeping.swap(0, Ordering::SeqCst) != 0 {
         rank.bell.wakes.fetch_add(1, Ordering::SeqCst);
@@ -119,17 +118,17 @@ fn wake_who_sleeps(rank: &Rank) {
     }
 }
 
-fn has_room(rank: &Rank) -> bool {
+fn has_room(rank: &ModelRank) -> bool {
     rank.room.load(Ordering::Acquire) != 0
 }
 
-fn has_records(count: u64) -> impl Fn(&Rank) -> bool {
+fn has_records(count: u64) -> impl Fn(&ModelRank) -> bool {
     move |rank| rank.records.load(Ordering::Acquire) == count
 }
 
-/// Room and then a record, of two wakers: the first may be late and meet the second sleep.
-fn room_then_a_record(wake: fn(&Rank)) {
-    let rank = Rank::new();
+/// Room and then a record, by two wakers: the first may be late and meet the second sleep.
+fn room_then_a_record(wake: fn(&ModelRank)) {
+    let rank = ModelRank::new();
     let wakers = [
         thread::spawn({
             let rank = rank.clone();
@@ -147,9 +146,9 @@ fn room_then_a_record(wake: fn(&Rank)) {
     }
 }
 
-/// Room, and nothing else that would end the wait.
-fn room_alone(wake: fn(&Rank)) {
-    let rank = Rank::new();
+/// Room, and nothing else that could end the wait.
+fn room_alone(wake: fn(&ModelRank)) {
+    let rank = ModelRank::new();
     let waker = thread::spawn({
         let rank = rank.clone();
         move || rank.make_room(wake)
@@ -158,9 +157,9 @@ fn room_alone(wake: fn(&Rank)) {
     waker.join().unwrap();
 }
 
-/// Two records of two senders.
-fn two_records(wake: fn(&Rank)) {
-    let rank = Rank::new();
+/// Two records by two senders.
+fn two_records(wake: fn(&ModelRank)) {
+    let rank = ModelRank::new();
     let senders = [(); 2].map(|()| {
         let rank = rank.clone();
         thread::spawn(move || rank.send(wake))
@@ -173,28 +172,28 @@ fn two_records(wake: fn(&Rank)) {
 }
 
 #[test]
-fn a_late_waker_leaves_nobody_asleep() {
+fn a_late_waker_leaves_no_rank_asleep() {
     model(|| room_then_a_record(wake));
 }
 
 #[test]
-fn room_is_not_slept_through() {
+fn room_wakes_a_sleeper() {
     model(|| room_alone(wake));
 }
 
 #[test]
-fn of_two_records_none_is_slept_through() {
+fn each_of_two_records_wakes_a_sleeper() {
     model(|| two_records(wake));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_late_waker_that_counts_once_is_noticed() {
-    model(|| room_then_a_record(wake_and_count_once));
+fn a_missing_second_increment_is_detected() {
+    model(|| room_then_a_record(wake_with_one_increment));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_waker_that_counts_only_for_who_sleeps_is_noticed() {
-    model(|| room_alone(wake_who_sleeps));
+fn a_conditional_increment_is_detected() {
+    model(|| room_alone(wake_only_if_asleep));
 }

@@ -1,7 +1,7 @@
-//! Shared control lines and multicast areas under every interleaving that loom can make of them.
+//! Shared control lines and multicast areas under every interleaving that loom can make.
 //!
-//! Run and bounded as `loom.rs` is, which says how. The payload is in an area of checked cells, so
-//! that a line or a slot that is used again too early is a failed model.
+//! Run and bounded as `loom.rs` describes. The payload is in an area of checked cells, so reusing a
+//! line or a slot too early fails the model.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -11,7 +11,7 @@ use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Switches to another thread, in one execution, that the running thread did not ask for.
+/// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 3;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
@@ -26,7 +26,7 @@ struct Pair {
     areas: [Vec<UnsafeCell<u8>>; 2],
 }
 
-// SAFETY: the cells are what loom checks: a racing access fails the model.
+// SAFETY: loom checks the cells: a racing access fails the model.
 unsafe impl Sync for Pair {}
 
 // SAFETY: as for Sync.
@@ -39,14 +39,14 @@ impl Pair {
         Arc::new(Pair { lines, areas: [area(), area()] })
     }
 
-    /// Contributes a byte that lies in the member's area.
+    /// Contributes a byte in the member's area.
     fn contribute(&self, member: usize, round: u64, byte: u8) {
         let at = round & 1;
         Bytes::from_cells(&self.areas[member]).store(at as usize, &[byte]);
         self.lines[member].enter_area(round, u64::from(byte), at, 1);
     }
 
-    /// What a member contributes to a round, which it will.
+    /// The contribution of a member to a round, once it is there.
     fn wait(&self, member: usize, round: u64) -> u8 {
         loop {
             if let Some(said) = self.lines[member].look(round) {
@@ -67,9 +67,9 @@ impl Pair {
     }
 }
 
-/// Rounds that both contribute to and look at: two lines are enough, and nobody says "finished".
+/// Rounds that both contribute to and read: two lines are enough, and `finished` stays unused.
 #[test]
-fn rounds_of_all_need_two_lines_and_no_more_words() {
+fn barrier_rounds_need_two_lines_only() {
     model(|| {
         let pair = Pair::new();
         let rounds = |pair: &Pair, own: usize| {
@@ -87,9 +87,9 @@ fn rounds_of_all_need_two_lines_and_no_more_words() {
     });
 }
 
-/// Rounds in which one writes and the other reads and says so.
+/// Rounds in which one writes, and the other reads and publishes that.
 #[test]
-fn a_writer_waits_for_readers_that_have_not_finished() {
+fn a_writer_waits_for_unfinished_readers() {
     model(|| {
         let pair = Pair::new();
         let reader = {
@@ -113,12 +113,12 @@ fn a_writer_waits_for_readers_that_have_not_finished() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_writer_that_does_not_wait_for_its_readers_is_noticed() {
+fn a_writer_that_overtakes_its_readers_is_detected() {
     model(|| {
         let pair = Pair::new();
         let reader = {
             let pair = Arc::clone(&pair);
-            // Once: the round may have been written over before it looks.
+            // A single poll: the round may have been overwritten before.
             thread::spawn(move || {
                 if pair.lines[0].is_entered(1) {
                     Bytes::from_cells(&pair.areas[0]).load(1, &mut [0]);
@@ -132,9 +132,9 @@ fn a_writer_that_does_not_wait_for_its_readers_is_noticed() {
     });
 }
 
-/// A reader that goes on to write has finished the round before, without saying so.
+/// A reader that goes on to write has finished the round before, without publishing that.
 #[test]
-fn to_enter_a_round_is_to_have_finished_the_one_before() {
+fn entering_a_round_finishes_the_one_before() {
     model(|| {
         let pair = Pair::new();
         let other = {
@@ -146,7 +146,7 @@ fn to_enter_a_round_is_to_have_finished_the_one_before() {
             })
         };
         pair.contribute(0, 1, 1);
-        // Round 2 is the other's; this one does not look.
+        // Round 2 is the other's; this one does not read it.
         pair.await_finished(1, 1);
         pair.contribute(0, 3, 3);
         other.join().unwrap();
@@ -159,13 +159,13 @@ struct Mail {
     letters: [Vec<UnsafeCell<u8>>; 2],
 }
 
-// SAFETY: the cells are what loom checks: a racing access fails the model.
+// SAFETY: loom checks the cells: a racing access fails the model.
 unsafe impl Sync for Mail {}
 
 // SAFETY: as for Sync.
 unsafe impl Send for Mail {}
 
-/// Two ranks that write to each other for three rounds, each round into the slot that `slot` says.
+/// Two ranks that write to each other for three rounds, each round into the slot `slot(round)`.
 fn correspond(slot: fn(u64) -> usize) {
     model(move || {
         let stamps = || [AtomicU64::new(0), AtomicU64::new(0)];
@@ -194,14 +194,14 @@ fn correspond(slot: fn(u64) -> usize) {
     });
 }
 
-/// Who has the other's letter of a round may write the next one, and nobody says anything else.
+/// A rank that has the other's letter of a round may write the next one, without other signals.
 #[test]
-fn two_slots_are_enough_for_ranks_that_write_to_each_other() {
+fn two_slots_are_enough_for_an_exchange() {
     correspond(|round| (round & 1) as usize);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn one_slot_would_not_be_enough() {
+fn a_single_slot_is_detected() {
     correspond(|_| 0);
 }

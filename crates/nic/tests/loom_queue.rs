@@ -1,9 +1,9 @@
-//! The command queue under every interleaving that loom can make of its host, its arrivals and
-//! whoever runs it.
+//! The command queue under every interleaving that loom can make of its host, its arrivals and its
+//! runners.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p hikyaku-nic --test loom_queue`. What
-//! every model ends with: all that was written and released has run, once, in order, by one runner
-//! at a time, although nobody looks again after the last one has left.
+//! `make loom` runs it. Every model ends with the same check: all commands that were written and
+//! released have run, once, in order, by one runner at a time, although no thread polls after the
+//! last one has left.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -13,10 +13,10 @@ use hikyaku_nic::sync::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-/// Switches to another thread, in one execution, that the running thread did not ask for.
+/// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 3;
 
-/// The same with three threads: one more would take minutes.
+/// The limit with three threads: one more would take minutes.
 const THREE_THREADS: usize = 2;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
@@ -29,33 +29,33 @@ fn bounded_model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     builder.check(body);
 }
 
-/// A command queue in memory that all threads reach, and what its commands do: each appends its
-/// number to a log, without any atomic of its own.
-struct Queue {
+/// A command queue that all threads reach. Each command appends its number to a log, without any
+/// atomic of its own.
+struct LoggedQueue {
     pointers: QueuePointers,
     slots: Vec<CommandSlot>,
     session: bool,
     log: UnsafeCell<Vec<u64>>,
 }
 
-// SAFETY: the log is what loom checks: an access that races fails the model.
-unsafe impl Sync for Queue {}
+// SAFETY: loom checks the log: an access that races fails the model.
+unsafe impl Sync for LoggedQueue {}
 
 // SAFETY: as for Sync.
-unsafe impl Send for Queue {}
+unsafe impl Send for LoggedQueue {}
 
-impl Queue {
-    fn new(slots: usize, session: bool) -> Arc<Queue> {
+impl LoggedQueue {
+    fn new(slots: usize, session: bool) -> Arc<LoggedQueue> {
         let slots = (0..slots).map(|_| Default::default()).collect();
         let log = UnsafeCell::new(Vec::new());
-        Arc::new(Queue { pointers: QueuePointers::default(), slots, session, log })
+        Arc::new(LoggedQueue { pointers: QueuePointers::default(), slots, session, log })
     }
 
     fn view(&self) -> CommandQueue<'_> {
         CommandQueue::new(&self.pointers, &self.slots, self.session)
     }
 
-    /// What whoever has made something runnable does, as `hosted::queue` does it.
+    /// Runs the queue after making something runnable, as `hosted::queue` does.
     fn run(&self, runner: u32) {
         if self.view().enter(runner) {
             self.run_entered();
@@ -101,7 +101,7 @@ fn descriptor(number: u64) -> Descriptor {
     Descriptor(words)
 }
 
-fn host(queue: &Arc<Queue>, runner: u32, numbers: std::ops::Range<u64>) -> JoinHandle<()> {
+fn host(queue: &Arc<LoggedQueue>, runner: u32, numbers: std::ops::Range<u64>) -> JoinHandle<()> {
     let queue = Arc::clone(queue);
     thread::spawn(move || {
         queue.write(numbers);
@@ -109,7 +109,7 @@ fn host(queue: &Arc<Queue>, runner: u32, numbers: std::ops::Range<u64>) -> JoinH
     })
 }
 
-fn arrival(queue: &Arc<Queue>, runner: u32, slots: u32) -> JoinHandle<()> {
+fn arrival(queue: &Arc<LoggedQueue>, runner: u32, slots: u32) -> JoinHandle<()> {
     let queue = Arc::clone(queue);
     thread::spawn(move || {
         queue.view().release(slots).unwrap();
@@ -120,7 +120,7 @@ fn arrival(queue: &Arc<Queue>, runner: u32, slots: u32) -> JoinHandle<()> {
 #[test]
 fn tf_02_two_arrivals_at_once_release_both() {
     model(|| {
-        let queue = Queue::new(2, true);
+        let queue = LoggedQueue::new(2, true);
         queue.write(0..2);
         let (first, second) = (arrival(&queue, 1, 1), arrival(&queue, 2, 1));
         first.join().unwrap();
@@ -132,7 +132,7 @@ fn tf_02_two_arrivals_at_once_release_both() {
 #[test]
 fn tf_03_an_arrival_races_the_start() {
     model(|| {
-        let queue = Queue::new(2, true);
+        let queue = LoggedQueue::new(2, true);
         let (start, arrival) = (host(&queue, 0, 0..2), arrival(&queue, 1, 2));
         start.join().unwrap();
         arrival.join().unwrap();
@@ -143,7 +143,7 @@ fn tf_03_an_arrival_races_the_start() {
 #[test]
 fn two_arrivals_race_the_start() {
     bounded_model(THREE_THREADS, || {
-        let queue = Queue::new(2, true);
+        let queue = LoggedQueue::new(2, true);
         let (first, second) = (arrival(&queue, 1, 1), arrival(&queue, 2, 1));
         queue.write(0..2);
         queue.run(0);
@@ -154,11 +154,11 @@ fn two_arrivals_race_the_start() {
 }
 
 #[test]
-fn a_release_between_the_last_look_and_leaving_is_not_lost() {
-    // The runner has the queue already and is about to leave when two slots are released, one
-    // after the other, by somebody who finds it taken.
+fn a_release_during_leave_is_not_lost() {
+    // The runner has the queue and is about to leave. Two slots are released, one after the other,
+    // by a thread that finds it taken.
     model(|| {
-        let queue = Queue::new(2, true);
+        let queue = LoggedQueue::new(2, true);
         queue.write(0..2);
         assert!(queue.view().enter(0));
         let arrivals = {
@@ -179,7 +179,7 @@ fn a_release_between_the_last_look_and_leaving_is_not_lost() {
 #[test]
 fn a_helper_races_an_arrival_and_the_start() {
     model(|| {
-        let queue = Queue::new(1, true);
+        let queue = LoggedQueue::new(1, true);
         let (start, arrival) = (host(&queue, 0, 0..1), arrival(&queue, 1, 1));
         if queue.view().enter_to_help(2) {
             queue.run_entered();
@@ -191,9 +191,9 @@ fn a_helper_races_an_arrival_and_the_start() {
 }
 
 #[test]
-fn what_is_put_off_is_run_by_whoever_comes_back() {
+fn a_deferred_command_runs_later() {
     model(|| {
-        let queue = Queue::new(2, true);
+        let queue = LoggedQueue::new(2, true);
         queue.write(0..1);
         queue.view().release(2).unwrap();
         assert!(queue.view().enter(0));
@@ -208,12 +208,12 @@ fn what_is_put_off_is_run_by_whoever_comes_back() {
 #[test]
 fn a_queue_at_capacity_wraps() {
     model(|| {
-        let queue = Queue::new(2, false);
+        let queue = LoggedQueue::new(2, false);
         let host = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || {
                 queue.write(0..2);
-                // Only what has run makes room; if it has not, the other runner will have it run.
+                // Only commands that have run make room; otherwise the other runner runs them.
                 for number in 2..4 {
                     queue.run(0);
                     while queue.view().write(&[descriptor(number)]).is_err() {
@@ -230,12 +230,12 @@ fn a_queue_at_capacity_wraps() {
     });
 }
 
-/// A command that brings data to a neighbour, who lets go of his queue as soon as it is there,
-/// while somebody else still has to count the command. Says how many commands of ours count, for
-/// `look` at our queue, when his is seen closed.
-fn neighbour_lets_go(look: fn(&CommandQueue<'_>) -> u64) {
+/// A command brings data to a neighbour, which closes its own queue as soon as the data is there,
+/// while another thread has yet to count the command. Returns how many commands count by `look` at
+/// our queue, when the neighbour's is seen closed.
+fn neighbour_closes(look: fn(&CommandQueue<'_>) -> u64) {
     model(move || {
-        let (ours, his) = (Queue::new(1, true), Arc::new(QueuePointers::default()));
+        let (ours, his) = (LoggedQueue::new(1, true), Arc::new(QueuePointers::default()));
         his.open(Setup { session: false, generation: 0, slots: 1 }, 0);
         ours.write(0..1);
         let carrier = {
@@ -269,41 +269,41 @@ fn neighbour_lets_go(look: fn(&CommandQueue<'_>) -> u64) {
 }
 
 #[test]
-fn data_that_a_neighbour_has_taken_was_released_whoever_still_has_to_count_it() {
-    neighbour_lets_go(|ours| {
+fn data_that_arrived_was_released_before() {
+    neighbour_closes(|ours| {
         let executed = ours.executed();
         executed + ours.ahead_of(executed) as u64
     });
 }
 
-/// The commands that have been counted do not say it.
+/// The number of counted commands does not show it.
 #[test]
 #[should_panic(expected = "what has arrived is owed")]
-fn commands_done_do_not_say_whether_data_is_owed() {
-    neighbour_lets_go(|ours| ours.executed());
+fn counted_commands_do_not_show_owed_data() {
+    neighbour_closes(|ours| ours.executed());
 }
 
-/// Nor does where the scheduling pointer is against a later look at what has been done.
+/// Nor does the scheduling pointer relative to a later read pointer.
 #[test]
 #[should_panic(expected = "what has arrived is owed")]
-fn two_looks_at_the_read_pointer_do_not_say_it() {
-    neighbour_lets_go(|ours| {
+fn two_pointer_reads_do_not_show_owed_data() {
+    neighbour_closes(|ours| {
         let executed = ours.executed();
         executed + ours.ahead() as u64
     });
 }
 
-/// The order that `leave` keeps is needed: clearing the mark after the look loses a release.
+/// The order in `leave` is needed: clearing the mark after the poll loses a release.
 #[test]
 #[should_panic(expected = "left behind")]
-fn leaving_without_looking_again_would_be_noticed() {
+fn leaving_without_a_last_poll_is_detected() {
     model(|| {
-        let queue = Queue::new(1, true);
+        let queue = LoggedQueue::new(1, true);
         queue.write(0..1);
         assert!(queue.view().enter(0));
         let arrival = arrival(&queue, 1, 1);
         if queue.view().next().is_none() {
-            // What `leave` does not do: give the queue up whatever has happened since.
+            // Unlike `leave`: leaves the queue whatever has happened since.
             queue.view().put_off();
         } else {
             queue.run_entered();

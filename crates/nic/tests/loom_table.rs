@@ -1,8 +1,8 @@
-//! The tables under every interleaving that loom can make of them: a segment that is taken back, a
-//! registration that is exchanged, places taken through an address register.
+//! The tables under every interleaving that loom can make: a segment taken back, a registration
+//! exchanged, places reserved through an address register.
 //!
-//! Run with `make loom`. As in `loom.rs` the code is what runs in production, memory that a segment
-//! opens is a checked cell, and what the fences are for is shown by a model without them.
+//! Run with `make loom`. As in `loom.rs` the code is the production code, the memory of a segment
+//! is a checked cell, and a model without the fences shows what they are for.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use hikyaku_nic::table::{
 use loom::sync::Arc;
 use loom::thread;
 
-/// Switches to another thread, in one execution, that the running thread did not ask for.
+/// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 3;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
@@ -25,24 +25,24 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// One rank's tables and one byte of its memory.
-struct Memory {
+struct SharedTables {
     line: ContextLine,
     entries: [SegmentEntry; 2],
     epochs: [AtomicU64; 3],
     byte: UnsafeCell<u8>,
 }
 
-// SAFETY: the cell is what loom checks: a racing access fails the model.
-unsafe impl Sync for Memory {}
+// SAFETY: loom checks the cell: a racing access fails the model.
+unsafe impl Sync for SharedTables {}
 
 // SAFETY: as for Sync.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedTables {}
 
 const CONTEXT: ContextId = ContextId(0);
 
-impl Memory {
-    fn new() -> Arc<Memory> {
-        Arc::new(Memory {
+impl SharedTables {
+    fn new() -> Arc<SharedTables> {
+        Arc::new(SharedTables {
             line: ContextLine::default(),
             entries: Default::default(),
             epochs: Default::default(),
@@ -50,7 +50,7 @@ impl Memory {
         })
     }
 
-    /// Writes the byte as `rank`, if the key still opens it; says whether it did.
+    /// Writes the byte as `rank`, if the key still opens it. Returns whether it did.
     fn put(&self, rank: usize, key: Key) -> bool {
         segment::enter(&self.epochs[rank], 1);
         let opened = self.entries[0].check(key, Rights::WRITE).is_ok();
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-impl Shared for Memory {
+impl Shared for SharedTables {
     fn contexts(&self) -> u32 {
         1
     }
@@ -112,7 +112,7 @@ const EXTENT: Extent = Extent { base: 0, length: 1 };
 #[test]
 fn a_segment_taken_back_is_the_owners_alone() {
     model(|| {
-        let memory = Memory::new();
+        let memory = SharedTables::new();
         memory.entries[0].publish(EXTENT, 1, Rights::ALL);
         let peer = {
             let memory = Arc::clone(&memory);
@@ -126,9 +126,9 @@ fn a_segment_taken_back_is_the_owners_alone() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_the_fence_a_put_into_a_segment_taken_back_is_noticed() {
+fn a_put_without_its_fence_is_detected() {
     model(|| {
-        let memory = Memory::new();
+        let memory = SharedTables::new();
         memory.entries[0].publish(EXTENT, 1, Rights::ALL);
         let peer = {
             let memory = Arc::clone(&memory);
@@ -147,9 +147,9 @@ fn without_the_fence_a_put_into_a_segment_taken_back_is_noticed() {
 }
 
 #[test]
-fn a_registration_is_seen_whole_or_not_at_all() {
+fn a_registration_is_seen_whole_or_not() {
     model(|| {
-        let memory = Memory::new();
+        let memory = SharedTables::new();
         let extent = |generation| Extent { base: generation, length: 10 * generation };
         memory.entries[0].publish(extent(1), 1, Rights::ALL);
         let peer = {
@@ -171,7 +171,7 @@ fn a_registration_is_seen_whole_or_not_at_all() {
 }
 
 /// An open context with two segments of two bytes; a register points to the first and advances.
-fn registers(memory: &Memory) -> (Book, [Key; 2], Key) {
+fn registers(memory: &SharedTables) -> (Book, [Key; 2], Key) {
     let mut book = Book::new(1, 2);
     assert_eq!(book.open(memory), Ok(CONTEXT));
     let mut segment = |base| {
@@ -188,22 +188,22 @@ fn advancing(segment: Key) -> RegisterValue {
     RegisterValue { segment, offset: 0, advance: Advance::ByLength }
 }
 
-/// Takes the places of two puts of one byte, one after the other.
-fn take_two(memory: &Memory, register: Key) -> [Result<u64, Refusal>; 2] {
+/// Reserves the places of two puts of one byte, one after the other.
+fn reserve_two(memory: &SharedTables, register: Key) -> [Result<u64, Refusal>; 2] {
     let entry = |index| memory.entries.get(usize::from(index));
     [0, 1].map(|_| memory.line.claim(register, 0, 1, entry))
 }
 
 #[test]
-fn cj_03_places_that_two_senders_take_are_apart() {
+fn cj_03_two_senders_reserve_different_places() {
     model(|| {
-        let memory = Memory::new();
+        let memory = SharedTables::new();
         let (_, _, register) = registers(&memory);
         let other = {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || take_two(&memory, register))
+            thread::spawn(move || reserve_two(&memory, register))
         };
-        let mut taken = take_two(&memory, register).to_vec();
+        let mut taken = reserve_two(&memory, register).to_vec();
         taken.extend(other.join().unwrap());
         let mut places: Vec<u64> = taken.iter().filter_map(|place| place.ok()).collect();
         places.sort_unstable();
@@ -213,16 +213,16 @@ fn cj_03_places_that_two_senders_take_are_apart() {
     });
 }
 
-// One sender only: two that look again and again, with the owner in the middle, are an endless
-// schedule that only a fair scheduler rules out.
+// One sender only: two that retry, with the owner in the middle, are an endless schedule that only
+// a fair scheduler rules out.
 #[test]
-fn cj_03_a_place_is_of_one_setting_of_the_register() {
+fn cj_03_a_place_belongs_to_one_setting() {
     model(|| {
-        let memory = Memory::new();
+        let memory = SharedTables::new();
         let (mut book, [_, new], register) = registers(&memory);
         let sender = {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || take_two(&memory, register))
+            thread::spawn(move || reserve_two(&memory, register))
         };
         book.set_register(CONTEXT, 0, Some(advancing(new)), &*memory).unwrap();
         let places = sender.join().unwrap().map(|place| place.unwrap());

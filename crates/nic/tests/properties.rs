@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use hikyaku_nic::fabric::{
     Command, Event, FullCause, INLINE_BYTES, Inline, Landing, Port, PostError, Rank, RingId,
-    RingSlice,
+    RingPort, RingSlice,
 };
 use hikyaku_nic::loopback::{Config, LoopbackPort, open};
 use hikyaku_nic::region::Arena;
@@ -26,7 +26,7 @@ const CREDIT: u64 = 3;
 
 /// One step of a loopback job in which ranks 1 and 2 send to rank 0.
 #[derive(Debug, Clone)]
-enum Step {
+enum JobStep {
     Send { source: Rank, length: usize, credited: bool },
     Poll,
     Release(prop::sample::Index),
@@ -34,20 +34,20 @@ enum Step {
     Grant { source: Rank, messages: u64 },
 }
 
-fn steps(rings: u32) -> impl Strategy<Value = Vec<Step>> {
+fn steps(rings: u32) -> impl Strategy<Value = Vec<JobStep>> {
     let source = 1..RANKS;
     let step = prop_oneof![
         4 => (source.clone(), 0..600usize, any::<bool>())
-            .prop_map(|(source, length, credited)| Step::Send { source, length, credited }),
-        4 => Just(Step::Poll),
-        3 => any::<prop::sample::Index>().prop_map(Step::Release),
-        1 => (source.clone(), 0..rings).prop_map(|(source, ring)| Step::Route { source, ring }),
-        1 => (source, 0..30u64).prop_map(|(source, messages)| Step::Grant { source, messages }),
+            .prop_map(|(source, length, credited)| JobStep::Send { source, length, credited }),
+        4 => Just(JobStep::Poll),
+        3 => any::<prop::sample::Index>().prop_map(JobStep::Release),
+        1 => (source.clone(), 0..rings).prop_map(|(source, ring)| JobStep::Route { source, ring }),
+        1 => (source, 0..30u64).prop_map(|(source, messages)| JobStep::Grant { source, messages }),
     ];
     prop::collection::vec(step, 1..120)
 }
 
-/// A record that must come.
+/// A record that must arrive.
 #[derive(Debug, PartialEq)]
 struct Expected {
     source: Rank,
@@ -58,13 +58,13 @@ struct Expected {
     ring: Option<RingId>,
 }
 
-/// The job and what must be true of it.
+/// The job and its expected state.
 struct Oracle {
     ports: Vec<LoopbackPort>,
     /// Records that have landed, in the order of arrival.
     landed: VecDeque<Expected>,
     held: Vec<(RingSlice, Vec<u8>)>,
-    /// By source: where it is routed, what it may send with credit, what it has.
+    /// By source: its route, its granted credit, its records.
     routes: [RingId; RANKS as usize],
     granted: [u64; RANKS as usize],
     sent: [u64; RANKS as usize],
@@ -89,11 +89,11 @@ impl Oracle {
         Oracle { ports, landed, held, routes, granted, sent, number: 0 }
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: JobStep) {
         match step {
-            Step::Send { source, length, credited } => self.send(source, length, credited),
-            Step::Poll => _ = self.poll(),
-            Step::Release(index) => {
+            JobStep::Send { source, length, credited } => self.send(source, length, credited),
+            JobStep::Poll => _ = self.poll(),
+            JobStep::Release(index) => {
                 if !self.held.is_empty() {
                     let (slice, bytes) = self.held.swap_remove(index.index(self.held.len()));
                     let mut into = vec![0; bytes.len()];
@@ -101,7 +101,7 @@ impl Oracle {
                     assert_eq!(into, bytes, "held bytes stay as they were");
                 }
             }
-            Step::Route { source, ring } => {
+            JobStep::Route { source, ring } => {
                 if self.ports[0].route(source, Some(ring)).is_ok() {
                     self.routes[source as usize] = ring;
                 } else {
@@ -109,7 +109,7 @@ impl Oracle {
                 }
                 assert_eq!(self.ports[0].route_of(source), Some(self.routes[source as usize]));
             }
-            Step::Grant { source, messages } => {
+            JobStep::Grant { source, messages } => {
                 self.ports[0].grant(source, messages);
                 let granted = &mut self.granted[source as usize];
                 *granted = (*granted).max(messages);
@@ -137,7 +137,7 @@ impl Oracle {
         }
     }
 
-    /// Enters the records that a post of which `taken` bytes were taken must leave.
+    /// Enters the records that a post must leave when `taken` bytes were taken.
     fn expect(&mut self, source: Rank, header: u64, payload: &[u8], taken: usize) {
         let total = payload.len() as u64;
         let mut enter = |offset: usize, end: usize, ring| {
@@ -156,7 +156,7 @@ impl Oracle {
         assert!(taken > 0 && (taken == payload.len() || taken.is_multiple_of(PACKET)));
     }
 
-    /// Takes one event; says whether there was one.
+    /// Takes one event. Returns whether there was one.
     fn poll(&mut self) -> bool {
         let event = self.ports[0].poll();
         let landed = match event {
@@ -188,7 +188,7 @@ impl Oracle {
         true
     }
 
-    /// What is claimed and not released fits each ring, by the port's own account and by ours.
+    /// Claimed and unreleased bytes fit each ring, by the port's own account and by ours.
     fn check(&self, rings: u32) {
         for id in 0..rings {
             let state = self.ports[0].ring(id).unwrap();
@@ -274,18 +274,18 @@ impl Intervals {
 }
 
 #[derive(Debug, Clone)]
-enum Entry {
+enum LedgerStep {
     Announce { ahead: u64, span: u64 },
     Release(prop::sample::Index),
     Abandon { ahead: u64 },
 }
 
-fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    // In granules; a ring has 16, and some of what is asked for is beyond it.
+fn entries() -> impl Strategy<Value = Vec<LedgerStep>> {
+    // In granules; a ring has 16, and some of the requests are beyond it.
     let entry = prop_oneof![
-        5 => (0..18u64, 0..6u64).prop_map(|(ahead, span)| Entry::Announce { ahead, span }),
-        4 => any::<prop::sample::Index>().prop_map(Entry::Release),
-        1 => (0..17u64).prop_map(|ahead| Entry::Abandon { ahead }),
+        5 => (0..18u64, 0..6u64).prop_map(|(ahead, span)| LedgerStep::Announce { ahead, span }),
+        4 => any::<prop::sample::Index>().prop_map(LedgerStep::Release),
+        1 => (0..17u64).prop_map(|ahead| LedgerStep::Abandon { ahead }),
     ];
     prop::collection::vec(entry, 0..80)
 }
@@ -294,19 +294,19 @@ proptest! {
     #[test]
     fn a_ledger_is_a_list_of_intervals(entries in entries(), lines in 0..40u64) {
         const SIZE: u64 = 16 * GRANULE;
-        // The real one starts before the end of 64 bits, the naive one at zero.
+        // The real ledger starts before the end of 64 bits, the naive one at zero.
         let base = (lines * GRANULE).wrapping_neg();
         let mut ledger = Ledger::new(SIZE, base);
         let mut naive = Intervals::default();
         for entry in entries {
             let before = naive.head;
             match entry {
-                Entry::Announce { ahead, span } => {
+                LedgerStep::Announce { ahead, span } => {
                     let (start, span) = (naive.head + ahead * GRANULE, span * GRANULE);
                     let answer = ledger.announce(base.wrapping_add(start), span);
                     prop_assert_eq!(answer, naive.announce(start, span, SIZE));
                 }
-                Entry::Release(index) => {
+                LedgerStep::Release(index) => {
                     let open: Vec<_> = naive.entries.iter().filter(|e| !e.2).map(|e| e.0).collect();
                     if open.is_empty() {
                         continue;
@@ -319,7 +319,7 @@ proptest! {
                     }
                     prop_assert_eq!(moved, naive.head != before);
                 }
-                Entry::Abandon { ahead } => {
+                LedgerStep::Abandon { ahead } => {
                     let position = naive.head + ahead * GRANULE;
                     let moved = ledger.abandon(base.wrapping_add(position));
                     if position <= naive.head + SIZE {
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stamp_gives_back_what_went_in(
+    fn a_stamp_reads_as_written(
         lap in any::<u16>(),
         kind in 0..4usize,
         protocol in any::<u8>(),

@@ -47,9 +47,10 @@ struct Entry {
 
 /// What this process is in its job.
 pub(crate) struct Rank {
-    /// The world and its duplicates, by number: even ones for arrays, and beside each, odd, one
-    /// for objects. They are made together, so that ranks need not agree on when.
-    communicators: RefCell<Vec<Rc<World>>>,
+    /// The world and what was made of it, by number: even ones for arrays, and beside each, odd,
+    /// one for objects. They are made together, so that ranks need not agree on when.
+    /// `None`: freed.
+    communicators: RefCell<Vec<Option<Rc<World>>>>,
     requests: RefCell<BTreeMap<u64, Entry>>,
     windows: RefCell<BTreeMap<u64, Rc<AnyWindow>>>,
     variables: RefCell<BTreeMap<u64, Rc<Variable>>>,
@@ -120,7 +121,7 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
     })?;
     let objects = world.duplicate();
     let rank = Rc::new(Rank {
-        communicators: RefCell::new(vec![Rc::new(world), Rc::new(objects)]),
+        communicators: RefCell::new(vec![Some(Rc::new(world)), Some(Rc::new(objects))]),
         requests: RefCell::default(),
         windows: RefCell::default(),
         variables: RefCell::default(),
@@ -166,16 +167,32 @@ impl Rank {
     /// # Errors
     /// It is nobody's.
     pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<World>> {
-        let found = self.communicators.borrow().get(number).map(Rc::clone);
-        found.ok_or_else(|| Error::new_err(format!("there is no communicator {number}")))
+        let found = self.communicators.borrow().get(number).cloned().flatten();
+        found.ok_or_else(|| Error::new_err("this communicator has been freed, or never was"))
     }
 
-    /// Duplicates a communicator; the number of the new one.
-    pub(crate) fn add_communicator(&self, world: &World) -> usize {
-        let pair = [Rc::new(world.duplicate()), Rc::new(world.duplicate())];
+    /// Takes a communicator in, and the one for objects beside it; its number.
+    pub(crate) fn add_communicators(&self, pair: [World; 2]) -> usize {
         let mut all = self.communicators.borrow_mut();
-        all.extend(pair);
+        all.extend(pair.map(|world| Some(Rc::new(world))));
         all.len() - 2
+    }
+
+    /// Gives a communicator back, and the one beside it. What uses it goes on to its end.
+    ///
+    /// # Errors
+    /// It is the world.
+    pub(crate) fn free_communicator(&self, number: usize) -> PyResult<()> {
+        let first = number & !1;
+        if first == 0 {
+            return Err(Error::new_err("the world is there as long as the rank: it is not freed"));
+        }
+        let freed = {
+            let mut all = self.communicators.borrow_mut();
+            [first, first + 1].map(|number| all.get_mut(number).and_then(Option::take))
+        };
+        drop(freed);
+        Ok(())
     }
 
     fn clear(&self) {
@@ -260,7 +277,7 @@ impl Rank {
         if variables.is_empty() {
             return;
         }
-        let world = self.communicators.borrow().first().map(Rc::clone);
+        let world = self.communicators.borrow().first().cloned().flatten();
         if let Some(pin) = world.and_then(|world| world.alloc::<u8>(1).ok()) {
             Box::leak(Box::new(pin));
         }

@@ -79,9 +79,46 @@ impl World {
 
     /// Another communicator of the same ranks, whose messages match none of this one's. Every rank
     /// calls it, in the same order.
-    fn _duplicate(&self) -> PyResult<usize> {
+    fn _duplicate(&self, py: Python<'_>) -> PyResult<usize> {
         let (rank, world) = self.open()?;
-        Ok(rank.add_communicator(&world))
+        let wait = Wait::new(&rank, &world);
+        let made = wait::complete(py, &wait, async {
+            Ok([world.duplicate_async().await?, world.duplicate_async().await?])
+        })?;
+        Ok(rank.add_communicators(made))
+    }
+
+    /// The ranks of one color, numbered by key and by rank; None without a color. Every rank calls
+    /// it.
+    fn _split(&self, py: Python<'_>, color: Option<u32>, key: i32) -> PyResult<Option<usize>> {
+        let (rank, world) = self.open()?;
+        let wait = Wait::new(&rank, &world);
+        let made = wait::complete(py, &wait, async {
+            let Some(made) = world.split_async(color, key).await? else { return Ok(None) };
+            let beside = made.duplicate_async().await?;
+            Ok(Some([made, beside]))
+        })?;
+        Ok(made.map(|pair| rank.add_communicators(pair)))
+    }
+
+    /// The ranks of a list, in its order. They alone call it.
+    fn _create_group(&self, py: Python<'_>, ranks: Vec<i64>) -> PyResult<usize> {
+        let (rank, world) = self.open()?;
+        let ranks: PyResult<Vec<u32>> = ranks.iter().map(|rank| existing(&world, *rank)).collect();
+        let ranks = ranks?;
+        let wait = Wait::new(&rank, &world);
+        let made = wait::complete(py, &wait, async {
+            let made = world.create_group_async(&ranks).await?;
+            let beside = made.duplicate_async().await?;
+            Ok([made, beside])
+        })?;
+        Ok(rank.add_communicators(made))
+    }
+
+    /// Gives this communicator back: every later use of it is an error.
+    fn free(&self) -> PyResult<()> {
+        let (rank, _) = self.open()?;
+        rank.free_communicator(self.number)
     }
 
     /// The communicator for objects beside this one.
@@ -437,7 +474,7 @@ pub(crate) fn existing(world: &hikyaku::World, rank: i64) -> PyResult<u32> {
     let size = world.size();
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
         PyValueError::new_err(format!(
-            "rank {rank} does not exist: this job has ranks 0 to {}",
+            "rank {rank} does not exist: there are ranks 0 to {}",
             size.saturating_sub(1)
         ))
     })

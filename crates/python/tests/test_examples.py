@@ -25,6 +25,8 @@ def job(program, ranks):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
+        ("ring.py", "rank 0 of"),
+        ("shared_array.py", "00 votes"),
         ("halo.py", "equal to the whole grid"),
         ("work_queue.py", "400 pieces, longest 143 steps"),
     ],

@@ -45,6 +45,14 @@ def test_options_of_the_command(job):
     assert "at least one rank" in job(0, source).stderr
 
 
+def test_the_program_of_the_package_has_all_commands():
+    words = [sys.executable, "-m", "hikyaku", "--help"]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0
+    for command in ["run", "bench", "machine", "reproduce", "simulate"]:
+        assert f"\n  {command} " in told.stdout, command
+
+
 # Calls of rank r that never return, on a communicator of its own, and how its line goes on.
 WAITS = [
     ("world.send(long, last, 3)", "send to rank LAST, tag 3, for"),

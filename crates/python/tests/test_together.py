@@ -209,3 +209,59 @@ def test_many_requests():
 
 def test_ranks_that_differ_are_told():
     assert spawn(2, disagreements) == ["told"] * 2
+
+
+def halves(world):
+    """Everything of a World among some of its ranks, which are numbered backwards."""
+    color = world.rank % 2
+    half = world.split(color, -world.rank)
+    mates = [rank for rank in reversed(range(world.size)) if rank % 2 == color]
+    assert (half.size, mates[half.rank]) == (len(mates), world.rank)
+    reductions(half)
+    everyone = half.allgather(numpy.array([world.rank]))
+    assert everyone.ravel().tolist() == mates
+    following, previous = (half.rank + 1) % half.size, (half.rank - 1) % half.size
+    # Of this communicator only, by number, from any.
+    world.isend(numpy.array([-1.0]), world.rank, 3)
+    sent = half.isend(numpy.array([float(world.rank)]), following, 3)
+    heard = numpy.empty(1)
+    received = half.recv(heard)
+    assert (received.source, received.tag) == (previous, 3)
+    assert heard[0] == mates[previous]
+    sent.wait()
+    world.recv(heard, world.rank, 3)
+    half.send_object({"from": world.rank}, following)
+    assert half.recv_object(previous) == {"from": mates[previous]}
+    window = half.window(1, numpy.int64)
+    window.put(following, numpy.array([world.rank]))
+    half.barrier()
+    assert window.local()[0] == mates[previous]
+    half.barrier()
+    with pytest.raises(hikyaku.Error, match="cannot be of some ranks only"):
+        half.shared("none", 1)
+    with pytest.raises(ValueError, match="there are ranks 0 to"):
+        half.send(heard, half.size)
+    again = half.duplicate()
+    again.barrier()
+    again.free()
+    with pytest.raises(hikyaku.Error, match="has been freed"):
+        again.barrier()
+    half.free()
+    assert (world.split(0 if world.rank == 0 else None) is None) == (world.rank != 0)
+    if world.rank < 2:
+        pair = world.create_group([1, 0])
+        assert pair.rank == 1 - world.rank
+        first = numpy.array([world.rank])
+        pair.bcast(first, 0)
+        assert first[0] == 1
+        pair.free()
+    with pytest.raises(ValueError, match="exactly once"):
+        world.create_group([world.rank, world.rank])
+    with pytest.raises(hikyaku.Error, match="is not freed"):
+        world.free()
+    world.barrier()
+
+
+@pytest.mark.parametrize("size", [2, 4, 5])
+def test_communicators_of_some_ranks(size):
+    spawn(size, halves)

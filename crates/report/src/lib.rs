@@ -1,16 +1,15 @@
 //! Results as data, written as a page, a picture, a spreadsheet or a terminal table.
 //!
-//! Benchmarks, the demo and the reproduced experiments hold their results as numbers with units
-//! and hand them over once; this crate writes them as a self-contained HTML page, SVG charts, CSV
-//! and aligned text. It exists so that no measuring code formats anything, and so that every
-//! report of the project reads alike.
+//! Benchmarks, the demo and the reproduced experiments hold their results as numbers with units.
+//! This crate writes them as a self-contained HTML page, SVG charts, CSV and aligned text. So no
+//! measuring code formats results, and all reports of the project look alike.
 //!
 //! Invariants:
 //!
 //! - Pure: the same data gives the same bytes. No clock, environment, file or random source.
 //! - Self-contained: a page refers to nothing outside itself (no script, no link, images inline).
-//! - All text is escaped, whoever wrote it; no input makes a writer panic. Values that cannot be
-//!   drawn (not finite, not positive on a logarithmic axis) are counted and said, never hidden.
+//! - All text is escaped, and no input makes a writer panic. Values that cannot be drawn (not
+//!   finite, not positive on a logarithmic axis) are counted and reported, never hidden.
 //! - Values are in base units (seconds, bytes, per second); a [`Unit`] chooses how they are shown.
 //!
 //! ```
@@ -38,7 +37,6 @@ mod table;
 mod timeline;
 mod unit;
 
-mod base64;
 mod scale;
 mod svg;
 mod text;

@@ -2,9 +2,12 @@
 //!
 //! A report is mailed, archived and opened years later, so the file refers to nothing outside
 //! itself: style and charts are inline, pictures and CSV downloads are data URIs, and there is no
+//! script. The content security policy in its head makes the browser enforce that.
 //! script. The content security policy in its head makes the browser hold it to that.
 
-use crate::base64;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
 use crate::chart::{Chart, FULL_WIDTH, HALF_WIDTH, STYLE};
 use crate::table::Table;
 use crate::text::escape;
@@ -12,9 +15,9 @@ use crate::timeline::{TIMELINE_PAGE_STYLE, Timeline};
 
 const PAGE_STYLE: &str = include_str!("page.css");
 
-/// Numbers behind a chart are shown as a table up to this many rows ...
+/// Charts show their data as a table up to this many rows ...
 const MOST_ROWS_SHOWN: usize = 64;
-/// ... and offered as CSV up to this many; the file of a longer run would be mostly CSV.
+/// ... and offer it as CSV up to this many; the file of a longer run would be mostly CSV.
 const MOST_ROWS_OFFERED: usize = 5000;
 /// From this many sections on a page has a table of contents.
 const SECTIONS_FOR_CONTENTS: usize = 4;
@@ -26,13 +29,13 @@ const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub struct Picture<'a> {
     /// The bytes of a PNG file.
     pub png: &'a [u8],
-    /// What it shows, for readers who do not see it.
+    /// A description, for readers who do not see it.
     pub alt: &'a str,
-    /// What is printed below it.
+    /// The text below it.
     pub caption: &'a str,
 }
 
-/// A page under construction. Parts appear in the order in which they are added.
+/// A page under construction. Elements appear in the order in which they are added.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -41,7 +44,7 @@ pub struct Page {
     body: String,
     figures: usize,
     tables: usize,
-    /// Style of parts that few pages have.
+    /// The style of elements that few pages have.
     more_style: &'static str,
 }
 
@@ -60,7 +63,7 @@ impl Page {
         }
     }
 
-    /// Sets the sentence below the title: what was done, on what, and what came out.
+    /// Sets the sentence below the title: the task, its subject, and the result.
     pub fn lead(&mut self, text: &str) -> &mut Self {
         self.lead = text.to_owned();
         self
@@ -98,7 +101,7 @@ impl Page {
         self.paragraphs(text, " class=\"note\"")
     }
 
-    /// Adds preformatted text, such as a command or the terminal form of something.
+    /// Adds preformatted text, such as a command or terminal output.
     pub fn code(&mut self, text: &str) -> &mut Self {
         self.body += &format!("<pre>{}</pre>\n", escape(text));
         self
@@ -135,7 +138,7 @@ impl Page {
         self
     }
 
-    /// Adds a timeline, numbered, as wide as the window, with what it leaves out below.
+    /// Adds a timeline, numbered, as wide as the window, with a list of what it leaves out.
     pub fn timeline(&mut self, timeline: &Timeline) -> &mut Self {
         self.more_style = TIMELINE_PAGE_STYLE;
         let caption = self.next_figure(&timeline.title);
@@ -149,7 +152,7 @@ impl Page {
         self
     }
 
-    /// Adds pictures side by side, as many to a row as there are, where the page is wide enough.
+    /// Adds pictures side by side, all in one row where the page is wide enough.
     pub fn images<'a>(&mut self, pictures: impl IntoIterator<Item = Picture<'a>>) -> &mut Self {
         self.body += "<div class=\"row\">\n";
         for picture in pictures {
@@ -228,13 +231,13 @@ impl Page {
         let caption = self.next_figure(picture.caption);
         let content = match png_size(picture.png) {
             Some((width, height)) => {
-                // Fields of a few cells are data, one square per cell; smoothing would invent some.
+                // Fields of a few cells are data, one square per cell; smoothing would falsify it.
                 let class = if width.max(height) < 400 { " class=\"cells\"" } else { "" };
                 format!(
                     "<img{class} width=\"{width}\" height=\"{height}\" alt=\"{}\" \
                      src=\"data:image/png;base64,{}\">\n",
                     escape(picture.alt),
-                    base64::encode(picture.png)
+                    BASE64.encode(picture.png)
                 )
             }
             None => {
@@ -248,7 +251,7 @@ impl Page {
 
 /// A link that downloads a table.
 fn csv_link(table: &Table, name: &str) -> String {
-    let data = base64::encode(table.to_csv().as_bytes());
+    let data = BASE64.encode(table.to_csv());
     format!(
         "<a class=\"csv\" download=\"{name}.csv\" \
          href=\"data:text/csv;charset=utf-8;base64,{data}\">CSV</a>"
@@ -256,7 +259,7 @@ fn csv_link(table: &Table, name: &str) -> String {
 }
 
 /// Width and height of a PNG file in pixels, from its first chunk (PNG §11.2.1); `None` if the
-/// bytes do not begin as one. The rest is the browser's to judge.
+/// bytes do not begin as one. The browser checks the rest.
 fn png_size(png: &[u8]) -> Option<(u32, u32)> {
     let header = png.strip_prefix(PNG_SIGNATURE)?.get(4..16)?;
     let word = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);

@@ -1,10 +1,10 @@
 //! From values to positions: the domain of an axis and the ticks on it.
 //!
-//! Ticks fall on numbers people count in: 1, 2, 5 times a power of ten (of the shown prefix, so
-//! that bytes step in KiB), powers of ten, powers of two. Every input gives a domain with a
-//! positive extent: no data, one value, all values equal and hundreds of decades are defined.
+//! Ticks fall on round numbers: 1, 2, 5 times a power of ten (of the shown prefix, so that bytes
+//! step in KiB), powers of ten, powers of two. Every input gives a domain with a positive extent,
+//! also no data, one value, equal values and hundreds of decades.
 
-/// How the values of an axis are spread.
+/// The spacing of the values of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// Equal differences take equal space.
@@ -12,16 +12,16 @@ pub enum Scale {
     Linear,
     /// Equal ratios take equal space; ticks at powers of ten. Only positive values.
     Log10,
-    /// Equal ratios take equal space; ticks at powers of two, as message sizes and rank counts
-    /// go. Only positive values.
+    /// Equal ratios take equal space; ticks at powers of two, for message sizes and rank counts.
+    /// Only positive values.
     Log2,
 }
 
-/// Values beyond this magnitude are not drawn: sums and differences of those within stay finite.
+/// Values beyond this magnitude are not drawn, so that sums and differences stay finite.
 const LARGEST: f64 = 1e290;
 const SMALLEST: f64 = 1e-290;
 
-/// The part of an axis by which a tick may lie beyond the data and still be taken in.
+/// How far beyond the data a tick may lie to be included, as a share of the axis.
 const NEAR: f64 = 0.04;
 
 impl Scale {
@@ -51,13 +51,13 @@ impl Scale {
     }
 }
 
-/// What a domain is made for.
+/// The parameters of a domain.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
+pub(crate) struct DomainRequest {
     pub(crate) scale: Scale,
     /// The prefix in whose multiples linear ticks are counted.
     pub(crate) factor: f64,
-    /// About how many ticks there is room for.
+    /// About how many ticks fit.
     pub(crate) ticks: usize,
     /// Whether the ends move out to the next ticks, or stay at the data.
     pub(crate) round_ends: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Domain {
 
 impl Domain {
     /// The domain for values between `low` and `high`, both of which the scale can show.
-    pub(crate) fn new(request: Request, low: f64, high: f64) -> Self {
+    pub(crate) fn new(request: DomainRequest, low: f64, high: f64) -> Self {
         let (low, high) = (low.min(high), low.max(high));
         if request.scale == Scale::Linear {
             linear(request, low, high)
@@ -99,11 +99,11 @@ fn nice_step(least: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-fn linear(request: Request, low: f64, high: f64) -> Domain {
+fn linear(request: DomainRequest, low: f64, high: f64) -> Domain {
     let (low, high) = (low / request.factor, high / request.factor);
     let size = low.abs().max(high.abs());
-    // Values that differ by less than a billionth of their size are equal as far as a picture
-    // goes; steps that small would drown in rounding.
+    // Values that differ by less than a billionth of their size count as equal in a picture; steps
+    // that small would be lost in rounding.
     let (low, high) = if high - low > size * 1e-9 && size > SMALLEST {
         (low, high)
     } else if size > SMALLEST {
@@ -112,7 +112,7 @@ fn linear(request: Request, low: f64, high: f64) -> Domain {
         (0.0, 1.0)
     };
     let step = nice_step((high - low) / request.ticks.max(1) as f64);
-    // An end moves out to the next tick if asked to, or if that is so near that the axis would
+    // An end moves out to the next tick if requested, or if that is so near that the axis would
     // seem to stop short of it: 3999 steps end at 4000.
     let reach = if request.round_ends { 1.0 } else { NEAR * (high - low) / step };
     let (down, up) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
@@ -127,7 +127,7 @@ fn linear(request: Request, low: f64, high: f64) -> Domain {
     Domain { scale: Scale::Linear, low, high, ticks, even: true }
 }
 
-fn logarithmic(request: Request, low: f64, high: f64) -> Domain {
+fn logarithmic(request: DomainRequest, low: f64, high: f64) -> Domain {
     let scale = request.scale;
     let (low, high) = if high > low * (1.0 + 1e-9) {
         (low, high)
@@ -151,7 +151,7 @@ fn logarithmic(request: Request, low: f64, high: f64) -> Domain {
         return Domain { scale, low, high, ticks, even: false };
     }
     // Less than one step of the logarithm: count in ordinary steps.
-    let even = linear(Request { round_ends: false, ..request }, low, high);
+    let even = linear(DomainRequest { round_ends: false, ..request }, low, high);
     Domain { scale, low, high, ticks: inside(&even.ticks, low, high), even: true }
 }
 
@@ -162,7 +162,7 @@ struct Candidates {
     ticks: Vec<f64>,
 }
 
-fn log_candidates(request: Request, low: f64, high: f64) -> Candidates {
+fn log_candidates(request: DomainRequest, low: f64, high: f64) -> Candidates {
     let scale = request.scale;
     let (from, to) = (scale.exponent(low), scale.exponent(high));
     let (first, last) = (from.floor() as i32, to.ceil() as i32);
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn request(scale: Scale) -> Request {
-        Request { scale, factor: 1.0, ticks: 6, round_ends: true }
+    fn request(scale: Scale) -> DomainRequest {
+        DomainRequest { scale, factor: 1.0, ticks: 6, round_ends: true }
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let domain = Domain::new(request(Scale::Linear), 0.0, 47.0);
         assert_eq!(domain.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         assert_eq!((domain.low, domain.high), (0.0, 50.0));
-        let tight = Request { round_ends: false, ..request(Scale::Linear) };
+        let tight = DomainRequest { round_ends: false, ..request(Scale::Linear) };
         let domain = Domain::new(tight, 3.0, 47.0);
         assert_eq!((domain.low, domain.high), (3.0, 47.0));
         assert_eq!(domain.ticks, [10.0, 20.0, 30.0, 40.0]);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn linear_bytes_step_in_kib() {
-        let kib = Request { factor: 1024.0, ..request(Scale::Linear) };
+        let kib = DomainRequest { factor: 1024.0, ..request(Scale::Linear) };
         let domain = Domain::new(kib, 0.0, 50.0 * 1024.0);
         assert_eq!(domain.ticks[1], 10.0 * 1024.0);
     }
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_largest_values_stay_finite_in_the_smallest_prefix() {
-        let picoseconds = Request { factor: 1e-12, ..request(Scale::Linear) };
+        let picoseconds = DomainRequest { factor: 1e-12, ..request(Scale::Linear) };
         check(&Domain::new(picoseconds, -LARGEST, LARGEST), -LARGEST, LARGEST);
     }
 
@@ -279,7 +279,8 @@ mod tests {
             let factor = if bytes { 1024.0 } else { 1e-9 };
             for scale in [Scale::Linear, Scale::Log10, Scale::Log2] {
                 if scale.can_show(a) && scale.can_show(b) {
-                    let domain = Domain::new(Request { scale, factor, ticks, round_ends }, a, b);
+                    let request = DomainRequest { scale, factor, ticks, round_ends };
+                    let domain = Domain::new(request, a, b);
                     check(&domain, a.min(b), a.max(b));
                 }
             }
@@ -289,11 +290,11 @@ mod tests {
         fn ordinary_ranges_have_two_to_fifteen_ticks(
             low in -1e6..1e6_f64, span in 1e-3..1e6_f64, ticks in 4usize..9,
         ) {
-            let request = Request { ticks, ..request(Scale::Linear) };
+            let request = DomainRequest { ticks, ..request(Scale::Linear) };
             let domain = Domain::new(request, low, low + span);
             check(&domain, low, low + span);
             prop_assert!((2..=15).contains(&domain.ticks.len()), "{domain:?}");
-            let log = Request { scale: Scale::Log10, ..request };
+            let log = DomainRequest { scale: Scale::Log10, ..request };
             let domain = Domain::new(log, span, span * 1e3);
             prop_assert!((2..=15).contains(&domain.ticks.len()), "{domain:?}");
         }

@@ -31,12 +31,12 @@ impl Svg {
         }
     }
 
-    /// Appends markup that this writer made.
+    /// Appends markup made by this writer.
     pub(crate) fn append(&mut self, finished: &str) {
         self.out.push_str(finished);
     }
 
-    /// Closes what is open and gives the markup.
+    /// Closes all open elements and returns the markup.
     pub(crate) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();

@@ -1,21 +1,23 @@
 //! Tables: text and numbers with units, written for spreadsheets, terminals and pages.
 
-use crate::text::{columns, escape, one_line};
+use unicode_width::UnicodeWidthStr;
+
+use crate::text::{escape, one_line};
 use crate::unit::Unit;
 
 /// One entry of a [`Table`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Cell {
-    /// Nothing was measured or there is nothing to say.
+    /// No value.
     #[default]
     Empty,
     /// Words.
     Text(String),
     /// A number in the base unit.
     Number {
-        /// The value in the base unit; what is not finite is shown as such and left out of CSV.
+        /// The value in the base unit; one that is not finite is shown, and left out of CSV.
         value: f64,
-        /// What it counts.
+        /// Its unit.
         unit: Unit,
         /// Digits after the point, or three significant digits.
         decimals: Option<u8>,
@@ -70,7 +72,7 @@ impl From<f64> for Cell {
     }
 }
 
-/// Rows of cells under a header. Rows may be shorter or longer than the header; what is missing is
+/// Rows of cells under a header. Rows may be shorter or longer than the header; missing cells are
 /// empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
@@ -99,13 +101,13 @@ impl Table {
         self
     }
 
-    /// What the table shows.
+    /// The caption.
     #[must_use]
     pub fn caption(&self) -> &str {
         &self.caption
     }
 
-    /// The number of rows, the header not counted.
+    /// The number of rows without the header.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -118,10 +120,10 @@ impl Table {
     }
 
     /// The table as CSV (RFC 4180): numbers in full precision and base units, which the header
-    /// names, so that a spreadsheet or script reads values and not their presentation.
+    /// names, so that a spreadsheet or script reads exact values.
     ///
     /// A column whose numbers differ in unit has the unit in each cell. Cells that begin like a
-    /// formula are left as they are: the file states what was measured.
+    /// formula are left as they are: the file states the measured values.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let units: Vec<Option<&str>> = (0..self.width()).map(|c| self.common_symbol(c)).collect();
@@ -159,7 +161,7 @@ impl Table {
         let widths: Vec<usize> = (0..self.width())
             .map(|c| {
                 let cells = body.iter().filter_map(|row| row.get(c)).chain([&header[c]]);
-                cells.map(|cell| columns(cell)).max().unwrap_or(0)
+                cells.map(|cell| cell.width()).max().unwrap_or(0)
             })
             .collect();
 
@@ -200,7 +202,7 @@ impl Table {
         let start = out.len();
         for (c, &width) in widths.iter().enumerate() {
             let cell = cells.get(c).map_or("", String::as_str);
-            let blanks = " ".repeat(width - columns(cell));
+            let blanks = " ".repeat(width - cell.width());
             if c > 0 {
                 out.push_str("  ");
             }
@@ -251,7 +253,7 @@ fn csv_line(fields: impl Iterator<Item = String>) -> String {
 }
 
 fn csv_field(field: String) -> String {
-    // Blanks at the ends are quoted too: many readers would trim them.
+    // Spaces at the ends are quoted too: many readers would trim them.
     let plain = !field.contains([',', '"', '\r', '\n']) && field.trim() == field;
     if plain { field } else { format!("\"{}\"", field.replace('"', "\"\"")) }
 }

@@ -1,10 +1,12 @@
-//! Text as marks on a page: escaping, terminal columns, estimated widths, wrapping.
+//! Text as marks on a page: escaping, estimated widths, wrapping.
 //!
-//! Strings come from users (program names, file names, series read from files). What leaves this
-//! crate is safe where it lands: no markup gets into HTML or SVG, no control sequence into a
+//! Strings come from users (program names, file names, series read from files). The output of this
+//! crate is safe at its destination: no markup gets into HTML or SVG, no control sequence into a
 //! terminal.
 
 use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthStr;
 
 /// Appends `text` to `out` so that HTML and XML read it back as text, in content and in quoted
 /// attributes. Control characters, which XML 1.0 cannot carry at all, become U+FFFD.
@@ -41,57 +43,10 @@ pub(crate) fn one_line(text: &str) -> String {
         .collect()
 }
 
-/// The number of terminal columns of `text`: wide East Asian characters and emoji take two,
-/// combining marks none. A short table of ranges instead of a dependency: it covers the scripts
-/// people name things in, and a mistake costs a crooked column.
-pub(crate) fn columns(text: &str) -> usize {
-    text.chars().map(char_columns).sum()
-}
-
-fn char_columns(c: char) -> usize {
-    match u32::from(c) {
-        0x0300..=0x036F
-        | 0x0483..=0x0489
-        | 0x0591..=0x05BD
-        | 0x0610..=0x061A
-        | 0x064B..=0x065F
-        | 0x1AB0..=0x1AFF
-        | 0x1DC0..=0x1DFF
-        | 0x200B..=0x200F
-        | 0x202A..=0x202E
-        | 0x2060..=0x2064
-        | 0x20D0..=0x20FF
-        | 0x3099..=0x309A
-        | 0xFE00..=0xFE0F
-        | 0xFE20..=0xFE2F
-        | 0xFEFF
-        | 0xE0100..=0xE01EF => 0,
-        0x1100..=0x115F
-        | 0x231A..=0x231B
-        | 0x23E9..=0x23EC
-        | 0x2E80..=0x303E
-        | 0x3041..=0x33FF
-        | 0x3400..=0x4DBF
-        | 0x4E00..=0x9FFF
-        | 0xA000..=0xA4CF
-        | 0xA960..=0xA97F
-        | 0xAC00..=0xD7A3
-        | 0xF900..=0xFAFF
-        | 0xFE30..=0xFE6F
-        | 0xFF00..=0xFF60
-        | 0xFFE0..=0xFFE6
-        | 0x1F300..=0x1F64F
-        | 0x1F680..=0x1F6FF
-        | 0x1F900..=0x1F9FF
-        | 0x20000..=0x3FFFD => 2,
-        _ => 1,
-    }
-}
-
-/// The estimated width of `text` in pixels, set in a sans-serif face of `size` pixels. Without the
-/// font it can only be estimated; 0.56 em per column errs on the wide side for mixed text.
+/// The estimated width of `text` in pixels, in a sans-serif face of `size` pixels. The font is not
+/// available here; 0.56 em per column is rather too wide for mixed text.
 pub(crate) fn pixels(text: &str, size: f64) -> f64 {
-    columns(text) as f64 * size * 0.56
+    text.width() as f64 * size * 0.56
 }
 
 /// `text` cut to at most `width` pixels, with an ellipsis where it was cut.
@@ -111,7 +66,7 @@ pub(crate) fn shorten(text: &str, size: f64, width: f64) -> String {
     kept + "…"
 }
 
-/// `text` broken between words into lines of at most `width` pixels; the last of at most `lines`
+/// `text` broken between words into at most `lines` lines of at most `width` pixels. The last line
 /// is shortened if words are left, as is a word longer than a line.
 pub(crate) fn wrap(text: &str, size: f64, width: f64, lines: usize) -> Vec<String> {
     let mut done: Vec<String> = Vec::new();
@@ -129,8 +84,8 @@ pub(crate) fn wrap(text: &str, size: f64, width: f64, lines: usize) -> Vec<Strin
     done.iter().map(|line| shorten(line, size, width)).collect()
 }
 
-/// A coordinate with at most two decimals: a hundredth of a pixel is not visible, and short
-/// numbers keep pages small. What is not finite, which no caller produces, becomes 0.
+/// A coordinate with at most two decimals: a hundredth of a pixel is not visible, and short numbers
+/// keep pages small. A value that is not finite, which no caller produces, becomes 0.
 pub(crate) fn coordinate(out: &mut String, value: f64) {
     let hundredths = (value * 100.0).round();
     if !hundredths.is_finite() || hundredths == 0.0 {
@@ -153,15 +108,6 @@ mod tests {
         assert_eq!(escape("a\0b\u{1b}[31m"), "a\u{FFFD}b\u{FFFD}[31m");
         assert_eq!(escape("飛脚 ← é\n"), "飛脚 ← é\n");
         assert_eq!(one_line("a\nb\u{1b}c\u{9b}d"), "a b\u{FFFD}c\u{FFFD}d");
-    }
-
-    #[test]
-    fn columns_follow_the_terminal() {
-        assert_eq!(columns("abc"), 3);
-        assert_eq!(columns("飛脚"), 4);
-        assert_eq!(columns("e\u{301}"), 1);
-        assert_eq!(columns("µs ×"), 4);
-        assert_eq!(columns("🚀"), 2);
     }
 
     #[test]

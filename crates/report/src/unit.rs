@@ -1,10 +1,10 @@
-//! Units of measure and how a value in one is written.
+//! Units of measure, and the written form of a value.
 //!
-//! A value travels through the project in its base unit; the prefix (ns or µs, KiB or MiB) is
-//! chosen here, when it is written. Three significant digits by default: what is measured on a
-//! shared machine does not carry more, and fewer digits make a column that can be read at a glance.
+//! A value is kept in its base unit; the prefix (ns or µs, KiB or MiB) is chosen here, when it is
+//! written. The default is three significant digits: measurements on a shared machine are not more
+//! exact, and fewer digits make a column easy to read.
 
-/// What a number counts. It decides the prefixes, the digits and the symbol of its written form.
+/// The unit of a number. It decides the prefixes, the digits and the symbol of its written form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// A plain number; whole ones are written in full, with thousands separated.
@@ -61,7 +61,7 @@ const BYTES_PER_SECOND: [Prefix; 5] = [
 ];
 const PER_SECOND: [Prefix; 4] =
     [prefix(1.0, "/s"), prefix(1e3, "k/s"), prefix(1e6, "M/s"), prefix(1e9, "G/s")];
-/// Only for axes: in running text and tables a count is written in full.
+/// Only for axes: text and tables write a count in full.
 const NUMBER: [Prefix; 4] = [prefix(1.0, ""), prefix(1e3, "k"), prefix(1e6, "M"), prefix(1e9, "G")];
 
 const DIGITS: usize = 3;
@@ -109,8 +109,8 @@ impl Unit {
         }
     }
 
-    /// The prefix in which `value` reads best: the largest not above it, after rounding, so that
-    /// 999.9 ns is 1.00 µs and not 1000 ns.
+    /// The best prefix for `value`: the largest not above it, after rounding, so that 999.9 ns is
+    /// 1.00 µs and not 1000 ns.
     pub(crate) fn prefix(self, value: f64) -> Prefix {
         let table: &[Prefix] = match self {
             Unit::Number => &NUMBER,
@@ -130,7 +130,7 @@ impl Unit {
         table.iter().rev().find(|p| p.factor <= size).copied().unwrap_or(table[0])
     }
 
-    /// The label of one tick of a logarithmic axis: as short as it can be exactly.
+    /// The label of one tick of a logarithmic axis: the shortest exact form.
     pub(crate) fn tick(self, value: f64) -> String {
         if value == 0.0 {
             return "0".to_owned();
@@ -157,7 +157,7 @@ impl Unit {
         (ticks.iter().map(label).collect(), prefix.symbol)
     }
 
-    /// `value` in the prefix of an axis that ends at `largest`, whose title has the symbol.
+    /// `value` in the prefix of an axis that ends at `largest`; the axis' title has the symbol.
     pub(crate) fn on_axis(self, value: f64, largest: f64) -> String {
         let scaled = value / self.axis_prefix(largest).factor;
         if scaled == 0.0 { "0".to_owned() } else { significant(scaled) }
@@ -187,8 +187,8 @@ fn not_finite(value: f64) -> Option<&'static str> {
     }
 }
 
-/// The decimal exponent and the value after rounding to [`DIGITS`] significant digits. Through
-/// text, because the formatter rounds correctly where a logarithm would be off by one.
+/// The decimal exponent and the value after rounding to [`DIGITS`] significant digits. It goes
+/// through text, because the formatter rounds correctly where a logarithm would be off by one.
 fn round(value: f64) -> (i32, f64) {
     let text = format!("{value:.*e}", DIGITS - 1);
     let exponent = text.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
@@ -207,7 +207,7 @@ fn significant(value: f64) -> String {
 
 /// `value` with `decimals` digits after the point, and commas between groups of thousands.
 fn fixed(value: f64, decimals: usize) -> String {
-    // Above 2^53 the digits of a double are no longer those of a count.
+    // Above 2^53 not all digits of a double are exact.
     if value.abs() >= 1e15 {
         return format!("{value:.*e}", DIGITS - 1);
     }
@@ -234,7 +234,7 @@ fn trim_zeros(text: String) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Multipliers of plain counts stand close ("20k"), symbols of units apart ("20 kB/s").
+/// Multipliers of plain counts follow directly ("20k"), symbols of units after a space ("20 kB/s").
 fn join(digits: &str, symbol: &str) -> String {
     match symbol {
         "" | "k" | "M" | "G" => format!("{digits}{symbol}"),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn even_ticks_share_one_prefix_and_as_many_decimals_as_they_need() {
+    fn even_ticks_share_prefix_and_decimals() {
         let (labels, symbol) = Unit::Seconds.even_ticks(&[0.0, 0.5e-6, 1e-6, 1.5e-6]);
         assert_eq!(labels, ["0", "0.5", "1.0", "1.5"]);
         assert_eq!(symbol, "µs");

@@ -1,5 +1,5 @@
-//! What a large message costs by each of the three ways it can go, between two pinned processes:
-//! the numbers behind the size from which the kernel's copies are used.
+//! The cost of a large message by each of three ways, between two pinned processes: the numbers
+//! behind the size from which kernel copies are used.
 //!
 //! ```text
 //!   ring     packets through the landing ring: two copies, which overlap
@@ -7,9 +7,9 @@
 //!   region   the receiver reads a shared buffer: one copy
 //! ```
 //!
-//! The sender writes the message afresh before each round, outside of the time taken; a round
-//! lasts from the first post to the receiver's one-line answer. Medians of 201 rounds, with the
-//! ways taking turns so that a noisy moment hits all of them.
+//! The sender writes the message again before each round, outside the measured time. A round lasts
+//! from the first post to the receiver's one-line reply. Medians of 201 rounds; the ways take
+//! turns, so that a noisy moment affects all of them.
 //!
 //! `cargo run --release -p hikyaku-shm --example copies`
 
@@ -18,7 +18,8 @@ use std::process::{Child, Command as Program};
 use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::{
-    Command, Event, INLINE_BYTES, Inline, Landed, Landing, Port, PostError, RemoteAddress, Space,
+    Command, Event, INLINE_BYTES, Inline, Landed, Landing, MemoryPort, Port, PostError,
+    RemoteAddress, Space,
 };
 use hikyaku_shm::{Job, JobConfig, ShmPort, attach};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -63,7 +64,7 @@ fn pin(rank: u32) -> Outcome<()> {
     Ok(sched_setaffinity(None, &cpus)?)
 }
 
-/// The sender: fills, offers, waits for the answer.
+/// The sender: fills, offers, waits for the reply.
 fn measure(mut port: ShmPort) -> Outcome<()> {
     pin(0)?;
     let mut heap = vec![0; LARGEST];
@@ -115,7 +116,7 @@ fn one_round(port: &mut ShmPort, way: u8, buffer: &[u8]) -> Outcome<Duration> {
     Ok(start.elapsed())
 }
 
-/// The receiver: takes each message the way it comes and answers with its last byte.
+/// The receiver: takes each message by its way and replies with its last byte.
 fn serve(mut port: ShmPort) -> Outcome<()> {
     pin(1)?;
     let mut target = vec![0; LARGEST];

@@ -1,10 +1,10 @@
-//! Joining a job: what the environment says, finding the memory, taking the rank's place.
+//! Joining a job: read the environment, find the memory, become the rank.
 //!
 //! `HIKYAKU_JOB` is `<launcher's pid>:<its descriptor>:<inode>` and `HIKYAKU_RANK` the rank. The
-//! descriptor is inherited: it has to survive until here, since a shell script may stand between
-//! the launcher and the program. Where something has closed it, the launcher's own is opened
-//! through `/proc`. Either is believed only if inode, seals and header say that it is this job;
-//! from then on it is closed on exec, so that what the program starts does not inherit it.
+//! descriptor is inherited and must stay open until here, because a shell script may run between
+//! the launcher and the program. If something has closed it, the launcher's own is opened through
+//! `/proc`. Either is accepted only if inode, seals and header identify this job. From then on it
+//! is closed on exec, so that child programs do not inherit it.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,14 +22,14 @@ use rustix::process::Resource;
 use crate::ShmPort;
 use crate::barrier;
 use crate::error::AttachError;
-use crate::header::{Facts, Header, NotAJob, VERSION};
+use crate::header::{Header, JobFacts, NotAJob, VERSION};
 use crate::host::ShmHost;
 use crate::limits::limits_on;
 use crate::mapping::{self, Mapping};
 use crate::memory::SEALS;
-use crate::plan::Plan;
+use crate::plan::MemoryPlan;
 use crate::region::Region;
-use crate::wait::{self, Patience};
+use crate::wait::{self, WaitTimes};
 
 /// Names the job.
 pub(crate) const JOB_VARIABLE: &str = "HIKYAKU_JOB";
@@ -37,8 +37,8 @@ pub(crate) const JOB_VARIABLE: &str = "HIKYAKU_JOB";
 /// Names the rank.
 pub(crate) const RANK_VARIABLE: &str = "HIKYAKU_RANK";
 
-/// Joins the job that the environment names, as the rank that it names. `None`: it names none, so
-/// the program was started on its own; see [`crate::single`].
+/// Joins the job in the environment, as the rank in the environment. `None`: there is no job,
+/// because the program was started on its own; see [`crate::single`].
 ///
 /// # Errors
 /// [`AttachError`], naming the variable and what to do.
@@ -62,7 +62,7 @@ fn attach_as(job: &str, rank: Option<&str>) -> Result<ShmPort, AttachError> {
     };
     let rank = parse(RANK_VARIABLE, rank, expected)?;
     let (memory, facts) = find(name)?;
-    join(memory, &facts, rank, Patience::DEFAULT)
+    join(memory, &facts, rank, WaitTimes::DEFAULT)
 }
 
 fn parse<T: FromStr>(
@@ -74,7 +74,7 @@ fn parse<T: FromStr>(
     value.parse().map_err(|_| AttachError::Variable { name, problem: problem(), expected })
 }
 
-/// What `HIKYAKU_JOB` holds.
+/// The content of `HIKYAKU_JOB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobName {
     pub(crate) launcher: u32,
@@ -104,8 +104,8 @@ impl FromStr for JobName {
     }
 }
 
-/// The memory of a job: as inherited, or from the launcher.
-fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
+/// The memory of a job: inherited, or opened through the launcher.
+fn find(name: JobName) -> Result<(OwnedFd, JobFacts), AttachError> {
     if let Some(inherited) = mapping::peek_inherited(name.fd) {
         match recognise(inherited, &name) {
             Ok(facts) => {
@@ -118,7 +118,7 @@ fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
     let JobName { launcher, fd, .. } = name;
     let path = format!("/proc/{launcher}/fd/{fd}");
     let unreachable = |errno| AttachError::Unreachable { launcher, fd, errno };
-    // Look before opening: to open a device or a pipe of a stranger may have effects.
+    // Check before opening: opening a stranger's device or pipe may have effects.
     let target = rustix::fs::readlink(path.as_str(), Vec::new()).map_err(unreachable)?;
     if !target.as_bytes().starts_with(b"/memfd:hikyaku") {
         return Err(AttachError::Foreign { launcher, fd });
@@ -132,12 +132,11 @@ fn find(name: JobName) -> Result<(OwnedFd, Facts), AttachError> {
     }
 }
 
-/// One descriptor is taken over at a time, or two threads would both take the same.
+/// Serialises [`keep`], so that two threads do not take the same descriptor.
 static KEEPING: Mutex<()> = Mutex::new(());
 
-/// Takes over the descriptor this process was started with, or duplicates it if it has an owner
-/// here already: the launcher's handle, or an earlier port, whose mark is that it is closed on
-/// exec.
+/// Takes over the inherited descriptor. Duplicates it if it has an owner in this process already,
+/// the launcher's handle or an earlier port: then it is marked as closed on exec.
 fn keep(found: BorrowedFd<'_>, name: &JobName) -> Result<OwnedFd, Errno> {
     let _alone = KEEPING.lock().unwrap_or_else(PoisonError::into_inner);
     let owned = rustix::io::fcntl_getfd(found)?.contains(FdFlags::CLOEXEC);
@@ -149,15 +148,15 @@ fn keep(found: BorrowedFd<'_>, name: &JobName) -> Result<OwnedFd, Errno> {
     Ok(memory)
 }
 
-/// Whether a file is the memory of the job so named, and what its header says.
-fn recognise(file: BorrowedFd<'_>, name: &JobName) -> Result<Facts, NotAJob> {
+/// Whether a file is the memory of the named job; returns what its header says.
+fn recognise(file: BorrowedFd<'_>, name: &JobName) -> Result<JobFacts, NotAJob> {
     let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
     let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| NotAJob::Foreign)?;
     if status.st_ino != name.inode || !seals.contains(SEALS) {
         return Err(NotAJob::Foreign);
     }
     let facts = Header::read(file)?;
-    let plan = Plan::new(&facts.config).map_err(|_| NotAJob::Foreign)?;
+    let plan = MemoryPlan::new(&facts.config).map_err(|_| NotAJob::Foreign)?;
     let whole = u64::try_from(status.st_size) == Ok(plan.total as u64);
     if whole && facts.launcher == name.launcher { Ok(facts) } else { Err(NotAJob::Foreign) }
 }
@@ -170,8 +169,8 @@ fn system(what: &'static str) -> impl Fn(Errno) -> AttachError {
     move |errno| AttachError::System { what, errno }
 }
 
-/// Maps a job's memory, naming the limit where there is one in the way.
-pub(crate) fn map(memory: &OwnedFd, plan: Plan) -> Result<Mapping, AttachError> {
+/// Maps a job's memory. The error names the limit that prevents it.
+pub(crate) fn map(memory: &OwnedFd, plan: MemoryPlan) -> Result<Mapping, AttachError> {
     let wanted = plan.total as u64;
     Mapping::new(memory, plan).map_err(|errno| match limits_on(Resource::As).current {
         Some(limit) if errno == Errno::NOMEM => AttachError::AddressSpace { wanted, limit },
@@ -179,19 +178,19 @@ pub(crate) fn map(memory: &OwnedFd, plan: Plan) -> Result<Mapping, AttachError> 
     })
 }
 
-/// Takes a rank's place in a job whose memory has been recognised.
+/// Joins a job as a rank, in memory that has been recognised.
 pub(crate) fn join(
     memory: OwnedFd,
-    facts: &Facts,
+    facts: &JobFacts,
     rank: Rank,
-    patience: Patience,
+    patience: WaitTimes,
 ) -> Result<ShmPort, AttachError> {
     let ranks = facts.config.ranks;
     if rank >= ranks {
         return Err(AttachError::NoSuchRank { rank, ranks });
     }
     let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
-    let plan = Plan::new(&facts.config).expect("the sizes were checked with the header");
+    let plan = MemoryPlan::new(&facts.config).expect("the sizes were checked with the header");
     let mapping = map(&memory, plan)?;
     mapping.registry().join(rank, std::process::id()).map_err(|state| {
         let pid = mapping.registry().pid(rank);
@@ -201,7 +200,7 @@ pub(crate) fn join(
         }
     })?;
     if !barrier::register() {
-        // Who sleeps already relies on a barrier that does not reach us: have it sleep anew.
+        // A rank that sleeps already relies on a barrier that does not reach us: wake it.
         mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
         (0..ranks).for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
     }
@@ -216,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_name_survives_the_environment() {
+    fn a_job_name_round_trips() {
         let name = JobName { launcher: 77, fd: 3, inode: 1 << 40 };
         assert_eq!(name.to_string().parse(), Ok(name));
     }
 
     #[test]
-    fn a_variable_that_makes_no_sense_is_named() {
+    fn an_invalid_variable_is_named() {
         for job in ["", "1:2", "1:2:3:4", "a:b:c", "-1:2:3", "1:-2:3"] {
             let error = attach_as(job, Some("0")).unwrap_err();
             let text = error.to_string();
@@ -235,21 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_jobs_memory_is_refused() {
-        // An open descriptor of this process that is no memfd.
+    fn foreign_files_are_refused() {
+        // An open descriptor of this process that is not a memfd.
         let file = std::fs::File::open("/dev/null").unwrap();
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let inode = rustix::fs::fstat(&file).unwrap().st_ino;
         let own = std::process::id();
         let error = attach_as(&format!("{own}:{fd}:{inode}"), Some("0")).unwrap_err();
         assert_eq!(error, AttachError::Foreign { launcher: own, fd });
-        // A process that is not there.
+        // A process that does not exist.
         let error = attach_as(&format!("{}:{fd}:{inode}", u32::MAX >> 1), Some("0")).unwrap_err();
         assert!(matches!(error, AttachError::Unreachable { errno: Errno::NOENT, .. }), "{error}");
     }
 
     #[test]
-    fn a_memfd_without_the_magic_or_the_seals_is_refused() {
+    fn a_memfd_without_magic_or_seals_is_refused() {
         use rustix::fs::{MemfdFlags, SealFlags};
         let own = std::process::id();
         for seals in [SealFlags::empty(), SEALS] {

@@ -1,14 +1,20 @@
-//! What the control group of this process allows: processor time and memory.
+//! The limits of this process's control groups: processor time and memory.
 //!
-//! Both generations of cgroups are read. The file of a limit is looked for in the group that
-//! `/proc/self/cgroup` names and in every group above it, down from `/sys/fs/cgroup`; the lowest
-//! limit counts. A group that is not there is passed over, since in a container the path is often
-//! the host's, while the container's own group is the root of what is mounted.
+//! Reads both versions of cgroups. A limit is looked up in the group that `/proc/self/cgroup` names
+//! and in every group above it, from `/sys/fs/cgroup` down; the lowest limit counts. A missing
+//! group is skipped: in a container the path is often the host's, while the container's own group
+//! is the root of the mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The groups a process is in.
+/// The processor time that this process's control groups allow, in processors; `None` without a
+/// quota.
+pub fn cpu_quota() -> Option<f64> {
+    Cgroup::of_this_process().cpu_quota()
+}
+
+/// The groups of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cgroup {
     root: PathBuf,
@@ -26,7 +32,7 @@ impl Cgroup {
         Cgroup::parse(&text, Path::new("/sys/fs/cgroup"))
     }
 
-    /// The groups that a `/proc/<pid>/cgroup` names, mounted at `root`.
+    /// The groups in the text of `/proc/<pid>/cgroup`, mounted at `root`.
     fn parse(text: &str, root: &Path) -> Cgroup {
         let mut groups = Cgroup { root: root.to_path_buf(), ..Cgroup::default() };
         for line in text.lines() {
@@ -43,8 +49,13 @@ impl Cgroup {
         groups
     }
 
-    /// How many processors the groups' quota pays for, rounded up; `None` without a quota.
-    pub(crate) fn cpu_quota(&self) -> Option<u32> {
+    /// The processors that the quota allows, rounded up; `None` without a quota.
+    pub(crate) fn cpus(&self) -> Option<u32> {
+        self.cpu_quota().map(|quota| quota.ceil() as u32)
+    }
+
+    /// The processor time that the quota allows, in processors; `None` without a quota.
+    fn cpu_quota(&self) -> Option<f64> {
         let unified = self.unified_folders().filter_map(|folder| {
             let text = read(&folder, "cpu.max")?;
             let (quota, period) = text.split_once(' ')?;
@@ -55,10 +66,10 @@ impl Cgroup {
                 let quota = read(&folder, "cpu.cfs_quota_us")?.parse().ok()?;
                 processors(quota, read(&folder, "cpu.cfs_period_us")?.parse().ok()?)
             });
-        unified.chain(first).min()
+        unified.chain(first).min_by(f64::total_cmp)
     }
 
-    /// Bytes the groups may still take; `None` without a limit.
+    /// Bytes that the groups may still allocate; `None` without a limit.
     pub(crate) fn memory_left(&self) -> Option<u64> {
         let unified = self.unified_folders().filter_map(|folder| {
             let limit = read(&folder, "memory.max")?.parse().ok()?;
@@ -75,14 +86,14 @@ impl Cgroup {
         unified.chain(first).min()
     }
 
-    /// Version 2 alone is mounted at the root, beside version 1 under `unified`.
+    /// Version 2 alone is mounted at the root; beside version 1, under `unified`.
     fn unified_folders(&self) -> impl Iterator<Item = PathBuf> {
         let group = self.unified.as_deref();
         folders(&self.root, group).into_iter().chain(folders(&self.root.join("unified"), group))
     }
 }
 
-/// Version 1 says "no limit" with the largest multiple of a page; nothing real is that large.
+/// Version 1 writes "no limit" as the largest multiple of a page; no real limit is that large.
 const UNLIMITED: u64 = 1 << 60;
 
 /// A group's folder and those of the groups above it.
@@ -96,15 +107,12 @@ fn read(folder: &Path, file: &str) -> Option<String> {
     Some(fs::read_to_string(folder.join(file)).ok()?.trim().to_owned())
 }
 
-/// Quota by period, rounded up to whole processors. Version 1 says "none" with -1.
-fn processors(quota: i64, period: i64) -> Option<u32> {
-    if quota <= 0 || period <= 0 {
-        return None;
-    }
-    u32::try_from(quota.unsigned_abs().div_ceil(period.unsigned_abs()).max(1)).ok()
+/// Quota by period. Version 1 writes "no quota" as -1.
+fn processors(quota: i64, period: i64) -> Option<f64> {
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// What is left of a limit, counting the file cache as free: the kernel drops it when asked.
+/// The rest of a limit, counting the file cache as free: the kernel drops it on demand.
 fn left(limit: u64, used: u64, stat: &str) -> u64 {
     let cached: u64 = stat
         .lines()
@@ -119,7 +127,7 @@ fn left(limit: u64, used: u64, stat: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// A tree of control files in a folder of its own.
+    /// A temporary folder of control files.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -146,8 +154,9 @@ mod tests {
         let files = [("a/cpu.max", "350000 100000\n"), ("a/b/cpu.max", "max 100000\n")];
         let tree = Tree::new("two", &files);
         let quota = |text| Cgroup::parse(text, &tree.0).cpu_quota();
-        assert_eq!(quota("0::/a/b\n"), Some(4));
-        assert_eq!(quota("0::/a/b/gone/deeper\n"), Some(4));
+        assert_eq!(quota("0::/a/b\n"), Some(3.5));
+        assert_eq!(quota("0::/a/b/gone/deeper\n"), Some(3.5));
+        assert_eq!(Cgroup::parse("0::/a/b\n", &tree.0).cpus(), Some(4));
         assert_eq!(quota("0::/\n"), None);
     }
 
@@ -161,7 +170,7 @@ mod tests {
         ];
         let tree = Tree::new("one", &files);
         let quota = |text| Cgroup::parse(text, &tree.0).cpu_quota();
-        assert_eq!(quota("3:cpuacct,cpu:/docker/x\n2:memory:/y\n"), Some(1));
+        assert_eq!(quota("3:cpuacct,cpu:/docker/x\n2:memory:/y\n"), Some(0.5));
         assert_eq!(quota("3:cpuset:/docker/x\n1:cpu:/\n"), None);
     }
 
@@ -181,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_limit() {
+    fn an_invalid_file_is_no_limit() {
         let files = [("cpu.max", "soon never\n"), ("memory.max", "\n"), ("memory.current", "x")];
         let tree = Tree::new("nonsense", &files);
         for text in ["0::/\n", "", "::::\n", "no colons"] {

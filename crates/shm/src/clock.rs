@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since some moment before the machine's start, the same for every process.
+/// Nanoseconds since a moment before the machine's start, the same for every process.
 #[inline]
 pub(crate) fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -1,10 +1,9 @@
-//! Which processors a rank may run on, and whether it shares them with other ranks.
+//! The processors that a rank may run on, and whether it shares them with other ranks.
 //!
-//! Counting ranks against processors is not enough: a rank bound to one core has one processor
-//! and no company, two ranks that a script put on the same core have one each and starve each
-//! other. So every rank announces its affinity mask, and a rank is *crowded* when more ranks than
-//! processors are confined to its own mask, or when the job has more ranks than the cgroup's
-//! quota pays for.
+//! Counting ranks and processors is not enough. A rank bound to one core has one processor and no
+//! competitor; two ranks that a script put on the same core have one each and starve each other. So
+//! every rank announces its affinity mask. A rank is *crowded* when more ranks than processors are
+//! confined to its own mask, or when the job has more ranks than the cgroup's quota allows.
 
 use hikyaku_nic::fabric::Rank;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -17,8 +16,8 @@ pub(crate) const MASK_WORDS: usize = CpuSet::MAX_CPU / 64;
 pub(crate) struct Mask([u64; MASK_WORDS]);
 
 impl Mask {
-    /// Where this thread may run. A machine with more processors than a mask holds counts as one
-    /// whose processors are all ours.
+    /// The processors that this thread may run on. A machine with more processors than a mask holds
+    /// counts as one whose processors are all ours.
     pub(crate) fn of_this_thread() -> Mask {
         let Ok(set) = sched_getaffinity(None) else { return Mask([u64::MAX; MASK_WORDS]) };
         let mut words = [0; MASK_WORDS];
@@ -45,14 +44,14 @@ impl Mask {
         &self.0
     }
 
-    /// The first two processors, if there are two.
+    /// The first two processors, if the mask has two.
     pub(crate) fn first_two(&self) -> Option<[usize; 2]> {
         let set = |cpu: &usize| self.0[cpu / 64] >> (cpu % 64) & 1 == 1;
         let mut cpus = (0..64 * MASK_WORDS).filter(set);
         Some([cpus.next()?, cpus.next()?])
     }
 
-    /// How many processors.
+    /// The number of processors.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
@@ -63,25 +62,25 @@ impl Mask {
     }
 }
 
-/// How a rank stands for processors.
+/// The ranks that compete for a rank's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Company {
     /// Processors this rank may run on.
     pub(crate) cpus: u32,
     /// Ranks confined to those processors, this one included; counted until they are too many.
     pub(crate) confined: u32,
-    /// Processors the cgroup pays for, if it says.
+    /// Processors that the cgroup allows, if it has a quota.
     pub(crate) quota: Option<u32>,
-    /// Ranks that have said where they run, as far as they were counted.
+    /// Ranks that have announced their mask, among those counted.
     pub(crate) known: u32,
     /// Ranks on this host.
     pub(crate) ranks: u32,
 }
 
 impl Company {
-    /// How `own` stands among the ranks that have said where they run. Those that have not yet
-    /// are taken to be elsewhere: the error lasts until they have. Once they are more than
-    /// processors it does not matter how many there are.
+    /// Counts the announced ranks that compete with `own`. Ranks that have not announced yet are
+    /// assumed to run elsewhere until they do. Beyond the number of processors the count does not
+    /// matter.
     pub(crate) fn count(
         own: &Mask,
         quota: Option<u32>,
@@ -99,14 +98,14 @@ impl Company {
         company
     }
 
-    /// Whether what is still to be said changes nothing: ranks have all said where they run, or
-    /// there are too many already.
+    /// Whether further announcements change nothing: all ranks have announced, or there are too
+    /// many already.
     pub(crate) fn is_settled(&self) -> bool {
         self.known == self.ranks || self.is_crowded()
     }
 
     /// Whether no other rank is confined to this one's processors, as when each is bound to its
-    /// own. Ranks that are not alone may find themselves on one processor while others are idle.
+    /// own. Other ranks may find themselves on one processor while others are idle.
     pub(crate) fn is_alone(&self) -> bool {
         self.confined <= 1
     }
@@ -128,20 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn ranks_bound_to_a_core_each_are_not_crowded() {
+    fn ranks_bound_to_own_cores_are_not_crowded() {
         let masks = [Some(Mask::of(&[0])), Some(Mask::of(&[1]))];
         assert!(!crowded(0, &masks, None));
     }
 
     #[test]
-    fn ranks_bound_to_one_core_are() {
+    fn ranks_bound_to_one_core_are_crowded() {
         let masks = [Some(Mask::of(&[1])), Some(Mask::of(&[1])), Some(Mask::of(&[0, 1]))];
         assert!(crowded(0, &masks, None));
         assert!(crowded(2, &masks, None));
     }
 
     #[test]
-    fn free_ranks_are_crowded_when_they_are_more_than_processors() {
+    fn unbound_ranks_beyond_the_processors_are_crowded() {
         let all = Some(Mask::of(&[0, 64]));
         assert!(!crowded(0, &[all, all], None));
         assert!(crowded(0, &[all, all, all], None));
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processors_are_found_wherever_they_are() {
+    fn first_two_finds_any_two_processors() {
         assert_eq!(Mask::of(&[3, 70, 90]).first_two(), Some([3, 70]));
         assert_eq!(Mask::of(&[64]).first_two(), None);
     }

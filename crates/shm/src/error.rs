@@ -1,25 +1,25 @@
-//! What can go wrong when a job is made or joined. One clear line each.
+//! Errors of creating and joining a job. One clear line each.
 
 use hikyaku_nic::fabric::Rank;
 use hikyaku_nic::segment::LayoutError;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Why a job's memory could not be made.
+/// Why a job's memory could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JobError {
-    /// The rings cannot have these sizes.
+    /// The sizes of the rings are invalid.
     #[error("the job cannot be laid out: {0}")]
     Layout(#[from] LayoutError),
-    /// Another size cannot be.
+    /// Another size is invalid.
     #[error("{what} must be {rule}")]
     Sizes {
         /// Which size.
         what: &'static str,
-        /// What it must be.
+        /// The rule that it breaks.
         rule: &'static str,
     },
-    /// The machine or the cgroup has less memory than rings and processes take.
+    /// The machine or the cgroup has less memory than rings and processes need.
     #[error(
         "the rings and processes of {ranks} ranks take {} MiB of memory and {} MiB are available: \
          {fitting} would fit", .wanted.div_ceil(1 << 20), .available >> 20
@@ -27,9 +27,9 @@ pub enum JobError {
     NoMemory {
         /// Ranks of the job.
         ranks: u32,
-        /// Bytes wanted.
+        /// Bytes needed.
         wanted: u64,
-        /// Bytes there are.
+        /// Bytes available.
         available: u64,
         /// How many ranks would fit.
         fitting: u32,
@@ -52,10 +52,10 @@ pub enum JobError {
     System {
         /// The step.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         errno: Errno,
     },
-    /// The process that made the job could not join it.
+    /// The process that created the job could not join it.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -63,7 +63,7 @@ pub enum JobError {
 /// Why a process could not join its job.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AttachError {
-    /// An environment variable is missing or makes no sense.
+    /// An environment variable is missing or invalid.
     #[error(
         "the environment variable {name} {problem}, expected {expected}: \
              start the program with `hikyaku run`, or unset HIKYAKU_JOB to run it alone"
@@ -90,7 +90,7 @@ pub enum AttachError {
         /// Why it could not be opened.
         errno: Errno,
     },
-    /// What was found is not the memory of that job.
+    /// The descriptor does not lead to the memory of that job.
     #[error(
         "HIKYAKU_JOB does not name the memory of a job (fd {fd} of process {launcher}): \
              it is left over from another run; unset it, or start the program with `hikyaku run`"
@@ -120,7 +120,7 @@ pub enum AttachError {
         /// How many there are.
         ranks: u32,
     },
-    /// Another process, or this one, has taken the rank.
+    /// The rank has been joined already, by this process or another.
     #[error(
         "rank {rank} has already joined this job (pid {pid}): \
              a rank is one process, which opens its world once"
@@ -128,15 +128,15 @@ pub enum AttachError {
     AlreadyJoined {
         /// The rank.
         rank: Rank,
-        /// The process that has it.
+        /// The process that joined as this rank.
         pid: u32,
     },
-    /// The rank's process has come and gone.
+    /// The rank's process has ended.
     #[error("rank {rank} (pid {pid}) has already left this job")]
     Gone {
         /// The rank.
         rank: Rank,
-        /// The process that had it.
+        /// Its process id.
         pid: u32,
     },
     /// The limit on this process's address space is too low.
@@ -155,7 +155,7 @@ pub enum AttachError {
     System {
         /// The step.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         errno: Errno,
     },
 }

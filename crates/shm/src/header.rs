@@ -1,12 +1,12 @@
-//! The first page of a job's memory, and the line in which each rank tells its peers what only
-//! this fabric needs to know.
+//! The first page of a job's memory, and each rank's note to its peers with what only this fabric
+//! needs.
 //!
-//! Header: written once by the creator, the magic last; afterwards only `unsure` changes. A
-//! process that attaches reads it with `pread`, before it maps anything, so that a foreign file
-//! is refused untouched.
+//! Header: written once by the creator, the magic last; afterwards only `unsure` changes. An
+//! attaching process reads it with `pread` before it maps anything, so that a foreign file is
+//! refused untouched.
 //!
 //! Note: written by its rank when it attaches, `announced` last; read by every rank. Later the rank
-//! says there whether it sleeps, so that whoever ends need not look into every segment.
+//! announces its sleeps there, so that a rank that leaves need not read every segment.
 
 use std::mem::size_of;
 use std::os::fd::BorrowedFd;
@@ -16,13 +16,13 @@ use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 use crate::cpus::{MASK_WORDS, Mask};
 use crate::plan::{CONFIG_WORDS, JobConfig};
 
-/// "hikyaku" and a zero, little end first.
+/// "hikyaku" and a zero, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
-/// Changes with anything in this crate or in nic that two processes must agree on.
+/// Must change with anything in this crate or in nic that two processes must agree on.
 pub(crate) const VERSION: u64 = 5;
 
-/// What the job is.
+/// Describes the job.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Header {
@@ -31,13 +31,13 @@ pub(crate) struct Header {
     launcher: AtomicU64,
     origin: AtomicU64,
     config: [AtomicU64; CONFIG_WORDS],
-    /// Processes that could not register for the barrier of `barrier.rs`.
+    /// Number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct JobFacts {
     /// Process id of the creator.
     pub(crate) launcher: u32,
     /// When the job was created, nanoseconds of the monotonic clock: zero of the job's time.
@@ -48,7 +48,7 @@ pub(crate) struct Facts {
 /// Why a file is not a job's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAJob {
-    /// It begins with something else, or is too short, or makes no sense.
+    /// It is too short, has another magic, or is invalid.
     Foreign,
     /// It was written by another version.
     Version(u64),
@@ -56,7 +56,7 @@ pub(crate) enum NotAJob {
 
 impl Header {
     /// Writes the header of a new job.
-    pub(crate) fn write(&self, facts: &Facts) {
+    pub(crate) fn write(&self, facts: &JobFacts) {
         let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
         store(&self.version, VERSION);
         store(&self.launcher, facts.launcher.into());
@@ -68,7 +68,7 @@ impl Header {
     }
 
     /// Reads the header of a file.
-    pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Facts, NotAJob> {
+    pub(crate) fn read(file: BorrowedFd<'_>) -> Result<JobFacts, NotAJob> {
         let mut bytes = [0; HEADER_WORDS * size_of::<u64>()];
         let got = rustix::io::pread(file, &mut bytes, 0).map_err(|_| NotAJob::Foreign)?;
         if got != bytes.len() {
@@ -84,7 +84,7 @@ impl Header {
 
 const HEADER_WORDS: usize = 4 + CONFIG_WORDS;
 
-fn parse(words: &[u64; HEADER_WORDS]) -> Result<Facts, NotAJob> {
+fn parse(words: &[u64; HEADER_WORDS]) -> Result<JobFacts, NotAJob> {
     let [magic, version, launcher, origin, config @ ..] = *words;
     if magic != MAGIC {
         return Err(NotAJob::Foreign);
@@ -94,16 +94,16 @@ fn parse(words: &[u64; HEADER_WORDS]) -> Result<Facts, NotAJob> {
     }
     let config = JobConfig::from_words(&config).ok_or(NotAJob::Foreign)?;
     let launcher = u32::try_from(launcher).map_err(|_| NotAJob::Foreign)?;
-    Ok(Facts { launcher, origin, config })
+    Ok(JobFacts { launcher, origin, config })
 }
 
-/// What one rank tells the others.
+/// One rank's note to the others.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(crate) struct Note {
+pub(crate) struct RankNote {
     announced: AtomicU64,
-    /// Address and contents of a word in the rank's own memory, by which a peer that wants to
-    /// copy with the kernel's help makes sure that it reaches the right process at all.
+    /// Address and contents of a word in the rank's own memory. A peer that wants the kernel to
+    /// copy reads it to check that it reaches the right process.
     beacon_at: AtomicU64,
     beacon: AtomicU64,
     /// Nonzero while the rank sleeps or is about to.
@@ -112,15 +112,15 @@ pub(crate) struct Note {
     mask: [AtomicU64; MASK_WORDS],
 }
 
-/// A word in a rank's memory and what it holds.
+/// A word in a rank's memory and its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Beacon {
     pub(crate) address: u64,
     pub(crate) value: u64,
 }
 
-impl Note {
-    /// Tells the others.
+impl RankNote {
+    /// Publishes the note.
     pub(crate) fn announce(&self, beacon: Beacon, mask: &Mask) {
         self.beacon_at.store(beacon.address, Ordering::Relaxed);
         self.beacon.store(beacon.value, Ordering::Relaxed);
@@ -130,20 +130,20 @@ impl Note {
         self.announced.store(1, Ordering::Release);
     }
 
-    /// The rank says that it goes to sleep, before it looks for the last time.
+    /// Announces that the rank is about to sleep, before its last check.
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
-        // Before its last look, as the other side has one between its news and its look here: at
-        // least one of the two sees what the other has stored.
+        // The fence comes before the last check, as the other side's comes between its store and
+        // its load here: at least one of the two sees the other's store.
         fence(Ordering::SeqCst);
     }
 
-    /// The rank does not sleep any more.
+    /// Announces that the rank is awake.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the rank sleeps, for who has stored news and made a sequentially consistent fence.
+    /// Whether the rank sleeps. To be called after a store and a sequentially consistent fence.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
@@ -157,7 +157,7 @@ impl Note {
         })
     }
 
-    /// Where the rank may run, once it has said so.
+    /// The processors of the rank, once announced.
     pub(crate) fn mask(&self) -> Option<Mask> {
         let announced = self.announced.load(Ordering::Acquire) != 0;
         announced.then(|| {
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn a_good_header_is_understood() {
-        let facts = Facts { launcher: 77, origin: 123, config: JobConfig::new(4, 2) };
+    fn a_valid_header_is_read() {
+        let facts = JobFacts { launcher: 77, origin: 123, config: JobConfig::new(4, 2) };
         assert_eq!(parse(&words()), Ok(facts));
     }
 
     #[test]
-    fn a_wrong_one_is_refused_with_its_reason() {
+    fn an_invalid_header_is_refused_with_its_reason() {
         let with = |which: usize, value| {
             let mut words = words();
             words[which] = value;
@@ -201,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn a_note_tells_nothing_before_it_is_announced() {
-        let note = Note::default();
+    fn a_note_is_empty_until_announced() {
+        let note = RankNote::default();
         assert_eq!((note.beacon(), note.mask()), (None, None));
         let beacon = Beacon { address: 5, value: 6 };
         note.announce(beacon, &Mask::of(&[0, 70]));

@@ -19,16 +19,16 @@ use crate::header::Beacon;
 use crate::kernel_copy;
 use crate::mapping::Mapping;
 use crate::region::Region;
-use crate::wait::{self, Patience, Sleep, Stage, Waiting};
+use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 
-/// From how many bytes on a copy by the kernel beats two copies through a landing ring, where ranks
-/// share processors: with both ranks on one core, 64 KiB take 11 us either way, 256 KiB 22 and
-/// 40 us, 1 MiB 82 and 140 us.
+/// From how many bytes on a kernel copy beats two copies through a landing ring, where ranks share
+/// processors: with both ranks on one core, 64 KiB take 11 us either way, 256 KiB 22 and 40 us, 1
+/// MiB 82 and 140 us.
 ///
-/// Ranks with a processor each copy at the same time, sender and receiver, and since senders store
-/// past the caches the ring wins at any size. One way by `hikyaku bench latency` with the kernel
-/// and through the ring: 64 KiB 7.3 and 5.4 us, 256 KiB 46 and 20 us, 1 MiB 120 and 65 us, 4 MiB
-/// 364 and 300 us (AMD EPYC, Linux 6.18, near cores).
+/// Ranks with a processor each copy concurrently. Since senders store past the caches, the ring
+/// wins at any size. One way by `hikyaku bench latency` with the kernel and through the ring: 64
+/// KiB 7.3 and 5.4 us, 256 KiB 46 and 20 us, 1 MiB 120 and 65 us, 4 MiB 364 and 300 us (AMD EPYC,
+/// Linux 6.18, near cores).
 const PROCESS_FROM: usize = 64 << 10;
 
 /// Whether the kernel copies between this process and a peer's.
@@ -36,9 +36,9 @@ const PROCESS_FROM: usize = 64 << 10;
 enum Reach {
     /// Not tried yet.
     Unknown,
-    /// It does, and this is the peer's process id as seen from here.
+    /// It does; the peer's process id as seen from here.
     Yes(u32),
-    /// It does not, and this is what it said.
+    /// It does not, with this error.
     No(Errno),
 }
 
@@ -50,13 +50,13 @@ pub struct ShmHost {
     /// The process that is the rank.
     process: Process,
     origin: u64,
-    /// The wakes counted before the caller last looked.
+    /// The wakes counted before the caller last polled.
     seen: u64,
-    waiting: Waiting,
+    waiting: Waiter,
     company: Company,
     quota: Option<u32>,
     mask: Mask,
-    /// Waits that became long, sleeps, and how many of those nobody ended.
+    /// Waits that became long, sleeps, and sleeps that timed out.
     long_waits: u64,
     sleeps: u64,
     timeouts: u64,
@@ -64,17 +64,22 @@ pub struct ShmHost {
     beacon: Box<AtomicU64>,
     reach: Vec<Cell<Reach>>,
     process_from: Option<usize>,
-    /// What it needs to take part in virtual time.
+    /// Its state for virtual time.
     conducted: Option<Box<Conducted>>,
 }
 
 impl ShmHost {
     /// The place of `rank`, which this process has just joined, in the job created at `origin`.
-    pub(crate) fn new(region: Arc<Region>, rank: Rank, origin: u64, patience: Patience) -> ShmHost {
+    pub(crate) fn new(
+        region: Arc<Region>,
+        rank: Rank,
+        origin: u64,
+        patience: WaitTimes,
+    ) -> ShmHost {
         let pid = std::process::id();
         let ranks = region.mapping.plan().config.ranks;
         let beacon = Box::new(AtomicU64::new(beacon_value(pid, rank)));
-        let quota = Cgroup::of_this_process().cpu_quota();
+        let quota = Cgroup::of_this_process().cpus();
         let mask = Mask::of_this_thread();
         let company = Company { cpus: mask.count(), confined: 1, quota, known: 0, ranks };
         let conducted = region.mapping.is_conducted();
@@ -85,20 +90,20 @@ impl ShmHost {
             process: Process::this(),
             origin,
             seen: 0,
-            waiting: Waiting::new(patience),
+            waiting: Waiter::new(patience),
             company,
             quota,
             mask,
             long_waits: 0,
             sleeps: 0,
             timeouts: 0,
-            // What the system lets us do must not show in virtual time.
+            // The system's permissions must not show in virtual time.
             process_from: (!conducted && kernel_copies(&beacon)).then_some(PROCESS_FROM),
             beacon,
             reach: (0..ranks).map(|_| Cell::new(Reach::Unknown)).collect(),
         };
         host.announce();
-        host.look_around();
+        host.count_company();
         if conducted {
             let part = Conducted::begin(Arc::clone(&host.region), rank);
             host.conducted = Some(Box::new(part));
@@ -111,13 +116,13 @@ impl ShmHost {
         self.conducted.as_deref_mut()
     }
 
-    /// How often this rank has slept, and how many of those sleeps nobody ended.
+    /// How often this rank has slept, and how many of those sleeps timed out.
     pub fn sleeps(&self) -> (u64, u64) {
         (self.sleeps, self.timeouts)
     }
 
     /// Declares a rank dead, as the launcher does. For programs that watch each other, and for
-    /// tests of what follows. Answers whether that was news.
+    /// tests of the consequences. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         self.mapping().fail(rank, cause)
     }
@@ -134,9 +139,9 @@ impl ShmHost {
         self.mapping().note(self.rank).announce(beacon, &self.mask);
     }
 
-    /// Counts who shares this rank's processors. It was started a moment ago and so were the
-    /// others: the launcher may bind them, and they may announce themselves, while we run.
-    fn look_around(&mut self) {
+    /// Counts the ranks that share this one's processors. All were started a moment ago: the
+    /// launcher may bind them, and they may announce themselves, while this rank runs.
+    fn count_company(&mut self) {
         let mask = Mask::of_this_thread();
         if mask != self.mask {
             self.mask = mask;
@@ -175,10 +180,10 @@ impl ShmHost {
         let known = &self.reach[rank as usize];
         if known.get() == Reach::Unknown {
             let Some(beacon) = self.mapping().note(rank).beacon() else {
-                // It has not started: nobody can have an address of it yet.
+                // It has not started, so no rank can have an address of it yet.
                 return Err(refused(rank, Errno::SRCH));
             };
-            known.set(self.try_out(rank, beacon));
+            known.set(self.probe_peer(rank, beacon));
         }
         match known.get() {
             Reach::Yes(pid) => Ok(pid),
@@ -187,9 +192,9 @@ impl ShmHost {
         }
     }
 
-    /// Reads the peer's beacon: whether the system allows it, and whether the process that has
-    /// this id here is the peer at all, which in another container it need not be.
-    fn try_out(&self, rank: Rank, beacon: Beacon) -> Reach {
+    /// Reads the peer's beacon. Checks that the system allows it, and that the process with this id
+    /// is the peer, which need not be so in another container.
+    fn probe_peer(&self, rank: Rank, beacon: Beacon) -> Reach {
         let pid = self.mapping().registry().pid(rank);
         let mut found = [0; 8];
         match kernel_copy::read(pid, beacon.address, &mut found) {
@@ -215,16 +220,16 @@ impl ShmHost {
 impl Drop for ShmHost {
     fn drop(&mut self) {
         if self.is_forked() {
-            // A child of a fork has a copy of the port, but is not the rank.
+            // A forked child has a copy of the port, but is not the rank.
             return;
         }
         if std::thread::panicking() {
-            // A rank that panics has not left in order: its peers are to learn what became of it,
-            // which the launcher tells when the process has ended.
+            // A rank that panics has not left in order. The launcher reports its end to its peers
+            // when the process has ended.
             return;
         }
         if let Some(conducted) = &self.conducted {
-            conducted.see_off();
+            conducted.await_landing();
         }
         self.mapping().leave(self.rank);
         if let Some(conducted) = &self.conducted {
@@ -233,14 +238,14 @@ impl Drop for ShmHost {
     }
 }
 
-/// What one process is told apart from another by.
+/// A value that distinguishes this process from others.
 fn beacon_value(pid: u32, rank: Rank) -> u64 {
     let mixed = clock::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Whether the kernel copies between processes at all. That it does so within this process is
-/// not proof that it will with others, but without it there is no use in trying.
+/// Whether the kernel copies between processes at all. Success within this process does not prove
+/// that it will with others, but failure rules it out.
 fn kernel_copies(beacon: &AtomicU64) -> bool {
     let address = beacon.as_ptr().expose_provenance() as u64;
     let mut found = [0; 8];
@@ -248,7 +253,7 @@ fn kernel_copies(beacon: &AtomicU64) -> bool {
     done.is_ok() && u64::from_ne_bytes(found) == beacon.load(Ordering::Relaxed)
 }
 
-/// Keys are the port's to resolve; what comes here has been.
+/// The port resolves keys before it calls its host.
 fn unresolved() -> PostError {
     PostError::Unsupported("reach a segment or register without looking into its table")
 }
@@ -257,8 +262,8 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
     PostError::Refused { rank, code: errno.raw_os_error() }
 }
 
-/// What [`hikyaku_nic::hosted::Host`] asks for; the trait is implemented in `mapping.rs`, whose
-/// promise it is.
+/// The operations of [`hikyaku_nic::hosted::Host`]; `mapping.rs` implements the trait, because its
+/// safety promise belongs there.
 impl ShmHost {
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
@@ -301,27 +306,27 @@ impl ShmHost {
             return Wake::Deadline;
         }
         match self.waiting.next(idle, &self.company, clock::monotonic) {
-            Stage::Spin => std::hint::spin_loop(),
+            WaitStage::Spin => std::hint::spin_loop(),
             stage => return self.wait_long(stage, deadline, pending),
         }
         Wake::Look
     }
 
-    /// Yields or sleeps. Here there is time to see who else is there: until all ranks have said
-    /// where they run, and now and then for ranks that were bound only later.
+    /// Yields or sleeps. There is time here to check for other ranks: until all have announced
+    /// their processors, and from time to time for ranks that were bound later.
     fn wait_long(
         &mut self,
-        stage: Stage,
+        stage: WaitStage,
         deadline: Option<Time>,
         pending: impl Fn(&Self) -> bool,
     ) -> Wake {
         self.long_waits += 1;
         if !self.company.is_settled() || self.long_waits.is_power_of_two() {
-            self.look_around();
+            self.count_company();
         }
         match stage {
-            Stage::Sleep => self.sleep(deadline, pending),
-            Stage::Yield | Stage::Spin => {
+            WaitStage::Sleep => self.sleep(deadline, pending),
+            WaitStage::Yield | WaitStage::Spin => {
                 rustix::thread::sched_yield();
                 Wake::Look
             }
@@ -402,16 +407,16 @@ impl ShmHost {
         written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
     }
 
-    /// Whether ranks share processors. Then a receiver finds what it reads of a sender's memory in
-    /// the caches of its own, and one copy beats two.
+    /// Whether ranks share processors. Then a receiver finds the sender's memory in its own caches,
+    /// and one copy beats two.
     ///
-    /// Else reading costs more than it saves, though it is quick itself: lines that were read must
-    /// be taken back, one after the other, when the sender writes its buffer anew, as programs do.
-    /// A ring's lines are stored past the caches and cost nobody anything. Of buffers written anew
-    /// for each message, one way, read and through the ring: near cores 64 KiB 7.9 and 5.7 us,
-    /// 1 MiB 74 and 66, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250.
+    /// Otherwise reading is quick itself but costs more than it saves: when the sender writes its
+    /// buffer again, it must take the lines that were read back, one after the other. A ring's
+    /// lines are stored past the caches and cost nothing. Of buffers written anew for each
+    /// message, one way, read and through the ring: near cores 64 KiB 7.9 and 5.7 us, 1 MiB 74 and
+    /// 66, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250.
     pub(crate) fn shares_processors(&self) -> bool {
-        // In virtual time the answer must not depend on who has announced itself by now.
+        // In virtual time the result must not depend on which ranks have announced themselves.
         self.conducted.is_some() || self.company.is_crowded()
     }
 
@@ -420,7 +425,7 @@ impl ShmHost {
         self.conducted.is_some()
     }
 
-    /// From how many bytes on the kernel's copies pay; `None`: it makes none.
+    /// From how many bytes on kernel copies pay; `None`: there are none.
     pub(crate) fn kernel_copies_from(&self) -> Option<usize> {
         self.process_from
     }
@@ -432,16 +437,16 @@ mod tests {
     use crate::ShmPort;
     use crate::job::{open_all, open_all_with};
     use crate::plan::JobConfig;
-    use crate::wait::Patience;
-    use hikyaku_nic::fabric::Port;
+    use crate::wait::WaitTimes;
+    use hikyaku_nic::fabric::{GroupPort, Port};
     use hikyaku_nic::hosted::Host;
 
     #[test]
-    fn a_process_that_is_not_the_peer_is_not_read() {
+    fn a_foreign_process_is_not_read() {
         let mut ports = open_all(&JobConfig::new(2, 2)).unwrap();
         let word = AtomicU64::new(1);
         let address = word.as_ptr().expose_provenance() as u64;
-        // What this process has there is not what rank 1 says it has.
+        // The word in this process differs from the beacon of rank 1.
         let mask = Mask::of_this_thread();
         let note = ports[0].host().mapping().note(1);
         note.announce(Beacon { address, value: 2 }, &mask);
@@ -454,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn heap_buffers_are_named_from_where_it_pays() {
+    fn heap_buffers_are_exposed_from_a_size_on() {
         let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
         let alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
         let heap = vec![7; PROCESS_FROM];
@@ -476,8 +481,8 @@ mod tests {
     }
 
     #[test]
-    fn without_the_barrier_sleeps_end_by_themselves() {
-        let mut host = open_host(Patience {
+    fn without_the_barrier_sleeps_time_out() {
+        let mut host = open_host(WaitTimes {
             untimed: 0,
             spin: Duration::ZERO,
             give_way: Duration::ZERO,
@@ -487,20 +492,20 @@ mod tests {
         host.mapping().header().unsure.fetch_add(1, Ordering::SeqCst);
         assert_eq!(host.wait(0, None, |_| false), Wake::Slept);
         assert_eq!(host.sleeps(), (1, 1));
-        // Neither does it sleep past a deadline, nor when there is something after all.
+        // Nor does it sleep past a deadline, nor when something is pending.
         let late = host.now() + Time::from_nanoseconds(3_600_000_000_000);
         assert_eq!(host.wait(1, Some(late), |_| true), Wake::Look);
         let soon = host.now() + Time::from_nanoseconds(1000);
         while host.wait(2, Some(soon), |_| false) != Wake::Deadline {}
     }
 
-    /// Ranks that go to sleep whenever there is nothing, for an hour: if one were not woken, this
-    /// would not end.
+    /// Ranks that sleep whenever there is nothing, for up to an hour: a missed wake-up would hang
+    /// this.
     #[test]
-    fn nobody_sleeps_through_a_contribution() {
+    fn no_rank_sleeps_through_a_contribution() {
         const ROUNDS: u64 = 2000;
         const RANKS: u32 = 4;
-        let patience = Patience {
+        let patience = WaitTimes {
             untimed: 0,
             spin: Duration::ZERO,
             give_way: Duration::ZERO,
@@ -515,7 +520,7 @@ mod tests {
                 }
             };
             for round in 0..ROUNDS {
-                // Everybody; one, to whom room is made; and a barrier.
+                // All members; one, for which room is made; and a barrier.
                 port.contribute(group, round, &[]).unwrap();
                 wait(&mut port, &mut |port| port.all_contributed(group).unwrap());
                 port.finish_round(group).unwrap();
@@ -544,9 +549,9 @@ mod tests {
         assert!(slept > 0, "this is about sleeping");
     }
 
-    /// The host of a job of one, with a patience of its own.
-    fn open_host(patience: Patience) -> ShmHost {
-        let plan = crate::plan::Plan::new(&JobConfig::new(1, 1)).unwrap();
+    /// The host of a job of one rank, with its own wait times.
+    fn open_host(patience: WaitTimes) -> ShmHost {
+        let plan = crate::plan::MemoryPlan::new(&JobConfig::new(1, 1)).unwrap();
         let sizes = (plan.total as u64, plan.regions_at as u64);
         let memory = crate::memory::create(sizes.0, sizes.1).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;

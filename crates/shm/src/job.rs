@@ -1,5 +1,5 @@
-//! A job as its launcher holds it: makes the memory, tells children how to find it, says who
-//! died, and reports what a rank waits for.
+//! A job as its launcher holds it: creates the memory, tells children how to find it, reports
+//! deaths and waits.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,30 +15,30 @@ use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join, map};
 use crate::clock;
 use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
-use crate::header::Facts;
+use crate::header::JobFacts;
 use crate::mapping::Mapping;
 use crate::memory;
-use crate::plan::{JobConfig, Plan};
+use crate::plan::{JobConfig, MemoryPlan};
 use crate::probe;
-use crate::wait::Patience;
+use crate::wait::WaitTimes;
 
-/// A job's memory in the hands of its launcher. The memory is gone when the launcher has dropped
-/// this and every rank has ended, however they ended: it has no name.
+/// A job's memory as its launcher holds it. The memory has no name: it is freed when the launcher
+/// has dropped this and every rank has ended, in any way.
 #[derive(Debug)]
 pub struct Job {
     memory: OwnedFd,
     mapping: Mapping,
-    facts: Facts,
+    facts: JobFacts,
     inode: u64,
 }
 
 impl Job {
-    /// Makes the memory of a job and fills its tables: from here on messages to ranks that have
-    /// not started yet land. Takes a millisecond or two to measure which stores are faster here,
-    /// if the sizes do not say.
+    /// Creates the memory of a job and fills its tables: from here on messages to ranks that have
+    /// not started yet land. Unless the sizes say which stores are faster here, measuring that
+    /// takes a millisecond or two.
     ///
     /// # Errors
-    /// The sizes cannot be, the memory is not there, or the system refuses.
+    /// The sizes are invalid, there is not enough memory, or the system refuses.
     pub fn create(config: &JobConfig) -> Result<Job, JobError> {
         let job = Job::create_as(config, probe::long_stores)?;
         // Ranks inherit it.
@@ -46,7 +46,7 @@ impl Job {
         Ok(job)
     }
 
-    /// A job whose memory programs started from here do not inherit.
+    /// A job whose memory is not inherited by child programs.
     fn create_private(config: &JobConfig) -> Result<Job, JobError> {
         Job::create_as(config, |_| LongStores::default())
     }
@@ -55,7 +55,7 @@ impl Job {
         config: &JobConfig,
         decide: impl FnOnce(&Mapping) -> LongStores,
     ) -> Result<Job, JobError> {
-        let plan = Plan::new(config)?;
+        let plan = MemoryPlan::new(config)?;
         memory::check(config)?;
         let memory = memory::create(plan.total as u64, plan.regions_at as u64)?;
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
@@ -65,14 +65,14 @@ impl Job {
         }
         let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));
         let config = JobConfig { long_stores, ..config.clone() };
-        let facts = Facts { launcher: std::process::id(), origin: clock::monotonic(), config };
+        let facts = JobFacts { launcher: std::process::id(), origin: clock::monotonic(), config };
         mapping.header().write(&facts);
         Ok(Job { memory, mapping, facts, inode })
     }
 
-    /// What the environment of a rank's process must hold for it to join.
+    /// The environment variables that a rank's process needs to join.
     pub fn environment(&self, rank: Rank) -> Vec<(String, String)> {
-        let Facts { launcher, .. } = self.facts;
+        let JobFacts { launcher, .. } = self.facts;
         let name = JobName { launcher, fd: self.memory.as_raw_fd(), inode: self.inode };
         vec![(JOB_VARIABLE.into(), name.to_string()), (RANK_VARIABLE.into(), rank.to_string())]
     }
@@ -82,7 +82,7 @@ impl Job {
         self.memory.as_fd()
     }
 
-    /// How ranks store long messages: as was said, or as was measured.
+    /// How ranks store long messages: as configured, or as measured.
     pub fn long_stores(&self) -> Option<LongStores> {
         self.facts.config.long_stores
     }
@@ -92,14 +92,14 @@ impl Job {
         self.facts.config.ranks
     }
 
-    /// Notes the process that was started for a rank, so that its death can be told even if it
+    /// Stores the process id of a rank's process, so that its death can be reported even if it
     /// never joins.
     pub fn mark_started(&self, rank: Rank, pid: u32) {
         self.mapping.registry().set_pid(rank, pid);
     }
 
-    /// Declares a rank dead and wakes everybody: each rank gets `PeerFailed` from its port.
-    /// Answers whether that was news; a rank that has left in order cannot die any more.
+    /// Declares a rank dead and wakes all others: each gets `PeerFailed` from its port. Returns
+    /// whether that is new; a rank that has left in order cannot fail.
     pub fn mark_dead(&self, rank: Rank, cause: DeathCause) -> bool {
         self.mapping.fail(rank, cause)
     }
@@ -109,12 +109,12 @@ impl Job {
         self.state(rank) == PeerState::Left
     }
 
-    /// How a rank is doing.
+    /// The state of a rank.
     pub fn state(&self, rank: Rank) -> PeerState {
         self.mapping.registry().state(rank)
     }
 
-    /// What a rank is blocked in, if it has been for long enough to say so.
+    /// The current wait of a rank, if it has lasted long enough to be announced.
     pub fn waiting(&self, rank: Rank) -> Option<Waiting> {
         let wait = self.mapping.registry().wait(rank)?;
         let origin = self.facts.origin;
@@ -122,11 +122,11 @@ impl Job {
         Some(Waiting { wait, lasted: (now - wait.since).into() })
     }
 
-    /// The ranks as whoever conducts a job in virtual time sees them. `None`: this one runs in
-    /// real time.
+    /// The ranks as the conductor of a job in virtual time sees them. `None`: this job runs in real
+    /// time.
     ///
     /// # Errors
-    /// The memory cannot be mapped once more.
+    /// The memory cannot be mapped again.
     pub fn stage(&self) -> Result<Option<Stage>, JobError> {
         if !self.mapping.is_conducted() {
             return Ok(None);
@@ -136,7 +136,7 @@ impl Job {
     }
 
     /// Joins as a rank, in the launcher's own process.
-    fn join(&self, rank: Rank, patience: Patience) -> Result<ShmPort, JobError> {
+    fn join(&self, rank: Rank, patience: WaitTimes) -> Result<ShmPort, JobError> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.memory, 0);
         let system = |errno| AttachError::System { what: "keep", errno };
         Ok(join(duplicate.map_err(system)?, &self.facts, rank, patience)?)
@@ -153,12 +153,12 @@ fn system(what: &'static str) -> impl Fn(Errno) -> JobError {
 /// # Errors
 /// As [`Job::create`].
 pub fn open_all(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
-    open_all_with(config, Patience::DEFAULT)
+    open_all_with(config, WaitTimes::DEFAULT)
 }
 
 /// Opens all ranks of a new job in virtual time in this process, each with a mapping of its own.
-/// `conduct` gets the stage before any rank begins, and has to see to it that their requests are
-/// served: from another thread, since a rank begins only when its first request is.
+/// `conduct` gets the stage before any rank begins. It must have their requests served from another
+/// thread, since a rank begins only when its first request is served.
 ///
 /// # Errors
 /// As [`Job::create`]; or the sizes are of a job in real time.
@@ -169,27 +169,27 @@ pub fn open_conducted(
     let job = Job::create_private(config)?;
     let rule = "more than 0 in virtual time";
     conduct(job.stage()?.ok_or(JobError::Sizes { what: "log_bytes", rule })?);
-    (0..config.ranks).map(|rank| job.join(rank, Patience::DEFAULT)).collect()
+    (0..config.ranks).map(|rank| job.join(rank, WaitTimes::DEFAULT)).collect()
 }
 
-/// The same with a patience of their own.
+/// [`open_all`] with other wait times.
 pub(crate) fn open_all_with(
     config: &JobConfig,
-    patience: Patience,
+    patience: WaitTimes,
 ) -> Result<Vec<ShmPort>, JobError> {
     let job = Job::create_private(config)?;
     (0..config.ranks).map(|rank| job.join(rank, patience)).collect()
 }
 
-/// A world of one rank, in this process: what a program is that no launcher started.
+/// A world of one rank, in this process: for a program without a launcher.
 ///
 /// # Errors
 /// As [`Job::create`].
 pub fn single() -> Result<ShmPort, JobError> {
-    Job::create_private(&JobConfig::new(1, 1))?.join(0, Patience::DEFAULT)
+    Job::create_private(&JobConfig::new(1, 1))?.join(0, WaitTimes::DEFAULT)
 }
 
-/// What a rank is blocked in, and how long it has been.
+/// A rank's wait, and how long it has lasted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     /// What it waits for.
@@ -204,7 +204,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// What a rank is blocked in, in words: "receive from rank 2, tag 7".
+/// A rank's wait in words: "receive from rank 2, tag 7".
 #[derive(Debug, Clone, Copy)]
 pub struct Doing<'w>(pub &'w Wait);
 
@@ -262,8 +262,8 @@ mod tests {
     use hikyaku_nic::fabric::{Landed, Landing};
     use std::thread;
 
-    /// Sleeps at once, and for so long that a lost wake-up is told from a found one.
-    const SLEEPY: Patience = Patience {
+    /// Sleeps at once, and for so long that a lost wake-up shows.
+    const SLEEPY: WaitTimes = WaitTimes {
         untimed: 0,
         spin: Duration::ZERO,
         give_way: Duration::ZERO,
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Nobody was left asleep, where the barrier is to be had: without it sleeps end by time.
+    /// Checks that no wake-up was lost, if the barrier works: without it sleeps time out.
     fn assert_no_wake_was_lost(port: &ShmPort) {
         let (sleeps, timeouts) = port.host().sleeps();
         assert!(sleeps > 0);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wake_up_is_lost_between_two_who_always_sleep() {
+    fn no_wake_up_is_lost_between_two_sleepers() {
         let (mut ping, mut pong) = sleepy_pair(&JobConfig::new(2, 2));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wake_up_is_lost_by_a_sender_that_waits_for_room() {
+    fn no_sender_waiting_for_room_sleeps_on() {
         let mut config = JobConfig::new(2, 2);
         (config.layout.ring_bytes, config.layout.packet_bytes) = (1024, 512);
         let (mut sender, mut receiver) = sleepy_pair(&config);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_is_told_to_a_rank_that_sleeps() {
+    fn a_death_wakes_a_sleeping_rank() {
         let (mut alive, dying) = sleepy_pair(&JobConfig::new(2, 2));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_that_memory_cannot_hold_are_an_error_and_cost_nothing() {
+    fn rings_beyond_memory_are_refused_at_no_cost() {
         let mut config = JobConfig::new(1000, 1000);
         config.layout.ring_bytes = 1 << 30;
         let error = Job::create(&config).unwrap_err();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_told_in_words() {
+    fn a_wait_prints_in_words() {
         let told = |wait| Waiting { wait, lasted: Duration::from_millis(3210) }.to_string();
         let unmatched = Some(Unmatched { messages: 70_000, bytes: 64 << 20 });
         let receive = Wait::new(Activity::Receive);

@@ -1,21 +1,21 @@
 //! Copies between the memory of two processes, made by the kernel.
 //!
 //! `process_vm_readv` and `process_vm_writev` reach any address of another process of the same
-//! user, in one copy, where the system allows it; containers, Yama and seccomp filters often do
-//! not, and only a trial with that very process tells. Whoever names a peer's address must know
-//! what is there: the kernel checks that it is mapped and nothing else. To write to a process
-//! this way is, like every remote write, between the two programs.
+//! user, in one copy, if the system allows it. Containers, Yama and seccomp filters often do not,
+//! and only a trial with that very process shows it. The caller must know what is at the peer's
+//! address: the kernel checks only that it is mapped. A write, like every remote write, is a matter
+//! between the two programs.
 
 use libc::{c_ulong, c_void, iovec, pid_t};
 use rustix::io::Errno;
 
-/// Linux copies at most this many bytes a call; asking for less keeps the count positive.
+/// Linux copies at most this many bytes a call; a smaller request keeps the count positive.
 const MOST_PER_CALL: usize = 1 << 30;
 
 /// Copies `into.len()` bytes from address `from` of a process.
 ///
 /// # Errors
-/// What the system said. A part may have been copied by then.
+/// The system's error. A part may have been copied.
 pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
     let length = into.len();
     let start = into.as_mut_ptr();
@@ -29,7 +29,7 @@ pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
 /// Copies `payload` to address `to` of a process.
 ///
 /// # Errors
-/// What the system said. A part may have been copied by then.
+/// The system's error. A part may have been copied.
 pub(crate) fn write(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
     let start = payload.as_ptr().cast_mut();
     // SAFETY: `copy` hands over addresses inside `payload`, which the call only reads.
@@ -39,10 +39,10 @@ pub(crate) fn write(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
     copy(pid, start.cast(), payload.len(), to, call)
 }
 
-/// Each call names one range here and one there.
+/// Each call names one range on each side.
 const ONE: c_ulong = 1;
 
-/// Repeats a call until all is copied: the kernel may stop at a page that it has to wait for.
+/// Repeats a call until all is copied: the kernel may stop at a page that it must wait for.
 fn copy(
     pid: u32,
     local: *mut c_void,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_within_this_process() {
+    fn reads_and_writes_work_within_one_process() {
         let own = std::process::id();
         let source: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
         let mut target = vec![0; source.len()];
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_an_error() {
+    fn a_missing_process_is_an_error() {
         assert_eq!(read(0, 8, &mut [0]), Err(Errno::SRCH));
         assert_eq!(read(u32::MAX, 8, &mut [0]), Err(Errno::SRCH));
         assert_eq!(write(u32::MAX >> 1, 8, &[0]), Err(Errno::SRCH));
     }
 
     #[test]
-    fn a_copy_in_parts_goes_on_where_it_stopped() {
+    fn a_partial_copy_continues() {
         let asked = Cell::new(0);
         let call = |_, local: &iovec, remote: &iovec| {
             assert_eq!(remote.iov_base.addr(), 1000 + asked.get());

@@ -1,29 +1,29 @@
 //! The fabric between processes of one host.
 //!
-//! All of a job's memory is one anonymous file (memfd), made by the launcher, inherited or opened
-//! through `/proc` by the ranks, and mapped once by each: nothing is named under `/dev/shm`,
-//! nothing stays when the last process is gone, however it went. The rings in it and the rules of
-//! their use are nic's; here is the machine under them.
+//! All of a job's memory is one anonymous file (memfd). The launcher makes it, the ranks inherit it
+//! or open it through `/proc`, and each maps it once. Nothing is named under `/dev/shm`, and
+//! nothing stays when the last process has ended, in any way. The rings in it and the rules of
+//! their use are nic's; this crate is the machine under them.
 //!
 //! ```text
-//!   job        the launcher's handle: create, environment, deaths, who waits for what
-//!   attach     the rank's side: find the memory, take the place
-//!   host       nic's Host: what a port needs of this machine
+//!   job        the launcher's handle: create, environment, deaths, waits
+//!   attach     the rank's side: find the memory, become the rank
+//!   host       nic's Host: what a port needs from this machine
 //!   wait       spinning, yielding, sleeping; why no wake-up is lost
-//!   cpus       whose processors are whose
+//!   cpus       which ranks share processors
 //!   cgroup     what the control group allows
 //!   barrier    a memory barrier on all processors, made by the sleeper
 //!   region     buffers that peers reach by one copy
-//!   view       the same bytes as another rank of the host sees them
-//!   kernel_copy  one copy from and to any address of a peer, where the system lets us
+//!   view       another rank's region bytes, in place
+//!   kernel_copy  one copy from and to any address of a peer, if the system allows it
 //!   conducted  jobs in virtual time: ranks that run one at a time
-//!   watch      processes that end
-//!   plan       what lies where, as arithmetic
+//!   watch      waiting for processes to end
+//!   plan       the layout of the memory, as arithmetic
 //!   probe      which stores are faster on this machine
-//!   header     what the first page and the ranks' notes say
+//!   header     the first page, and the ranks' notes
 //!   mapping    the memory as references
-//!   memory     how much there is, and committing it
-//!   limits     what this process may have
+//!   memory     how much memory is available, and committing it
+//!   limits     the resource limits of this process
 //!   clock      the time that all ranks share
 //! ```
 
@@ -52,6 +52,7 @@ mod watch;
 use hikyaku_nic::layer::FaultInjector;
 
 pub use attach::attach;
+pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::Process;
@@ -62,6 +63,6 @@ pub use plan::JobConfig;
 pub use view::View;
 pub use watch::{Watch, WatchError};
 
-/// A rank's port on the shared-memory fabric. The links before it have no faults unless it is told
-/// to [`meet`](FaultInjector::meet) some.
+/// A rank's port on the shared-memory fabric. Its links have no faults until
+/// [`meet`](FaultInjector::meet) sets some.
 pub type ShmPort = FaultInjector<hikyaku_nic::hosted::HostedPort<ShmHost>>;

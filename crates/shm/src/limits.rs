@@ -1,14 +1,13 @@
-//! Limits of this process on resources, as `/proc` tells them.
+//! The resource limits of this process, from `/proc`.
 //!
-//! Not `getrlimit`: where a filter refuses it (it is `prlimit64` by now) the safe form has no way
-//! to say so, and panics or answers with whatever was in memory.
+//! Not by `getrlimit`: where a filter refuses it (it is `prlimit64` by now), the safe wrapper
+//! cannot report that, and panics or returns uninitialised memory.
 
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-/// The limits on a resource: on address space, file sizes or open files. `None` within: there is
-/// none.
+/// The limits of a resource: address space, file sizes or open files. `None` inside: unlimited.
 pub fn limits_on(which: Resource) -> Rlimit {
     let name = match which {
         Resource::As => "Max address space",
@@ -35,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_soft_limit_and_the_hard_one() {
+    fn a_line_has_soft_and_hard_limits() {
         let text = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max file size             unlimited            unlimited            bytes\n\
                     Max open files            1024                 524288               files\n";
@@ -48,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn proc_tells_what_the_system_call_does() {
+    fn proc_agrees_with_the_system_call() {
         for which in [Resource::As, Resource::Fsize, Resource::Nofile] {
             assert_eq!(limits_on(which), getrlimit(which));
         }

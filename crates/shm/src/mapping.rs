@@ -1,11 +1,11 @@
 //! A job's memory as this process sees it: one mapping of the whole memfd, and typed views of its
-//! parts. The crate's door to raw memory; everything outside this file is offsets and references.
+//! parts. The crate's only access to raw memory; other files have offsets and references.
 //!
-//! Why the views are sound: offsets come from [`Plan`], which every process computes from the
-//! same checked sizes; the file is sealed against shrinking and growing before anybody maps it,
-//! so a mapped byte stays a byte; every typed part consists of atomics, for which any contents
-//! and concurrent writers of other processes are allowed. Region bytes are shared with peers by
-//! design and are only copied, never borrowed, except by the buffer their arena gave them to.
+//! The views are sound for these reasons. Offsets come from [`MemoryPlan`], which every process
+//! computes from the same checked sizes. The file is sealed against shrinking and growing before
+//! any process maps it, so a mapped byte stays mapped. Every typed part consists of atomics, for
+//! which any contents and concurrent writers of other processes are allowed. Peers share region
+//! bytes by design, so these are only copied, never borrowed, except by the buffer that owns them.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -25,18 +25,18 @@ use hikyaku_nic::time::Time;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::conducted::{InterfaceHost, TurnLine, Way, log_at, not_an_interfaces};
-use crate::header::{Header, Note};
+use crate::conducted::{InterfaceHost, SendProgress, TurnLine, log_at, not_an_interfaces};
+use crate::header::{Header, RankNote};
 use crate::host::ShmHost;
-use crate::plan::Plan;
-use crate::region::Taken;
+use crate::plan::MemoryPlan;
+use crate::region::TakenRange;
 use crate::wait;
 
 /// The mapping. Unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
-    plan: Plan,
+    plan: MemoryPlan,
 }
 
 // SAFETY: the memory is reached only through atomics, segments and bounds-checked copies, none of
@@ -48,7 +48,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps a job's memory, which is `plan.total` bytes long and sealed.
-    pub(crate) fn new(memory: impl AsFd, plan: Plan) -> Result<Mapping, Errno> {
+    pub(crate) fn new(memory: impl AsFd, plan: MemoryPlan) -> Result<Mapping, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -59,7 +59,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// A core dump would walk terabytes of empty regions.
+    /// A core dump would include terabytes of empty regions.
     fn leave_out_of_core_dumps(&self) {
         let regions = self.at(self.plan.regions_at);
         let length = self.plan.total - self.plan.regions_at;
@@ -68,13 +68,13 @@ impl Mapping {
         }
         // SAFETY: the range is ours, and the advice changes neither contents nor protection.
         let advised = unsafe { madvise(regions.as_ptr().cast(), length, Advice::LinuxDontDump) };
-        // Only advice: without it a core dump takes longer.
+        // Only advice: if it fails, a core dump takes longer.
         let _ = advised;
     }
 
-    /// What lies where.
+    /// The layout of the memory.
     #[inline]
-    pub(crate) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &MemoryPlan {
         &self.plan
     }
 
@@ -92,7 +92,7 @@ impl Mapping {
         unsafe { self.at(0).cast().as_ref() }
     }
 
-    /// Who is there.
+    /// The state of every rank.
     #[inline]
     pub(crate) fn registry(&self) -> Registry<'_> {
         let ends = self.at(self.plan.ends_at).cast::<Line<AtomicU64>>();
@@ -105,10 +105,10 @@ impl Mapping {
         Registry::new(ends, lines)
     }
 
-    /// What a rank tells the others.
-    pub(crate) fn note(&self, rank: Rank) -> &Note {
+    /// A rank's note to the others.
+    pub(crate) fn note(&self, rank: Rank) -> &RankNote {
         assert!(rank < self.plan.config.ranks);
-        let at = self.plan.notes_at + rank as usize * size_of::<Note>();
+        let at = self.plan.notes_at + rank as usize * size_of::<RankNote>();
         // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
         unsafe { self.at(at).cast().as_ref() }
     }
@@ -136,12 +136,13 @@ impl Mapping {
         unsafe { self.at(at).cast().as_ref() }
     }
 
-    /// What is known of a rank's way to another.
-    pub(crate) fn way(&self, from: Rank, to: Rank) -> &Way {
+    /// The progress of a rank's sends to another.
+    pub(crate) fn way(&self, from: Rank, to: Rank) -> &SendProgress {
         assert!(to < self.plan.config.ranks);
-        let at = self.line_at(from) + size_of::<TurnLine>() + to as usize * size_of::<Way>();
-        // SAFETY: the line has room for a way to every rank, aligned since both sizes are multiples
-        // of a way's alignment; mapped as long as `self`, and made of atomics.
+        let at =
+            self.line_at(from) + size_of::<TurnLine>() + to as usize * size_of::<SendProgress>();
+        // SAFETY: the line has room for one to every rank, aligned since both sizes are multiples
+        // of its alignment; mapped as long as `self`, and made of atomics.
         unsafe { self.at(at).cast().as_ref() }
     }
 
@@ -160,47 +161,46 @@ impl Mapping {
         self.at(self.line_at(rank) + log_at(self.plan.config.ranks) + at)
     }
 
-    /// Writes into a rank's log. By the rank, while it has the turn.
+    /// Writes to a rank's log. By the rank, during its turn.
     pub(crate) fn write_log(&self, rank: Rank, at: usize, bytes: &[u8]) {
         let target = self.log(rank, at, bytes.len());
         // SAFETY: inside the log, as was checked; `bytes` may be anywhere but there.
         unsafe { target.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Reads the front of a rank's log. By the conductor, while it has the turn.
+    /// Reads the front of a rank's log. By the conductor, during its turn.
     pub(crate) fn read_log(&self, rank: Rank, into: &mut [u8]) {
         let origin = self.log(rank, 0, into.len());
         // SAFETY: inside the log, as was checked.
         unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
     }
 
-    /// Declares a rank dead and wakes who sleeps. Answers whether that was news.
+    /// Declares a rank dead and wakes all sleepers. Returns whether that is new.
     pub(crate) fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let news = self.registry().fail(rank, cause);
         if news {
-            // The dead may have taken a doorbell's word that its rank sleeps and not woken it.
+            // The dead rank may have cleared a doorbell's `sleeping` without waking its rank.
             self.sleepers().for_each(|bell| bell.wake_unasked(wait::end_sleep));
         }
         news
     }
 
-    /// A rank leaves in order: wakes who sleeps.
+    /// Leaves in order, and wakes all sleepers.
     pub(crate) fn leave(&self, rank: Rank) {
         self.registry().leave(rank);
         self.sleepers().for_each(|bell| bell.wake(wait::end_sleep));
     }
 
-    /// The doorbells of the ranks that sleep, or may before they see what was stored just now.
+    /// The doorbells of the ranks that sleep, or may sleep before they see the last store.
     ///
-    /// Only theirs: a look into each segment costs a page of page tables for each rank, at each.
+    /// Only theirs: reading all segments costs each rank a page of page tables for each.
     fn sleepers(&self) -> impl Iterator<Item = &Doorbell> {
         fence(Ordering::SeqCst);
         let asleep = (0..self.plan.config.ranks).filter(|rank| self.note(*rank).is_asleep());
         asleep.map(|rank| self.segment(rank).doorbell())
     }
 
-    /// The address of `length` bytes at `offset` of a rank's region; `None` if they are not all
-    /// inside.
+    /// The address of `length` bytes at `offset` of a rank's region; `None` unless all are inside.
     fn region(&self, rank: Rank, offset: u64, length: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(length as u64)?;
         let inside = end <= self.plan.region_bytes as u64;
@@ -213,7 +213,7 @@ impl Mapping {
         exists.then(|| self.region(rank, offset, length)).flatten()
     }
 
-    /// Where these bytes are in a rank's region, if they are all inside.
+    /// The offset of these bytes in a rank's region, if all are inside.
     pub(crate) fn offset_in_region(&self, rank: Rank, bytes: &[u8]) -> Option<u64> {
         let start = self.at(self.plan.region_at(rank)).as_ptr().addr();
         let offset = bytes.as_ptr().addr().checked_sub(start)?;
@@ -221,14 +221,14 @@ impl Mapping {
         (end <= self.plan.region_bytes).then_some(offset as u64)
     }
 
-    /// These bytes of a rank's region, if they are all inside.
+    /// These bytes of a rank's region, if all are inside.
     fn bytes(&self, rank: Rank, offset: u64, length: usize) -> Option<Bytes<'_>> {
         let start = self.region(rank, offset, length)?;
         // SAFETY: the range is inside the region, which is mapped as long as `self`.
         Some(unsafe { Bytes::new(start, length) })
     }
 
-    /// Copies out of a rank's region; `None` if that is out of bounds.
+    /// Copies from a rank's region; `None` if out of bounds.
     pub(crate) fn read(&self, rank: Rank, offset: u64, into: &mut [u8]) -> Option<()> {
         let origin = self.region(rank, offset, into.len())?;
         // SAFETY: the range is inside the region. `into` may itself be a buffer of that region,
@@ -237,13 +237,13 @@ impl Mapping {
         Some(())
     }
 
-    /// Copies into a rank's region; `None` if that is out of bounds.
+    /// Copies to a rank's region; `None` if out of bounds.
     pub(crate) fn write(&self, rank: Rank, offset: u64, payload: &[u8]) -> Option<()> {
         self.bytes(rank, offset, payload.len())?.write(0, payload);
         Some(())
     }
 
-    /// Copies from one rank's region to another's; if that is out of bounds, the rank in whose.
+    /// Copies from one rank's region to another's. If out of bounds, returns the rank concerned.
     pub(crate) fn copy(
         &self,
         from: (Rank, u64),
@@ -255,7 +255,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Four bytes of a rank's region; `None` if they are not inside or not aligned.
+    /// Four bytes of a rank's region; `None` if outside or misaligned.
     pub(crate) fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
         let place = self.region(rank, offset, 4).filter(|_| offset.is_multiple_of(4))?;
         // SAFETY: four bytes inside the region, aligned since the region and the offset are, and
@@ -263,36 +263,35 @@ impl Mapping {
         Some(unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
     }
 
-    /// Eight bytes of a rank's region; `None` if they are not inside or not aligned.
+    /// Eight bytes of a rank's region; `None` if outside or misaligned.
     pub(crate) fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
         let place = self.region(rank, offset, 8).filter(|_| offset.is_multiple_of(8))?;
         // SAFETY: as for `word32`, with eight bytes.
         Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
     }
 
-    /// Stores an aligned word in a rank's region after all earlier writes; `None` if that is out
-    /// of bounds.
+    /// Stores an aligned word in a rank's region after all earlier writes; `None` if out of bounds.
     pub(crate) fn write_word(&self, rank: Rank, offset: u64, value: u64) -> Option<()> {
         self.word64(rank, offset)?.store(value, Ordering::Release);
         Some(())
     }
 
-    /// The buffer of a range of a rank's region.
-    pub(crate) fn buffer(&self, taken: Taken, owner: Arc<dyn RegionOwner>) -> RegionBuffer {
+    /// The buffer of an allocated range of a rank's region.
+    pub(crate) fn buffer(&self, taken: TakenRange, owner: Arc<dyn RegionOwner>) -> RegionBuffer {
         let (rank, offset, length) = taken.into_parts();
         let start = self.region(rank, offset, length).expect("an arena gives what it has");
-        // SAFETY: mapped as long as this mapping, which `owner` keeps, and initialised, as pages
-        // of a file are. A `Taken` is made in one place, of bytes the arena has just given out,
-        // is used up here, and the bytes come back only through `owner`.
+        // SAFETY: mapped as long as this mapping, which `owner` keeps, and initialised, as pages of
+        // a file are. A `TakenRange` is made in one place, of bytes just allocated by the arena. It
+        // is consumed here, and the bytes return only through `owner`.
         unsafe { RegionBuffer::new(start, length, offset, owner) }
     }
 
-    /// Gives committed pages of a region back to the machine; they read as zeros then.
+    /// Returns committed pages of a region to the machine; they read as zeros afterwards.
     pub(crate) fn discard(&self, rank: Rank, offset: u64, length: usize) -> Result<(), Errno> {
         let start = self.region(rank, offset, length).ok_or(Errno::INVAL)?;
-        // SAFETY: the range is inside the mapping; what is in it belongs to nobody: the arena has
-        // it back. Not `fallocate` on the descriptor: a program that closed all of its
-        // descriptors may have another file there by now.
+        // SAFETY: the range is inside the mapping, and its bytes have no owner: they are back in
+        // the arena. Not `fallocate` on the descriptor: if the program closed all of its
+        // descriptors, that number may be another file by now.
         unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxRemove) }
     }
 }
@@ -306,9 +305,9 @@ impl Drop for Mapping {
     }
 }
 
-/// The half of a counter that a futex looks at: the one that changes when it counts.
+/// The half of a counter that a futex compares: the low one, which changes with each increment.
 ///
-/// Only the kernel reads through it; a count that ran 2^32 on between two looks would be missed.
+/// Only the kernel reads through it. Exactly 2^32 increments between two reads would be missed.
 pub(crate) fn futex_word(counter: &AtomicU64) -> &AtomicU32 {
     let halves = counter.as_ptr().cast::<u32>();
     let low = if cfg!(target_endian = "little") { 0 } else { 1 };
@@ -318,24 +317,24 @@ pub(crate) fn futex_word(counter: &AtomicU64) -> &AtomicU32 {
     unsafe { AtomicU32::from_ptr(half) }
 }
 
-/// A file descriptor this process was started with, to look at.
+/// An inherited file descriptor, to examine.
 pub(crate) fn peek_inherited(fd: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: a number that is not open, or is something else, is told apart by whoever looks:
-    // nothing but `fstat` and `pread` is done with it until it has been recognised.
+    // SAFETY: the caller tells a closed or foreign descriptor apart: until it has been recognised,
+    // only `fstat` and `pread` are called on it.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory, and that
-/// has no owner in this process yet.
+/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory, and that has
+/// no owner in this process.
 pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
-    // SAFETY: another process left it open for exactly this; it has been recognised as the memory
-    // of this job by inode and header; and nobody here owns it: `attach::keep`, the only caller,
-    // takes none that is closed on exec, as all are that this crate or the standard library own.
+    // SAFETY: another process left it open for this; inode and header identify it as the memory of
+    // this job; and it has no owner in this process: `attach::keep`, the only caller, takes none
+    // that is closed on exec, as all are that this crate or the standard library own.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-// SAFETY: a rank's segment is at a fixed offset of the mapping, which a host holds from its
-// beginning, never replaces, and keeps until it is dropped.
+// SAFETY: a rank's segment is at a fixed offset of the mapping, which a host holds from the start,
+// never replaces, and keeps until it is dropped.
 unsafe impl Host for ShmHost {
     const NAME: &'static str = "shm";
 
@@ -438,7 +437,7 @@ unsafe impl Host for ShmHost {
     }
 }
 
-// SAFETY: as for `ShmHost`: the mapping is held from the beginning and never replaced.
+// SAFETY: as for `ShmHost`: the mapping is held from the start and never replaced.
 unsafe impl Host for InterfaceHost {
     const NAME: &'static str = "interface";
 

@@ -1,9 +1,9 @@
-//! How much memory there is, and committing it.
+//! Checking and committing memory.
 //!
-//! Linux gives memory on first touch and kills somebody when there is none. This crate therefore
-//! asks first (what the machine and the cgroup still have, what the limits of the process allow)
-//! and then has pages committed by `fallocate`, so that want of memory is an error where it is
-//! asked for and never a SIGBUS or a killed rank later.
+//! Linux allocates memory on first touch and kills a process when there is none. So this crate
+//! first checks what the machine, the cgroup and the limits of the process allow. Then it commits
+//! pages by `fallocate`: lack of memory is an error at the request and never a SIGBUS or a killed
+//! rank later.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,9 +16,9 @@ use rustix::process::Resource;
 use crate::cgroup::Cgroup;
 use crate::error::JobError;
 use crate::limits::limits_on;
-use crate::plan::{JobConfig, Plan};
+use crate::plan::{JobConfig, MemoryPlan};
 
-/// Seals of a job's memory: no peer can cut it off, or let it grow, under the others.
+/// Seals of a job's memory: no peer can truncate or grow it under the others.
 pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Bytes of the machine's memory.
@@ -26,7 +26,7 @@ pub(crate) fn physical() -> u64 {
     meminfo("MemTotal:").unwrap_or(1 << 30)
 }
 
-/// Bytes that can still be committed; `None` if nobody says.
+/// Bytes that can still be committed; `None` if unknown.
 pub(crate) fn available() -> Option<u64> {
     let machine = meminfo("MemAvailable:").map(|free| free + meminfo("SwapFree:").unwrap_or(0));
     let group = Cgroup::of_this_process().memory_left();
@@ -36,7 +36,7 @@ pub(crate) fn available() -> Option<u64> {
     }
 }
 
-/// The lower of the limits on address space and on the size of a file, if there is one.
+/// The lower of the limits on address space and on file size, if there is one.
 pub(crate) fn address_space_limit() -> Option<u64> {
     let limits = [Resource::As, Resource::Fsize].map(|which| limits_on(which).current);
     limits.into_iter().flatten().min()
@@ -53,13 +53,13 @@ fn field(text: &str, name: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// Makes an anonymous file of `total` bytes whose first `committed` bytes are committed. That they
-/// are there has been [asked](check) before: the kernel rather kills somebody than says no.
+/// Creates an anonymous file of `total` bytes whose first `committed` bytes are committed.
+/// [`check`] has run before: without memory the kernel kills a process instead of refusing.
 ///
-/// It is inherited by programs that this process executes: that is how ranks reach it.
+/// Programs that this process executes inherit it; so ranks reach it.
 pub(crate) fn create(total: u64, committed: u64) -> Result<OwnedFd, JobError> {
     let system = |what| move |errno| JobError::System { what, errno };
-    // The kernel answers a file above its limit with a signal, not with an error.
+    // Above its limit on file sizes the kernel sends a signal instead of an error.
     let limits = [("on file sizes", Resource::Fsize), ("on address space", Resource::As)];
     for (limit_name, which) in limits {
         let limit = limits_on(which).current;
@@ -74,24 +74,23 @@ pub(crate) fn create(total: u64, committed: u64) -> Result<OwnedFd, JobError> {
     Ok(memory)
 }
 
-/// What a rank's process takes that has nothing but a world: its own pages, page tables and what
-/// the kernel has for it, beside what follows. Measured, of one rank of two.
+/// Memory of a rank's process with nothing but a world: its own pages, page tables and kernel
+/// memory, without the two below. Measured, of one rank of two.
 const PROCESS: u64 = 320 << 10;
 
-/// What a rank holds of each of the others: at 1,024 ranks 0.5 MiB for all of them.
+/// A rank's memory for each other rank: at 1,024 ranks 0.5 MiB for all of them.
 const PEER: u64 = 640;
 
-/// To look into a rank's memory takes a page of page tables, as segments are larger than what one
-/// covers; a rank looks into so many, if the program does not talk to more itself.
+/// Reading a rank's segment takes a page of page tables, as segments are larger than one page
+/// covers. A rank reads this many, if the program does not communicate with more itself.
 const PAGE_TABLE: u64 = 4 << 10;
-const LOOKED_INTO: u64 = 256;
+const SEGMENTS_READ: u64 = 256;
 
-/// Bytes that a job takes before its programs have anything of their own; `None`: more than can be
-/// counted.
+/// Bytes that a job takes before its programs allocate anything; `None` on overflow.
 fn needed(config: &JobConfig) -> Option<u64> {
     let ranks = u64::from(config.ranks);
-    let rings = Plan::new(config).ok()?.regions_at as u64;
-    let tables = ranks.min(LOOKED_INTO) * PAGE_TABLE;
+    let rings = MemoryPlan::new(config).ok()?.regions_at as u64;
+    let tables = ranks.min(SEGMENTS_READ) * PAGE_TABLE;
     rings.checked_add(ranks.checked_mul(PROCESS + tables + ranks * PEER)?)
 }
 
@@ -100,7 +99,7 @@ fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
     JobConfig { ranks, layout: Layout { ranks, ..config.layout }, ..config.clone() }
 }
 
-/// How many ranks of such a job fit into so many bytes.
+/// How many ranks of such a job fit into `available` bytes.
 fn fitting(config: &JobConfig, available: u64) -> u32 {
     let fits = |ranks| needed(&of_size(config, ranks)).is_some_and(|bytes| bytes <= available);
     let (mut fit, mut too_many) = (0, config.ranks + 1);
@@ -111,7 +110,7 @@ fn fitting(config: &JobConfig, available: u64) -> u32 {
     fit
 }
 
-/// Makes sure that the machine has what a job takes.
+/// Checks that the machine has the memory that a job takes.
 pub(crate) fn check(config: &JobConfig) -> Result<(), JobError> {
     let ranks = config.ranks;
     let (wanted, available) = (needed(config).unwrap_or(u64::MAX), available().unwrap_or(u64::MAX));
@@ -124,13 +123,13 @@ pub(crate) fn check(config: &JobConfig) -> Result<(), JobError> {
 fn anonymous_file() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
     match rustix::fs::memfd_create("hikyaku", flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3 does not know the flag, and newer ones may insist on it.
+        // Linux before 6.3 does not know the flag, and newer ones may require it.
         Err(Errno::INVAL) => rustix::fs::memfd_create("hikyaku", flags),
         done => done,
     }
 }
 
-/// Commits a range of the file: afterwards touching it cannot fail.
+/// Commits a range of the file: from then on touching it cannot fail.
 pub(crate) fn commit(memory: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(&memory, FallocateFlags::empty(), offset, length) {
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_meminfo_is_kilobytes() {
+    fn meminfo_lines_are_in_kilobytes() {
         let text = "MemTotal:       24659664 kB\nMemFree:  12 kB\n";
         assert_eq!(field(text, "MemFree:"), Some(12 << 10));
         assert_eq!(field(text, "SwapFree:"), None);
@@ -154,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_an_error_that_says_how_many_fit() {
+    fn too_large_a_job_reports_what_fits() {
         let config = JobConfig::new(1000, 1000);
         let fit = |bytes| fitting(&config, bytes);
         let whole = |ranks: u32| needed(&JobConfig::new(ranks, ranks)).unwrap();
         assert_eq!((fit(whole(1000)), fit(0)), (1000, 0));
-        // As many as are said to fit do, in the rings of the larger job, and one more does not.
+        // The reported number of ranks fits, in the larger job's rings, and one more does not.
         let some = fit(whole(1000) / 2);
         let with = |ranks| needed(&of_size(&config, ranks)).unwrap();
         assert!(some > 500 && with(some) <= whole(1000) / 2 && with(some + 1) > whole(1000) / 2);

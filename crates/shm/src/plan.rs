@@ -1,17 +1,17 @@
-//! What lies where in a job's memory: pure arithmetic over the sizes of a job.
+//! The layout of a job's memory: pure arithmetic over the sizes of the job.
 //!
 //! ```text
-//!   0           Header             what the job is, written once by its creator
-//!               ends, RankLine ×   who is there (nic's registry)
-//!               Note × ranks       what this crate's ranks tell each other
+//!   0           Header             describes the job, written once by its creator
+//!               ends, RankLine ×   the state of every rank (nic's registry)
+//!               RankNote × ranks   the ranks' notes to each other, for this crate
 //!               segment × ranks    rings and tables (nic's Layout)
 //!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
 //!   ----------- all above is committed when the job is created ------------------------------
 //!               region × ranks     sparse; pages are committed as buffers are allocated
 //! ```
 //!
-//! Every process computes the same plan from the same sizes, which it reads from the header once,
-//! checked, and never again.
+//! Every process computes the same plan from the same sizes. It reads them once from the header,
+//! checks them, and never reads them again.
 
 use std::mem::size_of;
 
@@ -23,19 +23,19 @@ use hikyaku_nic::sync::{AtomicU64, Line};
 
 use crate::conducted;
 use crate::error::JobError;
-use crate::header::{Header, Note};
+use crate::header::{Header, RankNote};
 use crate::memory;
 
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
 const ALIGN: u64 = 64 << 10;
 
-/// Bytes of a log beside the largest message of one record.
+/// Bytes of a log beyond the largest message of one record.
 const LOG_BESIDE: u32 = 64 << 10;
 
 /// No rank's region is larger than this.
 const MAX_REGION: u64 = 64 << 30;
 
-/// All regions of a job together take at most this much of the 128 TiB a process can address.
+/// All regions of a job together take at most this much of a process's 128 TiB of addresses.
 const MAX_REGIONS: u64 = 8 << 40;
 
 /// The sizes of a job.
@@ -47,20 +47,20 @@ pub struct JobConfig {
     pub ranks_per_node: u32,
     /// Sizes of every rank's rings; `layout.ranks` equals `ranks`.
     pub layout: Layout,
-    /// Bytes of each rank's region: address space, which costs memory only where buffers are
+    /// Bytes of each rank's region. That is address space: memory is used only where buffers are
     /// allocated.
     pub region_bytes: u64,
-    /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 that is
-    /// larger than any ring; 0: it runs in real time.
+    /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 larger
+    /// than any ring; 0: it runs in real time.
     pub log_bytes: u32,
-    /// How ranks store long messages. `None`: as is faster on this machine, which
+    /// How ranks store long messages. `None`: the faster way on this machine, which
     /// [`Job::create`](crate::Job::create) measures.
     pub long_stores: Option<LongStores>,
 }
 
 impl JobConfig {
-    /// The default sizes: regions as large as the machine's memory, as far as the limits of this
-    /// process's address space and file size allow.
+    /// The default sizes. Regions are as large as the machine's memory, as far as the process's
+    /// limits on address space and file size allow.
     pub fn new(ranks: u32, ranks_per_node: u32) -> JobConfig {
         let room = memory::address_space_limit().map_or(MAX_REGIONS, |limit| limit / 4);
         let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));
@@ -70,14 +70,14 @@ impl JobConfig {
         JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores }
     }
 
-    /// The same in virtual time: to be conducted through a [`Stage`](crate::Stage).
+    /// The same sizes in virtual time, for a job conducted through a [`Stage`](crate::Stage).
     #[must_use]
     pub fn in_virtual_time(mut self) -> JobConfig {
         self.log_bytes = self.layout.ring_bytes.saturating_add(LOG_BESIDE);
         self
     }
 
-    /// Checks that such a job can be.
+    /// Checks that the sizes are valid.
     pub(crate) fn check(&self) -> Result<(), JobError> {
         self.layout.check()?;
         if self.layout.ranks != self.ranks {
@@ -120,7 +120,7 @@ impl JobConfig {
         ]
     }
 
-    /// The sizes out of a header; `None` if they are none.
+    /// The sizes in a header; `None` if invalid.
     pub(crate) fn from_words(words: &[u64; CONFIG_WORDS]) -> Option<JobConfig> {
         let size = |which: usize| u32::try_from(words[which]).ok();
         let ranks = size(0)?;
@@ -180,40 +180,40 @@ fn long_stores(word: u64) -> Option<Option<LongStores>> {
 
 /// Offsets of the parts, bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct MemoryPlan {
     pub(crate) config: JobConfig,
     pub(crate) ends_at: usize,
     pub(crate) lines_at: usize,
     pub(crate) notes_at: usize,
     pub(crate) segments_at: usize,
     pub(crate) segment_bytes: usize,
-    /// Lines of a job in virtual time; there are none if they have no bytes.
+    /// Lines of a job in virtual time; `line_bytes` is zero in real time.
     pub(crate) conducted_at: usize,
     pub(crate) line_bytes: usize,
-    /// Where what is committed from the start ends and the regions begin.
+    /// The end of the part committed at the start; the regions follow.
     pub(crate) regions_at: usize,
     pub(crate) region_bytes: usize,
     pub(crate) total: usize,
 }
 
-impl Plan {
+impl MemoryPlan {
     /// The plan of a job of these sizes.
-    pub(crate) fn new(config: &JobConfig) -> Result<Plan, JobError> {
+    pub(crate) fn new(config: &JobConfig) -> Result<MemoryPlan, JobError> {
         config.check()?;
-        Plan::compute(config).ok_or(JobError::Sizes {
+        MemoryPlan::compute(config).ok_or(JobError::Sizes {
             what: "the job's memory",
             rule: "small enough to be addressed: fewer ranks, or smaller rings or regions",
         })
     }
 
-    fn compute(config: &JobConfig) -> Option<Plan> {
+    fn compute(config: &JobConfig) -> Option<MemoryPlan> {
         let ranks = config.ranks as usize;
         let align = ALIGN as usize;
         let ends_at = size_of::<Header>().next_multiple_of(128);
         let lines_at = ends_at + size_of::<Line<AtomicU64>>();
         let notes_at = lines_at.checked_add(ranks.checked_mul(size_of::<RankLine>())?)?;
         let segments_at = notes_at
-            .checked_add(ranks.checked_mul(size_of::<Note>())?)?
+            .checked_add(ranks.checked_mul(size_of::<RankNote>())?)?
             .checked_next_multiple_of(align)?;
         let segment_bytes = config.layout.segment_bytes();
         let conducted_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
@@ -223,8 +223,8 @@ impl Plan {
             .checked_next_multiple_of(align)?;
         let region_bytes = usize::try_from(config.region_bytes / ALIGN * ALIGN).ok()?;
         let total = regions_at.checked_add(ranks.checked_mul(region_bytes)?)?;
-        // Half of what a process can address on x86-64 and AArch64.
-        (total as u64 <= 1 << 46).then_some(Plan {
+        // Half of the addresses of a process on x86-64 and AArch64.
+        (total as u64 <= 1 << 46).then_some(MemoryPlan {
             config: config.clone(),
             ends_at,
             lines_at,
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_survive_the_header() {
+    fn sizes_round_trip_through_the_header() {
         for config in
             [JobConfig::new(1, 1), JobConfig::new(8, 3).in_virtual_time(), JobConfig::new(1000, 16)]
         {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_header_gives_no_sizes() {
+    fn an_invalid_header_gives_no_sizes() {
         let good = JobConfig::new(4, 4).to_words();
         for (word, value) in [
             (0, 0),
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn parts_follow_each_other() {
         for ranks in [1, 2, 17, 1000] {
-            let plan = Plan::new(&JobConfig::new(ranks, 1)).unwrap();
+            let plan = MemoryPlan::new(&JobConfig::new(ranks, 1)).unwrap();
             let marks =
                 [plan.ends_at, plan.lines_at, plan.notes_at, plan.segments_at, plan.regions_at];
             assert!(marks.is_sorted() && plan.regions_at <= plan.total);
@@ -295,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_addressed_is_refused() {
+    fn jobs_beyond_the_address_space_are_refused() {
         let config = JobConfig { region_bytes: u64::MAX, ..JobConfig::new(2, 2) };
-        assert!(Plan::new(&config).is_err());
+        assert!(MemoryPlan::new(&config).is_err());
         let config = JobConfig { region_bytes: 1 << 46, ..JobConfig::new(2, 2) };
-        assert!(Plan::new(&config).is_err());
+        assert!(MemoryPlan::new(&config).is_err());
     }
 }

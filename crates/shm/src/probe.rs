@@ -1,9 +1,9 @@
-//! Which way of storing long messages is faster on this machine: measured when a job is made.
+//! Measures which way of storing long messages is faster on this machine, for each new job.
 //!
-//! No table of processors says it: it depends on how far the caches of two cores are apart, how
-//! many lines a core fetches at once for its stores, and how far the memory is behind both. So two
-//! threads on two processors pass a block to and fro in the new job's own memory, stored each way
-//! in turn, and the quicker way is taken: a millisecond or two, once a job.
+//! No table of processors has the answer: it depends on the distance between two cores' caches, on
+//! the number of lines that a core fetches at once for its stores, and on the distance of the
+//! memory. So two threads on two processors pass a block to and fro in the new job's own memory,
+//! stored each way in turn. The faster way is taken. That takes a millisecond or two, once a job.
 
 use std::hint;
 use std::thread;
@@ -17,29 +17,29 @@ use crate::cgroup::Cgroup;
 use crate::cpus::Mask;
 use crate::mapping::Mapping;
 
-/// Bytes of a block: as much as an eager message. The ways differ most clearly there: on an EPYC
-/// by 1.3 (near cores) to 5 (far ones), on a Xeon by 1.3 the other way.
+/// Bytes of a block: those of an eager message. The ways differ most clearly there: on an EPYC by
+/// 1.3 (near cores) to 5 (far ones), on a Xeon by 1.3 the other way.
 const BLOCK: usize = 64 << 10;
 
 /// Bytes stored and loaded at a time: a packet of the default layout.
 const PACKET: usize = 8 << 10;
 
-/// Blocks passed on in each turn of a way; the first is not measured, since the other way has left
-/// the lines in another state.
+/// Blocks passed in each turn of a way. The first is not measured, since the other way has left the
+/// lines in another state.
 const BLOCKS: u64 = 4;
 
 /// Turns of each way.
 const TURNS: usize = 5;
 
-/// It is given up after so long: something else keeps one of the processors.
+/// Timeout of the measurement: something else occupies one of the processors.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The faster way for ranks of a job with this memory, which nobody uses yet. Through the caches
-/// where ranks have one processor, or no time to measure.
+/// The faster way for ranks of a job with this memory, which is still unused. Cached stores where
+/// ranks have one processor, or after the timeout.
 pub(crate) fn long_stores(mapping: &Mapping) -> LongStores {
     let cpus = Mask::of_this_thread().first_two();
     let alone = mapping.plan().config.ranks < 2 || mapping.is_conducted();
-    let quota = Cgroup::of_this_process().cpu_quota().is_some_and(|quota| quota < 2);
+    let quota = Cgroup::of_this_process().cpus().is_some_and(|quota| quota < 2);
     match cpus {
         Some(cpus) if !alone && !quota => faster(mapping, cpus),
         _ => LongStores::Cached,
@@ -48,13 +48,13 @@ pub(crate) fn long_stores(mapping: &Mapping) -> LongStores {
 
 /// The way that takes less time between these processors.
 fn faster(mapping: &Mapping, [first, second]: [usize; 2]) -> LongStores {
-    // Blocks stored and loaded so far, twice: the turn of whoever finds it even or odd.
+    // Blocks stored plus blocks loaded: even is the storing thread's turn, odd the loading one's.
     let turn = Line(AtomicU64::new(0));
     let until = Instant::now() + PATIENCE;
     let ways = [LongStores::Cached, LongStores::PastCaches];
     let times = thread::scope(|scope| {
         let loads = || load_blocks(mapping, &turn, second, until);
-        // Without a second thread nothing can be measured; the job will have the same trouble.
+        // Without a second thread nothing can be measured; the job will fail the same way.
         thread::Builder::new().spawn_scoped(scope, loads).ok()?;
         let stores = || store_blocks(mapping, &turn, first, until, ways);
         thread::Builder::new().spawn_scoped(scope, stores).ok()?.join().ok()?
@@ -65,7 +65,7 @@ fn faster(mapping: &Mapping, [first, second]: [usize; 2]) -> LongStores {
     }
 }
 
-/// Stores blocks, each when the one before has been loaded; answers the median time of a turn for
+/// Stores blocks, each when the one before has been loaded. Returns the median time of a turn for
 /// each way.
 fn store_blocks(
     mapping: &Mapping,
@@ -102,7 +102,7 @@ fn store_blocks(
     }))
 }
 
-/// Loads each block that has been stored.
+/// Loads each stored block.
 fn load_blocks(mapping: &Mapping, turn: &AtomicU64, cpu: usize, until: Instant) {
     stay_on(cpu);
     let mut block = vec![0; block_of(mapping)];
@@ -118,12 +118,12 @@ fn load_blocks(mapping: &Mapping, turn: &AtomicU64, cpu: usize, until: Instant) 
     }
 }
 
-/// Bytes of a block, if the area of the job has no more.
+/// Bytes of a block: fewer if the job's area is smaller.
 fn block_of(mapping: &Mapping) -> usize {
     BLOCK.min(mapping.segment(0).area().size())
 }
 
-/// Waits for one's turn; `None` if it does not come in time.
+/// Waits for this thread's turn; `None` after the timeout.
 fn wait_for(turn: &AtomicU64, at: u64, until: Instant) -> Option<()> {
     loop {
         for _ in 0..1000 {
@@ -139,7 +139,7 @@ fn wait_for(turn: &AtomicU64, at: u64, until: Instant) -> Option<()> {
     }
 }
 
-/// Keeps this thread on a processor. If that is refused it measures what it can.
+/// Binds this thread to a processor. If that is refused, measures without.
 fn stay_on(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_decides_and_what_was_decided_for_it_stands() {
+    fn a_configured_way_of_storing_is_kept() {
         assert!(job(2, None).long_stores().is_some());
         for way in [LongStores::Cached, LongStores::PastCaches] {
             assert_eq!(job(2, Some(way)).long_stores(), Some(way));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_decided_against_a_processor_that_has_no_time() {
+    fn a_timeout_selects_cached_stores() {
         let turn = AtomicU64::new(0);
         assert_eq!(wait_for(&turn, 1, Instant::now()), None);
         assert_eq!(wait_for(&turn, 0, Instant::now()), Some(()));

@@ -1,7 +1,7 @@
-//! A rank's own region: which bytes are taken, and what memory is behind them.
+//! A rank's own region: which bytes are allocated, and the memory behind them.
 //!
-//! The region is address space; pages are committed when a buffer takes them and given back to
-//! the machine when a large buffer is dropped. Pages of small buffers stay committed for the next.
+//! The region is address space. Pages are committed when a buffer is allocated and returned to the
+//! machine when a large buffer is dropped. Pages of small buffers stay committed for the next.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use crate::mapping::Mapping;
 use crate::memory;
 
-/// Buffers from this size on give their pages back at once. Below, taking them anew (about a
+/// Buffers from this size on return their pages at once. Below it, committing pages again (about a
 /// quarter of a microsecond a page) would cost more than the memory is worth.
 const GIVE_BACK_FROM: u64 = 256 << 10;
 
-/// Buffers from this size on are checked against the memory the machine has left: below, reading
-/// that from /proc costs more than the buffer.
+/// Buffers from this size on are checked against the machine's free memory. Below it, reading that
+/// from /proc costs more than the buffer.
 const CHECK_FROM: u64 = 1 << 20;
 
 /// A job's memory as one of its ranks holds it.
@@ -31,15 +31,15 @@ pub(crate) struct Region {
     arena: Mutex<Arena>,
 }
 
-/// Bytes of a region that its arena has given out and nobody holds yet.
+/// Bytes of a region that its arena has allocated and that have no owner yet.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenRange {
     rank: Rank,
     offset: u64,
     length: usize,
 }
 
-impl Taken {
+impl TakenRange {
     /// Rank, offset and length.
     pub(crate) fn into_parts(self) -> (Rank, u64, usize) {
         (self.rank, self.offset, self.length)
@@ -65,7 +65,7 @@ impl Region {
             self.give_back(offset, wanted);
             return Err(RegionError::NoMemory { wanted, code: errno.raw_os_error() });
         }
-        let taken = Taken { rank: self.rank, offset, length };
+        let taken = TakenRange { rank: self.rank, offset, length };
         let owner: Arc<dyn RegionOwner> = self.clone();
         Ok(self.mapping.buffer(taken, owner))
     }
@@ -74,7 +74,7 @@ impl Region {
         if length >= CHECK_FROM && memory::available().is_some_and(|free| free < length) {
             return Err(Errno::NOMEM);
         }
-        // A program that closed all of its descriptors may have another file under this number.
+        // If the program closed all of its descriptors, this number may be another file.
         if rustix::fs::fstat(&self.memory)?.st_ino != self.inode {
             return Err(Errno::BADF);
         }
@@ -88,8 +88,8 @@ impl RegionOwner for Region {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let rounded = arena.rounded(bytes);
         if rounded >= GIVE_BACK_FROM {
-            // Before the arena has them back, or somebody else's bytes would be discarded. If
-            // the system will not, the pages stay committed for the next buffer.
+            // Before the arena has them back: later they may belong to another buffer. If the
+            // system refuses, the pages stay committed for the next buffer.
             let _ = self.mapping.discard(self.rank, offset, rounded as usize);
         }
         arena.give(offset, bytes);
@@ -99,11 +99,11 @@ impl RegionOwner for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{JobConfig, Plan};
+    use crate::plan::{JobConfig, MemoryPlan};
 
     fn region(bytes: u64) -> Arc<Region> {
         let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
-        let plan = Plan::new(&config).unwrap();
+        let plan = MemoryPlan::new(&config).unwrap();
         let memory = memory::create(plan.total as u64, plan.regions_at as u64).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         Arc::new(Region::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_committed_when_taken_and_given_back_when_large() {
+    fn large_buffers_return_their_memory() {
         let region = region(64 << 20);
         let before = committed(&region);
         let mut large = region.allocate(8 << 20).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_region_says_so_and_recovers() {
+    fn a_full_region_is_reported_and_recovers() {
         let region = region(1 << 20);
         let first = region.allocate(1 << 20).unwrap();
         let error = region.allocate(1).unwrap_err();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_machine_has_is_an_error() {
+    fn buffers_beyond_the_machine_are_refused() {
         let region = region(1 << 44);
         let before = committed(&region);
         let error = region.allocate(1 << 43).unwrap_err();

@@ -1,8 +1,7 @@
-//! Memory of any rank's region, as this process sees it: what ranks of a node share in place.
+//! Memory of any rank's region, as this process sees it: ranks of a node share it in place.
 //!
-//! A view keeps the job's memory mapped, and says nothing about who may touch the bytes when: that
-//! is for whoever asks for it to arrange, by the words in it. The bytes stay where they are when
-//! their rank dies.
+//! A view keeps the job's memory mapped, and does not govern who may access the bytes when: its
+//! users must arrange that, by the words in it. The bytes stay in place when their rank dies.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -24,7 +23,7 @@ pub struct View {
 }
 
 impl ShmHost {
-    /// A view of `length` bytes at `offset` of a rank's region; `None` if they are not all inside.
+    /// A view of `length` bytes at `offset` of a rank's region; `None` unless all are inside.
     pub fn view(&self, rank: Rank, offset: u64, length: usize) -> Option<View> {
         let start = self.mapping().place(rank, offset, length)?;
         Some(View { _region: Arc::clone(self.region()), start, rank, offset, length })
@@ -32,24 +31,24 @@ impl ShmHost {
 }
 
 impl View {
-    /// Where the bytes are in this process, as long as the view is.
+    /// The address of the bytes in this process, valid as long as the view.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many.
+    /// The number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether the view is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The aligned word that begins at byte `at` of the view; `None` if it is not inside.
+    /// The aligned word at byte `at` of the view; `None` if it is not inside.
     #[inline]
     pub fn word(&self, at: u64) -> Option<&AtomicU64> {
         let inside = at.checked_add(8).is_some_and(|end| end <= self.length as u64);
@@ -61,8 +60,8 @@ impl View {
         if !word.is_aligned() {
             return None;
         }
-        // SAFETY: eight aligned bytes that are mapped as long as the region, which this keeps;
-        // whoever else reaches them does so atomically, or has what the words guard.
+        // SAFETY: eight aligned bytes that are mapped as long as the region, which this keeps. All
+        // others access them atomically, or hold what the words guard.
         Some(unsafe { AtomicU64::from_ptr(word.as_ptr()) })
     }
 }
@@ -81,7 +80,7 @@ impl fmt::Debug for View {
 mod tests {
     use crate::job::open_all;
     use crate::plan::JobConfig;
-    use hikyaku_nic::fabric::Port;
+    use hikyaku_nic::fabric::MemoryPort;
     use hikyaku_nic::sync::Ordering;
 
     #[test]

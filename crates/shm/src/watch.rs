@@ -1,5 +1,5 @@
-//! Seeing processes end, by pidfd: a descriptor that becomes readable when its process is gone,
-//! and that no later process with the same id can be mistaken for.
+//! Detecting the end of processes by pidfd: a descriptor that becomes readable when its process has
+//! ended, and that never refers to a later process with the same id.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct WatchError {
     pub rank: Rank,
     /// Its process.
     pub pid: u32,
-    /// What the system said.
+    /// The system's error.
     pub errno: Errno,
 }
 
@@ -26,7 +26,7 @@ pub struct WatchError {
 #[derive(Debug, Default)]
 pub struct Watch {
     alive: Vec<(Rank, OwnedFd)>,
-    /// Gone before they could be watched.
+    /// Ranks that ended before they could be watched.
     gone: Vec<Rank>,
 }
 
@@ -47,9 +47,9 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The ranks that have ended since this was last asked; waits for one until `timeout`, or for
-    /// ever. Each is told once; how it ended is for its parent to know. Empty at the timeout, on
-    /// a signal, and when nobody is left to watch.
+    /// The ranks that have ended since the last call, each returned once; waits for one until
+    /// `timeout`, or for ever. How it ended is for its parent to find out. Empty at the timeout, on
+    /// a signal, and when no rank is left to watch.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Vec<Rank> {
         if !self.gone.is_empty() || self.alive.is_empty() {
             return std::mem::take(&mut self.gone);
@@ -60,7 +60,7 @@ impl Watch {
             .iter()
             .map(|(_, fd)| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
             .collect();
-        // An error, such as a signal, is a wait that told nothing.
+        // An error, such as a signal, is a wait without result.
         let _ = poll(&mut polled, timeout.as_ref());
         let ended: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut ended = ended.into_iter();
@@ -72,13 +72,13 @@ impl Watch {
         gone.into_iter().map(|(rank, _)| rank).collect()
     }
 
-    /// Whether nobody is left to watch.
+    /// Whether no rank is left to watch.
     pub fn is_empty(&self) -> bool {
         self.alive.is_empty() && self.gone.is_empty()
     }
 }
 
-/// Waits until a process has ended, at most so long. One that cannot be watched is not waited for.
+/// Waits until a process has ended, at most `most`. Returns at once if it cannot be watched.
 pub(crate) fn await_end(pid: u32, most: Duration) {
     let Ok(process) = open(pid) else { return };
     let most = Timespec::try_from(most).ok();
@@ -97,7 +97,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn an_end_is_told_once() {
+    fn an_end_is_returned_once() {
         // `cat` lives until its input ends.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut watch = Watch::new(&[(0, std::process::id()), (3, child.id())]).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_already_is_told_at_once() {
+    fn an_earlier_end_is_returned_at_once() {
         let mut watch = Watch::new(&[(7, u32::MAX >> 1), (8, 0)]).unwrap();
         assert_eq!(watch.wait(None), [7, 8]);
         assert!(watch.is_empty());

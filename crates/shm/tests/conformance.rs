@@ -17,7 +17,7 @@ impl Harness for Shm {
         let Setup { layout, ranks_per_node, region_bytes } = *setup;
         let ranks = layout.ranks;
         let region_bytes = region_bytes as u64;
-        // The other way is the one in which every other test of this crate stores.
+        // All other tests of this crate store the other way.
         let long_stores = Some(LongStores::PastCaches);
         let config =
             JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0, long_stores };

@@ -1,4 +1,4 @@
-//! Ranks as real processes: this test binary starts itself again, once a rank, in a role that the
+//! Ranks as real processes. This test binary starts itself again, once a rank, in the role that the
 //! variable `SHM_TEST_ROLE` names. A role asserts what it sees; its exit code is the verdict.
 
 #![allow(clippy::unwrap_used)]
@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command as Program, Stdio};
 
 use hikyaku_nic::fabric::{
-    Activity, Command, DeathCause, Event, Landed, Landing, PeerFailure, PeerState, Port, PostError,
-    Rank, RemoteAddress, Space, Wait,
+    Activity, Command, DeathCause, Event, Landed, Landing, MemoryPort, PeerFailure, PeerState,
+    Port, PostError, Rank, RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const ROLE: &str = "SHM_TEST_ROLE";
 
-/// Not a test of its own: what a process started by the tests below does.
+/// Not a test of its own: the body of the processes that the tests below start.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -66,7 +66,7 @@ fn assert_done(child: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Waits until a role says this line.
+/// Waits until a role prints this line.
 fn await_line(child: &mut Child, line: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(lines.any(|text| text.unwrap().ends_with(line)), "it never said {line}");
@@ -139,12 +139,12 @@ fn exchange(mut start: impl FnMut(&Job, Rank, &str) -> Child) {
 }
 
 #[test]
-fn ranks_with_the_inherited_descriptor_exchange_messages() {
+fn ranks_exchange_messages_over_the_inherited_descriptor() {
     exchange(start);
 }
 
 #[test]
-fn ranks_find_the_memory_when_the_descriptor_was_closed() {
+fn ranks_attach_after_the_descriptor_was_closed() {
     exchange(|job, rank, role| {
         rustix::io::fcntl_setfd(job.fd(), FdFlags::CLOEXEC).unwrap();
         start(job, rank, role)
@@ -171,7 +171,7 @@ fn twice() {
 }
 
 #[test]
-fn a_rank_is_joined_once() {
+fn a_rank_joins_only_once() {
     assert_done(start(&job(1), 0, "twice"));
 }
 
@@ -199,7 +199,7 @@ fn victim() {
     let mut port = attach().unwrap().unwrap();
     send(&mut port, 0, 1, b"farewell");
     say("ready");
-    // Ends when it is killed, or when the test is.
+    // Ends when it is killed, or when the test ends.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -216,7 +216,7 @@ fn survivor() {
 }
 
 #[test]
-fn a_killed_rank_is_an_event_at_the_others() {
+fn a_killed_rank_is_an_event_elsewhere() {
     let job = job(2);
     let survivor = start(&job, 0, "survivor");
     let mut victim = start(&job, 1, "victim");
@@ -236,7 +236,7 @@ fn pattern() -> Vec<u8> {
     (0..SHARED).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
 }
 
-/// Confines this process to one processor: the kernel's copies are for ranks that share one.
+/// Confines this process to one processor: kernel copies are for ranks that share one.
 fn confine() {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let mut one = rustix::thread::CpuSet::new();
@@ -252,7 +252,7 @@ fn owner() {
     let mut shared = port.allocate(SHARED).unwrap();
     let own = pattern();
     shared.copy_from_slice(&own);
-    // A rank that waits looks around who shares its processor with it.
+    // A waiting rank checks which ranks share its processor.
     let possible = port.capabilities().process_from.is_some();
     for _ in 0..if possible { 10_000 } else { 0 } {
         if port.expose(&own).is_some() {
@@ -287,7 +287,7 @@ fn reader() {
         let address = RemoteAddress { rank, space, offset };
         let mut copy = vec![0; SHARED];
         match port.read(address, &mut copy) {
-            // A container may forbid it; then it says so, and nothing else.
+            // A container may forbid it; then this is the error.
             Err(PostError::Refused { rank: 0, .. }) if which == 1 => continue,
             read => read.unwrap(),
         }
@@ -329,7 +329,7 @@ fn the_launcher_sees_what_a_rank_waits_for() {
     assert_eq!(job.waiting(1), None);
 }
 
-/// Under a limit on the size of files, above which the kernel would kill and not answer.
+/// Under a limit on file sizes, above which the kernel would kill the process.
 fn limited() {
     let fits = JobConfig::new(2, 2);
     let maximum = getrlimit(Resource::Fsize).maximum;
@@ -344,13 +344,13 @@ fn limited() {
 }
 
 #[test]
-fn a_limit_on_files_is_an_error_and_no_signal() {
+fn a_file_size_limit_is_an_error() {
     let mut program = Program::new(std::env::current_exe().unwrap());
     assert_done(dress(&mut program, "limited").spawn().unwrap());
 }
 
 #[test]
-fn without_a_job_there_is_nothing_to_attach_to() {
+fn attaching_without_a_job_gives_none() {
     if std::env::var_os("HIKYAKU_JOB").is_none() {
         assert!(attach().unwrap().is_none());
     }

@@ -1,5 +1,5 @@
-//! What a job leaves behind: nothing, even when every rank is killed. One test alone in its
-//! binary, since it looks at all of this process's descriptors and mappings.
+//! A job leaves nothing behind, even when every rank is killed. One test alone in its binary, since
+//! it checks all descriptors and mappings of this process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use hikyaku_shm::{Job, JobConfig};
 
-/// Everything named in the folder of named shared memory.
+/// All names in the folder of named shared memory.
 fn named() -> BTreeSet<std::ffi::OsString> {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return BTreeSet::new() };
     let ours = |name: &std::ffi::OsString| name.to_string_lossy().contains("hikyaku");
@@ -30,7 +30,7 @@ fn a_killed_job_leaves_nothing() {
     let before = named();
     let job = Job::create(&JobConfig::new(4, 4)).unwrap();
     assert!(holds_memory());
-    // Processes that have inherited the memory and will never give it back themselves.
+    // Processes that have inherited the memory and never release it themselves.
     let start = |rank| {
         let mut program = Command::new("cat");
         program.stdin(Stdio::piped()).envs(job.environment(rank)).spawn().unwrap()

@@ -1,9 +1,9 @@
-//! Event queues beside each other: the engine's, a binary heap, a calendar queue.
+//! Event queues side by side: the engine's, a binary heap, a calendar queue.
 //!
 //! `cargo bench -p hikyaku-sim --bench queues`. Hold model: a queue of so many events; pop the
-//! earliest, push one a random span later; the same spans for each queue, and a sum over what came
-//! out that must be the same too. Printed: nanoseconds an event, median of five runs that take
-//! turns.
+//! earliest, push one a random span later. Each queue gets the same spans, and a sum over the
+//! popped events must be the same too. Printed: nanoseconds an event, the median of five runs that
+//! take turns.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::{EventQueue, Random};
 
-/// What the contestants have in common.
+/// The interface of all contestants.
 trait Queue {
     fn push(&mut self, time: u64, event: u64);
     fn pop(&mut self) -> (u64, u64);
@@ -117,7 +117,7 @@ impl Queue for Calendar {
             self.today = (self.today + 1) & (self.days.len() - 1);
             self.end_of_today += self.width;
         }
-        // Nothing within a year: look for the earliest of all.
+        // No event within a year: search for the earliest of all.
         let days = (0..self.days.len()).filter(|&day| !self.days[day].is_empty());
         let first = days.min_by_key(|&day| self.days[day].last().copied());
         let first = first.expect("the hold model never empties it");
@@ -140,7 +140,7 @@ fn span(kind: usize, random: &mut Random) -> u64 {
     }
 }
 
-/// Nanoseconds an event, and the sum over what came out.
+/// Nanoseconds an event, and the sum over the popped events.
 fn hold(queue: &mut dyn Queue, events: u64, kind: usize) -> (f64, u64) {
     const ROUNDS: u64 = 1_000_000;
     let mut random = Random::new(1);

@@ -2,11 +2,11 @@
 //!
 //! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
 //! median run is printed. Seconds are processor time, since machines are shared. Bytes a rank are
-//! the most that the process grew by in one of the runs; what an earlier pattern left free is used
-//! again and not counted, so name a pattern to see it alone. The last column says how many times
-//! over the project's target for such a pattern is met. Where SimGrid is installed (Debian:
-//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
-//! The first line says how busy the machine was, and which SimGrid there is.
+//! the largest growth of the process in one of the runs. Memory that an earlier pattern has freed
+//! is reused and not counted, so name a pattern to see it alone. The last column is the ratio to
+//! the project's target for the pattern. Where SimGrid is installed (Debian: libsimgrid-dev), its
+//! SMPI runs the halo exchange on the same torus, and the ratio is printed. The first line shows
+//! how busy the machine was, and the version of SimGrid.
 
 mod peer;
 
@@ -21,7 +21,7 @@ use hikyaku_sim::network::{
 };
 use hikyaku_sim::topology::{Grid, HyperCrossbar, Multistage};
 
-/// What a run took.
+/// The costs of a run.
 struct Sample {
     seconds: f64,
     messages: u64,
@@ -47,8 +47,8 @@ const PATTERNS: &[Pattern] = &[
     ("allreduce-loggp-100000", || allreduce(log_gp(100_000), 100_000)),
 ];
 
-/// What the project promises of a pattern: at least so many messages a second, or at most so many
-/// seconds and bytes of memory.
+/// The project's targets for patterns: a least number of messages a second, or most seconds and
+/// bytes of memory.
 const TARGETS: &[(&str, Target)] = &[
     ("ring-loggp", Target::Rate(3e6)),
     ("ring-wormhole", Target::Rate(5e5)),
@@ -59,7 +59,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("halo-loggp-100000", Target::Whole(10.0, 1 << 30)),
 ];
 
-/// A promise.
+/// A target.
 #[derive(Clone, Copy)]
 enum Target {
     /// Messages a second of processor time.
@@ -69,7 +69,7 @@ enum Target {
 }
 
 impl Target {
-    /// How far a run is on the good side of it: 1 meets it exactly.
+    /// How far a run exceeds it: 1 meets it exactly.
     fn met(self, sample: &Sample, bytes: u64) -> f64 {
         match self {
             Target::Rate(rate) => sample.messages as f64 / sample.seconds / rate,
@@ -152,7 +152,7 @@ fn multistage() -> Box<dyn NetworkModel> {
     Box::new(CutThrough::new(Rc::new(Multistage::new(1024)), &timing))
 }
 
-/// Runs a program on a network and takes the time.
+/// Runs a program on a network and measures it.
 fn measure<F: Future<Output = ()> + 'static>(
     model: Box<dyn NetworkModel>,
     ranks: u32,
@@ -193,7 +193,7 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-/// Everyone sends 1 KiB to the next and receives from the one before.
+/// Each rank sends 1 KiB to the next and receives from the one before.
 fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
     measure(model, ranks, move |rank| async move {
         let (me, size) = (rank.rank(), rank.size());
@@ -209,7 +209,8 @@ fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
 /// The simulations' seed.
 const SEED: u64 = 1;
 
-/// Everyone sends 1 KiB to random others at random times, `mean` ns apart, and takes what comes.
+/// Each rank sends 1 KiB to random others at random times, `mean` ns apart, and receives any
+/// message.
 fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) -> Sample {
     let expected = Rc::new(expected_messages(ranks, messages));
     measure(model, ranks, move |rank| {
@@ -228,7 +229,7 @@ fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) ->
     })
 }
 
-/// How many messages of the random pattern are for each rank: drawn as the ranks will draw them.
+/// How many messages of the random pattern each rank receives, drawn as the ranks will draw them.
 fn expected_messages(ranks: u32, messages: u32) -> Vec<u32> {
     let mut counts = vec![0; ranks as usize];
     for from in 0..ranks {
@@ -274,7 +275,7 @@ fn halo(model: Box<dyn NetworkModel>, sizes: [u32; 3], steps: u32) -> Sample {
 }
 
 /// An allreduce of 8 bytes by recursive doubling: ranks beyond the largest power of two give theirs
-/// to a partner first and are told last (`coll` does the same; this layer does not know it).
+/// to a partner first and get the result last (`coll` does the same; this layer does not know it).
 fn allreduce(model: Box<dyn NetworkModel>, ranks: u32) -> Sample {
     let power = 1 << ranks.ilog2();
     measure(model, ranks, move |rank| async move {

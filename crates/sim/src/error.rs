@@ -1,4 +1,4 @@
-//! What can go wrong in a simulation, each in one line that says where and what to do.
+//! The errors of a simulation, each in one line that says where and what to do.
 
 use std::fmt;
 
@@ -9,37 +9,37 @@ use crate::engine::{TaskId, TaskName};
 /// Why a run ended before its program did.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// Nothing is left to happen, and tasks still wait: the program's fault.
+    /// No event is left, and tasks still wait: the program's fault.
     #[error("deadlock at {at}: {}", Listing(stuck))]
     Deadlock {
         /// When the last event was handled.
         at: Time,
-        /// Those that wait, in the order of their start.
+        /// The tasks that wait, in the order of their start.
         stuck: Vec<Stuck>,
     },
     /// The run was ended from outside; it can go on.
     #[error("stopped at {at} of virtual time")]
     Stopped {
-        /// When.
+        /// The virtual time of the stop.
         at: Time,
     },
-    /// The clock cannot go on: 2^64 picoseconds are over.
+    /// The clock has reached its end: 2^64 picoseconds.
     #[error("virtual time ends after 213 days, at {at} something was due later; scale times down")]
     EndOfTime {
         /// When the last event was handled.
         at: Time,
     },
-    /// A message was addressed to a rank that is not there: the program's fault.
+    /// A message was addressed to a rank that does not exist: the program's fault.
     #[error("rank {from} sends to rank {to}, but the job has ranks 0 to {}", size - 1)]
     NoSuchRank {
         /// The sender.
         from: u32,
-        /// Whom it named.
+        /// The rank that it named.
         to: u32,
         /// How many ranks there are.
         size: u32,
     },
-    /// More messages are under way or unexpected than the job's limit allows.
+    /// More messages are in flight or unexpected than the job's limit allows.
     #[error("{limit} messages are in flight or were never received; raise the job's `in_flight`")]
     TooManyMessages {
         /// The limit.
@@ -48,7 +48,7 @@ pub enum SimError {
     /// The simulated machine has no such facility.
     #[error("the simulated machine cannot {what}")]
     Unsupported {
-        /// What was asked of it.
+        /// The missing facility.
         what: &'static str,
     },
     /// The job does not fit the machine.
@@ -58,9 +58,9 @@ pub enum SimError {
         ranks: u32,
         /// Ranks to a node.
         per_node: u32,
-        /// Nodes that this takes.
+        /// Nodes needed.
         needed: u32,
-        /// Nodes that there are.
+        /// Nodes of the machine.
         nodes: u32,
     },
 }
@@ -70,7 +70,7 @@ pub enum SimError {
 pub struct Stuck {
     /// The task.
     pub id: TaskId,
-    /// What it is.
+    /// Its name.
     pub name: TaskName,
     /// What it waits for, to be read after "waits for".
     pub waits_for: String,
@@ -82,10 +82,10 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// The first few of those that wait, and how many more.
+/// The first few tasks that wait, and the number of the others.
 struct Listing<'s>(&'s [Stuck]);
 
-/// How many are named in one line; the error has them all.
+/// How many tasks one line names; the error has them all.
 const NAMED: usize = 8;
 
 impl fmt::Display for Listing<'_> {

@@ -4,14 +4,14 @@
 //!   port       ranks as programs with ports, in processes of their own
 //!   job        ranks as async tasks: send, receive, compute; matching; own time of a rank
 //!    |
-//!   network    wormhole, virtual cut-through, LogGP: what a packet waits for
+//!   network    wormhole, virtual cut-through, LogGP: how packets wait for links and buffers
 //!    |
 //!   topology   links, channels and routes: hyper-crossbar, multistage, torus, fat tree, ...
 //!
 //!   engine     underneath: clock, event queue, tasks, one seed, trace
 //! ```
 //!
-//! The rooms use each other downward only; `engine` knows none of them. Modelled interfaces stand
+//! Each layer uses only those below it; `engine` knows none of them. Modelled interfaces stand
 //! between `job` and `network` as a [`job::Carrier`].
 //!
 //! ```

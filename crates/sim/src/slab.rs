@@ -1,9 +1,9 @@
-//! A table whose places are used again: what is in flight, by a small number.
+//! A table whose places are reused: entries in flight, by a small number.
 //!
-//! Events carry one word, so everything they speak of has a number. Places freed last are used
-//! first, which keeps the table small and warm. The numbers of free places are a list of their own
-//! and not links through the places: a table beyond the caches would be walked one miss after the
-//! other, where now the places that will be taken next are known and asked for ahead.
+//! Events carry one word, so every object they refer to has a number. Places freed last are used
+//! first, which keeps the table small and warm. The numbers of free places are a list of their own,
+//! not links through the places: in a table beyond the caches, links would be one miss after the
+//! other. The list names the next places, so they are prefetched.
 
 use hikyaku_nic::sync::prefetch_for_write;
 
@@ -15,10 +15,10 @@ pub(crate) struct Slab<T> {
     free: Vec<u32>,
 }
 
-/// No place.
+/// The number of no place.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// How many insertions before its turn a free place is asked for.
+/// How many insertions before its turn a free place is prefetched.
 const AHEAD: usize = 6;
 
 impl<T> Default for Slab<T> {
@@ -28,16 +28,16 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// How much memory a place takes: no more than a value where its type leaves a bit pattern.
+    /// The memory of a place: no more than a value where its type leaves a bit pattern.
     #[cfg(test)]
     pub(crate) const PLACE_BYTES: usize = size_of::<Option<T>>();
 
-    /// The number that the next [`insert`](Slab::insert) will give.
+    /// The number that the next [`insert`](Slab::insert) will return.
     pub(crate) fn next_key(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.places.len() as u32)
     }
 
-    /// Keeps a value and tells its number.
+    /// Stores a value and returns its number.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         let key = self.next_key();
         assert!(key != NONE, "a table of the simulator is full: 2^32 - 1 things in flight");
@@ -61,14 +61,14 @@ impl<T> Slab<T> {
         self.places.get_mut(key as usize)?.as_mut()
     }
 
-    /// Takes a value out; its number is free for another.
+    /// Removes a value; its number can be reused.
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         let value = self.places.get_mut(key as usize)?.take()?;
         self.free.push(key);
         Some(value)
     }
 
-    /// Asks for a place that will soon be looked at.
+    /// Prefetches a place that will soon be read.
     pub(crate) fn prepare(&self, key: u32) {
         if let Some(place) = self.places.get(key as usize) {
             prefetch_for_write(place);

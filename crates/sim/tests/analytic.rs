@@ -15,12 +15,12 @@ use hikyaku_sim::topology::{Grid, HyperCrossbar, Switch, Topology};
 const BYTES: u64 = 1_000;
 const SERVICE_NS: f64 = 1_000.0;
 
-/// A switch whose latencies are as good as nothing beside a packet's length.
+/// A switch whose latencies are negligible beside a packet's length.
 fn timing(buffer: u64) -> Timing {
     Timing::uniform(Time::from_picoseconds(1), Rate::bytes_per_second(1e9), buffer)
 }
 
-/// Sums up how long packets wait beyond what a lone packet takes; the token is the sending time.
+/// Adds up the waits of packets beyond the time of a lone packet; the token is the sending time.
 struct Waits {
     sim: Sim,
     count: Cell<u32>,
@@ -37,7 +37,7 @@ impl Listener for Waits {
     }
 }
 
-/// Mean wait, ns, of packets from many Poisson sources at the one link that all of them want.
+/// Mean wait, ns, of packets from many Poisson sources for one common link.
 fn mean_wait(model: Box<dyn NetworkModel>, load: f64) -> f64 {
     const SOURCES: u32 = 255;
     const PACKETS: u32 = 1_200;
@@ -85,7 +85,7 @@ fn a_link_under_poisson_traffic_is_an_m_d_1_queue() {
     }
 }
 
-/// Keeps every input supplied with packets for random outputs, and counts what arrives.
+/// Keeps every input supplied with packets for random outputs, and counts arrivals.
 struct Saturate {
     network: RefCell<Weak<Network>>,
     random: RefCell<Random>,
@@ -112,8 +112,8 @@ impl Listener for Saturate {
     }
 }
 
-/// Throughput of a saturated network under uniform random traffic, as a share of what the links
-/// into its nodes could carry.
+/// Throughput of a saturated network under uniform random traffic, as a share of the capacity of
+/// the links into its nodes.
 fn saturation(model: Box<dyn NetworkModel>) -> f64 {
     let simulation = Simulation::new(11);
     let ports = model.nodes();
@@ -139,7 +139,7 @@ fn saturation(model: Box<dyn NetworkModel>) -> f64 {
 }
 
 #[test]
-fn a_large_input_queued_crossbar_saturates_at_two_less_the_root_of_two() {
+fn a_large_input_queued_crossbar_saturates_at_0_586() {
     // Room for several packets at each input, so that an output's next customer is always there.
     let crossbar = |ports| {
         let shape: Rc<dyn Topology> = Rc::new(Switch::new(ports));
@@ -154,7 +154,7 @@ fn a_large_input_queued_crossbar_saturates_at_two_less_the_root_of_two() {
 }
 
 #[test]
-fn cp_13_cp_14_random_traffic_fills_a_third_of_a_hyper_crossbar_and_less_of_a_torus_or_mesh() {
+fn cp_13_cp_14_random_traffic_favours_the_hyper_crossbar() {
     let worms = |shape: Rc<dyn Topology>| saturation(Box::new(Wormhole::new(shape, &timing(16))));
     let crossbar = worms(Rc::new(HyperCrossbar::new(&[4, 8, 8])));
     let torus = worms(Rc::new(Grid::torus(&[4, 8, 8])));

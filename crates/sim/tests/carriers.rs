@@ -22,7 +22,7 @@ fn machine(name: &str) -> Machine {
     Machine::parse(name, text).expect("a shipped file is right")
 }
 
-/// When the receiver has a lone message of rank 0 to rank 1, in picoseconds from its sending.
+/// The time at which the receiver has a lone message of rank 0 to rank 1, in ps from its sending.
 fn one_way(name: &str, bytes: u64) -> u64 {
     let simulation = Simulation::new(1);
     let carrier = machine(name).install(&simulation).carrier;
@@ -46,7 +46,7 @@ fn is_sum(name: &str, bytes: u64, steps: &[f64]) {
 }
 
 #[test]
-fn dimmnet1_a_word_is_a_store_and_its_answer_and_a_block_its_packets() {
+fn dimmnet1_words_are_stores_and_blocks_are_packets() {
     // AOTF 270 ns and the answering program's 0.65 µs: half of 1.84 µs.
     is_sum("dimmnet1", 8, &[270.0, 650.0]);
     // BOTF: 928 B at 1017 MB/s before that.
@@ -56,7 +56,7 @@ fn dimmnet1_a_word_is_a_store_and_its_answer_and_a_block_its_packets() {
 #[test]
 fn ip_20_dimmnet2_takes_the_rows_of_table_7() {
     // A, B, C with its cable; D: to SWIF, 20 clocks; E: 4 clocks; F by one access, G; H, I with the
-    // head's update, J by one access, K; what the table leaves unexplained.
+    // head's update, J by one access, K; the time that the table leaves unexplained.
     let arrival = [93.0, 428.0, 385.0, 132.5, 312.0, 200.0, 40.0];
     let host = [189.0, 312.0, 101.0, 240.0, 10.0, 189.0, 605.0, 652.5];
     is_sum("dimmnet2", 8, &[&arrival[..], &host].concat());
@@ -66,15 +66,15 @@ fn ip_20_dimmnet2_takes_the_rows_of_table_7() {
 }
 
 #[test]
-fn tf_16_tofu2_takes_descriptor_doorbell_engine_and_one_router_to_a_neighbour() {
+fn tf_16_tofu2_takes_the_steps_to_a_neighbour() {
     // Library, descriptor, doorbell; fetch, inject, a router and its link, 8 B at 10 GB/s, land; a
-    // look at the event queue.
+    // poll of the event queue.
     is_sum("fx100-tofu2", 8, &[1470.0, 30.0, 150.0, 100.0, 210.0, 100.0, 0.8, 300.0, 50.0]);
     is_sum("fx100-tofu2", 16384, &[1470.0, 30.0, 150.0, 100.0, 210.0, 100.0, 1638.4, 300.0, 50.0]);
 }
 
 #[test]
-fn cj_16_cenju4_takes_header_queue_packet_stages_and_receiver() {
+fn cj_16_cenju4_takes_its_steps_and_stages() {
     // Half of Paralib, the register; header from the cache (dirty line, four double words), check
     // and table entry; packet header; injection and three stages of 125 ns for 32 nodes ...
     let send = [1500.0, 100.0, 410.0, 50.0, 50.0, 160.0, 12.5, 50.0];
@@ -87,7 +87,7 @@ fn cj_16_cenju4_takes_header_queue_packet_stages_and_receiver() {
 }
 
 #[test]
-fn cp_05_cp_pacs_takes_system_call_adaptor_crossbar_and_poll() {
+fn cp_05_cp_pacs_takes_its_steps() {
     // Light system call; TCW; into the exchanger, to the crossbar, from it, out: four links of
     // 100 ns; 8 B at 300 MB/s; poll.
     is_sum("cp-pacs", 8, &[2670.0, 200.0, 400.0, 8e3 / 300.0, 200.0]);
@@ -97,7 +97,7 @@ fn cp_05_cp_pacs_takes_system_call_adaptor_crossbar_and_poll() {
 }
 
 #[test]
-fn rdma_takes_post_inject_a_switch_land_and_poll() {
+fn rdma_takes_its_steps_and_a_switch() {
     // Nodes 0 and 1 are on one switch. 8 B at 25 GB/s.
     is_sum("fat-tree-200g", 8, &[50.0, 250.0, 130.0, 0.32, 220.0, 30.0]);
     is_sum("dragonfly-200g", 8, &[50.0, 350.0, 350.0, 0.32, 350.0, 30.0]);
@@ -106,9 +106,9 @@ fn rdma_takes_post_inject_a_switch_land_and_poll() {
 }
 
 #[test]
-fn every_machine_runs_every_program_with_bytes_and_with_lengths() {
+fn every_machine_runs_every_program() {
     for (name, _) in MACHINES {
-        // Two nodes are all that the DIMMnet machines have; enlarged they have more.
+        // The DIMMnet machines have only two nodes; enlarged they have more.
         let machine = machine(name).with_nodes(12).expect("every shape grows to twelve nodes");
         let ends = [Payload::Carried, Payload::LengthsOnly].map(|payload| {
             let simulation = Simulation::new(9);

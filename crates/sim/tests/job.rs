@@ -65,7 +65,7 @@ fn a_rank_has_its_own_time() {
 }
 
 #[test]
-fn a_late_receive_finds_its_message_and_pays_from_then_on() {
+fn a_late_receive_pays_from_its_posting() {
     let host = HostCosts { send: ns(0), receive: ns(20) };
     let config = JobConfig { host, ..JobConfig::new(2) };
     let report = run_on(log_gp(2), config, |rank| async move {
@@ -109,8 +109,7 @@ fn tags_and_sources_select() {
 
 #[test]
 fn requests_may_be_dropped() {
-    // A receive that is taken back leaves its message to the next; a send that is forgotten
-    // arrives.
+    // A withdrawn receive leaves its message to the next; a send whose request is dropped arrives.
     for model in [
         log_gp(2),
         Box::new(Wormhole::new(
@@ -166,7 +165,7 @@ fn lengths_only_drops_what_is_written() {
 }
 
 #[test]
-fn a_deadlock_says_who_waits_for_what() {
+fn a_deadlock_names_each_wait() {
     let error = run_on(log_gp(3), JobConfig::new(3), |rank| async move {
         match rank.rank() {
             0 => drop(rank.recv(Some(1), Some(7)).await),
@@ -206,7 +205,7 @@ fn impossible_calls_are_errors() {
 }
 
 #[test]
-fn a_flood_ends_at_the_limit_and_not_with_memory() {
+fn a_flood_ends_at_the_limit() {
     let config = JobConfig { in_flight: 1_000, ..JobConfig::new(2) };
     let report = run_on(log_gp(2), config, |rank| async move {
         let mut sent = 0;
@@ -224,7 +223,7 @@ fn a_flood_ends_at_the_limit_and_not_with_memory() {
 }
 
 #[test]
-fn a_sender_does_not_run_away_from_its_receiver() {
+fn a_sender_stays_near_its_receiver() {
     // A million messages of 1 µs each, received as they come: few are ever in flight.
     let simulation = Simulation::new(3);
     let network = Network::new(&simulation, log_gp(2));
@@ -246,7 +245,7 @@ fn a_sender_does_not_run_away_from_its_receiver() {
     assert_eq!(report.unwrap().totals.received, 20_000);
 }
 
-/// A halo exchange in two dimensions with random computing, on a machine where messages meet.
+/// A halo exchange in two dimensions with random computing, on a machine with contention.
 fn digest(seed: u64, cut_through: bool) -> (u64, Time) {
     let simulation = Simulation::new(seed);
     simulation.trace().records_on(1 << 20);
@@ -305,7 +304,7 @@ fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<Message>>) {
             rank.compute(ns(random.below(3_000)));
             let others: Vec<u32> = (0..8).filter(|&other| other != rank.rank()).collect();
             let post = |&from: &u32| rank.irecv(Some(from), Some(step));
-            // Some messages are there before their receive, others come in any order.
+            // Some messages arrive before their receive, others come in any order.
             let mut requests: Vec<_> = others[..4].iter().map(post).collect();
             for &to in &others {
                 rank.compute(ns(random.below(400)));
@@ -329,7 +328,7 @@ fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<Message>>) {
 }
 
 #[test]
-fn waiting_for_all_is_waiting_for_one_after_the_other() {
+fn waiting_for_all_equals_waiting_in_order() {
     for seed in 0..20 {
         let (ends, messages) = several(true, seed);
         assert_eq!(several(false, seed), (ends, messages), "seed {seed}");
@@ -337,7 +336,7 @@ fn waiting_for_all_is_waiting_for_one_after_the_other() {
 }
 
 #[test]
-fn a_message_that_nobody_asks_for_any_more_is_gone() {
+fn an_unwanted_message_is_dropped() {
     let simulation = Simulation::new(3);
     let network = Network::new(&simulation, log_gp(2));
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
@@ -363,7 +362,7 @@ fn a_message_that_nobody_asks_for_any_more_is_gone() {
 
 #[test]
 fn a_hundred_thousand_ranks_run_in_one_job() {
-    // Everybody to the next and on to the root's count of ends: a ring, and a binary tree upward.
+    // Each rank sends to the next, and up a tree to the root's count: a ring, and a binary tree.
     const RANKS: u32 = 100_000;
     let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(RANKS) };
     let report = run_on(log_gp(RANKS), config, |rank| async move {

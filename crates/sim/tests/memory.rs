@@ -1,4 +1,4 @@
-//! What a rank costs in memory, by counting what is allocated.
+//! The memory of a rank, by counting allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on to the system's allocator with what the caller gave; counting
+// SAFETY: every call is passed on to the system's allocator with the caller's arguments; counting
 // changes nothing of what it returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -46,7 +46,7 @@ fn bytes_per_idle_rank(ranks: u32, model: impl FnOnce() -> Box<dyn NetworkModel>
         rank.recv(None, None).await;
     });
     let after = ALLOCATED.load(Ordering::Relaxed);
-    // The error lists everybody who waits; it is not what a rank costs.
+    // The error lists every waiting rank; that is no memory of a rank.
     let Err(SimError::Deadlock { stuck, .. }) = ended else { panic!("{ended:?}") };
     assert_eq!(stuck.len(), ranks as usize);
     let list = stuck.capacity() * size_of_val(&stuck[0])

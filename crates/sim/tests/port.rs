@@ -1,4 +1,4 @@
-//! Ranks that follow a script, conducted: who runs when, what arrives when, and who waits for ever.
+//! Conducted ranks that follow a script: the order of turns, the times of arrivals, and deadlocks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,25 +17,25 @@ use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
 use hikyaku_sim::port::{Conductor, Config, Ended, Ranks};
 
-/// What a rank does in a turn: deeds so long after its beginning, and what it asks for then.
-struct Turn {
+/// A turn of a rank: deeds at times after its beginning, and its request at the end.
+struct ScriptTurn {
     deeds: Vec<(u64, Deed)>,
     after: u64,
     request: Request,
 }
 
-fn turn(after: u64, request: Request) -> Turn {
-    Turn { deeds: Vec::new(), after, request }
+fn turn(after: u64, request: Request) -> ScriptTurn {
+    ScriptTurn { deeds: Vec::new(), after, request }
 }
 
-/// Every turn that was given, with its time and answer.
-type Seen = Rc<RefCell<Vec<(Rank, u64, Answer)>>>;
+/// Every turn, with its time and answer.
+type TurnLog = Rc<RefCell<Vec<(Rank, u64, Answer)>>>;
 
 struct Script {
     ports: RefCell<Vec<Option<LoopbackPort>>>,
-    turns: RefCell<Vec<VecDeque<Turn>>>,
+    turns: RefCell<Vec<VecDeque<ScriptTurn>>>,
     deeds: RefCell<Vec<(Time, Deed)>>,
-    seen: Seen,
+    seen: TurnLog,
 }
 
 fn ns(nanoseconds: u64) -> Time {
@@ -60,8 +60,8 @@ impl Ranks for Script {
     fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
         self.seen.borrow_mut().push((rank, now.nanoseconds(), answer));
         let next = self.turns.borrow_mut()[rank as usize].pop_front();
-        // At the end of its script it looks, and waits on.
-        let Turn { deeds, after, request } = next.unwrap_or(turn(0, Request::Park(None)));
+        // At the end of its script it polls, and waits on.
+        let ScriptTurn { deeds, after, request } = next.unwrap_or(turn(0, Request::Park(None)));
         let at = |(after, deed): (u64, Deed)| (now + ns(after), deed);
         self.deeds.borrow_mut().extend(deeds.into_iter().map(at));
         Some((now + ns(after), request))
@@ -92,11 +92,11 @@ impl Ranks for Script {
     }
 }
 
-/// Who ran when, and what it was answered.
+/// Every turn: the rank, its time and its answer.
 type Turns = Vec<(Rank, u64, Answer)>;
 
-/// Conducts the scripts on a network of 1 µs and 1 GB/s; how it ended, and who ran when.
-fn conduct(scripts: Vec<Vec<Turn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKind, u64)>) {
+/// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
+fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKind, u64)>) {
     let ranks = scripts.len() as u32;
     let simulation = Simulation::new(0);
     simulation.trace().records_on(1000);
@@ -105,7 +105,7 @@ fn conduct(scripts: Vec<Vec<Turn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKin
     let network = Network::new(&simulation, Box::new(model));
     let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
     let ports = loopback::open(&loopback::Config::for_ranks(ranks)).unwrap();
-    let seen = Seen::default();
+    let seen = TurnLog::default();
     let script = Script {
         ports: RefCell::new(ports.into_iter().map(Some).collect()),
         turns: RefCell::new(scripts.into_iter().map(Into::into).collect()),
@@ -140,8 +140,8 @@ fn send(to: Rank, bytes: usize) -> Deed {
 const GO_ON: Answer = Answer::GoOn;
 
 #[test]
-fn deeds_happen_at_their_own_times_and_turns_in_the_order_of_theirs() {
-    let first = Turn {
+fn deeds_and_turns_keep_their_own_times() {
+    let first = ScriptTurn {
         deeds: vec![(100, send(1, 501)), (300, Deed::Wake(1))],
         after: 400,
         request: Request::Leave,
@@ -156,10 +156,10 @@ fn deeds_happen_at_their_own_times_and_turns_in_the_order_of_theirs() {
 }
 
 #[test]
-fn a_command_travels_behind_what_was_sent_before_it() {
+fn a_command_travels_behind_earlier_sends() {
     let travel = |from, to| Request::Travel { from, to, bytes: 1 };
     let first = vec![
-        Turn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1) },
+        ScriptTurn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1) },
         turn(0, travel(1, 0)),
         turn(0, Request::Leave),
     ];
@@ -171,8 +171,8 @@ fn a_command_travels_behind_what_was_sent_before_it() {
 }
 
 #[test]
-fn deadlines_come_and_a_wake_before_parking_is_not_lost() {
-    let first = Turn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: Request::Leave };
+fn deadlines_come_and_early_wakes_are_kept() {
+    let first = ScriptTurn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: Request::Leave };
     let second = vec![
         turn(50, Request::CatchUp),
         turn(0, Request::Park(None)),
@@ -182,13 +182,13 @@ fn deadlines_come_and_a_wake_before_parking_is_not_lost() {
     let (ended, seen, _) = conduct(vec![vec![first], second]);
     assert_eq!(ended, Ok(()));
     let own: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 1).collect();
-    // Woken while it caught up, so that it does not wait; had it, it would have been told to look
-    // around when nothing was left.
+    // Woken while it caught up, so that it does not wait. Had it waited, it would have been asked
+    // to poll when no event was left.
     assert_eq!(own, [&(1, 0, GO_ON), &(1, 50, GO_ON), &(1, 50, GO_ON), &(1, 900, GO_ON)]);
 }
 
 #[test]
-fn ranks_that_nothing_can_wake_look_around_and_then_wait_for_ever() {
+fn unwakeable_ranks_poll_and_then_wait_for_ever() {
     let (ended, seen, _) = conduct(vec![vec![turn(70, Request::Park(None))], Vec::new()]);
     assert_eq!(ended, Err(Ended::Stuck { at: ns(70), waiting: vec![0, 1] }));
     assert!(seen.iter().filter(|seen| seen.2 == Answer::LookAround).count() > 40);
@@ -197,7 +197,7 @@ fn ranks_that_nothing_can_wake_look_around_and_then_wait_for_ever() {
 }
 
 #[test]
-fn ranks_that_only_look_wait_for_ever_too() {
+fn ranks_that_only_poll_wait_for_ever() {
     let looking = || (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
     let (ended, _, _) = conduct(vec![looking(), vec![turn(0, Request::Park(None))]]);
     assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
@@ -214,7 +214,7 @@ fn a_job_that_does_not_fit_the_machine_is_refused() {
         ports: RefCell::default(),
         turns: RefCell::new(vec![VecDeque::new(), VecDeque::new()]),
         deeds: RefCell::default(),
-        seen: Seen::default(),
+        seen: TurnLog::default(),
     };
     let memory = MemoryPath { latency: Time::ZERO, rate };
     let config = Config { memory, envelope_bytes: 0 };

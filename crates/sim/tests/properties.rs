@@ -1,6 +1,6 @@
-//! What every network keeps, whatever the machine, the program and the seed: every message arrives
-//! once and whole, nothing arrives before it can, nobody overtakes, nothing locks up, and the same
-//! run is the same run.
+//! The guarantees of every network, for any machine, program and seed: every message arrives once
+//! and whole, none arrives too early, none overtakes, no deadlock occurs, and two equal runs are
+//! the same run.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 
 /// A machine, drawn at random.
 #[derive(Debug, Clone)]
-struct Machine {
+struct RandomMachine {
     shape: u8,
     model: u8,
     buffer: u64,
@@ -29,7 +29,7 @@ struct Machine {
     send_ns: u64,
 }
 
-impl Machine {
+impl RandomMachine {
     fn topology(&self) -> Rc<dyn Topology> {
         match self.shape {
             0 => Rc::new(Switch::new(7)),
@@ -60,11 +60,11 @@ impl Machine {
     }
 }
 
-fn machines() -> impl Strategy<Value = Machine> {
+fn machines() -> impl Strategy<Value = RandomMachine> {
     let buffer = prop_oneof![Just(1), Just(64), Just(300), Just(u64::MAX)];
     let packet = prop_oneof![Just(u64::MAX), Just(16), Just(256)];
     (0u8..9, 0u8..3, buffer, packet, 0u64..40, 1u32..3, 0u64..30).prop_map(
-        |(shape, model, buffer, packet, latency_ns, ranks_per_node, send_ns)| Machine {
+        |(shape, model, buffer, packet, latency_ns, ranks_per_node, send_ns)| RandomMachine {
             shape,
             model,
             buffer,
@@ -78,14 +78,14 @@ fn machines() -> impl Strategy<Value = Machine> {
 
 /// A message of the program: sender, receiver (both modulo the ranks), tag, bytes, computing
 /// before.
-type Step = (u32, u32, i32, usize, u64);
+type ProgramMessage = (u32, u32, i32, usize, u64);
 
-fn programs() -> impl Strategy<Value = Vec<Step>> {
+fn programs() -> impl Strategy<Value = Vec<ProgramMessage>> {
     prop::collection::vec((0u32..64, 0u32..64, 0i32..3, 0usize..400, 0u64..200), 1..60)
 }
 
-/// What a rank received: source, tag, the number of the message, when it was sent and received.
-type Seen = (u32, i32, u32, Time, Time);
+/// A received message: source, tag, its number, when it was sent and received.
+type Receipt = (u32, i32, u32, Time, Time);
 
 /// The bytes of a message: its number, when it was sent, and filling.
 fn contents(number: u32, sent: Time, bytes: usize) -> Vec<u8> {
@@ -96,7 +96,7 @@ fn contents(number: u32, sent: Time, bytes: usize) -> Vec<u8> {
 }
 
 /// Sends this rank's messages, then receives those for it, each in one of three ways.
-async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
+async fn run_rank(rank: Rank, program: Rc<Vec<ProgramMessage>>, ways: u64) -> Vec<Receipt> {
     let (me, size) = (rank.rank(), rank.size());
     for (number, &(from, to, tag, bytes, compute_ns)) in (0u32..).zip(program.iter()) {
         if from % size == me {
@@ -108,8 +108,8 @@ async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
     }
     let mut seen = Vec::new();
     for &(from, _, tag, _, _) in program.iter().filter(|step| step.1 % size == me) {
-        // One way for all of a rank's receives: mixed, a wildcard could take what another waits
-        // for.
+        // One way for all receives of a rank: mixed, a wildcard could take a message that another
+        // receive waits for.
         let (source, tag) = match (ways >> (me % 32)) & 3 {
             0 => (None, None),
             1 => (Some(from % size), Some(tag)),
@@ -127,8 +127,8 @@ async fn run_rank(rank: Rank, program: Rc<Vec<Step>>, ways: u64) -> Vec<Seen> {
     seen
 }
 
-/// Runs a program; gives what each rank saw and the digest of the trace.
-fn run(machine: &Machine, program: &[Step], ways: u64) -> (Vec<Vec<Seen>>, u64) {
+/// Runs a program; returns what each rank received and the digest of the trace.
+fn run(machine: &RandomMachine, program: &[ProgramMessage], ways: u64) -> (Vec<Vec<Receipt>>, u64) {
     let simulation = Simulation::new(ways);
     simulation.trace().digest_on();
     let network = Network::new(&simulation, machine.network());
@@ -154,8 +154,8 @@ fn run(machine: &Machine, program: &[Step], ways: u64) -> (Vec<Vec<Seen>>, u64) 
     (report.results, digest)
 }
 
-/// Every message arrived once, whole and in order, not before it could.
-fn check(machine: &Machine, program: &[Step], ranks: &[Vec<Seen>]) {
+/// Every message arrived once, whole, in order, and not too early.
+fn check(machine: &RandomMachine, program: &[ProgramMessage], ranks: &[Vec<Receipt>]) {
     let (size, per_node) = (ranks.len() as u32, machine.ranks_per_node);
     let mut numbers: Vec<u32> = Vec::new();
     for (me, seen) in (0u32..).zip(ranks) {
@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_network_delivers_once_in_order_in_time_and_without_deadlock(
+    fn every_network_delivers_once_in_order_and_in_time(
         machine in machines(), program in programs(), ways in any::<u64>(),
     ) {
         let (ranks, digest) = run(&machine, &program, ways);

@@ -13,7 +13,7 @@ use hikyaku_sim::topology::{
     Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Node, Switch, Topology,
 };
 
-/// Notes departures and deliveries with their times, ns.
+/// Records departures and deliveries with their times, ns.
 #[derive(Debug, Default)]
 struct Log {
     departed: RefCell<Vec<u64>>,
@@ -37,7 +37,7 @@ impl Listener for Log {
     }
 }
 
-/// Sends packets at time zero and gives the log.
+/// Sends packets at time zero and returns the log.
 fn send(model: Box<dyn NetworkModel>, packets: &[(Node, Node, u64)]) -> Rc<Log> {
     let simulation = Simulation::new(0);
     let network = Network::new(&simulation, model);
@@ -126,20 +126,20 @@ fn log_gp_by_hand() {
 
 #[test]
 fn a_blocked_worm_holds_its_channels() {
-    // 0 -> 2 holds the way into node 2 while 1 -> 2 waits for it, and 1 -> 3 waits behind that one
+    // 0 -> 2 holds the path into node 2 while 1 -> 2 waits for it, and 1 -> 3 waits behind that one
     // although node 3 is idle: a worm of 100 bytes does not fit into a buffer of 16.
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(4));
     let log =
         send(Box::new(Wormhole::new(shape, &plain())), &[(0, 2, 100), (1, 2, 100), (1, 3, 100)]);
     // The first: 10 + 10 + 100. The second gets the last channel when the tail of the first has
-    // crossed it, 10 + 100. Its tail has left the sender when what does not fit into the buffer
-    // has crossed: 110 + 100 - 16 = 194; then the third goes its way: + 10 + 10 + 100.
+    // crossed it, 10 + 100. Its tail has left the sender when the bytes that do not fit into the
+    // buffer have crossed: 110 + 100 - 16 = 194; then the third travels: + 10 + 10 + 100.
     assert_eq!(*log.delivered.borrow(), [(2, 120), (2, 220), (3, 314)]);
     assert_eq!(*log.departed.borrow(), [100, 194, 294]);
 }
 
 #[test]
-fn a_worm_that_fits_into_the_buffers_lets_its_first_channels_go() {
+fn a_worm_within_buffers_releases_its_first_channels() {
     // The same with 10 bytes for the two: the second stands whole in the switch's buffer, but the
     // buffer is its own until its head has left it.
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(4));
@@ -169,7 +169,7 @@ fn crosspoint_buffers_keep_packets_for_different_outputs_apart() {
     let shape: Rc<dyn Topology> = Rc::new(Multistage::new(4));
     let packets = [(0, 2, 100), (1, 2, 100), (1, 3, 100)];
     let log = send(Box::new(CutThrough::new(shape, &timing)), &packets);
-    // It leaves the sender at 100, as soon as the link is free, and meets nobody.
+    // It leaves the sender at 100, as soon as the link is free, without contention.
     assert_eq!(*log.delivered.borrow(), [(2, 120), (2, 220), (3, 220)]);
 }
 

@@ -3,14 +3,13 @@
 use hikyaku_coll::topology::TopologyError;
 use hikyaku_coll::{CollError, UnknownChoice};
 use hikyaku_msg::{LayoutError, MsgError};
-use hikyaku_nic::fabric::{ContextError, GroupError, PostError};
+use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
-use hikyaku_shm::{AttachError, JobError};
+use hikyaku_rank::persistent::PersistentError;
+use hikyaku_rank::{AttachError, CreationError, JobError, NotALimit, UnmatchedLimit};
 use thiserror::Error;
 
-use crate::persistent::PersistentError;
 use crate::shared::{NotASeed, Protocol, SharedError, UnknownProtocol};
-use crate::unmatched::{NotALimit, UnmatchedLimit};
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -22,6 +21,9 @@ pub enum Error {
     /// argument is not what it must be.
     #[error(transparent)]
     Collective(CollError<MsgError>),
+    /// A communicator of some ranks could not be made.
+    #[error(transparent)]
+    Creation(#[from] CreationError),
     /// There is no memory for a shared buffer.
     #[error(transparent)]
     Memory(#[from] RegionError),
@@ -143,34 +145,6 @@ pub enum Error {
         /// Edges there are.
         edges: usize,
     },
-    /// Ranks called different collective operations, or one with different lengths.
-    #[error(
-        "rank {rank} called {theirs} with {given} bytes where rank {own} called {ours} with \
-         {expected}: all ranks call the same operations in the same order, with equal lengths"
-    )]
-    Disagreement {
-        /// Whose call differs.
-        rank: u32,
-        /// What it called.
-        theirs: &'static str,
-        /// Bytes it gave.
-        given: u64,
-        /// This rank.
-        own: u32,
-        /// What it called.
-        ours: &'static str,
-        /// Bytes it gave.
-        expected: u64,
-    },
-    /// A rank could not do its part of a collective operation.
-    #[error("rank {rank} gave the operation up: its own error says why")]
-    GaveUp {
-        /// The rank.
-        rank: u32,
-    },
-    /// The ranks of a node could not do something together.
-    #[error(transparent)]
-    Group(GroupError),
     /// More bytes were asked for than can be counted.
     #[error("{elements} elements of {element} bytes are more than this machine can address")]
     TooLarge {
@@ -186,6 +160,28 @@ impl From<CollError<MsgError>> for Error {
         match error {
             CollError::Message(error) => Error::Message(error),
             other => Error::Collective(other),
+        }
+    }
+}
+
+impl From<hikyaku_rank::Error> for Error {
+    fn from(error: hikyaku_rank::Error) -> Error {
+        match error {
+            hikyaku_rank::Error::Message(error) => Error::Message(error),
+            hikyaku_rank::Error::Collective(error) => Error::Collective(error),
+            hikyaku_rank::Error::Creation(error) => Error::Creation(error),
+            hikyaku_rank::Error::Memory(error) => Error::Memory(error),
+            hikyaku_rank::Error::Remote(error) => Error::Remote(error),
+            hikyaku_rank::Error::Persistent(error) => Error::Persistent(error),
+        }
+    }
+}
+
+impl From<hikyaku_rank::InitError> for InitError {
+    fn from(error: hikyaku_rank::InitError) -> InitError {
+        match error {
+            hikyaku_rank::InitError::Attach(error) => InitError::Attach(error),
+            hikyaku_rank::InitError::Single(error) => InitError::Single(error),
         }
     }
 }

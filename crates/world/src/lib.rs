@@ -32,11 +32,8 @@
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
 //! - [`World::shared`]: arrays that travel with their locks.
 //! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
-//! - [`launch`]: what `hikyaku run` does, as a library.
-//! - [`processes`]: processes in virtual time, as a library.
-//! - [`simulated`]: collectives on the ranks of a simulated machine.
 //!
-//! This is the only crate that names more than one fabric.
+//! What `hikyaku run` does is a library of its own, `hikyaku_launch`, which programs do not carry.
 
 // Tests of whole jobs, of which some are run on threads here, name it so.
 #[cfg(test)]
@@ -46,37 +43,30 @@ mod buffer;
 mod collective;
 mod error;
 mod exchange;
-mod held;
-pub mod launch;
-mod node;
-mod nodes;
 pub mod persistent;
-pub mod processes;
 mod reducer;
 mod scalar;
 mod scope;
 mod select;
 pub mod shared;
-pub mod simulated;
-mod tasks;
 pub mod topology;
-mod unmatched;
-mod waiting;
 mod window;
 mod world;
 
 pub use buffer::SharedBuffer;
 pub use collective::{Buffer, Collective, CollectiveFuture, Persistent};
 pub use error::{Error, InitError};
-pub use hikyaku_coll::{Cause, Choices, CollError, Operation, OtherCall, UnknownChoice};
+pub use hikyaku_coll::{
+    Caller, Cause, Choices, CollError, Combination, Operation, Signature, UnknownChoice,
+};
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
 pub use hikyaku_nic::time::Time;
+pub use hikyaku_rank::{CreationError, NotALimit, UnmatchedLimit};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};
 pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};
 pub use shared::Shared;
-pub use unmatched::{NotALimit, UnmatchedLimit};
 pub use window::{AtomicScalar, Window};
 pub use world::{Received, World};

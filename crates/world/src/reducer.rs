@@ -1,6 +1,6 @@
 //! How the elements of ranks are combined: the operations that are built in, and a program's own.
 
-use hikyaku_coll::Reduction;
+use hikyaku_coll::{Combination, Reduction};
 
 use crate::scalar::{Number, Op, Scalar};
 
@@ -12,6 +12,11 @@ pub trait Reducer<T> {
 
     /// Whether `left ∘ right` is `right ∘ left`. If it is not, ranks are combined in their order.
     fn is_commutative(&self) -> bool;
+
+    /// What it is called, so that ranks that combine differently are found out.
+    fn combination(&self) -> Combination {
+        Combination::OWN
+    }
 }
 
 /// An operation of the program's in which the order of ranks does not matter.
@@ -60,6 +65,15 @@ impl<T: Number> Reducer<T> for Op {
     fn is_commutative(&self) -> bool {
         true
     }
+
+    fn combination(&self) -> Combination {
+        match self {
+            Op::Sum => Combination::SUM,
+            Op::Product => Combination::PRODUCT,
+            Op::Min => Combination::MIN,
+            Op::Max => Combination::MAX,
+        }
+    }
 }
 
 impl<T, F: Fn(&[T], &mut [T])> Reducer<T> for Commutative<F> {
@@ -93,7 +107,8 @@ pub(crate) fn on_bytes<T: Scalar, R: Reducer<T>>(
         (Ok(left), Ok(right)) => reducer.combine(left, right),
         _ => combine_unaligned(reducer, left, right),
     };
-    Reduction { combine, commutative: reducer.is_commutative(), width: size_of::<T>().max(1) }
+    let (commutative, combination) = (reducer.is_commutative(), reducer.combination());
+    Reduction { combine, commutative, width: size_of::<T>().max(1), combination }
 }
 
 /// Through aligned copies: for elements with a larger alignment than memory is allocated with.

@@ -24,18 +24,14 @@ use std::mem::{ManuallyDrop, size_of};
 use hikyaku_msg::{Blocked, MsgError};
 use hikyaku_nic::fabric::{
     Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member,
-    Name, Notification, PeerState, Port, PostError, RemoteAddress, Rights, Space, Wait,
+    MemoryPort, Name, Notification, PeerState, Port, PostError, RemoteAddress, Rights, Space, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
-use hikyaku_nic::time::Time;
-use hikyaku_shm::ShmPort;
+use hikyaku_rank::RankPort;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::world::World;
-
-/// Longest sleep of a call that waits for memory to change: such a change wakes nobody for sure.
-const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
 
 /// How often a window that is dropped waits for peers that are in the middle of an access, which
 /// takes them microseconds unless they have been stopped.
@@ -112,7 +108,7 @@ impl World {
         };
         let offers = self.exchange(offer)?;
         let mut window = mine?;
-        let (parts, members) = read_offers(&offers)?;
+        let (parts, members) = read_offers(&offers, |rank| self.communicator().in_job(rank))?;
         window.parts = parts;
         self.engine().borrow_mut().port_mut().connect(window.context, &members)?;
         Ok(window)
@@ -156,7 +152,10 @@ impl World {
 const OFFER: usize = 4;
 
 /// The parts and members of a window out of what the ranks offered.
-fn read_offers(offers: &[u64]) -> Result<(Vec<Part>, Vec<Member>), Error> {
+fn read_offers(
+    offers: &[u64],
+    in_job: impl Fn(u32) -> Result<u32, MsgError>,
+) -> Result<(Vec<Part>, Vec<Member>), Error> {
     let mut parts = Vec::new();
     let mut members = Vec::new();
     for (rank, offer) in (0..).zip(offers.chunks_exact(OFFER)) {
@@ -165,7 +164,7 @@ fn read_offers(offers: &[u64]) -> Result<(Vec<Part>, Vec<Member>), Error> {
             return Err(Error::WindowRefused { rank });
         };
         parts.push(Part { key, elements });
-        members.push(Member { rank, context: ContextId(context) });
+        members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
     }
     Ok((parts, members))
 }
@@ -280,7 +279,8 @@ impl<T: Scalar> Window<'_, T> {
     fn refusal(&self, error: PostError) -> Error {
         match error {
             PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
-                let closed = Error::WindowClosed { rank };
+                let number = self.world.communicator().number(rank);
+                let closed = Error::WindowClosed { rank: number };
                 self.check_there(rank).map_or_else(Error::from, |()| closed)
             }
             error => error.into(),
@@ -292,14 +292,17 @@ impl<T: Scalar> Window<'_, T> {
         &self,
         name: &'static str,
         rank: u32,
-        mut call: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
+        mut call: impl FnMut(&mut RankPort) -> Result<R, PostError>,
     ) -> Result<R, Error> {
         let mut blocked = None;
         loop {
             let answer = call(self.world.engine().borrow_mut().port_mut());
             match answer {
                 Err(PostError::Full { .. }) => {
-                    self.rest(blocked.get_or_insert_with(|| blocked_in(name, Some(rank))));
+                    let peer = self.world.communicator().in_job(rank)?;
+                    self.world
+                        .communicator()
+                        .rest(blocked.get_or_insert_with(|| blocked_in(name, Some(peer))));
                 }
                 answer => {
                     if let Some(blocked) = blocked {
@@ -308,16 +311,6 @@ impl<T: Scalar> Window<'_, T> {
                     return answer.map_err(|error| self.refusal(error));
                 }
             }
-        }
-    }
-
-    /// Makes progress on messages, or waits a little.
-    fn rest(&self, blocked: &mut Blocked) {
-        self.world.attend();
-        let mut engine = self.world.engine().borrow_mut();
-        if !engine.progress() {
-            let soon = engine.port().now() + LOOK_AGAIN;
-            engine.rest_until(blocked, soon);
         }
     }
 
@@ -335,7 +328,7 @@ impl<T: Scalar> Window<'_, T> {
             match answer {
                 Err(ContextError::Busy { .. }) if look < looks => {
                     drop(engine);
-                    self.rest(&mut blocked);
+                    self.world.communicator().rest(&mut blocked);
                 }
                 Ok(()) => {
                     engine.awake(&blocked);
@@ -429,7 +422,7 @@ impl<T: AtomicScalar> Window<'_, T> {
     /// There is no such element, or `from` died or left and it is not.
     pub fn wait(&self, index: usize, from: u32, wanted: impl Fn(T) -> bool) -> Result<T, Error> {
         let (own, source) = (self.world.rank(), self.part(from)?.0.rank);
-        let mut blocked = blocked_in("wait", Some(from));
+        let mut blocked = blocked_in("wait", Some(source));
         let ended = |blocked: &Blocked| self.world.engine().borrow_mut().awake(blocked);
         loop {
             // Asked first: what it did before it went is there by then.
@@ -443,7 +436,7 @@ impl<T: AtomicScalar> Window<'_, T> {
                 ended(&blocked);
                 return Err(gone.into());
             }
-            self.rest(&mut blocked);
+            self.world.communicator().rest(&mut blocked);
         }
     }
 
@@ -552,6 +545,7 @@ mod tests {
     #[test]
     fn an_offer_that_makes_no_sense_names_its_rank() {
         let good = [1, Key { context: ContextId(1), index: 0, generation: 1 }.to_bits(), 5, 1];
+        let read_offers = |offers: &[u64]| read_offers(offers, Ok);
         assert_eq!(read_offers(&[good, good].concat()).unwrap().0.len(), 2);
         for bad in [[0; 4], [2, good[1], 5, 1], [1, 1 << 20, 5, 1], [1, good[1], 5, 256]] {
             let error = read_offers(&[good, bad].concat()).unwrap_err();

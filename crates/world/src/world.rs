@@ -1,99 +1,58 @@
 //! A rank's view of its job: who it is, and messages to and from the others.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::mem::size_of;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku_coll::{Book, Choices, Communicator};
+use hikyaku_coll::{Choices, Communicator as Group};
 use hikyaku_msg::{
-    Endpoint, Engine, EngineConfig, Envelope, RecvFuture, Selector, SendFuture, SendMode,
-    Statistics,
+    Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
-use hikyaku_nic::fabric::{Capabilities, GroupId, Port};
+use hikyaku_nic::fabric::{Capabilities, MemoryPort, Port};
 use hikyaku_nic::layer::Faults;
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::ShmPort;
+use hikyaku_rank::{Communicator, Observer, RankPort, Tasks, UnmatchedLimit};
 
 use crate::buffer::SharedBuffer;
-use crate::collective::{Ranks, choices};
+use crate::collective::Ranks;
 use crate::error::{Error, InitError};
-use crate::held::Held;
-use crate::node::Node;
-use crate::nodes::Nodes;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
 use crate::shared::{Injector, NotASeed, Protocol, Registry, faults, protocol};
-use crate::tasks::Tasks;
-use crate::unmatched;
 
-/// A communicator over all ranks of the job (MPI_COMM_WORLD and its duplicates).
+/// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
+/// ([`World::split`], [`World::create_group`]), numbered from 0.
+///
+/// Everything that takes or gives a rank means its number in this communicator. Only what is said
+/// of the end of a process ([`MsgError::PeerFailed`](crate::MsgError), `PeerLeft`) and reports of
+/// jobs that hang name ranks of the whole job.
 ///
 /// Not `Send`: a rank is one thread. When the last handle goes, the rank leaves the job in order:
 /// what it still had to post is posted first. Not so when it goes because of a panic: then the
 /// rank has died, and its peers are told when its process ends.
 #[derive(Debug)]
 pub struct World {
-    rank: Rc<RankState>,
-    /// Point-to-point messages of this communicator; collectives use the next one.
-    context: u32,
-    /// What this rank notes of its collectives.
-    collectives: Rc<Book>,
-    /// The ranks of this rank's node as a group, if there was a channel for it and something to
-    /// gain from it; and where the others are.
-    group: Option<(GroupId, Nodes)>,
+    /// Before the communicator: others are served to the end.
+    shared: Rc<SharedState>,
+    communicator: Communicator,
 }
 
-/// What all communicators of a rank share.
+/// The shared variables of a rank, as all its communicators have them.
 #[derive(Debug)]
-struct RankState {
-    engine: RefCell<Engine<ShmPort>>,
-    next_context: Cell<u32>,
-    /// The next context of communicators that only some ranks make, and agree on.
-    next_group_context: Cell<u32>,
-    /// Operations in flight that move only when they are polled.
-    tasks: Tasks,
-    /// Algorithms chosen by name.
-    choices: Choices,
-    /// Whether the calls that are made now are the library's own.
-    own_calls: Cell<bool>,
-    /// Contexts of collectives that are no more, with their books: what still comes is dropped.
-    retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
-    /// Shared variables.
-    shared: Registry,
+struct SharedState {
+    communicator: Communicator,
+    registry: Registry,
 }
 
-/// How many contexts are remembered as retired. What older ones still got has come long ago.
-const RETIRED_MOST: usize = 64;
-
-/// Contexts below are counted by every rank alike; from here on they are agreed on by the ranks
-/// that will use them.
-const FIRST_GROUP_CONTEXT: u32 = 1 << 31;
-
-impl Drop for RankState {
+impl Drop for SharedState {
     fn drop(&mut self) {
         // A rank that panics owes nobody anything any more, and must not wait for room.
-        let is_rank = !self.engine.borrow().port().is_forked();
+        let is_rank = !self.communicator.engine().borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
-            self.shared.service().linger(&self.engine);
-            self.engine.get_mut().flush();
+            self.registry.service().linger(self.communicator.engine());
         }
-    }
-}
-
-/// A rank, if it is still there.
-#[derive(Debug)]
-pub(crate) struct Observer(Weak<RankState>);
-
-impl Observer {
-    /// Does something with its engine and what is in flight; `None`: it has left.
-    pub(crate) fn with_engine<R>(
-        &self,
-        act: impl FnOnce(&RefCell<Engine<ShmPort>>, &Tasks) -> R,
-    ) -> Option<R> {
-        self.0.upgrade().map(|rank| act(&rank.engine, &rank.tasks))
     }
 }
 
@@ -132,7 +91,7 @@ impl World {
     /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
     /// number.
     pub fn init() -> Result<World, InitError> {
-        let choices = choices::from_environment(|name| std::env::var(name).ok())
+        let choices = Choices::from_environment(|name| std::env::var(name).ok())
             .map_err(|(variable, error)| InitError::Choice { variable, error })?;
         let protocol = protocol::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Protocol { error })?;
@@ -141,200 +100,229 @@ impl World {
                 .map_err(|error| InitError::Faults { variable, error })
         };
         let (faults, of_ports) = (seed(NotASeed::VARIABLE)?, seed(NotASeed::OF_PORTS)?);
-        let limit = unmatched::from_environment(|name| std::env::var(name).ok())
+        let limit = UnmatchedLimit::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| InitError::Unmatched { error })?;
-        let mut port = match hikyaku_shm::attach()? {
-            Some(port) => port,
-            None => hikyaku_shm::single()?,
-        };
+        let mut port = Communicator::open()?;
         if let Some(seed) = of_ports {
             port.meet(Faults::of_a_job(seed));
         }
         let world = World::over(port, choices, protocol, faults);
-        world.engine().borrow_mut().limit_unmatched(limit.bytes());
+        world.communicator.limit_unmatched(limit);
         Ok(world)
     }
 
     /// The world of a port's job. `faults`: a seed, by which shared variables meet trouble.
     pub(crate) fn over(
-        port: ShmPort,
+        port: RankPort,
         choices: Choices,
         protocol: Protocol,
         faults: Option<u64>,
     ) -> World {
         let injector = Injector::of(faults, &port);
-        let engine = RefCell::new(Engine::new(port, EngineConfig::default()));
-        let next_context = Cell::new(2);
-        let next_group_context = Cell::new(FIRST_GROUP_CONTEXT);
-        let tasks = Tasks::default();
-        let retired = RefCell::default();
-        let shared = Registry::new(protocol, injector);
-        let own_calls = Cell::new(false);
-        let rank = RankState {
-            engine,
-            next_context,
-            next_group_context,
-            tasks,
-            choices,
-            own_calls,
-            retired,
-            shared,
-        };
-        World::new(Rc::new(rank), 0)
+        let communicator = Communicator::over(port, choices);
+        let registry = Registry::new(protocol, injector);
+        let shared = SharedState { communicator: communicator.clone(), registry };
+        World::new(Rc::new(shared), communicator)
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
     /// Every rank calls it, in the same order as other duplications.
+    ///
+    /// If a rank of some dies meanwhile, every use of the duplicate may be an error.
     pub fn duplicate(&self) -> World {
-        let context = self.rank.next_context.get();
-        self.rank.next_context.set(context + 2);
-        self.with_context(context)
+        World::new(Rc::clone(&self.shared), self.communicator.duplicate())
     }
 
-    /// The lowest context that no communicator of only some ranks has, as far as this rank knows.
-    pub(crate) fn next_group_context(&self) -> u32 {
-        self.rank.next_group_context.get()
+    /// Divides the ranks by color (MPI_Comm_split, MPI 5.0 §7.4.2). Those of a color are numbered
+    /// by key, and by rank where keys are equal; a rank without a color gets `None`. Every rank
+    /// calls it.
+    ///
+    /// ```no_run
+    /// # use hikyaku::{Op, World};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let world = World::init()?;
+    /// let columns = 4;
+    /// let row = world.split(world.rank() / columns, 0)?.expect("every rank has a row");
+    /// let mut sum = [f64::from(world.rank())];
+    /// row.allreduce(&mut sum, Op::Sum)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A rank is gone or gave up, or one is the first of too many communicators.
+    pub fn split(&self, color: impl Into<Option<u32>>, key: i32) -> Result<Option<World>, Error> {
+        let made = self.communicator.split(color.into(), key)?;
+        Ok(made.map(|made| World::new(Rc::clone(&self.shared), made)))
     }
 
-    /// Takes a context that the ranks of a communicator have agreed on: none of them has proposed a
-    /// higher one, so it is in use at none.
-    pub(crate) fn use_group_context(&self, context: u32) {
-        self.rank.next_group_context.set(context + 2);
+    /// [`World::split`] as a future. Dropping it tells the other ranks.
+    ///
+    /// # Errors
+    /// As [`World::split`].
+    pub async fn split_async(
+        &self,
+        color: impl Into<Option<u32>>,
+        key: i32,
+    ) -> Result<Option<World>, Error> {
+        let made = self.communicator.split_async(color.into(), key).await?;
+        Ok(made.map(|made| World::new(Rc::clone(&self.shared), made)))
     }
 
-    /// This world with other contexts, for collectives by messages only.
+    /// The ranks of a list, in its order (MPI_Comm_create_group, MPI 5.0 §7.4.2). They alone call
+    /// it, all with the same list; those that several lists have call it in one order.
+    ///
+    /// # Errors
+    /// The list names a rank twice, or not this one, or one that does not exist, or differs between
+    /// ranks; or as [`World::split`].
+    pub fn create_group(&self, ranks: &[u32]) -> Result<World, Error> {
+        let made = self.communicator.create_group(ranks)?;
+        Ok(World::new(Rc::clone(&self.shared), made))
+    }
+
+    /// [`World::create_group`] as a future. Dropping it tells the other ranks.
+    ///
+    /// # Errors
+    /// As [`World::create_group`].
+    pub async fn create_group_async(&self, ranks: &[u32]) -> Result<World, Error> {
+        let made = self.communicator.create_group_async(ranks).await?;
+        Ok(World::new(Rc::clone(&self.shared), made))
+    }
+
+    /// [`World::duplicate`] as a future. Dropping it tells the other ranks.
+    ///
+    /// # Errors
+    /// Of some ranks of the job: as [`World::split`]. None of all.
+    pub async fn duplicate_async(&self) -> Result<World, Error> {
+        let made = self.communicator.try_duplicate_async().await?;
+        Ok(World::new(Rc::clone(&self.shared), made))
+    }
+
+    /// This world with other contexts, which these ranks agree on and use among themselves.
+    pub(crate) fn apart_among(&self, ranks: &[u32]) -> Result<World, Error> {
+        let (shared, communicator) =
+            (Rc::clone(&self.shared), self.communicator.apart_among(ranks)?);
+        Ok(World { shared, communicator })
+    }
+
+    /// [`World::duplicate`], or why it cannot be made.
+    pub(crate) fn try_duplicate(&self) -> Result<World, Error> {
+        Ok(World::new(Rc::clone(&self.shared), self.communicator.try_duplicate()?))
+    }
+
+    /// This world with other contexts, for one persistent operation.
     pub(crate) fn apart(&self) -> World {
-        let context = self.rank.next_context.get();
-        self.rank.next_context.set(context + 2);
-        World { rank: Rc::clone(&self.rank), context, collectives: Rc::default(), group: None }
+        let (shared, communicator) = (Rc::clone(&self.shared), self.communicator.duplicate());
+        World::new(shared, communicator)
     }
 
     /// Messages of this communicator, for exchanges that number their tags themselves.
-    pub(crate) fn messages_as_group(&self) -> Communicator<'_, ShmPort> {
-        Communicator::new(self.messages(), &self.collectives)
+    pub(crate) fn messages_as_group(&self) -> Group<'_, RankPort> {
+        self.communicator.messages_as_group()
     }
 
-    /// This world with other contexts.
-    pub(crate) fn with_context(&self, context: u32) -> World {
-        World::new(Rc::clone(&self.rank), context)
+    /// Another handle on this communicator, for messages only.
+    pub(crate) fn handle(&self) -> World {
+        let (shared, communicator) = (Rc::clone(&self.shared), self.communicator.clone());
+        World { shared, communicator }
     }
 
-    /// A communicator. Its context is its alone, so its channel is.
-    fn new(rank: Rc<RankState>, context: u32) -> World {
-        let group = {
-            let mut engine = rank.engine.borrow_mut();
-            let port = engine.port_mut();
-            let size = port.size();
-            let is_rank = !port.is_forked();
-            Nodes::of(port, context).filter(|nodes| is_rank && nodes.pays(size)).and_then(|nodes| {
-                let mates: Vec<u32> = nodes.mates.clone().collect();
-                Some((port.join(context / 2, &mates, 0).ok()?, nodes))
-            })
-        };
-        World { rank, context, collectives: Rc::default(), group }
+    fn new(shared: Rc<SharedState>, communicator: Communicator) -> World {
+        World { shared, communicator }
     }
 
-    /// Does something by way of what ranks of a node share, if there is that.
+    /// This world in bytes.
     #[inline]
-    pub(crate) fn on_node<R>(
-        &self,
-        operation: impl FnOnce(&mut Node<'_, ShmPort>) -> R,
-    ) -> Option<R> {
-        let (group, nodes) = self.group.as_ref()?;
-        // In a child of the rank's process messages say so.
-        if self.engine().borrow().port().is_forked() {
-            return None;
-        }
-        let done = if self.tasks().are_over() {
-            let engine = &mut *self.engine().borrow_mut();
-            Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
-        } else {
-            let engine = Held::between(self.engine(), self.tasks());
-            Node::new(engine, *group, nodes).map(|mut node| operation(&mut node))
-        };
-        self.drop_left_overs();
-        done
+    pub(crate) fn communicator(&self) -> &Communicator {
+        &self.communicator
     }
 
-    pub(crate) fn engine(&self) -> &RefCell<Engine<ShmPort>> {
-        &self.rank.engine
+    #[inline]
+    pub(crate) fn engine(&self) -> &RefCell<Engine<RankPort>> {
+        self.communicator.engine()
     }
 
     /// For what must not keep this rank from leaving.
     pub(crate) fn observe(&self) -> Observer {
-        Observer(Rc::downgrade(&self.rank))
+        self.communicator.observe()
     }
 
     /// This rank's shared variables.
     pub(crate) fn registry(&self) -> &Registry {
-        &self.rank.shared
+        &self.shared.registry
     }
 
+    #[inline]
     pub(crate) fn context(&self) -> u32 {
-        self.context
+        self.communicator.context()
     }
 
     /// This communicator as its collectives see it.
     pub(crate) fn ranks(&self) -> Ranks<'_> {
-        let endpoint = Endpoint::new(self.engine(), self.context + 1);
-        let group = Communicator::new(endpoint, &self.collectives);
-        Ranks { group, choices: self.choices() }
+        Ranks { group: self.communicator.group(), choices: self.choices() }
     }
 
     /// Algorithms chosen by name: for calls of the program, not for those of the library.
     pub(crate) fn choices(&self) -> Choices {
-        if self.rank.own_calls.get() { Choices::default() } else { self.rank.choices }
+        self.communicator.choices()
     }
 
     /// Makes calls of the library's own: what is chosen by name does not hold for them.
     pub(crate) fn by_itself<R>(&self, calls: impl FnOnce(&World) -> R) -> R {
-        let before = self.rank.own_calls.replace(true);
-        let result = calls(self);
-        self.rank.own_calls.set(before);
-        result
+        self.communicator.by_itself(|| calls(self))
     }
 
-    /// The end of a communicator for collectives. If one of them was given up here or elsewhere,
+    /// The end of a communicator for collectives. If one of them was abandoned here or elsewhere,
     /// ranks may still send for it, and that is to be dropped.
     pub(crate) fn retire(&self) {
-        let mut retired = self.rank.retired.borrow_mut();
-        retired.truncate(RETIRED_MOST - 1);
-        retired.push_front((self.context + 1, Rc::clone(&self.collectives)));
+        self.communicator.retire();
     }
 
     /// Drops what has come for collectives that have failed, here and in retired communicators. To
     /// be called after each blocking collective.
     #[inline]
     pub(crate) fn drop_left_overs(&self) {
-        if self.engine().borrow().statistics().unexpected_messages > 0 {
-            self.look_for_left_overs();
-        }
-    }
-
-    #[cold]
-    fn look_for_left_overs(&self) {
-        self.ranks().group.drop_left_overs();
-        let retired = self.rank.retired.borrow();
-        for (context, book) in &*retired {
-            let endpoint = Endpoint::new(self.engine(), *context);
-            Communicator::new(endpoint, book).drop_left_overs();
-        }
+        self.communicator.drop_left_overs();
     }
 
     /// What is in flight at this rank and moves only when it is polled.
     #[inline]
     pub(crate) fn tasks(&self) -> &Tasks {
-        &self.rank.tasks
+        self.communicator.tasks()
+    }
+
+    /// Runs a future to its end, and what is in flight meanwhile.
+    pub(crate) fn drive<F: Future>(&self, future: F) -> F::Output {
+        self.communicator.drive(future)
+    }
+
+    /// [`World::block_on`] for a future that waits for memory that others change, of windows and
+    /// shared variables: such a change wakes nobody for sure, so no sleep is longer than a
+    /// millisecond, and most looks are at that memory alone.
+    pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
+        self.communicator.block_on_memory(future)
+    }
+
+    /// Polls what is not what the program waits for.
+    #[doc(hidden)]
+    pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
+        self.communicator.unreported(poll)
+    }
+
+    /// Polls what is in flight, once; for calls that do not wait.
+    #[inline]
+    pub(crate) fn attend(&self) {
+        self.communicator.attend();
     }
 
     /// This rank, `0..size`.
     pub fn rank(&self) -> u32 {
-        self.engine().borrow().rank()
+        self.communicator.rank()
     }
 
-    /// How many ranks the job has.
+    /// How many ranks there are.
     pub fn size(&self) -> u32 {
-        self.engine().borrow().size()
+        self.communicator.size()
     }
 
     /// The (virtual) node this rank lives on; see `hikyaku run --ranks-per-node`.
@@ -345,12 +333,12 @@ impl World {
     /// The (virtual) node a rank lives on. Ranks start at 0; `rank` is below [`World::size`].
     pub fn node_of(&self, rank: u32) -> u32 {
         assert!(rank < self.size(), "rank {rank} does not exist: there are {}", self.size());
-        self.engine().borrow().port().node_of(rank)
+        self.communicator.node_of(rank)
     }
 
-    /// How many (virtual) nodes the job has.
+    /// How many (virtual) nodes the ranks live on.
     pub fn nodes(&self) -> u32 {
-        self.node_of(self.size() - 1) + 1
+        self.communicator.nodes()
     }
 
     /// What the fabric below can do, and its name.
@@ -412,7 +400,8 @@ impl World {
         tag: i32,
         mode: SendMode,
     ) -> Result<(), Error> {
-        let envelope = Envelope { destination: to, context: self.context, tag };
+        let destination = self.communicator.in_job(to)?;
+        let envelope = Envelope { destination, context: self.context(), tag };
         let bytes = bytemuck::cast_slice(data);
         let direct = self.tasks().are_over()
             && self.engine().borrow_mut().send_directly(bytes, &envelope, mode);
@@ -427,11 +416,12 @@ impl World {
         envelope: Envelope,
         mode: SendMode,
     ) -> Result<(), Error> {
-        if self.tasks().are_over() {
-            return Ok(self.engine().borrow_mut().send(bytes, envelope, mode)?);
-        }
-        let send = SendFuture::new(self.engine(), bytes, envelope, mode);
-        Ok(self.drive(send)?)
+        let sent = if self.tasks().are_over() {
+            self.engine().borrow_mut().send(bytes, envelope, mode)
+        } else {
+            self.drive(SendFuture::new(self.engine(), bytes, envelope, mode))
+        };
+        sent.map_err(|error| self.communicator.explained(error).into())
     }
 
     /// Receives a message into the front of `into` (MPI_Recv, MPI 5.0 §3.2.4).
@@ -446,16 +436,18 @@ impl World {
         from: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Received, Error> {
-        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        let (from, context) = (from.into().0, self.context());
+        let source = self.communicator.source_in_job(from)?;
+        let selector = Selector { source, tag: tag.into().0, context };
         let bytes = bytemuck::cast_slice_mut(into);
-        if let (Some(source), Some(tag)) = (selector.source, selector.tag)
+        if let (Some(source), Some(from), Some(tag)) = (source, from, selector.tag)
             && self.tasks().are_over()
         {
             let mut engine = self.engine().borrow_mut();
-            let length = engine.recv_at_once(bytes, source, self.context, tag);
+            let length = engine.recv_at_once(bytes, source, context, tag);
             drop(engine);
             if let Some(length) = length {
-                return whole::<T>(Received { source, tag, bytes: length });
+                return whole::<T>(Received { source: from, tag, bytes: length });
             }
         }
         whole::<T>(self.recv_otherwise(bytes, selector)?)
@@ -464,11 +456,12 @@ impl World {
     /// Receives what is not there yet, or not the shortest way.
     #[inline(never)]
     fn recv_otherwise(&self, bytes: &mut [u8], selector: Selector) -> Result<Received, Error> {
-        if self.tasks().are_over() {
-            return Ok(self.engine().borrow_mut().recv(bytes, selector)?.into());
-        }
-        let receive = RecvFuture::new(self.engine(), bytes, selector);
-        Ok(self.drive(receive)?.into())
+        let received = if self.tasks().are_over() {
+            self.engine().borrow_mut().recv(bytes, selector)
+        } else {
+            self.drive(RecvFuture::new(self.engine(), bytes, selector))
+        };
+        Ok(self.communicator.told(received)?.into())
     }
 
     /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that
@@ -497,8 +490,9 @@ impl World {
     /// # Errors
     /// The rank or tag does not exist, or the sender is gone.
     pub fn probe(&self, from: impl Into<Source>, tag: impl Into<Tag>) -> Result<Received, Error> {
-        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
-        Ok(self.wait_for_probe(selector)?.into())
+        let selector = self.selector(from.into(), tag.into())?;
+        let found = self.communicator.wait_for_probe(selector);
+        Ok(self.communicator.told(found)?.into())
     }
 
     /// Says what message is there to be received, if any (MPI_Iprobe).
@@ -510,9 +504,17 @@ impl World {
         from: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Option<Received>, Error> {
-        let selector = Selector { source: from.into().0, tag: tag.into().0, context: self.context };
+        let selector = self.selector(from.into(), tag.into())?;
         self.attend();
-        Ok(self.engine().borrow_mut().probe(selector)?.map(Received::from))
+        let found = self.engine().borrow_mut().probe(selector).transpose();
+        let found = found.map(|found| self.communicator.told(found)).transpose()?;
+        Ok(found.map(Received::from))
+    }
+
+    /// Which messages of this communicator are meant.
+    fn selector(&self, from: Source, tag: Tag) -> Result<Selector, Error> {
+        let source = self.communicator.source_in_job(from.0)?;
+        Ok(Selector { source, tag: tag.0, context: self.context() })
     }
 
     /// [`World::send`] as a future. It moves only while it is polled: run it with
@@ -522,7 +524,8 @@ impl World {
     /// As [`World::send`].
     pub async fn send_async<T: Scalar>(&self, data: &[T], to: u32, tag: i32) -> Result<(), Error> {
         let bytes = bytemuck::cast_slice(data);
-        Ok(self.messages().send(bytes, to, tag).await?)
+        let sent = self.messages().send(bytes, to, tag).await;
+        sent.map_err(|error| self.communicator.explained(error).into())
     }
 
     /// [`World::recv`] as a future. Dropping it withdraws the receive.
@@ -536,13 +539,13 @@ impl World {
         tag: impl Into<Tag>,
     ) -> Result<Received, Error> {
         let (from, tag) = (from.into().0, tag.into().0);
-        let received = self.messages().recv(bytemuck::cast_slice_mut(into), from, tag).await?;
-        whole::<T>(received.into())
+        let received = self.messages().recv(bytemuck::cast_slice_mut(into), from, tag).await;
+        whole::<T>(self.communicator.told(received)?.into())
     }
 
     /// The endpoint of this communicator's messages between two ranks.
-    pub(crate) fn messages(&self) -> Endpoint<'_, ShmPort> {
-        Endpoint::new(self.engine(), self.context)
+    pub(crate) fn messages(&self) -> Endpoint<'_, RankPort> {
+        self.communicator.messages()
     }
 
     /// Runs a future to its end, making progress on all messages meanwhile.
@@ -585,3 +588,6 @@ fn whole<T: Scalar>(received: Received) -> Result<Received, Error> {
     let Received { source, bytes, .. } = received;
     Err(Error::PartialElement { bytes, element, source_rank: source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use hikyaku::{Error, Op, SharedBuffer, World};
 use crate::csr::Csr;
 use crate::local::Local;
 use crate::partition::Partition;
-use crate::stopwatch::{Part, Split, Stopwatch};
+use crate::solver::{Part, Split, Stopwatch};
 
 /// The rank that reads, writes and talks to people.
 pub const ROOT: u32 = 0;

@@ -21,4 +21,3 @@ pub mod partition;
 pub mod report;
 pub mod serial;
 pub mod solver;
-pub mod stopwatch;

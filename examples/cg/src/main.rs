@@ -4,19 +4,18 @@
 //! converge, the check failed, the page could not be written, or another rank failed; 2 bad input,
 //! said in one line on the standard error stream before any other rank ends.
 
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use std::{fs, fs::File};
 
 use cg::csr::Csr;
 use cg::exchange::{self, Exchange, Kind, Load, ROOT};
 use cg::local::Local;
 use cg::partition::Partition;
 use cg::report::{self, Check, Run, Solution};
-use cg::solver::{self, Limits};
-use cg::stopwatch::Stopwatch;
+use cg::solver::{self, Limits, Stopwatch};
 use cg::{matrix_market, serial};
 use clap::Parser;
 use hikyaku::{Error, World};
@@ -173,8 +172,7 @@ fn finish(
         solutions.push(solution);
     }
     if let Some(path) = &args.report {
-        let limits = Limits { tolerance: args.tolerance, iterations: args.iterations };
-        let run = Run { file: &args.matrix, matrix, limits, loads, solutions: &solutions };
+        let run = Run { file: &args.matrix, matrix, loads, solutions: &solutions };
         failed |= !write(path, &report::page(&run));
     }
     ExitCode::from(if failed { FAILED } else { 0 })
@@ -263,29 +261,30 @@ fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
 }
 
-/// Reads the matrix; on trouble says so, now, while no other rank can have ended yet.
+/// Reads the matrix. If it cannot, it says so now, while no other rank can have ended yet.
 fn read(path: &Path) -> Option<Csr> {
-    let name = path.display();
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(length) if length as u64 > MAX_BYTES => {
-            complain(&format!("{name}: it is longer than {MAX_BYTES} bytes"));
-            return None;
-        }
-        Ok(_) => {}
-        Err(error) => {
-            complain(&format!("{name}: cannot be read: {error}"));
-            return None;
-        }
-    }
-    // Comments may be in any encoding; what counts is ASCII.
-    let text = String::from_utf8_lossy(&bytes);
-    let matrix = matrix_market::parse(&text);
-    matrix.inspect_err(|error| complain(&format!("{name}: {error}"))).ok()
+    let matrix = read_bytes(path).and_then(|bytes| {
+        // Comments may be in any encoding; what counts is ASCII.
+        matrix_market::parse(&String::from_utf8_lossy(&bytes))
+    });
+    matrix.inspect_err(|error| complain(&format!("{}: {error}", path.display()))).ok()
 }
 
-/// Writes the page and says so; answers whether it is there.
+/// Reads a whole file. Opening a named pipe without a writer would wait for ever, and a device may
+/// never end, so only regular files are read.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |error: io::Error| format!("cannot be read: {error}");
+    let file = fs::metadata(path).map_err(wrong)?;
+    if !file.is_file() {
+        return Err("cannot be read: it is not a regular file".into());
+    }
+    if file.len() > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
+    }
+    fs::read(path).map_err(wrong)
+}
+
+/// Writes the page and says so; returns whether it is there.
 fn write(path: &Path, page: &str) -> bool {
     match fs::write(path, page) {
         Ok(()) => {

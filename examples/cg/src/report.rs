@@ -7,8 +7,7 @@ use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series, StackedBars, Ta
 
 use crate::csr::Csr;
 use crate::exchange::{Kind, Load};
-use crate::solver::Limits;
-use crate::stopwatch::{NAMES, Split};
+use crate::solver::{PARTS, Split};
 
 /// Bars of ranks on the page; more would not be read.
 const BARS: usize = 64;
@@ -68,8 +67,6 @@ pub struct Run<'a> {
     pub file: &'a Path,
     /// The matrix.
     pub matrix: &'a Csr,
-    /// When it was to stop.
-    pub limits: Limits,
     /// What each rank had to do.
     pub loads: &'a [Load],
     /// The solutions, one an exchange, at least one.
@@ -157,7 +154,7 @@ fn residual_chart(run: &Run<'_>) -> LineChart {
 }
 
 fn side_by_side(run: &Run<'_>) -> Table {
-    let header = ["exchange", "run time", "iterations", "an iteration"].into_iter().chain(NAMES);
+    let header = ["exchange", "run time", "iterations", "an iteration"].into_iter().chain(PARTS);
     let mut table = Table::new("An iteration's time, mean over ranks", header);
     for solution in run.solutions {
         let all = (solution.splits.len() * solution.iterations().max(1)) as f64;
@@ -176,7 +173,7 @@ fn side_by_side(run: &Run<'_>) -> Table {
 
 fn split_chart(solution: &Solution) -> StackedBars {
     let title = format!("Where each rank's time went, {}", solution.exchange.name());
-    let bars = StackedBars::new(title, "time", Unit::Seconds, NAMES);
+    let bars = StackedBars::new(title, "time", Unit::Seconds, PARTS);
     let ranks = solution.splits.iter().enumerate().take(BARS);
     ranks.fold(bars, |bars, (rank, split)| bars.with(format!("rank {rank}"), split.to_vec()))
 }
@@ -208,12 +205,10 @@ mod tests {
             check: None,
         };
         let mut solutions = [Kind::Blocking, Kind::Nonblocking].map(solution);
-        let limits = Limits { tolerance: 1e-8, iterations: 100 };
         let loads = [[1, 1, 0, 0]; 2];
         let file = Path::new("some/<mesh>.mtx");
-        let of = |solutions: &[Solution]| {
-            page(&Run { file, matrix: &matrix, limits, loads: &loads, solutions })
-        };
+        let of =
+            |solutions: &[Solution]| page(&Run { file, matrix: &matrix, loads: &loads, solutions });
         let html = of(&solutions[..1]);
         assert!(html.contains("&lt;mesh&gt;.mtx: 2 rows, 2 entries, on 2 ranks."), "{html}");
         assert!(html.contains("Relative residual 1.0e-9 after 2 iterations."));

@@ -4,12 +4,51 @@
 //! others, a dot product a sum over all ranks; everything else is the rank's own. Sums have the
 //! same bits on every rank, so all ranks stop in the same iteration without asking each other.
 
+use std::time::{Duration, Instant};
+
 use hikyaku::{Error, World};
 
 use crate::exchange::{self, Exchange};
 use crate::local::Local;
 use crate::serial::dot;
-use crate::stopwatch::{Part, Split, Stopwatch};
+
+/// What a rank can be doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Multiplying and adding.
+    Computing,
+    /// Exchanging entries of the vector: packing, calls, waiting.
+    Exchange,
+    /// Sums over all ranks.
+    Reduction,
+}
+
+/// The names of the parts, in order.
+pub const PARTS: [&str; 3] = ["computing", "exchange", "allreduce"];
+
+/// Seconds for each [`Part`], in its order. Plain numbers, so that they can be gathered.
+pub type Split = [f64; PARTS.len()];
+
+/// Books every moment of a solution to exactly one part.
+#[derive(Debug)]
+pub struct Stopwatch {
+    booked_to: Instant,
+    parts: [Duration; PARTS.len()],
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Stopwatch {
+        Stopwatch { booked_to: Instant::now(), parts: [Duration::ZERO; PARTS.len()] }
+    }
+
+    /// The time since the last booking went to `part`.
+    pub fn book(&mut self, part: Part) {
+        let now = Instant::now();
+        self.parts[part as usize] += now - self.booked_to;
+        self.booked_to = now;
+    }
+}
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,5 +122,5 @@ pub fn solve(
         residuals.push(rr.sqrt() / norm);
     }
     watch.book(Part::Computing);
-    Ok(Some(Outcome { x, residuals, split: watch.split() }))
+    Ok(Some(Outcome { x, residuals, split: watch.parts.map(|part| part.as_secs_f64()) }))
 }

@@ -5,15 +5,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use hikyaku_jobs::own;
 
 const MESH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mesh.mtx");
-
-#[test]
-fn launcher() {
-    own::launch(env!("CARGO_BIN_EXE_cg"));
-}
 
 /// A directory of its own for each test.
 fn directory(name: &str) -> PathBuf {
@@ -53,6 +49,13 @@ fn more_ranks_than_rows_and_rows_without_neighbours() {
     assert!(said.contains("agrees with the serial solver's"), "{said}");
 }
 
+/// A named pipe that nobody writes to.
+fn pipe(place: &Path) -> PathBuf {
+    let path = place.join("pipe.mtx");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
 #[test]
 fn what_cannot_be_solved_is_said_once() {
     let place = directory("bad");
@@ -64,6 +67,7 @@ fn what_cannot_be_solved_is_said_once() {
     };
     for (path, line) in [
         (place.join("absent.mtx"), "absent.mtx: cannot be read: No such file"),
+        (pipe(&place), "pipe.mtx: cannot be read: it is not a regular file"),
         (file("cut.mtx", "2 2 3\n1 1 1\n"), "cut.mtx: the file ends after 1 of 3 entries"),
         (file("word.mtx", "1 1 1\n1 1 one\n"), "word.mtx: line 3: one is no finite number"),
         (file("saddle.mtx", "2 2 2\n1 1 1\n2 2 -1\n"), "the matrix is not positive definite"),

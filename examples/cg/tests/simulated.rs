@@ -9,7 +9,7 @@ use cg::csr::Csr;
 use cg::local::Local;
 use cg::partition::Partition;
 use cg::serial::{self, dot};
-use hikyaku::simulated::SimulatedRank;
+use hikyaku_cli::simulated::SimulatedRank;
 use hikyaku_coll::{Reduction, allreduce};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::Simulation;

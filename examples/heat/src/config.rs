@@ -1,23 +1,23 @@
-//! The configuration file: what is to be computed.
+//! The configuration file: what is to be computed. README.md lists the keys.
 //!
-//! TOML, every key checked, unknown keys refused. What passes [`Config::parse`] can be computed;
-//! only the initial field has not been looked at yet.
+//! Only rank 0 reads it. Every error is one line that names the file and what is wrong with it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use thiserror::Error;
 
 use crate::field::{Extent, Field, MAX_CELLS};
+use crate::files;
+use crate::solver::Plan;
 use crate::stencil::Stencil;
 
-/// Temperatures of this size and above are refused: sums of a few of them must stay finite.
-pub const MAX_TEMPERATURE: f64 = 1e100;
+/// Sums of a few temperatures below this stay finite.
+const MAX_TEMPERATURE: f64 = 1e100;
 
-/// Least and greatest diffusivity, cells² a second: the stability limit and its products with
-/// them are ordinary numbers.
-const MIN_ALPHA: f64 = 1e-100;
-const MAX_ALPHA: f64 = 1e100;
+/// Longest file that is read, bytes: the largest field and its header.
+const MAX_BYTES: u64 = MAX_CELLS as u64 * 8 + (1 << 20);
 
 /// What lies around the grid.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,101 +28,35 @@ pub enum Boundary {
     Insulated,
 }
 
-/// What the field is at the start.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Initial {
-    /// A PNG or NPY file, relative to the configuration file.
-    File(PathBuf),
-    /// A generated field of this size.
-    Pattern(Pattern, Extent),
+/// What is to be computed and from what.
+#[derive(Debug)]
+pub struct Input {
+    /// What every rank must know.
+    pub plan: Plan,
+    /// The field at the start.
+    pub field: Field,
+    /// Temperatures of the coldest and the hottest colour in pictures.
+    pub range: [f64; 2],
+    /// Time step, seconds: turns steps into simulated time.
+    pub dt: f64,
 }
 
-/// A generated field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Half a sine wave in each direction, hottest in the middle: decays without changing shape.
-    Sine,
-    /// A hot disc, or ball, in the middle.
-    Disc,
-    /// Eight squares, or cubes, in each direction, hot and cold.
-    Checker,
-}
-
-/// A checked configuration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Where the initial field comes from.
-    pub initial: Initial,
-    /// The temperatures of black and white, and of the coldest and the hottest colour. Without
-    /// it: 0 and 100 for pictures and patterns, the data's own range for an NPY file.
-    pub temperature: Option<[f64; 2]>,
-    /// How a cell is computed from its neighbours, if the file says.
-    stencil: Option<Stencil>,
-    /// Thermal diffusivity α, cells² a second.
-    pub alpha: f64,
-    /// Time step, seconds, if the file says.
-    dt: Option<f64>,
-    /// The most steps to make.
-    pub steps: u64,
-    /// Stop when no cell changes by more than this in a step.
-    pub tolerance: f64,
-    /// Steps from one look at the largest change to the next.
-    pub check_every: u64,
-    /// What lies around the grid.
-    pub boundary: Boundary,
-}
-
-/// Why a configuration is not taken. The file's name is added by who read it.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ConfigError {
-    /// The text is not TOML, or a key is unknown, missing or of another type.
-    #[error("line {line}: {message}")]
-    Toml {
-        /// Line of the file, from 1.
-        line: usize,
-        /// What is wrong.
-        message: String,
-    },
-    /// A value makes no sense.
-    #[error("{key}: {reason}")]
-    Key {
-        /// The key.
-        key: &'static str,
-        /// What is wrong with its value and what would be right.
-        reason: String,
-    },
-}
-
-/// The file as it stands. See README.md for the meaning of the keys.
+/// The file as it stands.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
     initial: Option<PathBuf>,
     pattern: Option<Pattern>,
     size: Option<Vec<u64>>,
-    stencil: Option<StencilName>,
+    stencil: Option<Stencil>,
     temperature: Option<[f64; 2]>,
-    #[serde(default = "one")]
-    alpha: f64,
+    alpha: Option<f64>,
     dt: Option<f64>,
     steps: u64,
-    #[serde(default)]
-    tolerance: f64,
-    #[serde(default = "hundred")]
-    check_every: u64,
+    tolerance: Option<f64>,
+    check_every: Option<u64>,
     boundary: BoundaryKind,
     boundary_temperature: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-enum StencilName {
-    #[serde(rename = "5-point")]
-    Five,
-    #[serde(rename = "9-point")]
-    Nine,
-    #[serde(rename = "7-point")]
-    Seven,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -132,197 +66,177 @@ enum BoundaryKind {
     Insulated,
 }
 
-fn one() -> f64 {
-    1.0
+/// A generated field.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Pattern {
+    /// A hot disc, or ball, in the middle.
+    Disc,
 }
 
-fn hundred() -> u64 {
-    100
-}
-
-impl Config {
-    /// Reads and checks a configuration; `steps` replaces the file's.
+impl Input {
+    /// Reads a configuration and the field it names; `steps` replaces the configuration's.
     ///
     /// # Errors
-    /// One line that names the line or the key and says what is wrong.
-    pub fn parse(text: &str, steps: Option<u64>) -> Result<Config, ConfigError> {
-        let keys: Keys = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
-        let initial = keys.initial()?;
-        let boundary = keys.boundary()?;
-        if let Some([low, high]) = keys.temperature {
-            check(reasonable(low) && reasonable(high) && low < high, "temperature", || {
-                "two temperatures are needed, the lower one first".into()
-            })?;
-        }
-        check((MIN_ALPHA..=MAX_ALPHA).contains(&keys.alpha), "alpha", || {
-            format!("the diffusivity must be positive (1e-100 to 1e100), not {}", keys.alpha)
-        })?;
-        check(keys.tolerance >= 0.0, "tolerance", || {
-            format!("it must be 0 or positive, not {}", keys.tolerance)
-        })?;
-        let steps = steps.unwrap_or(keys.steps);
-        check(steps > 0, "steps", || "at least 1 step must be made".into())?;
-        check(keys.check_every > 0, "check_every", || "it must be at least 1".into())?;
-        if let Some(dt) = keys.dt {
-            let positive = dt > 0.0 && dt.is_finite();
-            check(positive, "dt", || format!("it must be positive, not {dt}"))?;
-        }
-        let stencil = keys.stencil.map(|name| match name {
-            StencilName::Five => Stencil::Five,
-            StencilName::Nine => Stencil::Nine,
-            StencilName::Seven => Stencil::Seven,
-        });
-        Ok(Config {
-            initial,
-            temperature: keys.temperature,
-            stencil,
-            alpha: keys.alpha,
-            dt: keys.dt,
-            steps,
-            tolerance: keys.tolerance,
-            check_every: keys.check_every,
-            boundary,
-        })
-    }
-
-    /// The stencil for a field of this size: the file's, if it fits, else the simplest that does.
-    ///
-    /// # Errors
-    /// The file's is for planes and the field is a volume, or the other way round.
-    pub fn stencil_for(&self, extent: Extent) -> Result<Stencil, ConfigError> {
-        let volume = extent.is_volume();
-        let simplest = if volume { Stencil::Seven } else { Stencil::Five };
-        let stencil = self.stencil.unwrap_or(simplest);
-        check((stencil == Stencil::Seven) == volume, "stencil", || {
-            let what = if volume { "volume, which needs 7-point" } else { "plane: 5- or 9-point" };
-            format!("{} does not fit: the field is a {what}", stencil.name())
-        })?;
-        Ok(stencil)
-    }
-
-    /// The time step, seconds: what the file says if the explicit scheme is stable with it, else
-    /// 80 % of the limit. Beyond the limit errors grow from step to step; at it, the finest wave
-    /// never decays.
-    ///
-    /// # Errors
-    /// The file's is beyond the limit.
-    pub fn time_step(&self, stencil: Stencil) -> Result<f64, ConfigError> {
-        let (ratio, formula) = stencil.stability();
-        let limit = ratio / self.alpha;
-        let dt = self.dt.unwrap_or(0.8 * limit);
-        check(dt <= limit, "dt", || {
-            format!(
-                "{dt} s is unstable: with alpha = {} the limit is {formula} = {limit} s",
-                self.alpha
-            )
-        })?;
-        Ok(dt)
+    /// One line that names the file and what is wrong with it.
+    pub fn read(path: &Path, steps: Option<u64>) -> Result<Input, String> {
+        let text = String::from_utf8(read(path)?)
+            .map_err(|_| format!("{}: cannot be read: it is not UTF-8 text", path.display()))?;
+        let in_file = |reason: String| format!("{}: {reason}", path.display());
+        let keys = Keys::parse(&text).map_err(in_file)?;
+        let (field, range) = match (&keys.initial, keys.pattern, &keys.size) {
+            (Some(file), None, None) => {
+                let file = path.parent().unwrap_or(Path::new("")).join(file);
+                read_field(&file, keys.temperature)?
+            }
+            (None, Some(Pattern::Disc), Some(size)) => {
+                let range = keys.temperature.unwrap_or([0.0, 100.0]);
+                (disc(extent(size).map_err(in_file)?, range), range)
+            }
+            _ => return Err(in_file("initial: give a file, or `pattern` and `size`".into())),
+        };
+        let (plan, dt) = keys.plan(field.extent(), steps).map_err(in_file)?;
+        Ok(Input { plan, field, range, dt })
     }
 }
 
 impl Keys {
-    fn initial(&self) -> Result<Initial, ConfigError> {
-        match (&self.initial, self.pattern, &self.size) {
-            (Some(path), None, None) => Ok(Initial::File(path.clone())),
-            (None, Some(pattern), Some(size)) => Ok(Initial::Pattern(pattern, extent(size)?)),
-            (None, Some(_), None) => Err(key("size", "a pattern needs a size, as [128, 96]")),
-            (_, None, Some(_)) => Err(key("size", "a size is for a pattern: a file has its own")),
-            (Some(_), Some(_), _) => Err(key("pattern", "there is an `initial` file as well")),
-            (None, None, None) => Err(key("initial", "name a PNG or NPY file, or give a pattern")),
-        }
+    /// Reads the keys and checks those that stand alone.
+    fn parse(text: &str) -> Result<Keys, String> {
+        let keys: Keys = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
+        let [low, high] = keys.temperature.unwrap_or([0.0, 1.0]);
+        check(reasonable(low) && reasonable(high) && low < high, || {
+            "temperature: two are needed, the lower one first".into()
+        })?;
+        let alpha = keys.alpha();
+        check((1e-100..=1e100).contains(&alpha), || {
+            format!("alpha: the diffusivity must be positive (1e-100 to 1e100), not {alpha}")
+        })?;
+        check(keys.tolerance.is_none_or(|tolerance| tolerance >= 0.0), || {
+            "tolerance: it must be 0 or positive".into()
+        })?;
+        check(keys.check_every != Some(0), || "check_every: it must be at least 1".into())?;
+        Ok(keys)
     }
 
-    fn boundary(&self) -> Result<Boundary, ConfigError> {
-        match (self.boundary, self.boundary_temperature) {
-            (BoundaryKind::Insulated, None) => Ok(Boundary::Insulated),
-            (BoundaryKind::Insulated, Some(_)) => {
-                Err(key("boundary_temperature", "an insulated boundary has none"))
-            }
-            (BoundaryKind::Fixed, given) => {
-                let temperature = given.unwrap_or(0.0);
-                check(reasonable(temperature), "boundary_temperature", || {
-                    format!("{temperature} is no temperature")
-                })?;
-                Ok(Boundary::Fixed(temperature))
-            }
-        }
+    fn alpha(&self) -> f64 {
+        self.alpha.unwrap_or(1.0)
     }
+
+    /// What every rank must know to compute a field of this size, and the time step in seconds:
+    /// the file's if the explicit scheme is stable with it, else 80 % of the limit. Beyond the
+    /// limit errors grow from step to step; at it, the finest wave never decays.
+    fn plan(&self, extent: Extent, steps: Option<u64>) -> Result<(Plan, f64), String> {
+        let volume = extent.is_volume();
+        let simplest = if volume { Stencil::Seven } else { Stencil::Five };
+        let stencil = self.stencil.unwrap_or(simplest);
+        check((stencil == Stencil::Seven) == volume, || {
+            let what = if volume { "volume, which needs 7-point" } else { "plane: 5- or 9-point" };
+            format!("stencil: {} does not fit: the field is a {what}", stencil.name())
+        })?;
+        let (ratio, formula) = stencil.stability();
+        let alpha = self.alpha();
+        let limit = ratio / alpha;
+        let dt = self.dt.unwrap_or(0.8 * limit);
+        check(dt > 0.0 && dt.is_finite(), || format!("dt: it must be positive, not {dt}"))?;
+        check(dt <= limit, || {
+            format!(
+                "dt: {dt} s is unstable: with alpha = {alpha} the limit is {formula} = {limit} s"
+            )
+        })?;
+        let boundary = match (self.boundary, self.boundary_temperature) {
+            (BoundaryKind::Insulated, None) => Boundary::Insulated,
+            (BoundaryKind::Insulated, Some(_)) => {
+                return Err("boundary_temperature: an insulated boundary has none".into());
+            }
+            (BoundaryKind::Fixed, given) => Boundary::Fixed(given.unwrap_or(0.0)),
+        };
+        check(!matches!(boundary, Boundary::Fixed(it) if !reasonable(it)), || {
+            "boundary_temperature: it is no temperature".into()
+        })?;
+        let steps = steps.unwrap_or(self.steps);
+        check(steps > 0, || "steps: at least 1 step must be made".into())?;
+        let tolerance = self.tolerance.unwrap_or(0.0);
+        let check_every = self.check_every.unwrap_or(100);
+        let plan =
+            Plan { extent, stencil, ratio: alpha * dt, boundary, steps, tolerance, check_every };
+        Ok((plan, dt))
+    }
+}
+
+/// Reads a picture or an array, told apart by their first bytes, and says which temperatures its
+/// pictures range over: those given, else 0 to 100 for a picture and the array's own.
+fn read_field(path: &Path, given: Option<[f64; 2]>) -> Result<(Field, [f64; 2]), String> {
+    let bytes = read(path)?;
+    let in_file = |reason: String| format!("{}: {reason}", path.display());
+    if bytes.starts_with(files::PNG_MAGIC) {
+        let range = given.unwrap_or([0.0, 100.0]);
+        return Ok((files::decode_png(&bytes, range).map_err(in_file)?, range));
+    }
+    let field = files::decode_npy(&bytes).map_err(in_file)?;
+    if let Some(index) = field.cells().iter().position(|cell| !reasonable(*cell)) {
+        let ([column, row, _], value) = (field.place(index), field.cells()[index]);
+        return Err(in_file(format!("row {row}, column {column} is {value}: no temperature")));
+    }
+    let range = given.unwrap_or_else(|| field.range().into());
+    Ok((field, range))
+}
+
+/// Reads a whole file. Opening a named pipe without a writer would wait for ever, and a device may
+/// never end, so only regular files are read.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |reason: String| format!("{}: cannot be read: {reason}", path.display());
+    let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    check(length.is_file(), || wrong("it is not a regular file".into()))?;
+    let too_long = || wrong(format!("it is longer than {MAX_BYTES} bytes"));
+    check(length.len() <= MAX_BYTES, too_long)?;
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
+        .map_err(|error| wrong(error.to_string()))?;
+    Ok(bytes)
 }
 
 /// The size of a generated field from the file's two numbers, or three.
-fn extent(size: &[u64]) -> Result<Extent, ConfigError> {
-    let numbers = match *size {
+fn extent(size: &[u64]) -> Result<Extent, String> {
+    let [width, height, depth] = match *size {
         [width, height] => [width, height, 1],
         [width, height, depth] => [width, height, depth],
-        _ => return Err(key("size", "two numbers are needed for a plane, three for a volume")),
+        _ => return Err("size: two numbers are needed for a plane, three for a volume".into()),
     };
-    let cells = numbers.iter().try_fold(1u64, |cells, length| cells.checked_mul(*length));
-    check(cells.is_some_and(|cells| cells > 0 && cells <= MAX_CELLS as u64), "size", || {
-        let text = size.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
-        format!("{text} cells: all must be at least 1, the product at most {MAX_CELLS}")
+    let cells = [height, depth].iter().try_fold(width, |cells, length| cells.checked_mul(*length));
+    check(cells.is_some_and(|cells| cells > 0 && cells <= MAX_CELLS as u64), || {
+        format!("size: all numbers must be at least 1, the product at most {MAX_CELLS}")
     })?;
-    Ok(numbers.map(|length| length as usize).into())
+    Ok([width, height, depth].map(|length| length as usize).into())
 }
 
-/// Whether this can be a temperature.
-pub fn reasonable(temperature: f64) -> bool {
+fn disc(extent: Extent, [low, high]: [f64; 2]) -> Field {
+    let Extent { width, height, depth } = extent;
+    // A plane lies in the middle of its only layer.
+    let off_middle = |i: usize, length: usize| (i + 1) as f64 / (length + 1) as f64 - 0.5;
+    Field::from_fn(extent, |x, y, z| {
+        let off = [off_middle(x, width), off_middle(y, height), off_middle(z, depth)];
+        if off.iter().map(|off| off * off).sum::<f64>() < 0.0625 { high } else { low }
+    })
+}
+
+fn reasonable(temperature: f64) -> bool {
     temperature.abs() < MAX_TEMPERATURE
 }
 
-impl Pattern {
-    /// The pattern on a grid, between two temperatures.
-    pub fn field(self, extent: Extent, [low, high]: [f64; 2]) -> Field {
-        let Extent { width, height, depth } = extent;
-        let sizes = [width, height, depth];
-        // A plane lies in the middle of its only layer: at a half of the way, where a sine is 1.
-        let along = |i: usize, length: usize| (i + 1) as f64 / (length + 1) as f64;
-        Field::from_fn(extent, |x, y, z| {
-            let at = [x, y, z];
-            let ways = [0, 1, 2].map(|d| along(at[d], sizes[d]));
-            let heat = match self {
-                Pattern::Sine => {
-                    let wave = |way: f64| (std::f64::consts::PI * way).sin();
-                    wave(ways[0]) * wave(ways[1]) * wave(ways[2])
-                }
-                Pattern::Disc => {
-                    let distance: f64 = ways.iter().map(|way| (way - 0.5).powi(2)).sum();
-                    f64::from(u8::from(distance < 0.0625))
-                }
-                Pattern::Checker => {
-                    let squares = (0..3).map(|d| at[d] * 8 / sizes[d]);
-                    (squares.sum::<usize>() % 2) as f64
-                }
-            };
-            low + heat * (high - low)
-        })
-    }
-}
-
-fn key(key: &'static str, reason: &str) -> ConfigError {
-    ConfigError::Key { key, reason: reason.into() }
-}
-
-fn check(
-    holds: bool,
-    key: &'static str,
-    reason: impl FnOnce() -> String,
-) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError::Key { key, reason: reason() }) }
+fn check(holds: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(reason()) }
 }
 
 /// The parser's complaint as one line: where, at which key, what.
-fn toml_error(text: &str, error: &toml::de::Error) -> ConfigError {
+fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
     let message = error.message().trim().replace('\n', ", ");
     let key = text.lines().nth(line).and_then(|line| line.split_once('='));
-    let message = match key {
-        Some((key, _)) if !message.contains('`') || message.starts_with("invalid") => {
-            format!("{}: {message}", key.trim())
-        }
-        _ => message,
-    };
-    ConfigError::Toml { line: line + 1, message }
+    let key = key.map_or(String::new(), |(key, _)| format!("{}: ", key.trim()));
+    format!("line {}: {key}{message}", line + 1)
 }
 
 #[cfg(test)]
@@ -331,147 +245,88 @@ mod tests {
 
     use super::*;
 
-    const GOOD: &str = "initial = \"a.png\"\nsteps = 10\nboundary = \"fixed\"\n";
+    const PLATE: &str = "steps = 10\nboundary = \"fixed\"\n";
 
-    fn with(line: &str) -> Result<Config, ConfigError> {
-        Config::parse(&format!("{GOOD}{line}\n"), None)
-    }
-
-    /// The error of a configuration with one line more: always one line itself.
-    fn complaint(line: &str) -> String {
-        let error = with(line).unwrap_err().to_string();
-        assert!(!error.contains('\n'), "{error}");
-        error
+    fn plan(text: &str, extent: [usize; 3]) -> Result<(Plan, f64), String> {
+        Keys::parse(text).and_then(|keys| keys.plan(extent.into(), None))
     }
 
     #[test]
-    fn the_short_form_has_defaults() {
-        let config = with("").unwrap();
-        assert_eq!(config.initial, Initial::File("a.png".into()));
-        assert_eq!(config.boundary, Boundary::Fixed(0.0));
-        assert_eq!((config.alpha, config.tolerance, config.check_every), (1.0, 0.0, 100));
-        assert_eq!(config.time_step(Stencil::Five), Ok(0.2), "80 % of the stability limit");
-        assert_eq!(Config::parse(GOOD, Some(3)).unwrap().steps, 3);
+    fn defaults_are_those_of_the_table() {
+        let (plan, dt) = plan(PLATE, [4, 3, 1]).unwrap();
+        let expected = Plan {
+            extent: (4, 3).into(),
+            stencil: Stencil::Five,
+            ratio: 0.2,
+            boundary: Boundary::Fixed(0.0),
+            steps: 10,
+            tolerance: 0.0,
+            check_every: 100,
+        };
+        assert_eq!((plan, dt), (expected, 0.2));
     }
 
     #[test]
-    fn the_stability_limit_is_named() {
-        let step = |lines, stencil| with(lines).unwrap().time_step(stencil);
-        let limit = step("alpha = 2\ndt = 0.125", Stencil::Five);
-        assert_eq!(limit, Ok(0.125), "the limit itself is stable");
-        let lines = "alpha = 2.0\ndt = 0.126";
-        assert_eq!(
-            step(lines, Stencil::Five).unwrap_err().to_string(),
-            "dt: 0.126 s is unstable: with alpha = 2 the limit is 1/(4 alpha) = 0.125 s"
-        );
-        assert!(step(lines, Stencil::Nine).is_ok());
-        let error = step(lines, Stencil::Seven).unwrap_err().to_string();
-        assert!(error.contains("the limit is 1/(6 alpha) = 0.0833"), "{error}");
-        assert_eq!(complaint("dt = 0.0"), "dt: it must be positive, not 0");
-        assert!(complaint("dt = inf").starts_with("dt: "));
-        assert!(complaint("dt = nan").starts_with("dt: "));
-    }
-
-    #[test]
-    fn a_stencil_fits_its_field() {
-        let (plane, volume) = (Extent::from((3, 3)), Extent::from([3, 3, 2]));
-        let config = with("").unwrap();
-        assert_eq!(config.stencil_for(plane), Ok(Stencil::Five));
-        assert_eq!(config.stencil_for(volume), Ok(Stencil::Seven));
-        let config = with("stencil = \"9-point\"").unwrap();
-        assert_eq!(config.stencil_for(plane), Ok(Stencil::Nine));
-        assert_eq!(
-            config.stencil_for(volume).unwrap_err().to_string(),
-            "stencil: 9-point does not fit: the field is a volume, which needs 7-point"
-        );
-        let config = with("stencil = \"7-point\"").unwrap();
-        assert!(config.stencil_for(plane).is_err());
-        let error = complaint("stencil = \"6-point\"");
-        assert!(error.starts_with("line 4: unknown variant `6-point`"), "{error}");
-    }
-
-    #[test]
-    fn every_bad_value_names_its_key() {
-        assert_eq!(
-            complaint("alpha = -1"),
-            "alpha: the diffusivity must be positive (1e-100 to 1e100), not -1"
-        );
-        for (line, key) in [
-            ("alpha = nan", "alpha"),
-            ("alpha = inf", "alpha"),
-            ("alpha = 0", "alpha"),
-            ("alpha = 1e-320", "alpha"),
-            ("tolerance = -0.1", "tolerance"),
-            ("tolerance = nan", "tolerance"),
-            ("check_every = 0", "check_every"),
-            ("temperature = [5, 5]", "temperature"),
-            ("temperature = [0, inf]", "temperature"),
-            ("boundary_temperature = nan", "boundary_temperature"),
-            ("pattern = \"sine\"", "pattern"),
-            ("size = [3, 3]", "size"),
+    fn every_mistake_is_one_line_with_its_key() {
+        let plane = [4, 4, 1];
+        for (line, extent, said) in [
+            ("colour = 1", plane, "line 3: colour: unknown field `colour`"),
+            ("alpha = \"much\"", plane, "line 3: alpha: invalid type: string"),
+            ("alpha = = 1", plane, "line 3: "),
+            ("steps = 10", plane, "line 3: steps: duplicate"),
+            ("alpha = -1.0", plane, "alpha: the diffusivity must be positive"),
+            ("alpha = nan", plane, "alpha: "),
+            ("temperature = [5.0, 1.0]", plane, "temperature: "),
+            ("temperature = [0.0, inf]", plane, "temperature: "),
+            ("tolerance = -1.0", plane, "tolerance: "),
+            ("tolerance = nan", plane, "tolerance: "),
+            ("check_every = 0", plane, "check_every: "),
+            ("check_every = -1", plane, "line 3: check_every: "),
+            ("dt = 0.0", plane, "dt: it must be positive"),
+            ("dt = nan", plane, "dt: it must be positive"),
+            ("dt = 0.3", plane, "dt: 0.3 s is unstable: with alpha = 1 the limit is 1/(4 alpha)"),
+            ("dt = 0.2", [4, 4, 4], "dt: 0.2 s is unstable"),
+            ("stencil = \"9-point\"", [4, 4, 4], "stencil: 9-point does not fit"),
+            ("stencil = \"7-point\"", plane, "stencil: 7-point does not fit"),
+            ("stencil = \"6-point\"", plane, "line 3: stencil: unknown variant"),
+            ("boundary_temperature = inf", plane, "boundary_temperature: "),
         ] {
-            assert!(complaint(line).starts_with(&format!("{key}: ")), "{}", complaint(line));
+            let error = plan(&format!("{PLATE}{line}\n"), extent).unwrap_err();
+            assert!(error.starts_with(said) && !error.contains('\n'), "{error}");
         }
-    }
-
-    #[test]
-    fn toml_errors_name_line_and_key() {
-        let error = complaint("conductivty = 1");
-        assert!(error.starts_with("line 4: unknown field `conductivty`"), "{error}");
-        let error = complaint("alpha = \"much\"");
-        assert!(error.starts_with("line 4: alpha: invalid type: string"), "{error}");
-        let error = complaint("check_every = -1");
-        assert!(error.starts_with("line 4: check_every: "), "{error}");
-        let error = complaint("alpha = = 1");
-        assert!(error.starts_with("line 4: "), "{error}");
-        let error = complaint("steps = 10");
-        assert!(error.starts_with("line 4: ") && error.contains("duplicate"), "{error}");
-        let error = Config::parse("initial = \"a.png\"\n", None).unwrap_err().to_string();
+        let error = plan("boundary = \"fixed\"\n", plane).unwrap_err();
         assert!(error.contains("missing field `steps`"), "{error}");
-    }
-
-    fn sized(size: &str, rest: &str) -> Result<Config, ConfigError> {
-        let text = format!("pattern = \"disc\"\nsize = {size}\nsteps = 1\n{rest}");
-        Config::parse(&text, None)
+        let insulated = "steps = 1\nboundary = \"insulated\"\nboundary_temperature = 1.0\n";
+        assert!(plan(insulated, plane).unwrap_err().starts_with("boundary_temperature: "));
+        let none = plan("steps = 0\nboundary = \"fixed\"\n", plane).unwrap_err();
+        assert!(none.starts_with("steps: "), "{none}");
     }
 
     #[test]
     fn sizes_are_checked_before_anything_is_allocated() {
-        let insulated = "boundary = \"insulated\"";
-        let config = sized("[12, 34]", insulated).unwrap();
-        assert_eq!(config.initial, Initial::Pattern(Pattern::Disc, (12, 34).into()));
-        let config = sized("[12, 34, 5]", insulated).unwrap();
-        assert_eq!(config.initial, Initial::Pattern(Pattern::Disc, [12, 34, 5].into()));
+        assert_eq!(extent(&[12, 34]), Ok((12, 34).into()));
+        assert_eq!(extent(&[12, 34, 5]), Ok([12, 34, 5].into()));
+        let huge = 1 << 32;
         for size in [
-            "[0, 5]",
-            "[5, 0]",
-            "[1000000, 1000000]",
-            "[4294967296, 4294967296]",
-            "[5, 5, 0]",
-            "[1000, 1000, 1000]",
-            "[5]",
-            "[]",
-            "[1, 2, 3, 4]",
+            &[0, 5][..],
+            &[5, 0],
+            &[5, 5, 0],
+            &[huge, huge],
+            &[1000, 1000, 1000],
+            &[5],
+            &[],
+            &[1; 4],
         ] {
-            let error = sized(size, insulated).unwrap_err().to_string();
-            assert!(error.starts_with("size: "), "{error}");
+            assert!(extent(size).unwrap_err().starts_with("size: "), "{size:?}");
         }
-        assert!(sized("[-1, 3]", insulated).is_err());
-        let error = sized("[3, 3]", "boundary = \"insulated\"\nboundary_temperature = 1");
-        assert!(error.unwrap_err().to_string().starts_with("boundary_temperature: "));
-        let error = Config::parse("steps = 1\nboundary = \"fixed\"", None).unwrap_err();
-        assert!(error.to_string().starts_with("initial: "));
-        let text = "pattern = \"disc\"\nsteps = 1\nboundary = \"fixed\"";
-        assert!(Config::parse(text, None).unwrap_err().to_string().starts_with("size: "));
     }
 
     #[test]
-    fn patterns_lie_between_their_temperatures() {
-        for pattern in [Pattern::Sine, Pattern::Disc, Pattern::Checker] {
-            for extent in [[31, 17, 1], [15, 13, 17]] {
-                let (low, high) = pattern.field(extent.into(), [-5.0, 7.0]).range();
-                assert!((-5.0..0.0).contains(&low) && (6.9..=7.0).contains(&high), "{low} {high}");
-            }
+    fn a_disc_is_hot_in_the_middle_and_cold_outside() {
+        for size in [[31, 17, 1], [15, 13, 17]] {
+            let field = disc(size.into(), [-5.0, 7.0]);
+            assert_eq!(field.row(0, 0)[0], -5.0);
+            assert_eq!(field.row(size[1] / 2, size[2] / 2)[size[0] / 2], 7.0);
         }
     }
 }

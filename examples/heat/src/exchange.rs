@@ -20,11 +20,10 @@ use hikyaku::{Error, Op, SharedBuffer, Time, World};
 use crate::block::Block;
 use crate::config::Boundary;
 use crate::decompose::Decomposition;
-use crate::field::Field;
+use crate::field::{Extent, Field};
 use crate::halo::Halo;
-use crate::solver::Plan;
+use crate::solver::{Part, Plan, Split, Stopwatch};
 use crate::stencil::Stencil;
-use crate::stopwatch::{Part, Split, Stopwatch};
 
 /// The rank that reads, writes and talks to people.
 pub const ROOT: u32 = 0;
@@ -60,9 +59,9 @@ impl Kind {
 /// # Errors
 /// Another rank failed.
 pub fn announce(world: &World, plan: Option<&Plan>) -> Result<Option<Plan>, Error> {
-    let mut words = plan.map_or([0; WORDS], to_words);
-    world.broadcast(&mut words, ROOT)?;
-    Ok(from_words(&words))
+    let mut numbers = plan.map_or([0.0; NUMBERS], to_numbers);
+    world.broadcast(&mut numbers, ROOT)?;
+    Ok(from_numbers(&numbers))
 }
 
 /// Rank 0 hands out the initial field; every rank gets its block (which may be empty).
@@ -277,50 +276,36 @@ pub fn splits(world: &World, split: &Split) -> Result<Option<Vec<Split>>, Error>
     Ok(seconds.map(|seconds| seconds.as_chunks().0.to_vec()))
 }
 
-/// Words that a plan is sent as.
-const WORDS: usize = 11;
+/// Numbers that a plan is sent as.
+const NUMBERS: usize = 10;
 
 /// The stencils, by the number that they are sent as.
 const STENCILS: [Stencil; 3] = [Stencil::Five, Stencil::Nine, Stencil::Seven];
 
 /// A plan as numbers of one type, ready to travel. The first says that there is one.
-fn to_words(plan: &Plan) -> [u64; WORDS] {
-    let (kind, temperature) = match plan.boundary {
-        Boundary::Insulated => (0, 0.0),
-        Boundary::Fixed(temperature) => (1, temperature),
-    };
+fn to_numbers(plan: &Plan) -> [f64; NUMBERS] {
+    let Extent { width, height, depth } = plan.extent;
     let stencil = STENCILS.iter().position(|stencil| *stencil == plan.stencil);
-    [
-        1,
-        plan.extent.width as u64,
-        plan.extent.height as u64,
-        plan.extent.depth as u64,
-        stencil.unwrap_or_default() as u64,
-        plan.ratio.to_bits(),
-        kind,
-        temperature.to_bits(),
-        plan.steps,
-        plan.tolerance.to_bits(),
-        plan.check_every,
-    ]
+    let outside = match plan.boundary {
+        Boundary::Insulated => f64::NAN,
+        Boundary::Fixed(temperature) => temperature,
+    };
+    let whole = [1, width, height, depth, stencil.unwrap_or_default()].map(|number| number as f64);
+    let [one, width, height, depth, stencil] = whole;
+    let (steps, every) = (plan.steps as f64, plan.check_every as f64);
+    [one, width, height, depth, stencil, plan.ratio, outside, steps, plan.tolerance, every]
 }
 
-fn from_words(words: &[u64; WORDS]) -> Option<Plan> {
-    let &[1, width, height, depth, stencil, ratio, kind, temperature, rest @ ..] = words else {
-        return None;
-    };
-    let [steps, tolerance, check_every] = rest;
-    Some(Plan {
+fn from_numbers(numbers: &[f64; NUMBERS]) -> Option<Plan> {
+    let &[one, width, height, depth, stencil, ratio, outside, steps, tolerance, every] = numbers;
+    (one == 1.0).then(|| Plan {
         extent: [width, height, depth].map(|length| length as usize).into(),
         stencil: STENCILS[stencil as usize],
-        ratio: f64::from_bits(ratio),
-        boundary: match kind {
-            0 => Boundary::Insulated,
-            _ => Boundary::Fixed(f64::from_bits(temperature)),
-        },
-        steps,
-        tolerance: f64::from_bits(tolerance),
-        check_every,
+        ratio,
+        boundary: if outside.is_nan() { Boundary::Insulated } else { Boundary::Fixed(outside) },
+        steps: steps as u64,
+        tolerance,
+        check_every: every as u64,
     })
 }
 
@@ -344,8 +329,8 @@ mod tests {
                 tolerance: 1e-300,
                 check_every: 7,
             };
-            assert_eq!(from_words(&to_words(&plan)), Some(plan));
+            assert_eq!(from_numbers(&to_numbers(&plan)), Some(plan));
         }
-        assert_eq!(from_words(&[0; WORDS]), None, "bad input");
+        assert_eq!(from_numbers(&[0.0; NUMBERS]), None, "bad input");
     }
 }

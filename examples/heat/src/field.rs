@@ -107,13 +107,6 @@ impl Field {
         &mut self.cells[(z * height + y) * width..][..width]
     }
 
-    /// One plane as a field of its own.
-    pub fn plane(&self, z: usize) -> Field {
-        let Extent { width, height, .. } = self.extent;
-        let cells = self.cells[z * height * width..][..height * width].to_vec();
-        Field { extent: (width, height).into(), cells }
-    }
-
     /// The part of the field that `tile` covers, as a field of its own.
     pub fn cut(&self, tile: &Tile) -> Field {
         let Tile { at: [x, y, z], extent } = *tile;
@@ -165,22 +158,6 @@ impl Field {
         let Extent { width, height, .. } = self.extent;
         [index % width, index / width % height, index / width / height]
     }
-
-    /// A plane averaged over squares, so that no side is longer than `limit` cells: for pictures.
-    pub fn shrink_to(&self, limit: usize) -> Field {
-        let Extent { width, height, .. } = self.extent;
-        let step = width.max(height).div_ceil(limit.max(1)).max(1);
-        if step == 1 {
-            return self.clone();
-        }
-        Field::from_fn((width.div_ceil(step), height.div_ceil(step)), |x, y, _| {
-            let columns = x * step..((x + 1) * step).min(width);
-            let rows = y * step..((y + 1) * step).min(height);
-            let count = (columns.len() * rows.len()) as f64;
-            let sum: f64 = rows.map(|y| self.row(y, 0)[columns.clone()].iter().sum::<f64>()).sum();
-            sum / count
-        })
-    }
 }
 
 #[cfg(test)]
@@ -213,7 +190,6 @@ mod tests {
         other.paste(&tile, part.cells());
         assert_eq!(other.cut(&tile), part);
         assert_eq!(other.cells().iter().filter(|cell| **cell != 0.0).count(), 4);
-        assert_eq!(field.plane(3).row(2, 0), field.row(2, 3));
         assert_eq!(field.first_difference(&other), Some([1, 0, 0]));
     }
 
@@ -233,14 +209,6 @@ mod tests {
         assert!(Field::from_cells((2, 3), vec![0.0; 5]).is_none());
         assert!(Field::from_cells((usize::MAX, 2), vec![0.0; 6]).is_none());
         assert!(Field::from_cells((2, 3), vec![0.0; 6]).is_some());
-    }
-
-    #[test]
-    fn shrinking_averages_and_keeps_ragged_ends() {
-        let small = numbered(5, 2).shrink_to(3);
-        assert_eq!(small.extent(), (3, 1).into());
-        assert_eq!(small.cells(), [3.0, 5.0, 6.5]);
-        assert_eq!(numbered(3, 3).shrink_to(3), numbered(3, 3));
     }
 
     #[test]

@@ -12,15 +12,15 @@ use std::{fs, io};
 
 use clap::Parser;
 use heat::block::Block;
+use heat::config::Input;
 use heat::decompose::Decomposition;
 use heat::exchange::{self, Exchange, Kind, ROOT};
 use heat::field::Field;
-use heat::input::{Input, InputError};
-use heat::progress::{Progress, grouped};
-use heat::report::{Check, Run, Solution, StepTimes};
+use heat::report::{self, Run, Solution};
 use heat::solver::{self, Outcome, Plan};
-use heat::{image, npy, report, serial};
+use heat::{files, serial};
 use hikyaku::{Error, World};
+use hikyaku_report::Unit;
 
 const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
@@ -42,9 +42,6 @@ struct Args {
     /// Run the serial program as well and compare bit for bit
     #[arg(long)]
     check: bool,
-    /// No progress, no summary
-    #[arg(long)]
-    quiet: bool,
     /// Make this many steps at most, whatever the configuration says
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -88,7 +85,7 @@ fn run(world: &World) -> Result<ExitCode, Error> {
     let start = exchange::distribute(world, &grid, input.as_ref().map(|input| &input.field))?;
     let (mut field, mut solutions, mut same) = (None, Vec::new(), true);
     for kind in &args.exchange {
-        let solved = solve(world, &args, &plan, &grid, &start, *kind)?;
+        let solved = solve(world, &plan, &grid, &start, *kind)?;
         let Some((solution, end)) = solved else { continue }; // not rank 0
         solutions.push(solution);
         let first = field.get_or_insert_with(|| end.clone());
@@ -107,7 +104,6 @@ fn run(world: &World) -> Result<ExitCode, Error> {
 /// One solution: all ranks from the first step to the last. Rank 0 gets the field.
 fn solve(
     world: &World,
-    args: &Args,
     plan: &Plan,
     grid: &Decomposition,
     start: &Field,
@@ -116,21 +112,30 @@ fn solve(
     let place = (grid, world.rank());
     let mut block = Block::new(start, place, plan.stencil, plan.ratio, plan.boundary);
     let mut exchange = Exchange::new(world, kind, grid, &block)?;
-    let mut progress = Progress::new("heat", plan.steps, args.quiet || world.rank() != ROOT);
-    let mut times = StepTimes::new(plan.steps);
     world.barrier()?; // all start together, so that nobody's first step waits for the reading
     let began = Instant::now();
-    let outcome = solver::solve(world, plan, &mut block, &mut exchange, |step| {
-        times.record(step.number, step.took);
-        progress.step(step.number, step.change);
+    let outcome = solver::solve(world, plan, &mut block, &mut exchange, |step, change| {
+        if world.rank() == ROOT && is_tenth(step, plan.steps) {
+            complain(&progress(step, plan.steps, change));
+        }
     })?;
     let elapsed = began.elapsed();
-    progress.finish();
     let field = exchange::collect(world, grid, plan, &block)?;
     let splits = exchange::splits(world, &outcome.split)?;
-    let solution =
-        splits.map(|splits| Solution { exchange: kind, outcome, splits, times, elapsed });
+    let solution = splits.map(|splits| Solution { exchange: kind, outcome, splits, elapsed });
     Ok(solution.zip(field))
+}
+
+/// Whether a further tenth of the way is made with this step.
+fn is_tenth(step: u64, of: u64) -> bool {
+    let tenth = |step: u64| u128::from(step) * 10 / u128::from(of);
+    tenth(step) > tenth(step - 1)
+}
+
+fn progress(step: u64, of: u64, change: Option<f64>) -> String {
+    let percent = u128::from(step) * 100 / u128::from(of);
+    let change = change.map_or(String::new(), |change| format!(", largest change {change:.1e}"));
+    format!("{percent} %, {step} of {of} steps{change}")
 }
 
 /// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
@@ -160,11 +165,12 @@ fn prepare(args: &Args) -> Option<Input> {
         beside.filter(|path| !path.as_os_str().is_empty()).map_or(Ok(()), make_directory)?;
         Ok(input)
     });
-    input.inspect_err(|error| complain(&error.to_string())).ok()
+    input.inspect_err(|error| complain(error)).ok()
 }
 
-fn make_directory(path: &Path) -> Result<(), InputError> {
-    fs::create_dir_all(path).map_err(|source| InputError::Output { path: path.into(), source })
+fn make_directory(path: &Path) -> Result<(), String> {
+    let reason = |error| format!("{}: cannot be made a directory: {error}", path.display());
+    fs::create_dir_all(path).map_err(reason)
 }
 
 /// What rank 0 holds after the last step.
@@ -181,101 +187,83 @@ struct Done {
 impl Done {
     /// Writes the results, checks them if asked to, and says what there is to say.
     fn finish(self) -> ExitCode {
-        if !self.args.quiet {
-            self.solutions.iter().for_each(|solution| say(&self.summary(solution)));
+        self.solutions.iter().for_each(|solution| say(&self.summary(solution)));
+        let mut passed = self.same;
+        let results = [
+            ("final.png", files::encode_png(&self.field, self.input.range, 1)),
+            ("final.npy", files::encode_npy(&self.field)),
+        ];
+        for (name, bytes) in results {
+            passed &= write(&self.args.output.join(name), &bytes);
         }
-        let mut failed = !self.same;
-        for (name, bytes) in self.results() {
-            failed |= !self.write(&self.args.output.join(name), &bytes);
-        }
-        let check = self.args.check.then(|| self.check());
-        failed |= check.as_ref().is_some_and(|check| check.first_difference.is_some());
+        let check = self.args.check.then(|| {
+            let began = Instant::now();
+            let (expected, steps) = serial::solve(&self.input.field, &self.input.plan);
+            (began.elapsed(), self.agrees(&expected, steps))
+        });
+        passed &= check.is_none_or(|(_, agrees)| agrees);
         if let Some(path) = &self.args.report {
-            failed |= !self.write(path, self.page(check.as_ref()).as_bytes());
+            let Done { args, grid, input, field, solutions, .. } = &self;
+            let run = Run { config: &args.config, input, grid, field, solutions, check };
+            passed &= write(path, report::page(&run).as_bytes());
         }
-        ExitCode::from(if failed { FAILED } else { 0 })
-    }
-
-    fn results(&self) -> [(&str, Vec<u8>); 2] {
-        let middle = self.field.plane(self.field.extent().depth / 2);
-        let picture = image::encode(&middle, self.input.range)
-            .expect("a plane of at least one cell and bounded sides is a valid picture");
-        [("final.png", picture), ("final.npy", npy::encode(&self.field))]
-    }
-
-    /// Writes a file and says so; answers whether it is there.
-    fn write(&self, path: &Path, bytes: &[u8]) -> bool {
-        match fs::write(path, bytes) {
-            Ok(()) if self.args.quiet => true,
-            Ok(()) => {
-                say(&format!("heat: wrote {}", path.display()));
-                true
-            }
-            Err(error) => {
-                complain(&format!("{}: cannot be written: {error}", path.display()));
-                false
-            }
-        }
+        ExitCode::from(if passed { 0 } else { FAILED })
     }
 
     fn summary(&self, solution: &Solution) -> String {
         let Plan { extent, tolerance, .. } = self.input.plan;
-        let Solution { exchange, outcome, splits, elapsed, .. } = solution;
+        let Solution { exchange, outcome, splits, elapsed } = solution;
         let Outcome { steps, change, .. } = *outcome;
-        let steady = if change <= tolerance { "steady" } else { "not steady yet" };
         format!(
-            "heat: {} cells in {} blocks on {} ranks, {}: {} steps in {:.2} s, {} steps/s; \
-             largest change {change:.1e}, {steady}",
+            "heat: {} cells in {} blocks on {} ranks, {}: {steps} steps in {:.2} s, {} steps/s; \
+             largest change {change:.1e}, {}",
             report::cells(extent).replace('×', "x"),
             self.grid.text().replace('×', "x"),
             splits.len(),
             exchange.name(),
-            grouped(steps),
             elapsed.as_secs_f64(),
-            grouped((steps as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64),
+            solution.rate(),
+            if change <= tolerance { "steady" } else { "not steady yet" },
         )
     }
 
-    /// Runs the serial program and compares.
-    fn check(&self) -> Check {
-        let plan = &self.input.plan;
-        let mut progress = Progress::new("check", plan.steps, self.args.quiet);
-        let began = Instant::now();
-        let (expected, steps) =
-            serial::solve(&self.input.field, plan, |step| progress.step(step, None));
-        let elapsed = began.elapsed();
-        progress.finish();
-        let mut first_difference = self.field.first_difference(&expected);
-        let cells = grouped(self.field.cells().len() as u64);
+    /// Compares with the serial program's field and steps, and says how they compare.
+    fn agrees(&self, expected: &Field, steps: u64) -> bool {
+        let mut agrees = true;
         for solution in self.solutions.iter().filter(|solution| solution.outcome.steps != steps) {
             let made = solution.outcome.steps;
             complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
-            first_difference = first_difference.or(Some([0; 3]));
+            agrees = false;
         }
-        match first_difference {
+        match self.field.first_difference(expected) {
             None => say(&format!(
-                "check: field is bitwise equal to the serial program's ({cells} cells)"
+                "check: field is bitwise equal to the serial program's ({} cells)",
+                Unit::Number.format(self.field.cells().len() as f64)
             )),
-            Some([x, y, z]) => complain(&format!(
-                "check: field differs from the serial program's, first in row {y}, column {x}, \
-                 plane {z}: {:e} instead of {:e}",
-                self.field.row(y, z)[x],
-                expected.row(y, z)[x]
-            )),
+            Some([x, y, z]) => {
+                complain(&format!(
+                    "check: field differs from the serial program's, first in row {y}, column {x}, \
+                     plane {z}: {:e} instead of {:e}",
+                    self.field.row(y, z)[x],
+                    expected.row(y, z)[x]
+                ));
+                agrees = false;
+            }
         }
-        Check { first_difference, elapsed }
+        agrees
     }
+}
 
-    fn page(&self, check: Option<&Check>) -> String {
-        report::page(&Run {
-            config: &self.args.config,
-            input: &self.input,
-            grid: &self.grid,
-            field: &self.field,
-            solutions: &self.solutions,
-            check,
-        })
+/// Writes a file and says so. Returns whether it is there.
+fn write(path: &Path, bytes: &[u8]) -> bool {
+    match fs::write(path, bytes) {
+        Ok(()) => say(&format!("heat: wrote {}", path.display())),
+        Err(error) => {
+            complain(&format!("{}: cannot be written: {error}", path.display()));
+            return false;
+        }
     }
+    true
 }
 
 /// A line of results. If nobody reads it, that is no reason to fail.
@@ -283,7 +271,7 @@ fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A line about what went wrong.
+/// A line about what went wrong, or how far the run is.
 fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "heat: {line}");
 }

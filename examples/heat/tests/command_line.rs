@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use heat::field::Field;
-use heat::npy;
+use heat::files::{PNG_MAGIC, decode_npy, encode_npy};
 
 /// A directory of its own for each test.
 fn directory(name: &str) -> PathBuf {
@@ -56,29 +56,28 @@ fn a_run_writes_its_results_and_checks_them() {
     assert_eq!(output.status.code(), Some(0), "{text}{progress}");
     let line = "check: field is bitwise equal to the serial program's (693 cells)";
     assert!(text.lines().any(|said| said == line), "{text}");
-    assert!(progress.lines().filter(|line| line.starts_with("heat [")).count() == 10);
-    let field = npy::decode(&fs::read(out.join("final.npy")).unwrap()).unwrap();
+    assert!(progress.lines().filter(|line| line.contains(" of 120 steps")).count() == 10);
+    let field = decode_npy(&fs::read(out.join("final.npy")).unwrap()).unwrap();
     assert_eq!(field.extent(), (33, 21).into());
-    assert!(fs::read(out.join("final.png")).unwrap().starts_with(heat::image::MAGIC));
+    assert!(fs::read(out.join("final.png")).unwrap().starts_with(PNG_MAGIC));
     let page = fs::read_to_string(report).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("bitwise equal"));
 }
 
 #[test]
-fn quiet_means_quiet_and_steps_can_be_given() {
-    let place = directory("quiet");
+fn steps_can_be_given() {
+    let place = directory("steps");
     let config = place.join("small.toml");
     let text = "initial = \"in.npy\"\nsteps = 1000000\nboundary = \"fixed\"\ndt = 0.25\n";
     fs::write(&config, text).unwrap();
     let mut spot = Field::filled((3, 3), 0.0);
     spot.row_mut(1, 0)[1] = 8.0;
-    fs::write(place.join("in.npy"), npy::encode(&spot)).unwrap();
+    fs::write(place.join("in.npy"), encode_npy(&spot)).unwrap();
     let out = place.join("out");
-    let arguments = [config.to_str().unwrap(), "--quiet", "--steps", "1", "--output"];
+    let arguments = [config.to_str().unwrap(), "--steps", "1", "--output"];
     let output = heat(&[&arguments[..], &[out.to_str().unwrap()]].concat());
     assert_eq!(output.status.code(), Some(0));
-    assert!(output.stdout.is_empty() && output.stderr.is_empty());
-    let field = npy::decode(&fs::read(out.join("final.npy")).unwrap()).unwrap();
+    let field = decode_npy(&fs::read(out.join("final.npy")).unwrap()).unwrap();
     assert_eq!(field.cells(), [0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0]);
 }
 
@@ -105,30 +104,41 @@ fn bad_input_is_answered_in_one_line_that_names_it() {
         line
     };
     let rest = "steps = 5\nboundary = \"fixed\"\n";
-    let with = |lines: &str| format!("pattern = \"sine\"\nsize = [8, 8]\n{rest}{lines}\n");
+    let with = |lines: &str| format!("pattern = \"disc\"\nsize = [8, 8]\n{rest}{lines}\n");
     assert!(refusal(&["absent.toml"]).contains("absent.toml: cannot be read: No such file"));
     assert!(refused("a.toml", "[[[").contains("a.toml: line 1: "));
     assert!(refused("b.toml", &with("colour = 1")).contains("unknown field `colour`"));
     assert!(refused("c.toml", &with("alpha = -1.0")).contains("c.toml: alpha: "));
     assert!(refused("d.toml", &with("dt = 0.3")).contains("1/(4 alpha) = 0.25 s"));
-    let sized = |size: &str| format!("pattern = \"sine\"\nsize = {size}\n{rest}");
+    let sized = |size: &str| format!("pattern = \"disc\"\nsize = {size}\n{rest}");
     assert!(refused("e.toml", &sized("[0, 8]")).contains("e.toml: size: "));
     assert!(refused("f.toml", &sized("[99999999, 99999999]")).contains("f.toml: size: "));
     let file = |name: &str| format!("initial = \"{name}\"\n{rest}");
     assert!(refused("g.toml", &file("none.png")).contains("none.png: cannot be read: No such"));
-    fs::write(place.join("cut.png"), heat::image::MAGIC).unwrap();
+    fs::write(place.join("cut.png"), PNG_MAGIC).unwrap();
     assert!(refused("h.toml", &file("cut.png")).contains("cut.png: the PNG is truncated"));
-    let mut array = npy::encode(&Field::filled((4, 4), 1.0));
+    let hot = encode_npy(&Field::from_fn((2, 2), |x, y, _| if x < y { f64::NAN } else { 0.0 }));
+    fs::write(place.join("hot.npy"), hot).unwrap();
+    let said = refused("k.toml", &file("hot.npy"));
+    assert!(said.contains("hot.npy: row 1, column 0 is NaN: no temperature"), "{said}");
+    let mut array = encode_npy(&Field::filled((4, 4), 1.0));
     array.pop();
     fs::write(place.join("cut.npy"), array).unwrap();
-    assert!(refused("i.toml", &file("cut.npy")).contains("cut.npy: 128 bytes of numbers were"));
+    assert!(Command::new("mkfifo").arg(place.join("pipe")).status().unwrap().success());
+    assert!(refused("j.toml", &file("pipe")).contains("pipe: cannot be read: it is not a regular"));
+    let pipe = place.join("pipe");
+    assert!(refusal(&[pipe.to_str().unwrap()]).contains("it is not a regular file"));
+    assert!(
+        refused("i.toml", &file("cut.npy"))
+            .contains("cut.npy: 127 bytes of numbers were found, not 128")
+    );
 }
 
 #[test]
 fn results_that_cannot_be_written_are_told_before_computing() {
     let place = directory("blocked");
     let config = place.join("small.toml");
-    let text = "pattern = \"sine\"\nsize = [8, 8]\nsteps = 5\nboundary = \"fixed\"\n";
+    let text = "pattern = \"disc\"\nsize = [8, 8]\nsteps = 5\nboundary = \"fixed\"\n";
     fs::write(&config, text).unwrap();
     fs::write(place.join("file"), "").unwrap();
     let blocked = place.join("file/out");

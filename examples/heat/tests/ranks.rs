@@ -6,13 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heat::npy;
+use heat::files::{PNG_MAGIC, decode_npy};
 use hikyaku_jobs::own;
-
-#[test]
-fn launcher() {
-    own::launch(env!("CARGO_BIN_EXE_heat"));
-}
 
 /// A directory of its own for each test.
 fn directory(name: &str) -> PathBuf {
@@ -39,7 +34,7 @@ fn any_number_of_ranks_computes_the_serial_field() {
         assert!(said.contains(line), "{ranks} ranks: {said}");
         assert!(said.contains(&format!(" blocks on {ranks} ranks, nonblocking: ")), "{said}");
         let field = fs::read(out.join("final.npy")).unwrap();
-        assert_eq!(npy::decode(&field).unwrap().cells().len(), 851);
+        assert_eq!(decode_npy(&field).unwrap().cells().len(), 851);
         assert!(*first.get_or_insert_with(|| field.clone()) == field, "{ranks} ranks");
     }
 }
@@ -53,7 +48,7 @@ fn every_exchange_of_every_stencil_computes_the_serial_field() {
         ("seven", "size = [11, 9, 10]\nboundary = \"insulated\"", "990"),
     ] {
         let config = place.join(format!("{name}.toml"));
-        let content = format!("pattern = \"checker\"\nsteps = 40\ncheck_every = 7\n{lines}\n");
+        let content = format!("pattern = \"disc\"\nsteps = 40\ncheck_every = 7\n{lines}\n");
         fs::write(&config, content).unwrap();
         for ranks in [1, 4, 6] {
             let out = place.join(format!("{name}-{ranks}"));
@@ -95,7 +90,7 @@ fn bad_input_ends_all_ranks_in_one_line() {
         fs::write(place.join(name), content).unwrap();
         place.join(name)
     };
-    file("cut.png", heat::image::MAGIC);
+    file("cut.png", PNG_MAGIC);
     let cut = file("cut.toml", format!("initial = \"cut.png\"\n{rest}").as_bytes());
     let none = file("none.toml", format!("initial = \"none.png\"\n{rest}").as_bytes());
     let unreadable = file("unreadable.toml", b"steps = [[[");

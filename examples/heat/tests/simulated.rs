@@ -13,7 +13,7 @@ use heat::halo::Halo;
 use heat::serial;
 use heat::solver::Plan;
 use heat::stencil::Stencil;
-use hikyaku::simulated::SimulatedRank;
+use hikyaku_cli::simulated::SimulatedRank;
 use hikyaku_coll::{Reduction, allreduce};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::Simulation;
@@ -103,7 +103,7 @@ fn compare(machine: &str, ranks: u32, problem: Problem) {
         assert_eq!(*change, report.results[0].0, "all ranks agree on the change");
         field.paste(&tile, block.cells());
     }
-    let (expected, steps) = serial::solve(start, plan, |_| {});
+    let (expected, steps) = serial::solve(start, plan);
     assert_eq!(steps, plan.steps);
     assert_eq!(expected.first_difference(&field), None, "{} ranks", ranks);
     assert!(report.end > Time::ZERO);

@@ -2,7 +2,7 @@
 //! end.
 
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Completed, ContextId, Event, Integer, Key, Port, PostError, Rank,
+    Atomic, AtomicOp, Completed, ContextId, Event, Integer, Key, MemoryPort, PostError, Rank,
     RemoteAddress, Rights, Space,
 };
 use hikyaku_nic::region::RegionBuffer;
@@ -111,7 +111,7 @@ pub fn atomic(
     Atomic { target, integer, operation, operand, result: None }
 }
 
-/// [`Port::fetch`], as often as it takes.
+/// [`MemoryPort::fetch`], as often as it takes.
 pub fn fetch<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,
@@ -120,7 +120,7 @@ pub fn fetch<H: Harness>(
     again(job, from, |port| port.fetch(atomic))
 }
 
-/// [`Port::get`], as often as it takes.
+/// [`MemoryPort::get`], as often as it takes.
 pub fn get<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,

@@ -2,8 +2,8 @@
 //! CJ-03, CJ-10 to CJ-12), with targets that do nothing.
 
 use hikyaku_nic::fabric::{
-    Advance, Atomic, AtomicOp, Command, Event, FullCause, Integer, Notification, Port, PostError,
-    RegisterValue, RemoteAddress, Reply, Rights, Space,
+    Advance, Atomic, AtomicOp, Command, Event, FullCause, Integer, MemoryPort, Notification, Port,
+    PostError, RegisterValue, RemoteAddress, Reply, Rights, Space,
 };
 
 use crate::access::{Area, atomic, completed, fetch, get, register};

@@ -54,14 +54,14 @@ pub fn a_grant_never_lowers<H: Harness>(harness: &H) {
 /// The receiver learns once that a source was held up, until it is held up again.
 pub fn being_held_up_is_told_once<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &setup());
-    assert!(!job.port(0).held_up(1));
+    assert_eq!(job.port(0).held_up(), None);
     exhaust(&mut job, 0);
-    assert!(job.port(0).held_up(1));
-    assert!(!job.port(0).held_up(1), "told once");
+    assert_eq!(job.port(0).held_up(), Some(1));
+    assert_eq!(job.port(0).held_up(), None, "told once, and no other was");
     assert_eq!(exhaust(&mut job, 5), 0);
-    assert!(!job.port(0).held_up(1), "still the same wait");
+    assert_eq!(job.port(0).held_up(), None, "still the same wait");
     job.port(0).grant(1, 6);
     assert_eq!(exhaust(&mut job, 5), 1);
-    assert!(job.port(0).held_up(1), "held up again");
-    assert!(!job.port(0).held_up(0), "nobody else was");
+    assert_eq!(job.port(0).held_up(), Some(1), "held up again");
+    assert_eq!(job.port(0).held_up(), None);
 }

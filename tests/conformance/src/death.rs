@@ -1,6 +1,8 @@
 //! Ends: of a rank, in order or not, and of a wait.
 
-use hikyaku_nic::fabric::{Command, Event, PeerFailure, PeerState, Port, PostError, Rank, Wake};
+use hikyaku_nic::fabric::{
+    Command, Event, MemoryPort, PeerFailure, PeerState, Port, PostError, Rank, Wake,
+};
 use hikyaku_nic::time::Time;
 
 use crate::job::pattern;

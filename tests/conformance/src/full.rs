@@ -2,7 +2,8 @@
 //! ring, and messages that no ring can hold.
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullCause, FullPolicy, Granularity, Landed, Port, PostError, Rank, RingState,
+    Command, Event, FullCause, FullPolicy, Granularity, Landed, Port, PostError, Rank, RingPort,
+    RingState,
 };
 
 use crate::job::{Assembly, part, pattern};

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "bodies of tests: an error is a failure")]
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Contribution, GroupError, GroupId, Port, PostError, Rank, SYNC_IDS,
+    ChainError, Command, Contribution, GroupError, GroupId, GroupPort, PostError, Rank, SYNC_IDS,
 };
 use hikyaku_nic::ring::{LINE_BYTES, LINES};
 
@@ -24,7 +24,12 @@ pub(crate) fn join<H: Harness>(
 }
 
 /// What a member contributed, read out.
-fn read(port: &impl Port, group: GroupId, place: usize, what: &Contribution) -> (u64, Vec<u8>) {
+fn read(
+    port: &impl GroupPort,
+    group: GroupId,
+    place: usize,
+    what: &Contribution,
+) -> (u64, Vec<u8>) {
     let mut bytes = vec![0; what.len() + 3];
     let copied = port.load_contribution(group, place, what, 0, &mut bytes);
     assert_eq!(copied, what.len(), "a contribution ends where it ends");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use hikyaku_nic::fabric::{Command, Event, FullCause, Landed, Landing, Port, PostError, Rank};
+use hikyaku_nic::random::Random;
 
 use crate::{Harness, Setup};
 
@@ -221,20 +222,12 @@ pub fn read_out(port: &mut impl Port, landed: Landed) -> Received {
 /// Bytes that no other seed has, at any offset.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
-    let mut word = seed;
+    let mut random = Random::new(seed);
     while bytes.len() < length {
-        word = mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        bytes.extend(word.to_le_bytes());
+        bytes.extend(random.word().to_le_bytes());
     }
     bytes.truncate(length);
     bytes
-}
-
-/// The finaliser of splitmix64: every input bit reaches every output bit.
-fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 /// Messages put together from their packets, by source and header.

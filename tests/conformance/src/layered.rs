@@ -1,6 +1,6 @@
 //! Harnesses of layers over another harness's fabric.
 
-use hikyaku_nic::layer::{FaultInjector, Faults, Recording, Tracer};
+use hikyaku_nic::layer::{FaultInjector, Faults, Layer, Recording, Tracer};
 
 use crate::{Harness, Setup};
 

@@ -57,13 +57,13 @@ pub mod wrap;
 
 pub use job::{Job, Received};
 
-use hikyaku_nic::fabric::{FullPolicy, Port};
+use hikyaku_nic::fabric::{FullPolicy, GroupPort, MailboxPort, MemoryPort, QueuePort, RingPort};
 use hikyaku_nic::segment::{GroupLayout, Layout};
 
 /// How one fabric is opened and what can be done to it.
 pub trait Harness {
-    /// Its port.
-    type P: Port + Send;
+    /// Its port. The suite asks for every capability.
+    type P: RingPort + MemoryPort + QueuePort + MailboxPort + GroupPort + Send;
 
     /// Opens the ports of all ranks of a job.
     fn open(&self, setup: &Setup) -> Vec<Self::P>;

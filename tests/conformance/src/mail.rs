@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hikyaku_nic::fabric::{MailEnd, MailboxAddress, MailboxId, Port, PostError};
+use hikyaku_nic::fabric::{MailEnd, MailboxAddress, MailboxId, MailboxPort, Port, PostError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_nic::ring::Slots;
 
@@ -12,24 +12,24 @@ use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
 /// A mailbox of a rank; `None`: the fabric has none.
-fn open(port: &mut impl Port, from: u32, room: u32) -> Option<(MailboxId, MailboxAddress)> {
+fn open(port: &mut impl MailboxPort, from: u32, room: u32) -> Option<(MailboxId, MailboxAddress)> {
     match port.open_mailbox(from, room) {
         Err(RegionError::Unsupported | RegionError::NoMailboxes) => {
-            assert!(!port.has_mailboxes());
+            assert!(!port.capabilities().mailboxes);
             None
         }
         opened => Some(opened.expect("the region has room")),
     }
 }
 
-fn post(port: &mut impl Port, to: MailboxAddress, round: u64, letter: &[u8]) {
+fn post(port: &mut impl MailboxPort, to: MailboxAddress, round: u64, letter: &[u8]) {
     let (one, other) = letter.split_at(letter.len() / 3);
     port.write_mail(to, round, 0, one).expect("it fits");
     port.write_mail(to, round, one.len() as u32, other).expect("it fits");
     port.post_mail(to, round).expect("it is there");
 }
 
-fn read(port: &mut impl Port, id: MailboxId, round: u64, length: usize) -> Vec<u8> {
+fn read(port: &mut impl MailboxPort, id: MailboxId, round: u64, length: usize) -> Vec<u8> {
     let mut letter = vec![0; length];
     port.read_mail(id, round, 0, &mut letter).expect("it is there");
     letter

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hikyaku_nic::fabric::{
     Advance, AtomicOp, ChainError, Command, Completed, Event, Fault, FullCause, Get, GroupError,
-    GroupId, Integer, Key, Notification, Operation, Port, PostError, REGISTERS, Rank,
-    RegisterValue, RemoteAddress, Reply, Rights, Space,
+    GroupId, GroupPort, Integer, Key, MemoryPort, Notification, Operation, Port, PostError,
+    REGISTERS, Rank, RegisterValue, RemoteAddress, Reply, Rights, Space,
 };
 
 use crate::access::{Area, atomic};

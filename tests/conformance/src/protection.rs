@@ -1,8 +1,8 @@
 //! Contexts, tables and protection (paper 003 §4.7: CJ-04 to CJ-07).
 
 use hikyaku_nic::fabric::{
-    Advance, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member, Notification,
-    Port, PostError, REGISTERS, RegisterValue, RemoteAddress, Rights, Space,
+    Advance, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member, MemoryPort,
+    Notification, PostError, REGISTERS, RegisterValue, RemoteAddress, Rights, Space,
 };
 
 use crate::access::{Area, atomic, fetch, get, register};

@@ -1,6 +1,8 @@
 //! Memory that peers name: put, read, regions and nodes.
 
-use hikyaku_nic::fabric::{Command, Event, Notification, Port, PostError, RemoteAddress, Space};
+use hikyaku_nic::fabric::{
+    Command, Event, MemoryPort, Notification, Port, PostError, RemoteAddress, Space,
+};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 
 use crate::job::pattern;

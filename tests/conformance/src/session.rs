@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_nic::fabric::{
-    Completion, Port, QueueAddress, QueueCommand, QueueError, QueueFault, QueueMode, QueuePut,
-    QueueState,
+    Completion, MemoryPort, QueueAddress, QueueCommand, QueueError, QueueFault, QueueMode,
+    QueuePort, QueuePut, QueueState,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::ring::{MAX_LEAD, QueueFull, ReleaseError};
@@ -512,7 +512,7 @@ fn content(rank: usize, side: usize, round: u64, length: usize) -> Vec<u8> {
 }
 
 /// Waits until a queue of two commands a round has run them and has had its arrival.
-fn await_round(port: &mut impl Port, queue: QueueAddress, round: u64, failed: &AtomicBool) {
+fn await_round(port: &mut impl QueuePort, queue: QueueAddress, round: u64, failed: &AtomicBool) {
     loop {
         let now = port.queue_state(queue).expect("it is open");
         assert_eq!(now.fault, None);

@@ -1,6 +1,6 @@
 //! The end of the ring and the end of the record: wrap, exact fit, inline sizes (IP-22).
 
-use hikyaku_nic::fabric::{Command, Granularity, INLINE_BYTES, Landing, Port, PostError};
+use hikyaku_nic::fabric::{Command, Granularity, INLINE_BYTES, Landing, Port, PostError, RingPort};
 
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};

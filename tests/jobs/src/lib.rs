@@ -13,6 +13,7 @@
 //! - [`edges`]: persistent exchanges along the edges of a graph.
 //! - [`generator`]: random programs that are right by construction.
 //! - [`waits`]: calls that never return, and what is said of them.
+//! - [`at_length`]: whether there is time for more of the same.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
 // A test that cannot go on should stop where it stands.
@@ -30,3 +31,8 @@ pub mod waits;
 
 pub use job::{End, Job, Running};
 pub use random::Random;
+
+/// Whether tests with a choice are to run at length: `make test-all` sets `HIKYAKU_LONG`.
+pub fn at_length() -> bool {
+    std::env::var_os("HIKYAKU_LONG").is_some()
+}

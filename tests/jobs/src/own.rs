@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hikyaku::launch::Launch;
-use hikyaku::processes::Processes;
+use hikyaku_launch::Launch;
+use hikyaku_launch::processes::Processes;
 
 /// Names the ranks and the arguments of the job that the launcher is to run, one a line.
 const JOB: &str = "HIKYAKU_JOBS_OWN";
@@ -41,11 +41,24 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs `program` as the environment says; without the variable there is no job and nothing to do.
 pub fn launch(program: &str) {
+    launch_by(|_| program);
+}
+
+/// Runs one of several programs, each a name and a path: the job's first argument is the name.
+pub fn launch_one_of(programs: &[(&str, &str)]) {
+    launch_by(|words| {
+        let wanted = words.remove(0);
+        programs.iter().find(|(name, _)| *name == wanted).unwrap().1
+    });
+}
+
+fn launch_by<'a>(choose: impl FnOnce(&mut Vec<&str>) -> &'a str) {
     let Ok(job) = std::env::var(JOB) else { return };
-    let mut words = job.lines();
-    let ranks = words.next().unwrap().parse().unwrap();
+    let mut words: Vec<&str> = job.lines().collect();
+    let ranks = words.remove(0).parse().unwrap();
+    let program = choose(&mut words);
     let launch = Launch {
-        args: words.map(Into::into).collect(),
+        args: words.into_iter().map(Into::into).collect(),
         timeout: Some(PATIENCE),
         ..Launch::new(ranks, program)
     };

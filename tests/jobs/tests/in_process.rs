@@ -7,8 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku::launch::Launch;
 use hikyaku_jobs::process::{self, own_files};
+use hikyaku_launch::Launch;
 
 /// Reached only by failing tests.
 const PATIENCE: Duration = Duration::from_secs(30);

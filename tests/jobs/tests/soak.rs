@@ -1,4 +1,5 @@
-//! Mixed traffic of five ranks for `HIKYAKU_SOAK_SECONDS` (default 60), checked byte for byte.
+//! Mixed traffic of five ranks, checked byte for byte, for `HIKYAKU_SOAK_SECONDS`: 9 if not given,
+//! a minute at length.
 //!
 //! `make soak` runs it for an hour. `HIKYAKU_SOAK_SEED` repeats a run.
 
@@ -7,7 +8,7 @@
 use std::env;
 use std::time::Duration;
 
-use hikyaku_jobs::{Job, Random};
+use hikyaku_jobs::{Job, Random, at_length};
 
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
@@ -16,7 +17,8 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn mixed_traffic() {
-    let seconds = number("HIKYAKU_SOAK_SECONDS").unwrap_or(60);
+    let seconds = number("HIKYAKU_SOAK_SECONDS");
+    let seconds = seconds.unwrap_or(if at_length() { 60 } else { 9 });
     let seed = number("HIKYAKU_SOAK_SEED").unwrap_or_else(Random::fresh_seed);
     println!("soak: HIKYAKU_SOAK_SEED={seed}");
     // On one node, and with a part of the messages between nodes.

@@ -23,7 +23,7 @@ use thiserror::Error;
 pub use pick::{Mutant, pick};
 
 /// The crates whose tests are tested.
-const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "dsm", "world"];
+const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "dsm", "world", "launch"];
 
 /// Where everything that is built and written goes.
 const FOLDER: &str = "target/mutants";

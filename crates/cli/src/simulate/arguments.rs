@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use hikyaku::{Operation, Time};
+use hikyaku_nic::units;
 
 use super::processes::Options;
-use crate::bench::arguments::parse_size;
 
 /// Run a program on a machine that is not there, in virtual time
 ///
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     pub(crate) sweep: bool,
 
     /// Sizes of parts for --sweep, such as 8,1K,1M
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = units::size)]
     pub(crate) sizes: Vec<u64>,
 
     /// Messages after which a run of --sweep is given up
@@ -120,7 +120,7 @@ pub(crate) enum Program {
     /// A message to and fro between the first rank and the last
     Pingpong {
         /// Bytes of a message, such as 8, 1K, 64KiB
-        #[arg(long, default_value = "8", value_parser = parse_size)]
+        #[arg(long, default_value = "8", value_parser = units::size)]
         size: u64,
         /// Round trips
         #[arg(long, default_value_t = 100)]
@@ -129,7 +129,7 @@ pub(crate) enum Program {
     /// Everyone sends to the next rank and receives from the one before
     Ring {
         /// Bytes of a message
-        #[arg(long, default_value = "1K", value_parser = parse_size)]
+        #[arg(long, default_value = "1K", value_parser = units::size)]
         size: u64,
         /// How often
         #[arg(long, default_value_t = 10)]
@@ -141,25 +141,25 @@ pub(crate) enum Program {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
         dims: u32,
         /// Bytes of a face
-        #[arg(long, default_value = "8K", value_parser = parse_size)]
+        #[arg(long, default_value = "8K", value_parser = units::size)]
         size: u64,
         /// Exchanges
         #[arg(long, default_value_t = 10)]
         steps: u32,
         /// What every rank computes after an exchange, such as 10us
-        #[arg(long, default_value = "10us", value_parser = parse_time)]
+        #[arg(long, default_value = "10us", value_parser = units::time)]
         compute: Time,
     },
     /// Everyone sends to anyone at random times
     Random {
         /// Bytes of a message
-        #[arg(long, default_value = "1K", value_parser = parse_size)]
+        #[arg(long, default_value = "1K", value_parser = units::size)]
         size: u64,
         /// Messages that each rank sends
         #[arg(long, default_value_t = 100)]
         messages: u32,
         /// Mean gap between two messages of a rank
-        #[arg(long, default_value = "10us", value_parser = parse_time)]
+        #[arg(long, default_value = "10us", value_parser = units::time)]
         gap: Time,
     },
     /// The heat equation on a plane of square blocks: edges in every step, a number now and then
@@ -174,7 +174,7 @@ pub(crate) enum Program {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
         check_every: u32,
         /// What a cell of a step costs the processor
-        #[arg(long, default_value = "1ns", value_parser = parse_time)]
+        #[arg(long, default_value = "1ns", value_parser = units::time)]
         per_cell: Time,
     },
     /// Conjugate gradients on the same plane: edges and two sums in every iteration
@@ -186,7 +186,7 @@ pub(crate) enum Program {
         #[arg(long, default_value_t = 100)]
         iterations: u32,
         /// What a cell of an iteration costs the processor
-        #[arg(long, default_value = "1ns", value_parser = parse_time)]
+        #[arg(long, default_value = "1ns", value_parser = units::time)]
         per_cell: Time,
     },
     /// Wait for all
@@ -220,7 +220,7 @@ pub(crate) enum Program {
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Collective {
     /// Bytes of a part: what a rank contributes, or gives to each other rank
-    #[arg(long, default_value = "8", value_parser = parse_size)]
+    #[arg(long, default_value = "8", value_parser = units::size)]
     pub(crate) size: u64,
     /// The algorithm; without it, hikyaku's table chooses
     #[arg(long, value_name = "NAME")]
@@ -277,47 +277,6 @@ impl Program {
             Program::Heat { .. } => "heat",
             Program::Cg { .. } => "cg",
             other => other.collective().map_or("", |(operation, _)| operation.name()),
-        }
-    }
-}
-
-/// A span of virtual time such as `250ns`, `1.5us`, `3 ms`, `0`.
-pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
-    let wrong = || format!("{text:?} is no time; write a number with ps, ns, us, ms or s");
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
-    let picoseconds = match unit {
-        "ps" => 1.0,
-        "ns" => 1e3,
-        "us" => 1e6,
-        "ms" => 1e9,
-        "s" => 1e12,
-        "" if number == 0.0 => 1.0,
-        _ => return Err(wrong()),
-    };
-    let span = number * picoseconds;
-    match (0.0..=1e18).contains(&span) {
-        true => Ok(Time::from_picoseconds(span.round() as u64)),
-        false => Err(wrong()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn times_are_numbers_with_a_unit() {
-        let ps = |text| parse_time(text).map(Time::picoseconds);
-        assert_eq!(ps("250ns"), Ok(250_000));
-        assert_eq!(ps("1.5 us"), Ok(1_500_000));
-        assert_eq!(ps("0"), Ok(0));
-        for text in ["", "us", "3", "-1ns", "nan s", "1e99s", "3 weeks"] {
-            let error = parse_time(text).unwrap_err();
-            assert!(error.contains("is no time; write"), "{text}: {error}");
         }
     }
 }

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hikyaku::launch::Launch;
-use hikyaku::processes::{Computing, Processes, RankReport, Report};
-use hikyaku::shared::Protocol;
+use hikyaku::shared::{NotASeed, Protocol};
+use hikyaku_launch::Launch;
+use hikyaku_launch::processes::{Computing, Processes, RankReport, Report};
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
@@ -45,6 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
 
+    #[allow(rustdoc::broken_intra_doc_links, reason = "a text of --help, not a link")]
     /// Start each line of the ranks' output with "[rank] "
     #[arg(long)]
     label: bool,
@@ -75,10 +76,10 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
         ..Launch::new(setting.job.ranks, program)
     };
     if let Some(protocol) = options.shared {
-        launch.share_by(protocol);
+        launch.set(Protocol::VARIABLE, protocol);
     }
     if let Some(seed) = options.faults {
-        launch.meet_faults(seed);
+        launch.set(NotASeed::OF_PORTS, seed);
     }
     let processes = Processes {
         launch,

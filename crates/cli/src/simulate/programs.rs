@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use hikyaku::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradients, heat};
+use crate::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
@@ -97,7 +97,7 @@ async fn repeated<U: Unit>(
     operation: Operation,
     choices: Choices,
     (bytes, repeat): (usize, u32),
-) -> Result<(), hikyaku::simulated::CollectiveError> {
+) -> Result<(), crate::simulated::CollectiveError> {
     let group = SimulatedRank::<U>::new(rank);
     for _ in 0..repeat {
         let _call = group.rank().enter(operation.name());

@@ -1,6 +1,5 @@
 //! A long run, watched: a line on how far it has come, and the interrupt that ends it in order.
 
-use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use hikyaku_report::Unit;
 use hikyaku_sim::engine::Progress;
+use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
-
-use crate::exit::say_as_it_is;
 
 /// Steps of the simulation between two looks at the clock and the interrupt: some milliseconds.
 pub(crate) const STEPS: u64 = 1 << 14;
@@ -23,8 +21,10 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub(crate) struct Watch {
     interrupted: Arc<AtomicBool>,
     started: Instant,
-    shown: Option<(Instant, u64)>,
-    visible: bool,
+    /// When the line was written last, and how many events there had been.
+    shown: (Instant, u64),
+    /// Hidden where standard error is no terminal.
+    line: ProgressBar,
 }
 
 impl Watch {
@@ -33,8 +33,8 @@ impl Watch {
         let interrupted = Arc::new(AtomicBool::new(false));
         // If the signal cannot be caught it ends the process at once, as it would have without.
         let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
-        let visible = io::stderr().is_terminal();
-        Watch { interrupted, started: Instant::now(), shown: None, visible }
+        let started = Instant::now();
+        Watch { interrupted, started, shown: (started, 0), line: ProgressBar::new_spinner() }
     }
 
     /// How long the run has taken.
@@ -52,22 +52,19 @@ impl Watch {
         if self.interrupted() {
             return ControlFlow::Break(());
         }
-        let (since, events) = self.shown.unwrap_or((self.started, 0));
+        let (since, events) = self.shown;
         let passed = since.elapsed();
-        if self.visible && passed >= PERIOD {
+        if passed >= PERIOD {
             let rate = (progress.events - events) as f64 / passed.as_secs_f64();
-            // Nobody reads it: no reason to stop.
-            say_as_it_is(format_args!("\r\x1b[K{}", line(progress, rate, in_flight)));
-            self.shown = Some((Instant::now(), progress.events));
+            self.line.set_message(line(progress, rate, in_flight));
+            self.shown = (Instant::now(), progress.events);
         }
         ControlFlow::Continue(())
     }
 
     /// Takes the line away.
     pub(crate) fn finish(&mut self) {
-        if self.shown.take().is_some() {
-            say_as_it_is("\r\x1b[K");
-        }
+        self.line.finish_and_clear();
     }
 }
 
@@ -101,7 +98,6 @@ mod tests {
     #[test]
     fn an_interrupt_ends_the_run_at_the_next_look() {
         let mut watch = Watch::start();
-        watch.visible = false;
         let progress = Progress { now: Time::ZERO, events: 1, pending: 0, unfinished: 1 };
         assert!(watch.observe(&progress, 0).is_continue());
         watch.interrupted.store(true, Ordering::Relaxed);

@@ -5,19 +5,23 @@
 //! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is not 2^k |
 //! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
+//! | lines | a look at all | equal parts, all ranks on one node, which has lines |
 
 mod bruck;
 mod butterfly;
+mod lines;
 mod ring;
 
 use std::future::Future;
 
 use crate::blocks::Blocks;
-use crate::call::Call;
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
+use crate::rounds::Stop;
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to gather at all ranks."
@@ -27,6 +31,8 @@ algorithms! {
     Butterfly = "butterfly",
     /// Each rank sends all it has 2^k ranks back (Bruck et al. 1997).
     Bruck = "bruck",
+    /// Each rank writes to its lines, which all read.
+    Lines = "lines",
 }
 
 /// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
@@ -40,10 +46,41 @@ pub fn allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
-    let call = Call::new(group, Operation::Allgather, algorithm as usize);
-    let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
-    start(call, algorithm, mine, data, blocks)
+    begin_allgather(group, algorithm, mine, data).end()
+}
+
+/// Starts [`allgather()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_allgather<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut [G::Byte],
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
+        select::for_allgather(group, data.len())
+    });
+    let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
+    let signature = Signature::new(Operation::Allgather).bytes(length);
+    let blocks = Blocks::Equal { length };
+    if algorithm != Algorithm::Lines {
+        let call = Call::new(group, signature, algorithm as usize);
+        return Begun::Waits(start(call, algorithm, mine, data, blocks));
+    }
+    let mut call = Call::on_lines(group, signature, algorithm as usize);
+    let done = call.at_once(|team| {
+        if let Err(failure) = prepare(team, mine, data, &blocks) {
+            return Some(Err(failure));
+        }
+        lines::at_once(team, data, length)
+    });
+    match done {
+        Some(done) => Begun::Done(done),
+        None => Begun::Waits(start(call, algorithm, mine, data, blocks)),
+    }
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -58,8 +95,8 @@ pub fn allgatherv<'a, G: Group>(
     data: &'a mut [G::Byte],
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_allgather(group, data.len()));
-    let call = Call::new(group, Operation::Allgather, algorithm as usize);
+    let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
+    let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
     start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
 }
 
@@ -71,25 +108,51 @@ async fn start<G: Group>(
     blocks: Blocks,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        match blocks.count() {
-            Some(count) => {
-                let needed = team.size() as usize;
-                team.check_argument("the list of lengths, one a rank,", count, needed)?;
+        prepare(team, mine, data, &blocks)?;
+        let mut algorithm = algorithm;
+        if let (Algorithm::Lines, Blocks::Equal { length }) = (algorithm, &blocks) {
+            match lines::run(team, data, *length).await {
+                Err(Stop::Lost) => {
+                    algorithm = select::for_allgatherv(team.group(), data.len());
+                }
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
             }
-            None => drop(team.share("the array of all parts", data.len())?),
-        }
-        let what = "the array of all parts, in bytes,";
-        team.check_argument(what, data.len(), blocks.offset(team.size()))?;
-        if let Some(mine) = mine {
-            let place = &mut data[blocks.range(team.rank())];
-            team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
-            place.copy_from_slice(mine);
+            team.without_lines(algorithm as usize)?;
         }
         match algorithm {
             Algorithm::Ring => ring::run(team, data, &blocks).await,
             Algorithm::Butterfly => butterfly::run(team, data, &blocks).await,
             Algorithm::Bruck => bruck::run(team, data, &blocks).await,
+            Algorithm::Lines => team.require(false, "needs parts of equal length"),
         }
     })
     .await
+}
+
+/// Checks the arguments, and puts this rank's part in its place.
+#[inline]
+fn prepare<G: Group>(
+    team: &Team<'_, G>,
+    mine: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    blocks: &Blocks,
+) -> Result<(), Failure<G>> {
+    match blocks.count() {
+        Some(count) => {
+            let needed = team.size() as usize;
+            team.check_argument("the list of lengths, one a rank,", count, needed)?;
+        }
+        // The usual case needs no division.
+        None if mine.is_some() && data.len() == blocks.offset(team.size()) => {}
+        None => drop(team.share("the array of all parts", data.len())?),
+    }
+    let what = "the array of all parts, in bytes,";
+    team.check_argument(what, data.len(), blocks.offset(team.size()))?;
+    if let Some(mine) = mine {
+        let place = &mut data[blocks.range(team.rank())];
+        team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
+        place.copy_from_slice(mine);
+    }
+    Ok(())
 }

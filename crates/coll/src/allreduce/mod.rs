@@ -5,22 +5,26 @@
 //! | recursive-doubling | log2 n exchanges of m, two messages more if n is no power of two | |
 //! | ring | 2 (n - 1) exchanges of m / n | commutative reductions; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
+//! | lines | a look at all of the node; between nodes as the first | needs shared lines |
 //!
 //! Whatever the algorithm, each element is combined in one expression whose value goes to all
 //! ranks, or in the same expression at every rank: results are bitwise equal.
 
+mod lines;
 pub(crate) mod recursive_doubling;
 mod ring;
 mod two_level;
 
 use std::future::Future;
 
-use crate::call::Call;
+use crate::call::{Begun, Call};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::reduction::Reduction;
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to combine at all ranks."
@@ -30,6 +34,8 @@ algorithms! {
     Ring = "ring",
     /// First within each node, then between one rank of each.
     TwoLevel = "two-level",
+    /// Each rank writes to its lines, which all read and combine.
+    Lines = "lines",
 }
 
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
@@ -42,19 +48,65 @@ pub fn allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    begin_allreduce(group, algorithm, data, reduction).end()
+}
+
+/// Starts [`allreduce()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    mut reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
+        select::for_allreduce(group, data.len(), reduction.commutative)
+    });
+    let signature =
+        Signature::new(Operation::Allreduce).bytes(data.len()).combination(reduction.combination);
+    if algorithm != Algorithm::Lines {
+        let call = Call::new(group, signature, algorithm as usize);
+        return Begun::Waits(run(group, call, algorithm, data, reduction));
+    }
+    let mut call = Call::on_lines(group, signature, algorithm as usize);
+    match call.at_once(|team| lines::at_once(team, data, &mut reduction)) {
+        Some(done) => Begun::Done(done),
+        None => Begun::Waits(run(group, call, algorithm, data, reduction)),
+    }
+}
+
+fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    call: Call<'a, G>,
+    algorithm: Algorithm,
+    data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let choose = || select::for_allreduce(group, data.len(), reduction.commutative);
-    let algorithm = algorithm.unwrap_or_else(choose);
-    let call = Call::new(group, Operation::Allreduce, algorithm as usize);
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines::run(team, data, &mut reduction).await {
+                Err(Stop::Lost) => {
+                    algorithm = select::for_allreduce(group, data.len(), reduction.commutative);
+                }
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+            team.without_lines(algorithm as usize)?;
+        }
         match algorithm {
             Algorithm::RecursiveDoubling => {
                 recursive_doubling::run(team, data, &mut reduction).await
             }
             Algorithm::Ring => ring::run(team, data, &mut reduction).await,
             Algorithm::TwoLevel => two_level::run(team, data, &mut reduction).await,
+            Algorithm::Lines => team.require(false, NEEDS_LINES),
         }
     })
 }

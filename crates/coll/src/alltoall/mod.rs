@@ -23,6 +23,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to exchange parts."
@@ -48,7 +49,8 @@ pub fn alltoall<'a, G: Group>(
     let size = group.size();
     let length = data.len() / size as usize;
     let algorithm = algorithm.unwrap_or_else(|| select::for_alltoall(group, length));
-    let call = Call::new(group, Operation::Alltoall, algorithm as usize);
+    let call =
+        Call::new(group, Signature::new(Operation::Alltoall).bytes(data.len()), algorithm as usize);
     call.run(async move |team| {
         let length = team.share("the array of parts to send", data.len())?;
         let what = "the array of parts to receive, in bytes,";
@@ -76,7 +78,7 @@ pub fn alltoallv<'a, G: Group>(
     into: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_alltoallv(group));
-    let call = Call::new(group, Operation::Alltoall, algorithm as usize);
+    let call = Call::new(group, Signature::new(Operation::Alltoall), algorithm as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts to send, one a rank,", parts.len())?;
         check_list(team, "the list of parts to receive, one a rank,", into.len())?;
@@ -97,7 +99,11 @@ pub fn alltoall_in_place<'a, G: Group>(
     group: &'a G,
     data: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(group, Operation::Alltoall, Algorithm::Pairwise as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Alltoall).bytes(data.len()),
+        Algorithm::Pairwise as usize,
+    );
     call.run(async move |team| {
         let size = team.size();
         let length = team.share("the array of parts", data.len())?;
@@ -114,7 +120,7 @@ pub fn alltoallv_in_place<'a, G: Group>(
     group: &'a G,
     blocks: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(group, Operation::Alltoall, Algorithm::Pairwise as usize);
+    let call = Call::new(group, Signature::new(Operation::Alltoall), Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts, one a rank,", blocks.len())?;
         in_place::run(team, blocks).await

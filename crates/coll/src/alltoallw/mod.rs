@@ -27,6 +27,7 @@ use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::scratch::Scratch;
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to exchange parts that lie anywhere."
@@ -51,7 +52,7 @@ pub fn alltoallw<'a, G: Group>(
     places: &'a [Layout],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_alltoallw(group));
-    let call = Call::new(group, Operation::Alltoallw, algorithm as usize);
+    let call = Call::new(group, Signature::new(Operation::Alltoallw), algorithm as usize);
     call.run(async move |team| {
         check(team, "the list of layouts to send, one a rank,", parts, data.len())?;
         check(team, "the list of layouts to receive, one a rank,", places, into.len())?;
@@ -73,7 +74,7 @@ pub fn alltoallw_in_place<'a, G: Group>(
     data: &'a mut [G::Byte],
     layouts: &'a [Layout],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(group, Operation::Alltoallw, Algorithm::Pairwise as usize);
+    let call = Call::new(group, Signature::new(Operation::Alltoallw), Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check(team, "the list of layouts, one a rank,", layouts, data.len())?;
         in_place::run(team, data, layouts).await

@@ -12,19 +12,23 @@
 //! | atomic-add (C) | counters | 1, and n adds | n² adds |
 //! | multicast-add (D) | multicast to counters | 1 | n commands |
 //! | sync (E) | network synchronisation | 1 | n commands |
+//! | lines | lines that ranks of a node share | 1 look at all; 2 messages between nodes | |
 
 mod all_to_all;
 mod counters;
 mod dissemination;
+mod lines;
 mod tree;
 
 use std::future::Future;
 
-use crate::call::Call;
+use crate::call::{Begun, Call};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to make a barrier."
@@ -42,6 +46,8 @@ algorithms! {
     MulticastAdd = "multicast-add",
     /// The network counts who has come (Fig. 10 E).
     Sync = "sync",
+    /// Everyone looks at everyone's line.
+    Lines = "lines",
 }
 
 /// Returns when every rank has called it.
@@ -52,8 +58,37 @@ pub fn barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_barrier(group));
-    let call = Call::new(group, Operation::Barrier, algorithm as usize);
+    begin_barrier(group, algorithm).end()
+}
+
+/// Starts [`barrier()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_barrier<G: Group>(
+    group: &G,
+    algorithm: Option<Algorithm>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let algorithm =
+        select::resolve(group, algorithm, Algorithm::Lines, || select::for_barrier(group));
+    let signature = Signature::new(Operation::Barrier);
+    if algorithm != Algorithm::Lines {
+        let call = Call::new(group, signature, algorithm as usize);
+        return Begun::Waits(run(group, call, algorithm));
+    }
+    let mut call = Call::on_lines(group, signature, algorithm as usize);
+    match call.at_once(lines::at_once) {
+        Some(done) => Begun::Done(done),
+        None => Begun::Waits(run(group, call, algorithm)),
+    }
+}
+
+fn run<'g, G: Group>(
+    group: &'g G,
+    call: Call<'g, G>,
+    algorithm: Algorithm,
+) -> impl Future<Output = Result<(), Failure<G>>> {
     let facilities = group.facilities();
     // Adds have no tag: the place among them is taken at the call, as the tag is.
     let counted = match algorithm {
@@ -63,16 +98,28 @@ pub fn barrier<G: Group>(
     };
     let taken = counted.then(|| group.take(u64::from(group.size())));
     let synchronised = (algorithm == Algorithm::Sync && facilities.sync).then(|| group.sync());
-    call.run(async move |team| match algorithm {
-        Algorithm::WideTree => tree::run(team, 16).await,
-        Algorithm::BinaryTree => tree::run(team, 2).await,
-        Algorithm::Dissemination => dissemination::run(team).await,
-        Algorithm::AllToAll => all_to_all::run(team).await,
-        Algorithm::AtomicAdd => counters::one_by_one(team, taken).await,
-        Algorithm::MulticastAdd => counters::by_multicast(team, taken).await,
-        Algorithm::Sync => match synchronised {
-            Some(all) => Ok(all.await?),
-            None => team.require(false, "needs a network that synchronises"),
-        },
+    call.run(async move |team| {
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines::run(team).await {
+                Err(Stop::Lost) => algorithm = select::for_barrier(group),
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+            team.without_lines(algorithm as usize)?;
+        }
+        match algorithm {
+            Algorithm::WideTree => tree::run(team, 16).await,
+            Algorithm::BinaryTree => tree::run(team, 2).await,
+            Algorithm::Dissemination => dissemination::run(team).await,
+            Algorithm::AllToAll => all_to_all::run(team).await,
+            Algorithm::AtomicAdd => counters::one_by_one(team, taken).await,
+            Algorithm::MulticastAdd => counters::by_multicast(team, taken).await,
+            Algorithm::Sync => match synchronised {
+                Some(all) => Ok(all.await?),
+                None => team.require(false, "needs a network that synchronises"),
+            },
+            Algorithm::Lines => team.require(false, NEEDS_LINES),
+        }
     })
 }

@@ -11,8 +11,10 @@
 //! | system | a + b + c - 3 messages of m | along the dimensions of the network |
 //! | pipelined | (n - 2) segments and m | for large messages |
 //! | multicast | 1 command | needs a network that multicasts |
+//! | lines | 1 look at the root; between nodes a tree | needs lines that ranks of a node share |
 
 mod binomial;
+mod lines;
 mod multicast;
 mod pipelined;
 mod point_to_point;
@@ -20,11 +22,13 @@ mod system;
 
 use std::future::Future;
 
-use crate::call::Call;
+use crate::call::{Begun, Call};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
+use crate::signature::Signature;
 
 pub(crate) use binomial::run as by_binomial;
 
@@ -42,6 +46,8 @@ algorithms! {
     Pipelined = "pipelined",
     /// One command that the network delivers to all (paper 003, multicast).
     Multicast = "multicast",
+    /// The root writes to its lines, which all read.
+    Lines = "lines",
 }
 
 /// Copies `data` of rank `root` to `data` of every other, which has the same length.
@@ -55,10 +61,53 @@ pub fn broadcast<'a, G: Group>(
     data: &'a mut [G::Byte],
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_broadcast(group, data.len()));
-    let call = Call::new(group, Operation::Broadcast, algorithm as usize);
+    begin_broadcast(group, algorithm, data, root).end()
+}
+
+/// Starts [`broadcast()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_broadcast<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    root: u32,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
+        select::for_broadcast(group, data.len())
+    });
+    let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
+    if algorithm != Algorithm::Lines {
+        let call = Call::new(group, signature, algorithm as usize);
+        return Begun::Waits(run(group, call, algorithm, data, root));
+    }
+    let mut call = Call::on_lines(group, signature, algorithm as usize);
+    match call.at_once(|team| lines::at_once(team, data, root)) {
+        Some(done) => Begun::Done(done),
+        None => Begun::Waits(run(group, call, algorithm, data, root)),
+    }
+}
+
+fn run<'a, G: Group>(
+    group: &'a G,
+    call: Call<'a, G>,
+    algorithm: Algorithm,
+    data: &'a mut [G::Byte],
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines::run(team, data, root).await {
+                Err(Stop::Lost) => algorithm = select::for_broadcast(group, data.len()),
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+            team.without_lines(algorithm as usize)?;
+        }
         match algorithm {
             Algorithm::Binomial => binomial::run(team, data, root).await,
             Algorithm::BinaryTree => {
@@ -70,6 +119,7 @@ pub fn broadcast<'a, G: Group>(
             Algorithm::System => system::run(team, data, root).await,
             Algorithm::Pipelined => pipelined::run(team, data, root).await,
             Algorithm::Multicast => multicast::run(team, data, root).await,
+            Algorithm::Lines => team.require(false, NEEDS_LINES),
         }
     })
 }

@@ -17,6 +17,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to gather."
@@ -44,7 +45,11 @@ pub fn gather<'a, G: Group>(
     let size = group.size();
     let length = mine.map_or(into.len() / size as usize, <[G::Byte]>::len);
     let algorithm = algorithm.unwrap_or_else(|| select::for_gather(group, length));
-    let call = Call::new(group, Operation::Gather, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Gather).root(root).bytes(length),
+        algorithm as usize,
+    );
     call.run(async move |team| {
         check(team, mine, root)?;
         let at_root = team.rank() == root;
@@ -79,7 +84,7 @@ pub fn gatherv<'a, G: Group>(
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_gatherv(group));
-    let call = Call::new(group, Operation::Gather, algorithm as usize);
+    let call = Call::new(group, Signature::new(Operation::Gather).root(root), algorithm as usize);
     call.run(async move |team| {
         check(team, mine, root)?;
         if team.rank() == root {

@@ -16,6 +16,7 @@ use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::reduction::Reduction;
 use crate::select;
+use crate::signature::Signature;
 
 pub(crate) use binomial::run as by_binomial;
 
@@ -40,7 +41,14 @@ pub fn reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_reduce(group));
-    let call = Call::new(group, Operation::Reduce, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Reduce)
+            .root(root)
+            .bytes(data.len())
+            .combination(reduction.combination),
+        algorithm as usize,
+    );
     call.run(async move |team| {
         team.check_root(root)?;
         team.check_elements(data.len(), reduction.width)?;

@@ -19,6 +19,7 @@ use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::reduction::Reduction;
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to combine and scatter."
@@ -45,7 +46,13 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
     let algorithm = algorithm.unwrap_or_else(choose);
-    let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::ReduceScatter)
+            .bytes(data.len())
+            .combination(reduction.combination),
+        algorithm as usize,
+    );
     let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
     start(call, algorithm, data, into, blocks, reduction)
 }
@@ -65,7 +72,13 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
     let algorithm = algorithm.unwrap_or_else(choose);
-    let call = Call::new(group, Operation::ReduceScatter, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::ReduceScatter)
+            .bytes(data.len())
+            .combination(reduction.combination),
+        algorithm as usize,
+    );
     start(call, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
 }
 

@@ -18,6 +18,7 @@ use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::reduction::Reduction;
 use crate::select;
+use crate::signature::Signature;
 
 algorithms! {
     "The ways to combine what comes before."
@@ -38,7 +39,11 @@ pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_scan(group));
-    let call = Call::new(group, Operation::Scan, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Scan).bytes(data.len()).combination(reduction.combination),
+        algorithm as usize,
+    );
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
         match algorithm {
@@ -62,7 +67,11 @@ pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_scan(group));
-    let call = Call::new(group, Operation::Exscan, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Exscan).bytes(data.len()).combination(reduction.combination),
+        algorithm as usize,
+    );
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
         match algorithm {

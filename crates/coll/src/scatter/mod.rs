@@ -17,6 +17,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::names::{Operation, algorithms};
 use crate::select;
+use crate::signature::Signature;
 
 pub(crate) use direct::chained as by_chain;
 
@@ -46,7 +47,11 @@ pub fn scatter<'a, G: Group>(
     let size = group.size();
     let length = into.as_ref().map_or(all.len() / size as usize, |into| into.len());
     let algorithm = algorithm.unwrap_or_else(|| select::for_scatter(group, length));
-    let call = Call::new(group, Operation::Scatter, algorithm as usize);
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Scatter).root(root).bytes(length),
+        algorithm as usize,
+    );
     call.run(async move |team| {
         let into = check(team, into, root)?;
         let at_root = team.rank() == root;
@@ -77,7 +82,7 @@ pub fn scatterv<'a, G: Group>(
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_scatterv(group));
-    let call = Call::new(group, Operation::Scatter, algorithm as usize);
+    let call = Call::new(group, Signature::new(Operation::Scatter).root(root), algorithm as usize);
     call.run(async move |team| {
         let into = check(team, into, root)?;
         if team.rank() == root {

@@ -10,9 +10,9 @@ fn a_book_goes_on_where_it_was_begun() {
     let port = tight_ports(1, 1).remove(0);
     let engine = Engine::new(port, EngineConfig::default()).into();
     let opened = |started| {
-        let book = Book::at(started);
+        let book = Book::default().after(started);
         let group = Communicator::new(Endpoint::new(&engine, 9), &book);
-        [group.open(), group.open()]
+        [group.open(false), group.open(false)]
     };
     assert_eq!(opened(0), [0, 1]);
     assert_eq!(opened(7), [7, 8]);

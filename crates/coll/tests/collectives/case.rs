@@ -103,7 +103,7 @@ impl Case {
     fn reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8]) + use<>> {
         let commutative = self.commutative;
         let combine = move |left: &[u8], right: &mut [u8]| combine(commutative, left, right);
-        Reduction { combine, commutative, width: WIDTH }
+        Reduction { commutative, ..Reduction::commutative(WIDTH, combine) }
     }
 
     pub(crate) fn ranks(&self) -> std::ops::Range<u32> {

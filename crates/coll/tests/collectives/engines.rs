@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{Book, Communicator};
 use hikyaku_msg::{Endpoint, Engine, EngineConfig};
-use hikyaku_nic::fabric::{DeathCause, Port};
+use hikyaku_nic::fabric::{DeathCause, GroupPort};
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::Layout;
 
@@ -40,7 +40,7 @@ const TIGHT: EngineConfig = EngineConfig {
 
 /// Runs `body` on every rank, the order drawn from `seed`. The engine of a rank that is done goes
 /// on, as that of a program does that computes and calls now and then.
-pub(crate) fn run<P: Port, R>(
+pub(crate) fn run<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
     body: impl AsyncFn(&Communicator<'_, P>) -> R,
@@ -49,7 +49,7 @@ pub(crate) fn run<P: Port, R>(
 }
 
 /// The same, with the number of messages that nobody has received.
-pub(crate) fn run_counting<P: Port, R>(
+pub(crate) fn run_counting<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
     body: impl AsyncFn(&Communicator<'_, P>) -> R,
@@ -57,7 +57,10 @@ pub(crate) fn run_counting<P: Port, R>(
     let engines: Vec<_> =
         ports.into_iter().map(|port| RefCell::new(Engine::new(port, TIGHT))).collect();
     // Near the end, so that it wraps.
-    let books: Vec<Book> = engines.iter().map(|_| Book::at(u32::MAX - 1)).collect();
+    let book = |engine: &RefCell<Engine<P>>| {
+        Book::with_lines(engine.borrow_mut().port_mut(), 0).after(u32::MAX - 1)
+    };
+    let books: Vec<Book> = engines.iter().map(book).collect();
     let endpoints: Vec<_> = engines
         .iter()
         .zip(&books)

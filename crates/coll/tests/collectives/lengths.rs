@@ -12,14 +12,18 @@ use crate::oracle::ALL;
 fn every_algorithm_runs_on_terabytes_that_are_not_there() {
     const HUGE: usize = 1 << 40;
     let nothing = Reduction::commutative(8, |_: &[()], _: &mut [()]| {});
-    let setup = Setup { seed: 3, nodes: vec![0, 0, 0, 1, 1, 2], facilities: ALL, death: None };
+    let facilities = hikyaku_coll::Facilities { lines: false, ..ALL };
+    let setup = Setup { seed: 3, nodes: vec![0, 0, 0, 1, 1, 2], facilities, death: None };
     run(&setup, async |node: &Node<()>| {
         let size = node.size() as usize;
-        for algorithm in allreduce::Algorithm::ALL {
+        // Lines are for what is there.
+        let by_messages = |by: &&allreduce::Algorithm| **by != allreduce::Algorithm::Lines;
+        for algorithm in allreduce::Algorithm::ALL.iter().filter(by_messages) {
             let mut data = vec![(); HUGE];
             allreduce(node, Some(*algorithm), &mut data, nothing).await.unwrap();
         }
-        for algorithm in allgather::Algorithm::ALL {
+        let by_messages = |by: &&allgather::Algorithm| **by != allgather::Algorithm::Lines;
+        for algorithm in allgather::Algorithm::ALL.iter().filter(by_messages) {
             let mut all = vec![(); HUGE * size];
             allgather(node, Some(*algorithm), Some(&[(); HUGE]), &mut all).await.unwrap();
         }

@@ -12,5 +12,6 @@ mod lengths;
 mod network;
 mod oracle;
 mod random;
+mod rounds;
 mod scattered;
 mod table;

@@ -12,7 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_coll::{Cause, Ending, Facilities, Group, Notice, notice_tag};
+use hikyaku_coll::{
+    Cause, Ending, Facilities, Group, Loss, Mates, Notice, Turn, Turns, called, contradict,
+    is_of_call,
+};
 use hikyaku_msg::join_all;
 use thiserror::Error;
 
@@ -49,6 +52,26 @@ pub(crate) struct Counts {
     pub(crate) commands: usize,
 }
 
+/// Bytes that a line has room for, and how many lines a rank has.
+const LINE: usize = 64;
+const LINES: usize = 2;
+
+/// What a rank has said on its lines, and how far it is.
+struct Lines<B> {
+    said: Vec<Option<(u64, Vec<B>)>>,
+    /// Rounds that it has finished.
+    finished: usize,
+    turns: Turns,
+    /// Losses that it was told, and by whom.
+    losses: Vec<(u32, Loss)>,
+}
+
+impl<B> Lines<B> {
+    fn new() -> Lines<B> {
+        Lines { said: Vec::new(), finished: 0, turns: Turns::default(), losses: Vec::new() }
+    }
+}
+
 struct Message<B> {
     number: u64,
     tag: i32,
@@ -61,7 +84,9 @@ struct State<B> {
     /// Messages and posted receives from `a` to `b` at `a * size + b`, in order.
     messages: Vec<VecDeque<Message<B>>>,
     receives: Vec<VecDeque<(u64, i32)>>,
-    notices: Vec<Vec<(i32, u32, Cause)>>,
+    /// For each rank: the call, who says so, and why.
+    notices: Vec<Vec<(u32, u32, Cause)>>,
+    lines: Vec<Lines<B>>,
     counters: Vec<u64>,
     reserved: Vec<u64>,
     /// For each synchronisation, how many ranks have come; and how many each rank has called.
@@ -103,6 +128,7 @@ impl<B> State<B> {
 /// A rank's handle on the network.
 pub(crate) struct Node<B> {
     rank: u32,
+    mates: Option<Mates>,
     state: Rc<RefCell<State<B>>>,
 }
 
@@ -118,6 +144,7 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         messages: (0..size * size).map(|_| VecDeque::new()).collect(),
         receives: (0..size * size).map(|_| VecDeque::new()).collect(),
         notices: vec![Vec::new(); size],
+        lines: (0..size).map(|_| Lines::new()).collect(),
         counters: vec![0; size],
         reserved: vec![0; size],
         synchronised: Vec::new(),
@@ -128,8 +155,12 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         numbers: 0,
         events: 0,
     }));
-    let nodes: Vec<Node<B>> =
-        (0..size as u32).map(|rank| Node { rank, state: Rc::clone(&state) }).collect();
+    let mates = |rank| match setup.facilities.lines {
+        true => Mates::of(rank, size as u32, |rank| setup.nodes[rank as usize]),
+        false => None,
+    };
+    let node = |rank| Node { rank, mates: mates(rank), state: Rc::clone(&state) };
+    let nodes: Vec<Node<B>> = (0..size as u32).map(node).collect();
     let mut futures: Vec<_> = nodes.iter().map(|node| Some(Box::pin(body(node)))).collect();
     let mut results: Vec<Option<R>> = (0..size).map(|_| None).collect();
     let mut polls = vec![0; size];
@@ -151,6 +182,9 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
                 state.borrow_mut().notices.iter_mut().for_each(|to| {
                     to.retain(|(_, from, _)| *from != rank as u32);
                 });
+                state.borrow_mut().lines.iter_mut().for_each(|to| {
+                    to.losses.retain(|(from, _)| *from != rank as u32);
+                });
                 continue;
             }
             polls[rank] += 1;
@@ -169,6 +203,39 @@ impl<B: Copy + Default + 'static> Node<B> {
     /// What this rank has started so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state.borrow().counts[self.rank as usize]
+    }
+
+    /// Tells all others of the end of lines.
+    fn tell(&self, loss: Option<Loss>) {
+        let (Some(loss), mut state) = (loss, self.state.borrow_mut()) else { return };
+        state.lines.iter_mut().for_each(|to| to.losses.push((self.rank, loss)));
+        state.events += 1;
+    }
+
+    fn hear(&self) {
+        let losses = std::mem::take(&mut self.state.borrow_mut().lines[self.rank as usize].losses);
+        for (_, loss) in losses.into_iter().filter(|(from, _)| *from != self.rank) {
+            let news = self.with_turns(|turns| turns.hear(loss));
+            self.tell(news);
+        }
+    }
+
+    fn with_turns<R>(&self, act: impl FnOnce(&mut Turns) -> R) -> R {
+        act(&mut self.state.borrow_mut().lines[self.rank as usize].turns)
+    }
+
+    /// What a mate says in the round that this rank is in.
+    fn said(
+        state: &State<B>,
+        rank: u32,
+        mate: u32,
+    ) -> Result<Option<&(u64, Vec<B>)>, NetworkError> {
+        let round = state.lines[rank as usize].finished;
+        match state.lines[mate as usize].said.get(round) {
+            Some(Some(said)) => Ok(Some(said)),
+            _ if state.dead[mate as usize] => Err(NetworkError::Dead(mate)),
+            _ => Ok(None),
+        }
     }
 
     fn command(&self) {
@@ -203,10 +270,14 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         nodes.iter().collect::<std::collections::BTreeSet<_>>().len() as u32
     }
 
-    fn open(&self) -> u32 {
-        let sequences = &mut self.state.borrow_mut().sequences;
-        sequences[self.rank as usize] += 1;
-        sequences[self.rank as usize]
+    fn open(&self, lines: bool) -> u32 {
+        let mut state = self.state.borrow_mut();
+        let number = state.sequences[self.rank as usize];
+        state.sequences[self.rank as usize] += 1;
+        if lines {
+            state.lines[self.rank as usize].turns.open(number);
+        }
+        number
     }
 
     fn send<'a>(
@@ -240,7 +311,79 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
     }
 
     fn facilities(&self) -> Facilities {
-        self.state.borrow().setup.facilities
+        if self.mates.is_some() {
+            self.hear();
+        }
+        let state = self.state.borrow();
+        let rank = self.rank as usize;
+        let lines = self.mates.is_some() && state.lines[rank].turns.are_for(state.sequences[rank]);
+        Facilities { lines, ..state.setup.facilities }
+    }
+
+    fn mates(&self) -> Option<&Mates> {
+        self.mates.as_ref()
+    }
+
+    fn turn(&self, number: u32) -> Turn {
+        self.with_turns(|turns| turns.turn(number))
+    }
+
+    fn give_way(&self, number: u32) {
+        self.with_turns(|turns| turns.give_way(number));
+    }
+
+    fn most_on_lines(&self) -> usize {
+        LINE
+    }
+
+    fn contribute(&self, word: u64, bytes: &[B]) -> Result<bool, NetworkError> {
+        assert!(bytes.len() <= LINE.max(112));
+        let (mates, mut state) = (self.mates.clone().unwrap(), self.state.borrow_mut());
+        let round = state.lines[self.rank as usize].finished;
+        let is_behind = |mate: u32| {
+            !state.dead[mate as usize] && state.lines[mate as usize].finished + LINES <= round
+        };
+        if mates.ranks().any(is_behind) {
+            return Ok(false);
+        }
+        let said = &mut state.lines[self.rank as usize].said;
+        assert!(said.len() <= round, "contributed twice");
+        said.resize_with(round, || None);
+        said.push(Some((word, bytes.to_vec())));
+        state.events += 1;
+        Ok(true)
+    }
+
+    fn all_contributed(&self) -> Result<bool, NetworkError> {
+        let state = self.state.borrow();
+        for mate in self.mates.as_ref().unwrap().ranks() {
+            if Self::said(&state, self.rank, mate)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn contribution(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [B],
+    ) -> Result<Option<u64>, NetworkError> {
+        let state = self.state.borrow();
+        let mate = self.mates.as_ref().unwrap().ranks().start + place as u32;
+        let Some((word, bytes)) = Self::said(&state, self.rank, mate)? else { return Ok(None) };
+        let bytes = bytes.get(from..).unwrap_or(&[]);
+        let length = bytes.len().min(into.len());
+        into[..length].copy_from_slice(&bytes[..length]);
+        Ok(Some(*word))
+    }
+
+    fn finish_round(&self) -> Result<(), NetworkError> {
+        let mut state = self.state.borrow_mut();
+        state.lines[self.rank as usize].finished += 1;
+        state.events += 1;
+        Ok(())
     }
 
     async fn add(&self, to: u32) -> Result<(), NetworkError> {
@@ -310,26 +453,37 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         }
     }
 
-    fn close(&self, tag: i32, ending: Ending) {
-        let Ending::Failed(cause) = ending else { return };
+    fn close(&self, number: u32, ending: Ending) {
+        let cause = match ending {
+            Ending::Done | Ending::Known => return self.with_turns(|turns| turns.done(number)),
+            Ending::Failed(cause) => cause,
+            Ending::Told => Cause::Failed,
+        };
+        let loss = self.with_turns(|turns| turns.fail(number, self.rank, cause));
+        self.tell(loss);
         let mut state = self.state.borrow_mut();
-        let notice = (notice_tag(tag), self.rank, cause);
-        state.notices.iter_mut().for_each(|to| to.push(notice));
         state.events += 1;
+        if ending != Ending::Told && loss.is_none() {
+            let notice = (number, self.rank, cause);
+            state.notices.iter_mut().for_each(|to| to.push(notice));
+        }
     }
 
-    fn notice(&self, tag: i32) -> Option<Notice> {
+    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
+        self.hear();
+        if let Some(loss) = self.with_turns(|turns| turns.ends(number)) {
+            return Some(Notice::GaveUp { rank: loss.rank, cause: loss.cause });
+        }
         let state = self.state.borrow();
-        let about = notice_tag(tag);
-        let told = state.notices[self.rank as usize].iter().find(|(to, ..)| *to == about);
+        let told = state.notices[self.rank as usize].iter().find(|(to, ..)| *to == number);
         if let Some((_, rank, cause)) = told {
             return Some(Notice::GaveUp { rank: *rank, cause: *cause });
         }
         (0..state.size() as u32).find_map(|rank| {
             let messages = state.messages[state.lane(rank, self.rank)].iter();
             let mut tags = messages.map(|message| message.tag);
-            let tag = tags.find(|other| *other != tag && notice_tag(*other) == about)?;
-            Some(Notice::OtherCall { rank, tag })
+            let other = tags.find(|other| is_of_call(*other, number) && contradict(*other, tag))?;
+            Some(Notice::OtherCall { rank, call: called(other)? })
         })
     }
 }

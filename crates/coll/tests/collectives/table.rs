@@ -13,8 +13,13 @@ enum Nodes {
 }
 use Nodes::{One, Own, Pairs};
 
-const NOTHING: Facilities =
-    Facilities { counter: false, multicast_counter: false, multicast: false, sync: false };
+const NOTHING: Facilities = Facilities {
+    counter: false,
+    multicast_counter: false,
+    multicast: false,
+    sync: false,
+    lines: false,
+};
 
 fn choice(
     operation: Operation,
@@ -102,4 +107,22 @@ fn tables_choose_what_the_interface_does_itself() {
     assert_eq!([sync, adds, multicast].map(barrier), ["sync", "multicast-add", "dissemination"]);
     let broadcast = |facilities| choice(Operation::Broadcast, 4, Own, facilities, 1 << 20);
     assert_eq!([multicast, sync].map(broadcast), ["multicast", "pipelined"]);
+}
+
+#[test]
+fn lines_are_chosen_where_they_are_faster() {
+    use Operation::{Allgather, Allreduce, Barrier, Broadcast, Gather};
+    let lines = Facilities { lines: true, ..NOTHING };
+    for (operation, size, lie, name) in [
+        (Barrier, 2, One, "lines"),
+        (Broadcast, 256, One, "lines"),
+        (Allreduce, 3, One, "lines"),
+        (Allgather, 4, One, "lines"),
+        (Gather, 4, One, "chained"),
+        (Barrier, 4, Own, "dissemination"),
+        (Barrier, 8, Pairs, "wide-tree"),
+        (Allreduce, 1, One, "recursive-doubling"),
+    ] {
+        assert_eq!(choice(operation, size, lie, lines, 1 << 20), name, "{operation:?} of {size}");
+    }
 }

@@ -1,18 +1,18 @@
-//! The protocols, as values: told an answer, they say what to do next.
+//! The protocols, as values: given the last answer, they say what to do next.
 //!
 //! ```text
-//!   request(Write) ──► next ──► Access(word, operation) ──► whoever drives it does that
-//!                      next(old value) ──► ... ──► Wait ──► look again later
+//!   request(Write) ──► next ──► Access(word, operation) ──► the driver performs it
+//!                      next(old value) ──► ... ──► Wait ──► the driver polls later
 //!                      next(0) ──► ... ──► Entered
 //!   release ──► next ──► ... ──► Released
 //! ```
 //!
-//! [`Direct`] is driven so, and needs nobody's help. [`Mailbox`] is the paper's two protocols, in
-//! which owners answer messages: it says what to send.
+//! [`Direct`] is driven so, and needs no help of another rank. [`Mailbox`] is the paper's two
+//! protocols, in which owners answer messages. It says what to send.
 //!
-//! They know words, nodes and copies, and neither memory nor messages nor time. The same value is
-//! driven over shared memory, over a simulated machine, and through every interleaving by the
-//! explorer of `tests/`.
+//! They know words, nodes and copies, but not memory, messages or time. The same value is driven
+//! over shared memory, over a simulated machine, and through every interleaving by the explorer in
+//! `tests/`.
 
 pub mod direct;
 pub mod mailbox;
@@ -24,30 +24,30 @@ use crate::word::{Kind, Mark};
 pub use direct::{Direct, Free, Left};
 pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
 
-/// What is done to one word, undivided. The answer is the value before.
+/// One atomic operation on one word. The answer is the value before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Nothing: it is read, and whatever its writer did before is seen.
+    /// Reads it, with everything that its writer did before.
     Load,
-    /// This takes its place.
+    /// Stores this value.
     Swap(u64),
-    /// `new` takes its place if it is `expected`.
+    /// Stores `new` if the word is `expected`.
     CompareSwap {
-        /// What must be there.
+        /// The value that must be there.
         expected: u64,
-        /// What takes its place.
+        /// The value to store.
         new: u64,
     },
     /// Bitwise or.
     Or(u64),
     /// Bitwise and.
     And(u64),
-    /// The larger of the two.
+    /// The larger of the two values.
     Max(u64),
 }
 
 impl Op {
-    /// What a word of this value is afterwards.
+    /// The value of a word after the operation.
     pub fn apply(self, old: u64) -> u64 {
         match self {
             Op::Load => old,
@@ -69,46 +69,46 @@ impl Op {
 /// Whether a request may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Patience {
-    /// Until its turn comes, or it is given up.
+    /// Until its turn comes, or it is cancelled.
     Wait,
-    /// Not for other ranks.
+    /// It does not wait for other ranks.
     Try,
 }
 
-/// What to do next. What is not said to have an answer has 0.
+/// What to do next. The answer is 0 unless the variant says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// This operation on this word; its old value is the answer.
+    /// Perform this operation on this word. The answer is its old value.
     Access(Word, Op),
-    /// Fetch the contents from the copy of this node into that of the own. The answer is 0, or 1
-    /// if that copy cannot be reached any more.
+    /// Fetch the contents from the copy of that node into the copy of this one. The answer is 0, or
+    /// 1 if that copy cannot be reached any more.
     Copy {
         /// The node.
         from: u32,
     },
-    /// There is nothing to do but to look again, any time. Somebody wakes this rank when that is
-    /// worth while, and so must whatever tells it of a death.
+    /// Wait. Polling again is allowed at any time. Another rank wakes this one when its turn may
+    /// have come, and the driver wakes it when it learns of a death.
     Wait,
-    /// Others are let past who want to ask, which takes them a few operations: to look again soon.
-    /// Nobody wakes this rank. Whoever drives may end it: [`Direct::insist`].
+    /// Let others ask first, which takes them a few operations; then poll. No rank wakes this one.
+    /// The driver may end it: [`Direct::insist`].
     StandBack,
-    /// Wake this rank, if it sleeps: its turn may have come. Who is gone is looked up afterwards,
-    /// before [`Protocol::next`]: it may have died meanwhile.
+    /// Wake this rank if it sleeps: its turn may have come. The driver looks up the dead ranks
+    /// afterwards, before [`Protocol::next`], because the rank may have died meanwhile.
     Wake(u32),
     /// The variable may be used.
     Entered(Entry),
-    /// It may not, and the request is over.
+    /// It may not be used, and the request is over.
     Refused(Refusal),
-    /// It has been let go, or given up.
+    /// It has been released, or the request has been cancelled.
     Released,
 }
 
-/// With what a variable is entered.
+/// The result of entering a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Whether the contents had to be fetched.
+    /// Whether the contents were fetched.
     pub moved: bool,
-    /// What is wrong with them, if a rank died with them.
+    /// What is wrong with the contents, if a rank died.
     pub mark: Option<Mark>,
     /// The turn.
     pub position: u64,
@@ -117,24 +117,24 @@ pub struct Entry {
 /// Why a variable could not be entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Others have it.
+    /// Other ranks hold it.
     Busy,
-    /// A rank died with it.
+    /// A rank died while it held it.
     Lost(Mark),
 }
 
 /// One rank's side of a protocol, for one variable.
 pub trait Protocol {
-    /// Wants the variable. Nothing must be wanted or had.
+    /// Requests the variable. This rank must neither hold nor request it.
     fn request(&mut self, kind: Kind, patience: Patience);
 
-    /// Lets it go. It must have been entered.
+    /// Releases the variable. It must have been entered.
     fn release(&mut self);
 
-    /// Gives a request up that said [`Action::Wait`] or [`Action::StandBack`] last, or has not
-    /// begun. Answers whether there is something to be done for that, until [`Action::Released`].
+    /// Cancels a request that has not begun, or whose last action was [`Action::Wait`] or
+    /// [`Action::StandBack`]. `true`: it must be driven on until [`Action::Released`].
     fn cancel(&mut self) -> bool;
 
-    /// What to do, given the answer to what was to be done last.
+    /// The next action, given the answer to the last one.
     fn next(&mut self, answer: u64, departed: &Departed) -> Action;
 }

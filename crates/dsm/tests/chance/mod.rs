@@ -1,7 +1,7 @@
-//! A seeded source of numbers for tests: the order of things, nothing more (SplitMix64: Steele,
-//! Lea, Flood 2014).
+//! A seeded random generator for tests: it decides the order of steps, nothing more (SplitMix64:
+//! Steele, Lea, Flood 2014).
 
-/// What comes next follows from the seed.
+/// The state of the generator.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -13,12 +13,12 @@ impl Chance {
         word ^ (word >> 31)
     }
 
-    /// One of the numbers before `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// A place in what has `length` of them.
+    /// An index into `length` elements.
     pub(crate) fn place(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }

@@ -1,6 +1,6 @@
 //! Every interleaving of the protocol `direct` on small cases: two writers and a reader of one
-//! variable, on one node, on a node each, and mixed; with requests given up; with a rank killed at
-//! any moment. And that the search finds what is wrong with variants that are wrong.
+//! variable, on one node, on a node each, and mixed; with cancelled requests; with a rank killed at
+//! any moment. The search must also find the fault of each faulty variant.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,13 +14,13 @@ use chance::Chance;
 use hikyaku_dsm::Kind::{self, Read, Write};
 use hikyaku_dsm::Patience;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
-use model::{Break, Case};
+use model::{Break, DirectCase};
 use search::explore;
 use walk::walk;
 
-fn case(ranks_per_node: u32) -> Case {
+fn case(ranks_per_node: u32) -> DirectCase {
     let wants = [Write, Write, Read].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
-    Case {
+    DirectCase {
         wants,
         ranks_per_node,
         alone: None,
@@ -34,16 +34,16 @@ fn case(ranks_per_node: u32) -> Case {
 }
 
 /// Explores a case to its end, without a fault.
-fn holds(case: Case) {
+fn holds(case: DirectCase) {
     let found = explore(&case);
     assert_eq!(found.fault, None, "{case:?}");
     assert!(found.states > 300 && found.ends > 0, "{found:?}");
     println!("{} states, {} ends: {case:?}", found.states, found.ends);
 }
 
-/// Explores a case with something broken in it, and expects this fault.
-fn is_caught(broken: Break, case: Case, fault: &str) {
-    let case = Case { broken: Some(broken), ..case };
+/// Explores a case with an injected fault, and expects this report.
+fn is_caught(broken: Break, case: DirectCase, fault: &str) {
+    let case = DirectCase { broken: Some(broken), ..case };
     let found = explore(&case).fault.unwrap_or_else(|| panic!("{case:?}: nothing is found"));
     assert!(found.contains(fault), "{case:?}: {found:?}");
 }
@@ -59,11 +59,11 @@ fn fg_10_two_writers_and_a_reader_on_a_node_each() {
 }
 
 #[test]
-fn fg_11_a_writer_and_a_reader_on_one_node_and_a_writer_on_another() {
+fn fg_11_writer_and_reader_on_one_node_writer_elsewhere() {
     let wants = [Write, Read, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
-    holds(Case { wants, ..case(2) });
+    holds(DirectCase { wants, ..case(2) });
     let wants = [Read, Read, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
-    holds(Case { wants, ..case(2) });
+    holds(DirectCase { wants, ..case(2) });
 }
 
 #[test]
@@ -73,36 +73,36 @@ fn fg_04_requests_follow_each_other() {
             vec![(Write, Patience::Wait), (Read, Patience::Wait), (Write, Patience::Wait)],
             vec![(Read, Patience::Wait), (Write, Patience::Wait), (Read, Patience::Wait)],
         ];
-        holds(Case { wants, ..case(ranks_per_node) });
+        holds(DirectCase { wants, ..case(ranks_per_node) });
     }
 }
 
 #[test]
-fn requests_are_tried_and_given_up() {
+fn requests_may_be_tried_and_cancelled() {
     for ranks_per_node in [1, 3] {
         let wants = vec![
             vec![(Write, Patience::Wait)],
             vec![(Write, Patience::Wait), (Read, Patience::Try)],
             vec![(Write, Patience::Try)],
         ];
-        holds(Case { wants, cancels: 1, ..case(ranks_per_node) });
+        holds(DirectCase { wants, cancels: 1, ..case(ranks_per_node) });
         let wants = vec![
             vec![(Read, Patience::Wait)],
             vec![(Write, Patience::Wait), (Write, Patience::Wait)],
         ];
-        holds(Case { wants, cancels: 2, ..case(ranks_per_node) });
+        holds(DirectCase { wants, cancels: 2, ..case(ranks_per_node) });
     }
     let wants = vec![
         vec![(Write, Patience::Wait)],
         vec![(Write, Patience::Wait), (Write, Patience::Wait)],
         vec![(Write, Patience::Wait)],
     ];
-    holds(Case { wants, cancels: 1, ..case(3) });
+    holds(DirectCase { wants, cancels: 1, ..case(3) });
 }
 
-/// Two writers and a reader, one of whom may die.
+/// Two writers and a reader, of which one may die.
 fn with_a_death(ranks_per_node: u32, recoverable: bool) {
-    holds(Case { deaths: 1, recoverable, ..case(ranks_per_node) });
+    holds(DirectCase { deaths: 1, recoverable, ..case(ranks_per_node) });
 }
 
 #[test]
@@ -129,33 +129,38 @@ fn a_variable_may_be_lost_for_good() {
 fn all_but_one_may_die() {
     for ranks_per_node in [1, 3] {
         let wants = vec![vec![(Write, Patience::Wait)], vec![(Write, Patience::Wait)], vec![]];
-        holds(Case { wants, deaths: 2, ..case(ranks_per_node) });
+        holds(DirectCase { wants, deaths: 2, ..case(ranks_per_node) });
     }
     let wants = vec![vec![(Write, Patience::Wait)]; 3];
-    holds(Case { wants, deaths: 2, ..case(3) });
+    holds(DirectCase { wants, deaths: 2, ..case(3) });
 }
 
-/// Ranks that each want to write so often.
-fn writers(counts: &[usize], ranks_per_node: u32) -> Case {
+/// Ranks that each want to write so many times.
+fn writers(counts: &[usize], ranks_per_node: u32) -> DirectCase {
     let wants = counts.iter().map(|count| vec![(Write, Patience::Wait); *count]).collect();
-    Case { wants, ..case(ranks_per_node) }
+    DirectCase { wants, ..case(ranks_per_node) }
 }
 
 #[test]
-fn a_rank_that_wants_to_ask_is_overtaken_once_by_each_other() {
+fn each_rank_overtakes_a_wanting_rank_once() {
     for ranks_per_node in [1, 3] {
-        holds(Case { overtakes: true, ..writers(&[5, 1], ranks_per_node) });
-        holds(Case { overtakes: true, ..writers(&[2, 1, 1], ranks_per_node) });
+        holds(DirectCase { overtakes: true, ..writers(&[5, 1], ranks_per_node) });
+        holds(DirectCase { overtakes: true, ..writers(&[2, 1, 1], ranks_per_node) });
     }
     let mut far_reader = writers(&[5, 1], 1);
     far_reader.wants[1][0].0 = Read;
-    holds(Case { overtakes: true, ..far_reader });
+    holds(DirectCase { overtakes: true, ..far_reader });
 }
 
 #[test]
-fn whoever_wants_to_ask_may_die_or_be_given_up_on() {
+fn a_rank_that_wants_to_ask_may_die_or_cancel() {
     for ranks_per_node in [1, 3] {
-        holds(Case { deaths: 1, cancels: 1, insists: true, ..writers(&[4, 1], ranks_per_node) });
+        holds(DirectCase {
+            deaths: 1,
+            cancels: 1,
+            insists: true,
+            ..writers(&[4, 1], ranks_per_node)
+        });
     }
 }
 
@@ -166,69 +171,69 @@ fn a_bit_that_stays_behind_is_caught() {
 
 #[test]
 fn a_rank_that_stands_back_for_nobody_is_caught() {
-    let case = Case { overtakes: true, ..writers(&[6, 1], 1) };
+    let case = DirectCase { overtakes: true, ..writers(&[6, 1], 1) };
     is_caught(Break::NobodyStandsBack, case, "has overtaken");
 }
 
-/// The first rank of the second node, far from the home, has written twice and wants the variable
-/// so often; others want it once each.
-fn keeper(wants: &[Kind], others: &[Kind], ranks_per_node: u32) -> Case {
+/// The first rank of the second node, far from the home, has written twice and then makes these
+/// requests; each of the others makes one.
+fn keeper(wants: &[Kind], others: &[Kind], ranks_per_node: u32) -> DirectCase {
     let list = |kinds: &[Kind]| kinds.iter().map(|kind| (*kind, Patience::Wait)).collect();
     let mut all: Vec<Vec<_>> = vec![vec![]; ranks_per_node as usize];
     all.push(list(&[&[Write, Write], wants].concat()));
     all.extend(others.iter().map(|kind| list(&[*kind])));
-    Case { wants: all, alone: Some((ranks_per_node as usize, 2)), ..case(ranks_per_node) }
+    DirectCase { wants: all, alone: Some((ranks_per_node as usize, 2)), ..case(ranks_per_node) }
 }
 
 #[test]
-fn what_is_kept_is_given_to_whoever_asks() {
-    // Also where the first writes are not over before anybody asks.
-    holds(Case { alone: None, ..keeper(&[Write], &[Write], 1) });
+fn a_kept_variable_goes_to_a_rank_that_asks() {
+    // Also when others ask before the first writes are over.
+    holds(DirectCase { alone: None, ..keeper(&[Write], &[Write], 1) });
     holds(keeper(&[Write], &[Write, Read], 1));
     holds(keeper(&[Read], &[Write, Read], 1));
-    // A rank of the keeper's node, and the home's, which also tries and gives up.
+    // A rank of the keeper's node, and one of the home's, which also tries and cancels.
     holds(keeper(&[Write, Read, Write], &[Write], 2));
     let mut home = keeper(&[Write, Read, Write], &[], 1);
     home.wants[0] = vec![(Write, Patience::Wait), (Read, Patience::Try)];
-    holds(Case { cancels: 1, ..home });
+    holds(DirectCase { cancels: 1, ..home });
 }
 
 #[test]
-fn whoever_keeps_or_asks_may_die() {
-    // A rank of its node and another find what it has left.
-    holds(Case { deaths: 1, ..keeper(&[Write], &[Write, Write], 2) });
+fn keepers_and_ranks_that_ask_may_die() {
+    // A rank of its node and another one find what it has left.
+    holds(DirectCase { deaths: 1, ..keeper(&[Write], &[Write, Write], 2) });
     for recoverable in [true, false] {
         for ranks_per_node in [1, 2] {
             let case = keeper(&[Write, Read], &[Write], ranks_per_node);
-            holds(Case { deaths: 1, cancels: 1, recoverable, ..case });
+            holds(DirectCase { deaths: 1, cancels: 1, recoverable, ..case });
         }
     }
 }
 
 #[test]
 fn a_keeper_that_is_careless_is_caught() {
-    let late = Case { alone: None, ..keeper(&[Write], &[Write], 1) };
+    let late = DirectCase { alone: None, ..keeper(&[Write], &[Write], 1) };
     is_caught(Break::KeepsBlindly, late, "not answered");
     is_caught(Break::EntersBlindly, keeper(&[Write], &[Write], 1), "");
     is_caught(Break::ReadsBlindly, keeper(&[Read], &[Write], 1), "");
     is_caught(Break::LeavesBlindly, keeper(&[Write], &[Write], 1), "not answered");
-    let case = Case { deaths: 1, ..keeper(&[Write], &[Write], 2) };
+    let case = DirectCase { deaths: 1, ..keeper(&[Write], &[Write], 2) };
     is_caught(Break::KeptIsWhole, case, "torn contents");
 }
 
 #[test]
-fn whoever_sleeps_is_woken_behind_requests_that_are_given_up_and_ranks_that_die() {
+fn sleepers_behind_cancelled_requests_and_deaths_are_woken() {
     for ranks_per_node in [1, 3] {
-        holds(Case { cancels: 2, ..writers(&[1, 1, 1], ranks_per_node) });
+        holds(DirectCase { cancels: 2, ..writers(&[1, 1, 1], ranks_per_node) });
     }
-    holds(Case { cancels: 1, deaths: 1, ..case(3) });
+    holds(DirectCase { cancels: 1, deaths: 1, ..case(3) });
 }
 
 #[test]
 fn a_rank_that_is_not_woken_is_caught() {
     is_caught(Break::NobodyIsWoken, writers(&[1, 1], 1), "not answered");
-    for broken in [Break::GivesUpBlindly, Break::PassesBlindly] {
-        is_caught(broken, Case { cancels: 1, ..writers(&[1, 1, 1], 1) }, "not answered");
+    for broken in [Break::CancelsBlindly, Break::PassesBlindly] {
+        is_caught(broken, DirectCase { cancels: 1, ..writers(&[1, 1, 1], 1) }, "not answered");
     }
 }
 
@@ -241,7 +246,7 @@ fn a_writer_that_does_not_wait_for_readers_is_caught() {
 fn a_turn_taken_by_a_store_is_caught() {
     is_caught(Break::StoreCell, case(3), "");
     let wants = [Write, Write].map(|kind| vec![(kind, Patience::Wait)]).to_vec();
-    is_caught(Break::StoreCell, Case { wants, ..case(2) }, "two writers");
+    is_caught(Break::StoreCell, DirectCase { wants, ..case(2) }, "two writers");
 }
 
 #[test]
@@ -250,40 +255,40 @@ fn contents_that_are_not_fetched_are_caught() {
 }
 
 #[test]
-fn a_turn_that_is_passed_on_before_the_result_is_told_is_caught() {
+fn passing_the_turn_before_publishing_is_caught() {
     is_caught(Break::LatestLate, case(1), "old contents");
 }
 
 #[test]
-fn a_copy_that_counts_as_whole_while_it_is_changed_is_caught() {
+fn a_changing_copy_that_counts_as_whole_is_caught() {
     let (writes, reads) = (vec![(Write, Patience::Wait)], vec![(Read, Patience::Wait)]);
     let wants = vec![vec![], vec![], writes, reads];
-    holds(Case { wants: wants.clone(), deaths: 1, ..case(2) });
-    is_caught(Break::HeldStays, Case { wants, deaths: 1, ..case(2) }, "torn contents");
+    holds(DirectCase { wants: wants.clone(), deaths: 1, ..case(2) });
+    is_caught(Break::HeldStays, DirectCase { wants, deaths: 1, ..case(2) }, "torn contents");
 }
 
 #[test]
-fn a_head_that_passes_nobody_who_died_is_caught() {
-    is_caught(Break::NobodyHelps, Case { deaths: 1, ..writers(&[1, 1], 2) }, "not answered");
+fn a_head_that_passes_no_dead_rank_is_caught() {
+    is_caught(Break::NobodyHelps, DirectCase { deaths: 1, ..writers(&[1, 1], 2) }, "not answered");
 }
 
-/// Ranks that each want the variable some times, one in three to write.
-fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> Case {
+/// Ranks that each request the variable some times, one request in three to write.
+fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> DirectCase {
     let mut chance = Chance(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
     let wants = (0..ranks).map(|_| (0..5).map(|_| want()).collect()).collect();
-    Case { wants, ..case(ranks_per_node) }
+    DirectCase { wants, ..case(ranks_per_node) }
 }
 
-/// Walks, and says which seed it was if something does not hold.
-fn walks(case: &Case, seed: u64) -> walk::Walked {
+/// Walks, and reports the seed of a fault.
+fn walks(case: &DirectCase, seed: u64) -> walk::Walked {
     walks_beside(case, None, seed)
 }
 
-/// The same beside a rank whose operations take next to nothing.
-fn walks_beside(case: &Case, near: Option<usize>, seed: u64) -> walk::Walked {
+/// The same, beside a rank whose operations take almost no time.
+fn walks_beside(case: &DirectCase, near: Option<usize>, seed: u64) -> walk::Walked {
     walk(case, near, seed).unwrap_or_else(|fault| {
-        let Case { ranks_per_node, deaths, cancels, .. } = case;
+        let DirectCase { ranks_per_node, deaths, cancels, .. } = case;
         let ranks = case.wants.len();
         panic!(
             "{fault}: {ranks} ranks, {ranks_per_node} a node, {deaths} deaths, {cancels} given up, \
@@ -303,11 +308,11 @@ fn fg_09_sixty_four_nodes_with_random_delays() {
 }
 
 #[test]
-fn sixty_four_nodes_of_which_some_die_and_some_give_up() {
+fn sixty_four_nodes_with_deaths_and_cancels() {
     let (mut deaths, mut given_up) = (0, 0);
     for ranks_per_node in [1, 4] {
         for seed in 1..=12 {
-            let case = Case {
+            let case = DirectCase {
                 deaths: 6,
                 cancels: 40,
                 insists: seed % 3 == 0,
@@ -323,7 +328,7 @@ fn sixty_four_nodes_of_which_some_die_and_some_give_up() {
 }
 
 #[test]
-fn who_keeps_is_asked_at_any_time_and_may_die() {
+fn keepers_may_die_and_be_asked_at_any_time() {
     for seed in 1..=40 {
         let mut chance = Chance(seed);
         let mut wants = |count: usize, reads: u64| {
@@ -336,27 +341,30 @@ fn who_keeps_is_asked_at_any_time_and_may_die() {
         let wants = vec![home, other, often[0].clone(), mate, often[1].clone()];
         for (ranks_per_node, deaths) in [(1, 0), (2, 0), (2, 2)] {
             let (wants, recoverable) = (wants.clone(), seed % 2 == 0);
-            walks(&Case { wants, deaths, cancels: 3, recoverable, ..case(ranks_per_node) }, seed);
+            walks(
+                &DirectCase { wants, deaths, cancels: 3, recoverable, ..case(ranks_per_node) },
+                seed,
+            );
         }
     }
 }
 
-/// Rank 0, at home, acquires and lets go without pause; the others are far.
-fn beside_a_hurry(broken: Option<Break>, seed: u64) -> Case {
+/// Rank 0, at home, acquires and releases without pause; the others are far.
+fn beside_a_hurry(broken: Option<Break>, seed: u64) -> DirectCase {
     let mut chance = Chance(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
     let mut wants: Vec<Vec<_>> = (0..64).map(|_| (0..12).map(|_| want()).collect()).collect();
     wants[0] = vec![(Write, Patience::Wait); 20_000];
-    Case { wants, overtakes: true, broken, ..case(1) }
+    DirectCase { wants, overtakes: true, broken, ..case(1) }
 }
 
 #[test]
-fn beside_a_rank_without_pause_63_far_ones_are_overtaken_no_oftener_than_they_may_be() {
+fn far_ranks_beside_a_busy_one_keep_the_bound() {
     let (mut wanted, mut worst) = (0, 0);
     for seed in 1..=4 {
         let tally = walks_beside(&beside_a_hurry(None, seed), Some(0), seed).tally;
         println!("seed {seed}: {tally:?}");
-        // From the first look to having asked: 63 others, and what rank 0 does in two attempts.
+        // From its first poll until it has asked: 63 others, and rank 0 during two attempts.
         assert!(tally.bypassed < 200, "seed {seed}: {tally:?}");
         wanted += tally.wanted;
         worst = worst.max(tally.worst);
@@ -368,10 +376,10 @@ fn beside_a_rank_without_pause_63_far_ones_are_overtaken_no_oftener_than_they_ma
 }
 
 #[test]
-fn a_walk_finds_what_is_broken() {
+fn a_walk_finds_each_injected_fault() {
     for broken in [Break::IgnoreReaders, Break::NoCopy] {
         let fault = (1..=20).find_map(|seed| {
-            let case = Case { broken: Some(broken), ..crowd(16, 1, seed) };
+            let case = DirectCase { broken: Some(broken), ..crowd(16, 1, seed) };
             walk(&case, None, seed).err()
         });
         println!("{broken:?}: {fault:?}");

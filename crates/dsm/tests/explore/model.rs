@@ -1,11 +1,11 @@
-//! What is searched: ranks that drive the protocol over words and copies, a step at a time, and
-//! what must hold after each step.
+//! The model that is searched: ranks that drive the protocol over words and copies, a step at a
+//! time, and what must hold after each step.
 //!
-//! A rank that waits sleeps. It takes a step only if it has been woken, or a death has become
-//! known, since it last looked at the head: a wake before that look is lost, as it is between
-//! processes.
+//! A waiting rank sleeps. It takes a step only if it has been woken, or a death has become known,
+//! since it last read the head. A wake before that read is lost, as it is between processes.
 //!
-//! Contents are two halves, written and fetched one after the other, so that what is seen in the
+//! Contents are two halves, written and fetched one after the other, so that a rank that sees them
+//! in the middle sees them torn. Each write stores a number of its own.
 //! middle is seen as torn. A write stores a number of its own.
 
 use std::hash::{Hash, Hasher};
@@ -19,26 +19,26 @@ use hikyaku_dsm::{Refusal, Word};
 /// The variable's home.
 const HOME: u32 = 0;
 
-/// What is explored.
+/// A case to explore.
 #[derive(Debug, Clone)]
-pub(crate) struct Case {
-    /// What each rank wants, one after the other.
+pub(crate) struct DirectCase {
+    /// The requests of each rank, one after the other.
     pub(crate) wants: Vec<Vec<(Kind, Patience)>>,
     pub(crate) ranks_per_node: u32,
-    /// A rank whose first requests are over before anything else begins, and how many those are.
+    /// A rank whose first requests end before the other ranks begin, and how many those are.
     pub(crate) alone: Option<(usize, usize)>,
-    /// Ranks that may die, requests that may be given up.
+    /// How many ranks may die, how many requests may be cancelled.
     pub(crate) deaths: u32,
     pub(crate) cancels: u32,
     /// Whether ranks may stop standing back.
     pub(crate) insists: bool,
-    /// It is looked at how often a rank asks while another one wants to.
+    /// Whether to count how often a rank asks while another one wants to.
     pub(crate) overtakes: bool,
     pub(crate) recoverable: bool,
     pub(crate) broken: Option<Break>,
 }
 
-/// What is wrong in a variant.
+/// The fault that is injected into a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Break {
     IgnoreReaders,
@@ -47,60 +47,60 @@ pub(crate) enum Break {
     LatestLate,
     HeldStays,
     NobodyHelps,
-    /// The bit of whoever wanted to ask stays behind.
+    /// The bit of a rank that wanted to ask stays set.
     WantStays,
-    /// Nobody stands back for those who want to ask.
+    /// No rank stands back for others that want to ask.
     NobodyStandsBack,
     NobodyIsWoken,
-    /// Whoever gives up does not look whether its turn has come meanwhile.
-    GivesUpBlindly,
-    /// Whoever passes the turn on takes a cell that was given up for a free one.
+    /// A rank that cancels does not check whether its turn has come meanwhile.
+    CancelsBlindly,
+    /// A rank that passes the turn on takes a cancelled cell for a free one.
     PassesBlindly,
-    /// Whoever keeps the variable does not look whether somebody is behind.
+    /// A keeper does not check whether a rank is behind it.
     KeepsBlindly,
-    /// It enters again whether or not somebody has asked for it,
+    /// A keeper enters to write even if another rank has asked for the variable.
     EntersBlindly,
-    /// to read as well,
+    /// A keeper enters to read in the same case.
     ReadsBlindly,
-    /// and lets go so.
+    /// A keeper releases in the same case.
     LeavesBlindly,
-    /// What a keeper that died has left counts as whole.
+    /// The contents of a dead keeper count as whole.
     KeptIsWhole,
 }
 
-/// Two halves of the contents.
+/// The two halves of the contents.
 type Copy = [u16; 2];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Rank {
     protocol: Direct,
-    /// What it wants next.
+    /// The index of its next request.
     want: usize,
-    doing: Doing,
+    doing: RankActivity,
     alive: bool,
-    /// It has been woken since it last looked at the head.
+    /// It has been woken since it last read the head.
     woken: bool,
-    /// What a broken variant remembers: the last operation swapped a cell, or the head.
+    /// The memory of a faulty variant: the last operation swapped a cell, or the head.
     swapped: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Doing {
+enum RankActivity {
     /// Between requests.
     Nothing,
-    /// Told this answer.
+    /// It will pass this answer to the protocol.
     Asking(u64),
-    /// The same, having been told to wait: asleep.
+    /// The same, asleep after [`Action::Wait`].
     Waiting,
-    /// The same, having been told to let others past.
+    /// The same, after [`Action::StandBack`].
     StandingBack,
-    /// Fetching from this node; the first half is there.
+    /// Fetching from this node; whether the first half is done.
     Copying(u32, bool),
-    /// Inside: how many steps were made there, and what was found.
+    /// Inside: the number of steps made, and the contents found.
     Inside(Kind, u8, Copy),
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Model {
     words: Vec<u64>,
@@ -109,19 +109,19 @@ pub(crate) struct Model {
     departed: Departed,
     dead: u32,
     given_up: u32,
-    /// What the last write that was let go has left.
+    /// The number that the last released write stored.
     committed: u16,
-    /// A death may have taken something: what is found then is marked.
+    /// A death may have destroyed contents: what is found then must be marked.
     excused: bool,
-    /// A word that a broken variant writes later.
+    /// A word that a faulty variant writes later.
     late: Option<(usize, u64)>,
-    /// For each rank that wants to ask, how often each other one has asked since it said so; only
-    /// if the case bounds it.
+    /// For each rank that wants to ask, how often each other rank has asked since; only if the case
+    /// bounds it.
     overtaken: Vec<Option<Vec<u8>>>,
     pub(crate) tally: Tally,
 }
 
-/// Where a word is among all: those at home, then two for each node.
+/// The index of a word: first those at home, then two for each node.
 fn index(geometry: &Geometry, word: Word) -> usize {
     let at = match geometry.place(word) {
         Place::Home(at) => at,
@@ -130,26 +130,26 @@ fn index(geometry: &Geometry, word: Word) -> usize {
     at as usize
 }
 
-fn geometry(case: &Case, rank: u32) -> Geometry {
+fn geometry(case: &DirectCase, rank: u32) -> Geometry {
     Geometry::new(case.wants.len() as u32, case.ranks_per_node, rank)
 }
 
-/// How often a rank may ask while another one wants to: what had begun before; and what a reader of
-/// another node begins until it looks.
-fn most_overtakes(at: usize, case: &Case) -> u8 {
+/// How often a rank may ask while another one wants to: by requests that had begun before, and, for
+/// a reader of another node, by those that begin before it reads the bits.
+fn most_overtakes(at: usize, case: &DirectCase) -> u8 {
     let near = geometry(case, at as u32).node() == geometry(case, HOME).node();
     let reads = case.wants[at].iter().any(|(kind, _)| *kind == Kind::Read);
     if reads && !near { FAR_LOOK } else { 1 }
 }
 
-/// What has been counted on the way, which makes no difference to what comes.
+/// Counts taken on the way, which do not distinguish states.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     /// How often a rank said that it wanted to ask.
     pub(crate) wanted: u64,
     /// The most that one rank asked while another one wanted to.
     pub(crate) worst: u8,
-    /// The most that all others asked from where a rank began to until it had asked.
+    /// The most that all others asked between the beginning of a request and its asking.
     pub(crate) bypassed: u64,
     asked: u64,
     /// How many had asked when each rank began.
@@ -180,14 +180,14 @@ impl Hash for Tally {
 }
 
 impl Model {
-    pub(crate) fn new(case: &Case) -> Model {
+    pub(crate) fn new(case: &DirectCase) -> Model {
         let first = geometry(case, 0);
         let mut words = first.initial_home();
         (0..first.nodes()).for_each(|_| words.extend(initial_node()));
         let ranks = (0..case.wants.len() as u32).map(|rank| Rank {
             protocol: Direct::new(geometry(case, rank), HOME, case.recoverable),
             want: 0,
-            doing: Doing::Nothing,
+            doing: RankActivity::Nothing,
             alive: true,
             woken: false,
             swapped: None,
@@ -213,60 +213,60 @@ impl Model {
         model
     }
 
-    /// Whether every rank has nothing left to do.
-    pub(crate) fn is_end(&self, case: &Case) -> bool {
+    /// Whether no rank has anything left to do.
+    pub(crate) fn is_end(&self, case: &DirectCase) -> bool {
         (0..self.ranks.len()).all(|at| self.is_over(at, case))
     }
 
-    /// Whether a rank sleeps and nobody has woken it.
+    /// Whether a rank sleeps and has not been woken.
     pub(crate) fn sleeps(&self, at: usize) -> bool {
-        self.ranks[at].doing == Doing::Waiting && !self.ranks[at].woken
+        self.ranks[at].doing == RankActivity::Waiting && !self.ranks[at].woken
     }
 
     /// Whether a rank has nothing left to do.
-    pub(crate) fn is_over(&self, at: usize, case: &Case) -> bool {
+    pub(crate) fn is_over(&self, at: usize, case: &DirectCase) -> bool {
         let rank = &self.ranks[at];
-        !rank.alive || rank.want == case.wants[at].len() && rank.doing == Doing::Nothing
+        !rank.alive || rank.want == case.wants[at].len() && rank.doing == RankActivity::Nothing
     }
 
     /// One step of a rank that has something to do.
-    pub(crate) fn advance(&mut self, at: usize, case: &Case) -> Result<(), String> {
+    pub(crate) fn advance(&mut self, at: usize, case: &DirectCase) -> Result<(), String> {
         self.step(at, case)
     }
 
-    /// Gives up what a rank waits for; says whether it waits.
-    pub(crate) fn give_up(&mut self, at: usize) -> bool {
+    /// Cancels the request of a waiting rank; answers whether it waits.
+    pub(crate) fn cancel(&mut self, at: usize) -> bool {
         let rank = &mut self.ranks[at];
-        let asked = rank.doing == Doing::Waiting;
-        let waits = rank.alive && (asked || rank.doing == Doing::StandingBack);
+        let asked = rank.doing == RankActivity::Waiting;
+        let waits = rank.alive && (asked || rank.doing == RankActivity::StandingBack);
         if waits {
             assert_eq!(rank.protocol.cancel(), asked, "there is something to be done");
             if asked {
-                rank.doing = Doing::Asking(0);
+                rank.doing = RankActivity::Asking(0);
             } else {
-                (rank.want, rank.doing) = (rank.want + 1, Doing::Nothing);
+                (rank.want, rank.doing) = (rank.want + 1, RankActivity::Nothing);
             }
         }
         waits
     }
 
-    /// Ends the standing back of a rank; says whether it did.
+    /// Ends the standing back of a rank; answers whether it stood back.
     pub(crate) fn insist(&mut self, at: usize) -> bool {
         let rank = &mut self.ranks[at];
-        let stands = rank.alive && rank.doing == Doing::StandingBack;
+        let stands = rank.alive && rank.doing == RankActivity::StandingBack;
         if stands {
             rank.protocol.insist();
-            rank.doing = Doing::Asking(0);
+            rank.doing = RankActivity::Asking(0);
         }
         stands
     }
 
-    /// Ends a rank in the middle of whatever it does.
-    pub(crate) fn kill(&mut self, at: usize, case: &Case) {
+    /// Kills a rank in the middle of any step.
+    pub(crate) fn kill(&mut self, at: usize, case: &DirectCase) {
         self.die(at, case);
     }
 
-    /// Everybody learns which ranks are dead.
+    /// Every rank learns which ranks are dead.
     pub(crate) fn learn(&mut self) {
         let dead = self.ranks.iter().enumerate().filter(|(_, rank)| !rank.alive);
         dead.for_each(|(at, _)| self.departed.insert(at as u32));
@@ -275,15 +275,15 @@ impl Model {
 
     fn wake_all(&mut self) {
         for rank in self.ranks.iter_mut().filter(|rank| rank.alive) {
-            rank.woken = rank.doing != Doing::Nothing;
+            rank.woken = rank.doing != RankActivity::Nothing;
         }
     }
 
-    /// Every state that one step leads to; and those to which only chance does: what a rank need
-    /// not do is no way out for anybody.
+    /// Every state that one step leads to, and separately those that only chance leads to. No rank
+    /// may depend on a step that need not happen.
     pub(crate) fn steps(
         &self,
-        case: &Case,
+        case: &DirectCase,
         into: &mut Vec<Model>,
         by_chance: &mut Vec<Model>,
     ) -> Result<(), String> {
@@ -291,14 +291,14 @@ impl Model {
             if !rank.alive {
                 continue;
             }
-            let over = rank.want == case.wants[at].len() && rank.doing == Doing::Nothing;
+            let over = rank.want == case.wants[at].len() && rank.doing == RankActivity::Nothing;
             if !over && !self.sleeps(at) {
                 let mut next = self.clone();
                 next.step(at, case)?;
                 into.push(next);
             }
             let mut next = self.clone();
-            if self.given_up < case.cancels && next.give_up(at) {
+            if self.given_up < case.cancels && next.cancel(at) {
                 next.given_up += 1;
                 by_chance.push(next);
             }
@@ -316,7 +316,7 @@ impl Model {
         Ok(())
     }
 
-    fn die(&mut self, at: usize, case: &Case) {
+    fn die(&mut self, at: usize, case: &DirectCase) {
         self.dead += 1;
         self.ranks[at].alive = false;
         self.ranks[at].woken = false;
@@ -324,16 +324,16 @@ impl Model {
         let geometry = geometry(case, at as u32);
         let mates = geometry.ranks_of(geometry.node());
         let node_died = mates.clone().all(|mate| !self.ranks[mate as usize].alive);
-        let writes = matches!(self.ranks[at].doing, Doing::Inside(Kind::Write, ..));
-        // What it was about to say it has not said: the write may count or not.
-        let parts = matches!(self.ranks[at].doing, Doing::Asking(_));
+        let writes = matches!(self.ranks[at].doing, RankActivity::Inside(Kind::Write, ..));
+        // It dies before its next operation: the write may count or not.
+        let parts = matches!(self.ranks[at].doing, RankActivity::Asking(_));
         self.excused |= node_died || writes || parts;
-        // What it was about to do and what it knew make no difference any more.
-        self.ranks[at].doing = Doing::Nothing;
+        // Its next operation and its knowledge no longer distinguish states.
+        self.ranks[at].doing = RankActivity::Nothing;
         self.ranks[at].protocol = Direct::new(geometry, HOME, case.recoverable);
     }
 
-    /// Deaths become known, to everybody at once, some time.
+    /// Deaths become known to every rank at once, at some time.
     fn notice(&self, into: &mut Vec<Model>) {
         for (at, rank) in self.ranks.iter().enumerate() {
             if !rank.alive && !self.departed.contains(at as u32) {
@@ -345,48 +345,49 @@ impl Model {
         }
     }
 
-    fn step(&mut self, at: usize, case: &Case) -> Result<(), String> {
+    fn step(&mut self, at: usize, case: &DirectCase) -> Result<(), String> {
         let geometry = geometry(case, at as u32);
         let own = geometry.node() as usize;
         match self.ranks[at].doing.clone() {
-            Doing::Nothing => {
+            RankActivity::Nothing => {
                 let (kind, patience) = case.wants[at][self.ranks[at].want];
                 self.ranks[at].protocol.request(kind, patience);
                 self.tally.began(at);
                 self.ask(at, 0, case)
             }
-            Doing::Asking(answer) => self.ask(at, answer, case),
-            Doing::Waiting => {
+            RankActivity::Asking(answer) => self.ask(at, answer, case),
+            RankActivity::Waiting => {
                 self.ranks[at].woken = false;
                 self.ask(at, 0, case)
             }
-            Doing::StandingBack => self.ask(at, 0, case),
-            Doing::Copying(from, _) if self.is_gone(&geometry, from) => {
-                // Until it is known that the node is gone, nothing comes and nothing is said.
+            RankActivity::StandingBack => self.ask(at, 0, case),
+            RankActivity::Copying(from, _) if self.is_gone(&geometry, from) => {
+                // Until the node is known to be gone, nothing arrives and no error is reported.
                 if self.departed.node_is_gone(&geometry, from) {
-                    self.ranks[at].doing = Doing::Asking(1);
+                    self.ranks[at].doing = RankActivity::Asking(1);
                 }
                 Ok(())
             }
-            Doing::Copying(from, half) => {
+            RankActivity::Copying(from, half) => {
                 let place = usize::from(half);
                 self.copies[own][place] = self.copies[from as usize][place];
                 let rank = &mut self.ranks[at];
-                rank.doing = if half { Doing::Asking(0) } else { Doing::Copying(from, true) };
+                rank.doing =
+                    if half { RankActivity::Asking(0) } else { RankActivity::Copying(from, true) };
                 Ok(())
             }
-            Doing::Inside(Kind::Read, _, found) => {
+            RankActivity::Inside(Kind::Read, _, found) => {
                 if self.copies[own] != found {
                     return Err("contents changed under a reader".into());
                 }
                 self.leave(at);
                 Ok(())
             }
-            Doing::Inside(Kind::Write, done, found) => {
+            RankActivity::Inside(Kind::Write, done, found) => {
                 let number = (at + 1) as u16 * 16 + self.ranks[at].want as u16 + 1;
                 if done < 2 {
                     self.copies[own][usize::from(done)] = number;
-                    self.ranks[at].doing = Doing::Inside(Kind::Write, done + 1, found);
+                    self.ranks[at].doing = RankActivity::Inside(Kind::Write, done + 1, found);
                 } else {
                     self.committed = number;
                     self.leave(at);
@@ -402,10 +403,10 @@ impl Model {
 
     fn leave(&mut self, at: usize) {
         self.ranks[at].protocol.release();
-        self.ranks[at].doing = Doing::Asking(0);
+        self.ranks[at].doing = RankActivity::Asking(0);
     }
 
-    fn ask(&mut self, at: usize, answer: u64, case: &Case) -> Result<(), String> {
+    fn ask(&mut self, at: usize, answer: u64, case: &DirectCase) -> Result<(), String> {
         let nobody = Departed::default();
         let helps = case.broken != Some(Break::NobodyHelps);
         let departed = if helps { self.departed.clone() } else { nobody };
@@ -413,49 +414,49 @@ impl Model {
         let action = self.ranks[at].protocol.next(answer, &departed);
         self.ranks[at].doing = match action {
             Action::Access(word, op) => {
-                // It looks anew, or goes on.
+                // It begins again, or goes on.
                 let asks = matches!(word, Word::Held(_));
                 self.ranks[at].woken &= asks || op == Op::Load && word != Word::Head;
                 let answer = self.access(&geometry, word, op, case);
                 self.count(at, (word, op), answer, case)?;
-                Doing::Asking(answer)
+                RankActivity::Asking(answer)
             }
-            Action::Copy { .. } if case.broken == Some(Break::NoCopy) => Doing::Asking(0),
-            Action::Copy { from } => Doing::Copying(from, false),
-            Action::Wait => Doing::Waiting,
-            Action::StandBack => Doing::StandingBack,
+            Action::Copy { .. } if case.broken == Some(Break::NoCopy) => RankActivity::Asking(0),
+            Action::Copy { from } => RankActivity::Copying(from, false),
+            Action::Wait => RankActivity::Waiting,
+            Action::StandBack => RankActivity::StandingBack,
             Action::Wake(rank) => {
                 let rank = &mut self.ranks[rank as usize];
-                let there = rank.alive && rank.doing != Doing::Nothing;
+                let there = rank.alive && rank.doing != RankActivity::Nothing;
                 rank.woken |= there && case.broken != Some(Break::NobodyIsWoken);
-                Doing::Asking(0)
+                RankActivity::Asking(0)
             }
             Action::Entered(entry) => {
                 let own = geometry.node() as usize;
                 self.ranks[at].woken = false;
                 let kind = case.wants[at][self.ranks[at].want].0;
                 self.check(at, kind, self.copies[own], entry.mark.is_some(), case)?;
-                Doing::Inside(kind, 0, self.copies[own])
+                RankActivity::Inside(kind, 0, self.copies[own])
             }
             Action::Refused(refusal) => {
                 self.check_refusal(refusal, case)?;
                 self.ranks[at].want += 1;
-                Doing::Nothing
+                RankActivity::Nothing
             }
             Action::Released => {
                 self.ranks[at].want += 1;
-                Doing::Nothing
+                RankActivity::Nothing
             }
         };
         let rank = &mut self.ranks[at];
-        if rank.doing == Doing::Nothing && rank.want == case.wants[at].len() {
-            // What it remembers makes no difference any more.
+        if rank.doing == RankActivity::Nothing && rank.want == case.wants[at].len() {
+            // Its memory no longer distinguishes states.
             (rank.protocol, rank.woken) = (Direct::new(geometry, HOME, case.recoverable), false);
         }
         Ok(())
     }
 
-    fn check_refusal(&self, refusal: Refusal, case: &Case) -> Result<(), String> {
+    fn check_refusal(&self, refusal: Refusal, case: &DirectCase) -> Result<(), String> {
         match refusal {
             Refusal::Busy => Ok(()),
             Refusal::Lost(_) if self.excused && !case.recoverable => Ok(()),
@@ -470,10 +471,10 @@ impl Model {
         kind: Kind,
         found: Copy,
         marked: bool,
-        case: &Case,
+        case: &DirectCase,
     ) -> Result<(), String> {
         for (other, rank) in self.ranks.iter().enumerate() {
-            let Doing::Inside(theirs, ..) = rank.doing else { continue };
+            let RankActivity::Inside(theirs, ..) = rank.doing else { continue };
             if other == at {
                 continue;
             }
@@ -496,13 +497,13 @@ impl Model {
         Ok(())
     }
 
-    /// Counts who asks while others want to, and that it is not more than it may be.
+    /// Counts requests made while others want to ask, and checks the bound.
     fn count(
         &mut self,
         at: usize,
         done: (Word, Op),
         answer: u64,
-        case: &Case,
+        case: &DirectCase,
     ) -> Result<(), String> {
         match done {
             (Word::Readers(_), Op::Or(bit)) if bit >> READERS_A_WORD != 0 => {
@@ -535,7 +536,7 @@ impl Model {
         Ok(())
     }
 
-    fn access(&mut self, geometry: &Geometry, word: Word, op: Op, case: &Case) -> u64 {
+    fn access(&mut self, geometry: &Geometry, word: Word, op: Op, case: &DirectCase) -> u64 {
         let place = index(geometry, word);
         let old = self.words[place];
         let mut new = op.apply(old);
@@ -558,7 +559,7 @@ impl Model {
                 new = old & (bits | !READING);
             }
             (Some(Break::NobodyStandsBack), Word::Readers(_), Op::Load) => answer = old & READING,
-            (Some(Break::GivesUpBlindly), Word::Head, Op::Load) if swapped == Some(true) => {
+            (Some(Break::CancelsBlindly), Word::Head, Op::Load) if swapped == Some(true) => {
                 answer = 0;
             }
             (Some(Break::PassesBlindly), Word::Cell(_), Op::Load) if swapped == Some(false) => {
@@ -587,8 +588,8 @@ impl Model {
     }
 }
 
-/// What broken variants do to a word that says what a node holds, and are told; `own`: by a rank of
-/// that node.
+/// What faulty variants do to the word `held`, and the answer that they get; `own`: a rank of that
+/// node does it.
 fn careless(broken: Break, own: bool, op: Op, old: u64) -> Option<(u64, u64)> {
     let kept = |word: u64| word & (Version::KEPT | Version::INSIDE) == Version::KEPT;
     match (broken, op) {

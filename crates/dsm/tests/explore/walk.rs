@@ -1,14 +1,14 @@
-//! Long walks through cases that are too large to search: many nodes, each operation with a delay
-//! drawn at random, some nodes slow. What must hold after each step is the model's.
+//! Long random walks through cases that are too large to search: many nodes, a random delay for
+//! each operation, some nodes slow. The model checks each step.
 
 use crate::chance::Chance;
-use crate::model::{Case, Model, Tally};
+use crate::model::{DirectCase, Model, Tally};
 
-/// Steps after which a request that is not answered never will be: the longest walk takes a tenth.
+/// Steps after which a request will never be answered: the longest walk takes a tenth of them.
 const STEPS_MOST: u64 = 5_000_000;
 
-/// How long an operation takes: mostly about as long as the others, one in fifty a hundred times as
-/// long, so that others pass it. Where one rank is `near`, its own take less than all others.
+/// How long an operation takes: mostly about as long as the others. One in fifty takes a hundred
+/// times as long, so that others overtake it. The operations of a `near` rank take the least.
 fn delay(chance: &mut Chance, at: usize, near: Option<usize>) -> u64 {
     if near == Some(at) {
         return 1;
@@ -17,19 +17,19 @@ fn delay(chance: &mut Chance, at: usize, near: Option<usize>) -> u64 {
     if chance.below(50) == 0 { 100 * delay } else { delay }
 }
 
-/// What a walk has come by.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub(crate) steps: u64,
     pub(crate) deaths: u32,
     pub(crate) given_up: u32,
     pub(crate) insisted: u32,
-    /// What the model has counted.
+    /// The counts of the model.
     pub(crate) tally: Tally,
 }
 
-/// Walks until every rank has what it wants.
-pub(crate) fn walk(case: &Case, near: Option<usize>, seed: u64) -> Result<Walked, String> {
+/// Walks until every request is answered.
+pub(crate) fn walk(case: &DirectCase, near: Option<usize>, seed: u64) -> Result<Walked, String> {
     let mut chance = Chance(seed);
     let mut model = Model::new(case);
     let ranks = case.wants.len();
@@ -56,7 +56,7 @@ pub(crate) fn walk(case: &Case, near: Option<usize>, seed: u64) -> Result<Walked
             return Err("not answered".into());
         }
         if walked.given_up < case.cancels && chance.below(200) == 0 {
-            walked.given_up += u32::from(model.give_up(chance.place(ranks)));
+            walked.given_up += u32::from(model.cancel(chance.place(ranks)));
         }
         let victim = chance.place(ranks);
         if walked.deaths < case.deaths && chance.below(500) == 0 && !model.is_over(victim, case) {

@@ -1,30 +1,30 @@
-//! What the port yields: matching a message, putting one together from its parts.
+//! Arrival: events of the port are matched, and messages assembled from their parts.
 //!
-//! A packet is a peer's word. Source, length, offset and every request it names are checked; what
-//! does not fit is dropped and counted, its ring bytes given back.
+//! A packet was written by a peer. Its source, length, offset and every request it names are
+//! checked; an invalid one is dropped and counted, and its ring bytes released.
 
 use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Landing, Port, Rank};
 
-use super::{Engine, Target};
+use super::{Engine, PartTarget};
 use crate::error::MsgError;
-use crate::parcel::{Part, Parts, deliver};
+use crate::parcel::{MessagePart, MessageParts, deliver};
 use crate::protocol::{
     ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, NOTE, NOTE_PART, RTS, ReadyToSend,
     decode_clear_to_send, decode_finish,
 };
 use crate::request::{Incoming, Receive, ReceiveStage, RequestId, outcome};
-use crate::unexpected::{Entry, EntryBody, Grown};
+use crate::unexpected::{EntryBody, Grown, UnexpectedEntry};
 
 impl<P: Port> Engine<P> {
-    /// Takes one event in.
+    /// Handles one event.
     #[inline(always)]
     pub(super) fn handle(&mut self, event: Event) {
         match event {
             Event::Landed(landed) => self.landed(landed),
             Event::PeerFailed(failure) => self.peer_failed(failure),
             Event::Malformed { .. } => self.statistics.malformed += 1,
-            // Puts are another layer's; a full ring is emptied by matching, and in need by
-            // relief.rs, which asks the port for the sources held up.
+            // Puts belong to another layer. Matching empties a full ring, and so does relief.rs if
+            // needed, which asks the port for the sources that wait.
             Event::Notified(_) | Event::Completed(_) | Event::RingFull(_) | Event::StatusFull => {}
         }
     }
@@ -38,7 +38,7 @@ impl<P: Port> Engine<P> {
         let whole = landed.offset == 0 && landed.len() as u64 == landed.total;
         let eager = matches!(landed.protocol, EAGER | EAGER_READY);
         if source.failed.is_some() && !(eager && whole) {
-            // The rest of it will not come.
+            // The rest of it will not arrive.
             return self.drop_stray(landed.data);
         }
         match landed.protocol {
@@ -57,7 +57,7 @@ impl<P: Port> Engine<P> {
         let Landed { source, header: bits, total, .. } = landed;
         self.note_credited(source);
         if self.sources[source as usize].assembling.is_some() {
-            self.break_off(source);
+            self.abort_assembly(source);
         }
         if length > total || (length == 0 && total > 0) {
             self.consumed(source);
@@ -67,15 +67,15 @@ impl<P: Port> Engine<P> {
             Some(id) => {
                 self.consumed(source);
                 self.eager_matched(id, landed);
-                Target::Request(id)
+                PartTarget::Request(id)
             }
             None => {
                 self.statistics.unexpected_more(1, length);
                 self.statistics.ready_unposted += u64::from(landed.protocol == EAGER_READY);
-                let parts = Parts::one(landed.data.into());
+                let parts = MessageParts::one(landed.data.into());
                 let body = EntryBody::Eager { arrived: length, parts };
                 self.unexpected.push(source, bits, total, body);
-                Target::Unexpected
+                PartTarget::Unexpected
             }
         };
         if !whole {
@@ -105,12 +105,12 @@ impl<P: Port> Engine<P> {
             arrived,
             copied: 0,
             streamed: false,
-            parts: Parts::one(data.into()),
+            parts: MessageParts::one(data.into()),
         };
         self.set_incoming(id, incoming);
     }
 
-    /// A further part of an eager message.
+    /// The next part of an eager message.
     fn eager_next(&mut self, landed: Landed) {
         let length = landed.len() as u64;
         let Landed { source, header, total, offset, data, .. } = landed;
@@ -121,8 +121,8 @@ impl<P: Port> Engine<P> {
             same && message.arrived == offset && fits && length > 0
         });
         let Some(message) = next else {
-            // A part is missing: what follows cannot be put together either.
-            self.break_off(source);
+            // A part is missing: later ones cannot be assembled either.
+            self.abort_assembly(source);
             return self.drop_malformed(data);
         };
         message.arrived += length;
@@ -132,17 +132,17 @@ impl<P: Port> Engine<P> {
         }
         state.held_up = false;
         match target {
-            Target::Unexpected => match self.unexpected.grow(source, data.into()) {
+            PartTarget::Unexpected => match self.unexpected.grow(source, data.into()) {
                 Grown::Partial | Grown::Complete => self.statistics.unexpected_more(0, length),
                 Grown::Refused(part) => part.discard(&mut self.port),
             },
-            Target::Request(id) => self.part_for(id, data.into()),
-            Target::Nowhere => Part::from(data).discard(&mut self.port),
+            PartTarget::Request(id) => self.part_for(id, data.into()),
+            PartTarget::Nowhere => MessagePart::from(data).discard(&mut self.port),
         }
     }
 
     /// A part of a message that a receive has matched.
-    fn part_for(&mut self, id: RequestId, part: Part) {
+    fn part_for(&mut self, id: RequestId, part: MessagePart) {
         let receive = self.requests.receive_mut(id);
         let Some(receive) = receive else { return part.discard(&mut self.port) };
         let ReceiveStage::Incoming(incoming) = &mut receive.stage else {
@@ -166,7 +166,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// A part of a message that this rank has cleared.
+    /// A part of a message that this rank cleared.
     fn data(&mut self, landed: Landed) {
         let length = landed.len() as u64;
         let Landed { source, header, total, offset, data, .. } = landed;
@@ -184,11 +184,11 @@ impl<P: Port> Engine<P> {
         self.part_for(id, data.into());
     }
 
-    /// A packet about a message.
+    /// A control packet.
     fn control(&mut self, landed: Landed) {
         let Landed { source, protocol, header, total, data, .. } = landed;
         let mut bytes = [0; INLINE_BYTES];
-        // Longer ones than any of ours are cut, and decode to nothing.
+        // A packet longer than any of ours is cut off, and decodes to `None`.
         let length = deliver(&mut self.port, data, &mut bytes);
         let payload = &bytes[..length];
         let sense = match protocol {
@@ -237,19 +237,25 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// A new message came before the last one of the source was whole: its rest never comes.
-    fn break_off(&mut self, source: Rank) {
+    /// A new message came before the last one of the source was whole, which now cannot be.
+    fn abort_assembly(&mut self, source: Rank) {
         let Some(message) = self.sources[source as usize].assembling.take() else { return };
         self.statistics.malformed += 1;
         match message.target {
-            Target::Nowhere => {}
-            Target::Request(id) => self.fail(id, MsgError::Malformed { source_rank: source }),
-            Target::Unexpected => drop(self.drop_unexpected(source, Entry::is_complete)),
+            PartTarget::Nowhere => {}
+            PartTarget::Request(id) => self.fail(id, MsgError::Malformed { source_rank: source }),
+            PartTarget::Unexpected => {
+                _ = self.drop_unexpected(source, UnexpectedEntry::is_complete);
+            }
         }
     }
 
-    /// Drops the unexpected messages of a source that do not pass `keep`.
-    pub(super) fn drop_unexpected(&mut self, source: Rank, keep: impl Fn(&Entry) -> bool) -> usize {
+    /// Drops the unexpected messages of a source that `keep` rejects.
+    pub(super) fn drop_unexpected(
+        &mut self,
+        source: Rank,
+        keep: impl Fn(&UnexpectedEntry) -> bool,
+    ) -> usize {
         let dropped = self.unexpected.take_unless(source, keep);
         let count = dropped.len();
         for entry in dropped {
@@ -264,11 +270,11 @@ impl<P: Port> Engine<P> {
 
     fn drop_malformed(&mut self, data: Landing) {
         self.statistics.malformed += 1;
-        Part::from(data).discard(&mut self.port);
+        MessagePart::from(data).discard(&mut self.port);
     }
 
     pub(super) fn drop_stray(&mut self, data: Landing) {
         self.statistics.stray += 1;
-        Part::from(data).discard(&mut self.port);
+        MessagePart::from(data).discard(&mut self.port);
     }
 }

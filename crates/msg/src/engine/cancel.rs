@@ -1,25 +1,25 @@
-//! Taking operations back: on request, and when a future is dropped.
+//! Cancelling operations: on request, and when a future is dropped.
 
 use hikyaku_nic::fabric::Port;
 
-use super::{Engine, Target};
-use crate::protocol::{Control, Outcome};
-use crate::request::{Body, ReceiveStage, Request, RequestId, SendStage};
+use super::{Engine, PartTarget};
+use crate::protocol::{Control, MessageOutcome};
+use crate::request::{ReceiveStage, Request, RequestId, SendBody, SendStage};
 
-/// What became of a request that was to be cancelled.
+/// The result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It never took effect, and is gone: do not ask for its result.
+    /// It never took effect, and is freed: do not ask for its result.
     Cancelled,
-    /// The receiver was asked to take the message out. Wait for the request: its result is
-    /// [`MsgError::Cancelled`](crate::MsgError::Cancelled), or a receive was faster.
+    /// The receiver was asked to withdraw the message. Wait for the request: its result is
+    /// [`MsgError::Cancelled`](crate::MsgError::Cancelled), unless a receive was faster.
     Asked,
-    /// It has matched or is complete: wait for it as if nothing was asked.
+    /// It has matched or is complete: wait for it as if it had not been cancelled.
     TooLate,
 }
 
 impl<P: Port> Engine<P> {
-    /// Tries to undo an operation (MPI 5.0 §3.8.4).
+    /// Tries to cancel an operation (MPI 5.0 §3.8.4).
     pub fn cancel(&mut self, id: RequestId) -> CancelOutcome {
         if self.port.is_forked() {
             return CancelOutcome::TooLate;
@@ -48,11 +48,11 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Gives a request up: its memory is not touched any more and nobody asks for its result.
+    /// Abandons a request: its memory is not accessed any more and its result will not be taken.
     ///
-    /// A message that has begun to go out eagerly is finished from a copy of its rest, since its
-    /// parts must follow each other. One that its receiver was cleared to get is broken off, which
-    /// the receiver is told. A message that has matched a receive given up is lost.
+    /// An eager message that was posted in part is finished from a copy of the rest, since its
+    /// parts must follow each other. A stream that its receiver has cleared is stopped, and the
+    /// receiver is informed. A message that has matched an abandoned receive is lost.
     pub fn abandon(&mut self, id: RequestId) {
         if self.port.is_forked() {
             return;
@@ -70,14 +70,15 @@ impl<P: Port> Engine<P> {
         let destination = send.destination;
         match send.stage {
             SendStage::Eager { posted, .. } if posted > 0 => {
-                if let Body::Borrowed(_) = send.body {
-                    send.body = Body::Owned(send.bytes_from(posted).unwrap_or_default().to_vec());
+                if let SendBody::Borrowed(_) = send.body {
+                    send.body =
+                        SendBody::Owned(send.bytes_from(posted).unwrap_or_default().to_vec());
                 }
                 send.abandoned = true;
             }
             SendStage::Eager { .. } | SendStage::Announce { .. } => self.forget(id),
             SendStage::Announced { .. } => {
-                send.body = Body::Detached;
+                send.body = SendBody::Detached;
                 send.abandoned = true;
                 self.cancel(id);
             }
@@ -96,7 +97,7 @@ impl<P: Port> Engine<P> {
             ReceiveStage::Announced(announced) => {
                 let (source, sender) = (announced.source, announced.rts.request);
                 self.requests.remove(id);
-                let outcome = Outcome::Consumed;
+                let outcome = MessageOutcome::Consumed;
                 self.post_control(source, Control::Finish { sender, outcome });
             }
             ReceiveStage::Incoming(incoming) if incoming.streamed => {
@@ -112,9 +113,9 @@ impl<P: Port> Engine<P> {
                 let source = incoming.source;
                 self.requests.remove(id);
                 if let Some(message) = &mut self.sources[source as usize].assembling
-                    && message.target == Target::Request(id)
+                    && message.target == PartTarget::Request(id)
                 {
-                    message.target = Target::Nowhere;
+                    message.target = PartTarget::Nowhere;
                 }
             }
         }

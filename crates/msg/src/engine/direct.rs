@@ -1,8 +1,8 @@
-//! Blocking send and receive without a request.
+//! The fast path: blocking send and receive without a request.
 //!
-//! A small message that finds room is one post; a receive that is waited for takes its message
-//! out of the status record into the caller's buffer. Neither allocates, hashes or touches the
-//! slab. Whatever is not that simple goes the general way.
+//! A small message that finds room is one post; a blocking receive copies its message from the
+//! status record to the caller's buffer. Neither allocates, hashes or touches the slab. All other
+//! cases take the slow path.
 
 use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank, Short, Wake};
 
@@ -13,19 +13,19 @@ use crate::parcel::deliver;
 use crate::protocol::{EAGER, EAGER_READY};
 use crate::request::{ReceiveStage, RequestId, outcome};
 
-/// Looks at the expected message's place before anything else is looked at. Measured one way, far
+/// Polls of the expected message's place before anything else is polled. Measured one way, far
 /// cores, with 4 and 16: 290 and 274 ns.
-const FIRST_LOOKS: u32 = 16;
+const FIRST_POLLS: u32 = 16;
 
-/// Looks at the expected message's place between two polls of everything.
-const EXPECTING_LOOKS: u32 = 4;
+/// Polls of the expected message's place between two polls of everything.
+const EXPECTING_POLLS: u32 = 4;
 
 impl<P: Port> Engine<P> {
     /// Sends a message and returns when `bytes` may be used again; in synchronous mode, when it
     /// has matched.
     ///
-    /// A message longer than the eager limit waits for its receiver. To this rank itself, that
-    /// cannot happen within the call: post the receive first, or get
+    /// A message longer than the eager limit waits for its receiver. If that is this rank itself,
+    /// it cannot match within the call: post the receive first, or get
     /// [`MsgError::WaitsForItself`].
     ///
     /// # Errors
@@ -39,17 +39,17 @@ impl<P: Port> Engine<P> {
     ) -> Result<(), MsgError> {
         match self.send_directly(bytes, &envelope, mode) {
             true => Ok(()),
-            false => self.send_general(bytes, envelope, mode),
+            false => self.send_slow(bytes, envelope, mode),
         }
     }
 
-    /// Sends a message that is one inline post, and says whether it was. If not, nothing was sent,
-    /// and the general way finds out why.
+    /// Sends a message as one inline post. Returns whether that was possible. If not, nothing was
+    /// sent, and the slow path finds out why.
     ///
-    /// A `bool`, which stays in a register. A result that carried errors was written to the stack
-    /// in parts and read back as one; a processor that has to put parts together waits until each
-    /// of them has left its store buffer, and there the message's own record is before them,
-    /// waiting for its cache line: no two messages were ever under way at once.
+    /// The result is a `bool`, which stays in a register. A result with errors was written to the
+    /// stack in parts and read back as one. The processor can do that only when each part has left
+    /// its store buffer, where the message's own record is before them, waiting for its cache line.
+    /// So no two messages were ever in flight at once.
     #[inline(always)]
     pub fn send_directly(&mut self, bytes: &[u8], envelope: &Envelope, mode: SendMode) -> bool {
         let Envelope { destination, tag, .. } = *envelope;
@@ -64,9 +64,9 @@ impl<P: Port> Engine<P> {
         sent
     }
 
-    /// Any blocking send.
+    /// The slow path of a blocking send.
     #[cold]
-    fn send_general(
+    fn send_slow(
         &mut self,
         bytes: &[u8],
         envelope: Envelope,
@@ -81,7 +81,7 @@ impl<P: Port> Engine<P> {
     ///
     /// # Errors
     /// [`MsgError`]: the message is too long for `into`, the selector names no rank or tag, or a
-    /// rank that is needed is gone.
+    /// required rank is gone.
     #[inline]
     pub fn recv(&mut self, into: &mut [u8], selector: Selector) -> Result<Received, MsgError> {
         if let (Some(source), Some(tag)) = (selector.source, selector.tag)
@@ -92,13 +92,13 @@ impl<P: Port> Engine<P> {
         self.recv_direct(into, selector)
     }
 
-    /// The shortest way: a message whose sender and tag are known is there, and nothing unexpected,
-    /// posted or pending stands before it. Answers its length.
+    /// The fast path of a receive that names source and tag: takes a message that is there, if
+    /// nothing unexpected, posted or pending precedes it. Returns its length.
     ///
-    /// Kept this short because a processor moves as many cache lines at once as there are loads in
-    /// its window of a few hundred instructions: with 166 instructions a message there was one line
-    /// under way, and messages came as fast as lines one by one. And in registers, for the reason
-    /// that [`Engine::send_directly`] gives.
+    /// It is short because a processor has as many cache lines in flight as there are loads in its
+    /// window of a few hundred instructions. With 166 instructions a message there was one line in
+    /// flight, and messages arrived as fast as single lines. The result is in a register, for the
+    /// reason in [`Engine::send_directly`].
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,
@@ -107,10 +107,10 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        self.recv_within(into, source, (context, tag), FIRST_LOOKS)
+        self.recv_within(into, source, (context, tag), FIRST_POLLS)
     }
 
-    /// [`Engine::recv_at_once`] for a call that does not wait: one look.
+    /// [`Engine::recv_at_once`] for a call that does not wait: a single poll.
     #[inline]
     pub fn recv_if_there(
         &mut self,
@@ -128,7 +128,7 @@ impl<P: Port> Engine<P> {
         into: &mut [u8],
         source: Rank,
         (context, tag): (u32, i32),
-        looks: u32,
+        polls: u32,
     ) -> Option<u64> {
         let free = self.unexpected.is_empty()
             && self.posted.is_empty()
@@ -139,11 +139,11 @@ impl<P: Port> Engine<P> {
         if !free || self.sources.get(source as usize)?.assembling.is_some() {
             return None;
         }
-        self.take_expected(source, match_bits(context, tag), into, looks)
+        self.take_expected(source, match_bits(context, tag), into, polls)
     }
 
-    /// Receives a message of one packet that is there now and that nothing older stands before.
-    /// `None`: it is not that simple, and nothing was taken.
+    /// Receives a message of one packet that is here now, if nothing older precedes it. `None`:
+    /// these conditions fail, and nothing was taken.
     #[inline]
     pub(crate) fn recv_directly(
         &mut self,
@@ -158,17 +158,17 @@ impl<P: Port> Engine<P> {
         Some(Received { source, tag: tag_of(bits), bytes })
     }
 
-    /// Any blocking receive.
+    /// A blocking receive by the fast path, otherwise by a request.
     #[inline(never)]
     fn recv_direct(&mut self, into: &mut [u8], selector: Selector) -> Result<Received, MsgError> {
         match self.recv_waiting(into, &selector) {
             Some(result) => result,
-            None => self.recv_general(into, selector),
+            None => self.recv_slow(into, selector),
         }
     }
 
-    /// Receives a message that comes whole in one packet and is the next that fits. `None`: it is
-    /// not that simple, and nothing was taken that the general way does not find.
+    /// Waits for the next message that matches, if it is a single packet. `None`: it is not, and
+    /// nothing was taken that the slow path would miss.
     fn recv_waiting(
         &mut self,
         into: &mut [u8],
@@ -188,7 +188,7 @@ impl<P: Port> Engine<P> {
         let expected = self.expected(selector);
         for _ in 0..self.config.direct_rounds {
             if let Some((source, bits)) = expected
-                && let Some(bytes) = self.take_expected(source, bits, into, EXPECTING_LOOKS)
+                && let Some(bytes) = self.take_expected(source, bits, into, EXPECTING_POLLS)
             {
                 return Some(Ok(Received { source, tag: tag_of(bits), bytes }));
             }
@@ -203,7 +203,7 @@ impl<P: Port> Engine<P> {
                     }
                 }
                 None if !self.outbox.is_empty() => return None,
-                // Somebody has to look who is gone or held up: the general way does.
+                // It is time to check for departed and waiting ranks: the slow path does.
                 None if self.park() == Wake::Slept => return None,
                 None => {}
             }
@@ -211,8 +211,8 @@ impl<P: Port> Engine<P> {
         None
     }
 
-    /// The one message a selector without wildcards can take next, if no older receive and no
-    /// half-arrived message stands before it.
+    /// The one message that a selector without wildcards can take next, if no older receive and no
+    /// incomplete message precedes it.
     #[inline]
     fn expected(&self, selector: &Selector) -> Option<(Rank, u64)> {
         let source = selector.source?;
@@ -223,23 +223,23 @@ impl<P: Port> Engine<P> {
         first.then_some((source, bits))
     }
 
-    /// Takes the expected message from where it landed, if it is there and whole: the port looks at
-    /// one cache line for it. A few looks, since the line of a message under way comes sooner to a
-    /// reader that asks for little else. Answers its length, in a register.
+    /// Takes the expected message from where it landed, if it is there and whole: the port reads
+    /// one cache line for it. Polls several times, since the line of a message in flight comes
+    /// sooner to a reader that loads little else. Returns its length, in a register.
     #[inline(always)]
     fn take_expected(
         &mut self,
         source: Rank,
         bits: u64,
         into: &mut [u8],
-        looks: u32,
+        polls: u32,
     ) -> Option<u64> {
-        let bytes = look_for(&mut self.port, source, bits, into, looks)?;
+        let bytes = look_for(&mut self.port, source, bits, into, polls)?;
         self.note_taken(source, bytes);
         Some(bytes)
     }
 
-    /// Accounts for a message that was taken from where it landed.
+    /// Accounts for a message taken from where it landed.
     #[inline(always)]
     fn note_taken(&mut self, source: Rank, bytes: u64) {
         self.note_credited(source);
@@ -247,9 +247,9 @@ impl<P: Port> Engine<P> {
         self.statistics.received(bytes);
     }
 
-    /// Ends a posted receive with the next message of its source, if that is whole and here, or
-    /// comes within a few looks: as [`Engine::recv_at_once`], and past the general way's event.
-    /// `None`: it has not ended, or not so simply, and [`Engine::wait`] is to be asked.
+    /// Completes a posted receive with the next message of its source, if that is whole and arrives
+    /// within a few polls: like [`Engine::recv_at_once`], without an event. `None`: it did not;
+    /// call [`Engine::wait`].
     #[inline(always)]
     pub fn wait_for_next(&mut self, id: RequestId) -> Option<Received> {
         if self.port.is_forked() {
@@ -270,14 +270,14 @@ impl<P: Port> Engine<P> {
             return None;
         }
         let (bits, into) = (match_bits(context, tag), buffer.as_mut_slice());
-        let taken = look_for(&mut self.port, source, bits, into, FIRST_LOOKS)?;
+        let taken = look_for(&mut self.port, source, bits, into, FIRST_POLLS)?;
         self.posted.take_next(source);
         self.requests.forget(id);
         self.note_taken(source, taken);
         Some(Received { source, tag, bytes: taken })
     }
 
-    /// Whether a packet is a whole message that the selector takes and no older receive does.
+    /// Whether a packet is a whole message that the selector matches and no older receive does.
     #[inline]
     fn is_simple(&self, landed: &Landed, selector: &Selector) -> bool {
         matches!(landed.protocol, EAGER | EAGER_READY)
@@ -298,14 +298,14 @@ impl<P: Port> Engine<P> {
         outcome(source, header, total, into.len())
     }
 
-    /// A blocking receive by way of a request.
-    fn recv_general(&mut self, into: &mut [u8], selector: Selector) -> Result<Received, MsgError> {
+    /// The slow path of a blocking receive, with a request.
+    fn recv_slow(&mut self, into: &mut [u8], selector: Selector) -> Result<Received, MsgError> {
         let id = self.start_recv_detached(into.len(), selector)?;
         self.lend_to_receive(id, into, |engine| engine.wait(id))
     }
 }
 
-/// What a post that took nothing, not for want of room, means for a message.
+/// The error of a message whose post failed for another reason than room.
 pub(super) fn refusal(error: PostError) -> MsgError {
     match error {
         PostError::PeerFailed(failure) => MsgError::PeerFailed(failure),
@@ -314,17 +314,17 @@ pub(super) fn refusal(error: PostError) -> MsgError {
     }
 }
 
-/// Looks for a whole message at the place where the next of its source lands. A register's worth
-/// of answer, for the reason that [`Engine::send_directly`] gives.
+/// Polls for a whole message at the place where the next one of its source lands. The result fits a
+/// register, for the reason in [`Engine::send_directly`].
 #[inline(always)]
 fn look_for<P: Port>(
     port: &mut P,
     source: Rank,
     bits: u64,
     into: &mut [u8],
-    looks: u32,
+    polls: u32,
 ) -> Option<u64> {
-    for _ in 0..looks {
+    for _ in 0..polls {
         match port.receive_whole(source, EAGER, bits, into) {
             Short::Taken(length) => return Some(length as u64),
             Short::Nothing => std::hint::spin_loop(),

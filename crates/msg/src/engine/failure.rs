@@ -1,13 +1,13 @@
 //! Peers that died or left.
 //!
 //! A death is an event of the port. It ends every request that needs the rank: sends to it,
-//! receives from it, and receives from any source, of which nobody can know any more whether their
-//! message would have come from there. (ULFM leaves those pending and lets the program acknowledge
-//! the failure; here the answer is final.) Messages of the rank that have come whole can still be
-//! received; parts and announcements cannot and are dropped.
+//! receives from it, and receives from any source of contexts that it has, since their message
+//! might have come from it. (ULFM leaves those pending and lets the program acknowledge the
+//! failure; here the error is final.) Whole messages of the rank that have arrived can still be
+//! received; parts and announcements are dropped.
 //!
-//! A rank that leaves in order is not announced. Whoever waits looks now and then, takes in what
-//! is still on the way, and only then decides.
+//! A rank that leaves in order is not announced. A waiting rank checks for that from time to time,
+//! handles all that is still in flight, and only then decides.
 
 use hikyaku_nic::fabric::{PeerFailure, PeerState, Port, Rank};
 
@@ -15,10 +15,10 @@ use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
 use crate::request::{Receive, ReceiveStage, Request, RequestId};
-use crate::unexpected::Entry;
+use crate::unexpected::UnexpectedEntry;
 
-/// Most calls of `progress` that take in what is on the way from a rank that has left.
-const LAST_LOOKS: u32 = 64;
+/// Limit of calls of `progress` that handle what is in flight from a rank that has left.
+const LAST_POLLS: u32 = 64;
 
 impl<P: Port> Engine<P> {
     /// A rank died.
@@ -31,7 +31,7 @@ impl<P: Port> Engine<P> {
         source.failed = Some(failure);
         source.assembling = None;
         self.first_failure.get_or_insert(failure);
-        self.drop_unexpected(rank, Entry::is_here);
+        self.drop_unexpected(rank, UnexpectedEntry::is_here);
         self.notes.end(rank);
         let lane = self.outbox.lane(rank);
         lane.control.clear();
@@ -39,7 +39,10 @@ impl<P: Port> Engine<P> {
         lane.streams.clear();
         let needing = |request: &Request| match request {
             Request::Send(send) => send.destination == rank,
-            Request::Receive(receive) => waits_for(receive).is_none_or(|source| source == rank),
+            Request::Receive(receive) => match waits_for(receive) {
+                Some(source) => source == rank,
+                None => self.has(receive.selector.context, rank),
+            },
             Request::Done(_) => false,
         };
         for id in self.select(needing) {
@@ -47,7 +50,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Ends a request with an error and gives back what it held.
+    /// Ends a request with an error and releases what it held.
     pub(super) fn fail(&mut self, id: RequestId, error: MsgError) {
         self.unlist(id);
         if let Some(Request::Receive(receive)) = self.requests.finish(id, Err(error))
@@ -57,33 +60,39 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// An error if a receive that finds nothing here needs a rank that died.
+    /// An error if a receive without a message here needs a dead rank.
     pub(super) fn check_alive(&self, selector: &Selector) -> Result<(), MsgError> {
         let failure = match selector.source {
             Some(source) => self.sources[source as usize].failed,
-            None => self.first_failure,
+            None => self.failure_in(selector.context),
         };
         failure.map_or(Ok(()), |failure| Err(MsgError::PeerFailed(failure)))
     }
 
-    /// An error if a probe that finds nothing needs a rank that left, and the last look gave
-    /// nothing either.
+    /// A rank that has died, of those that have a context.
+    fn failure_in(&self, context: u32) -> Option<PeerFailure> {
+        let first = self.first_failure?;
+        let Some(members) = self.groups.get(&context) else { return Some(first) };
+        members.ranks().iter().find_map(|rank| self.sources[*rank as usize].failed)
+    }
+
+    /// An error if a probe without a message needs a rank that left, and a last poll found nothing
+    /// either.
     pub(super) fn check_present(&mut self, selector: &Selector) -> Result<(), MsgError> {
-        let Some(rank) = self.missing(selector.source) else { return Ok(()) };
-        if self.take_in_the_rest() && self.unexpected.find(selector).is_none() {
+        let Some(rank) = self.missing(selector.source, selector.context) else { return Ok(()) };
+        if self.drain_arrivals() && self.unexpected.find(selector).is_none() {
             return Err(MsgError::PeerLeft { rank });
         }
         Ok(())
     }
 
-    /// Ends the requests that only ranks which have left could complete.
-    /// Says whether anything changed.
-    pub(super) fn look_for_the_gone(&mut self) -> bool {
+    /// Ends the requests that only departed ranks could complete. Returns whether anything changed.
+    pub(super) fn check_departed(&mut self) -> bool {
         let lost = |engine: &Engine<P>, request: &Request| engine.lost(request);
         if !self.requests.iter().any(|(_, request)| lost(self, request).is_some()) {
             return false;
         }
-        if !self.take_in_the_rest() {
+        if !self.drain_arrivals() {
             return true;
         }
         let ended: Vec<(RequestId, Rank)> = self
@@ -97,31 +106,32 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// Takes in what has arrived. `false`: it does not end; decide later.
-    fn take_in_the_rest(&mut self) -> bool {
-        (0..LAST_LOOKS).any(|_| !self.progress())
+    /// Handles all that has arrived. `false`: there is still more; decide later.
+    fn drain_arrivals(&mut self) -> bool {
+        (0..LAST_POLLS).any(|_| !self.progress())
     }
 
-    /// The rank that has left and without which a request cannot complete.
+    /// The departed rank without which a request cannot complete.
     fn lost(&self, request: &Request) -> Option<Rank> {
         match request {
-            Request::Send(send) => self.missing(Some(send.destination)),
+            Request::Send(send) => self.missing(Some(send.destination), 0),
             Request::Receive(receive) => match waits_for(receive) {
                 Some(source) if source == NOBODY => None,
-                source => self.missing(source),
+                source => self.missing(source, receive.selector.context),
             },
             Request::Done(_) => None,
         }
     }
 
-    /// The rank that has left, if one is needed; or one of those that have, if any would do and
-    /// all others are gone.
-    fn missing(&self, needed: Option<Rank>) -> Option<Rank> {
+    /// The departed rank among the needed ones: `needed` itself, or any one if any of a
+    /// context would do and all others are gone.
+    fn missing(&self, needed: Option<Rank>, context: u32) -> Option<Rank> {
         let left = |rank: Rank| self.port.peer(rank) == PeerState::Left;
         match needed {
             Some(rank) => (rank != self.rank && left(rank)).then_some(rank),
             None => {
-                let others = || (0..self.size()).filter(|rank| *rank != self.rank);
+                let is_other = |rank: &Rank| *rank != self.rank && self.has(context, *rank);
+                let others = || (0..self.size()).filter(is_other);
                 let gone =
                     |rank| matches!(self.port.peer(rank), PeerState::Left | PeerState::Failed(_));
                 let on_the_way = !self.outbox.is_empty_to(self.rank);
@@ -139,7 +149,7 @@ impl<P: Port> Engine<P> {
 /// Stands for no rank in [`waits_for`].
 const NOBODY: Rank = Rank::MAX;
 
-/// Whose packets a receive waits for; `None`: anybody's. [`NOBODY`]: everything has come.
+/// The rank whose packets a receive waits for; `None`: any. [`NOBODY`]: all have arrived.
 fn waits_for(receive: &Receive) -> Option<Rank> {
     match &receive.stage {
         ReceiveStage::Posted => receive.selector.source,

@@ -1,20 +1,20 @@
-//! One rank's point-to-point state: what is posted, what has come, what waits to be sent.
+//! One rank's point-to-point state: posted receives, arrived messages, pending sends.
 //!
 //! ```text
-//!   direct.rs      blocking send and receive of small messages: no request, no allocation
+//!   direct.rs      the fast path: blocking send and receive of small messages
 //!   send.rs        starting a send; emptying the outbox
 //!   recv.rs        starting a receive; attaching and detaching buffers; probing
 //!   arrive.rs      events of the port: matching, assembling
 //!   rendezvous.rs  RTS, CTS, DATA, FIN and direct reads
-//!   cancel.rs      taking operations back
+//!   cancel.rs      cancelling operations
 //!   wait.rs        test, wait, the loop of every blocking call
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
-//!   watch.rs       waiting for what is not a message
+//!   watch.rs       waiting for something that is not a message
 //!   failure.rs     peers that died or left
 //! ```
 //!
-//! The engine moves only when it is called. Whoever holds requests calls [`Engine::progress`],
-//! or anything that blocks, now and then.
+//! The engine moves only when called. A program with open requests calls [`Engine::progress`], or
+//! anything that blocks, from time to time.
 
 mod arrive;
 mod cancel;
@@ -27,18 +27,22 @@ mod send;
 mod wait;
 mod watch;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Unmatched, Wait};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
-use crate::envelope::{Envelope, Selector};
+use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
+use crate::members::Members;
 use crate::notes::Notes;
 use crate::outbox::Outbox;
-use crate::posted::Posted;
-use crate::request::{RequestId, Slab};
+use crate::posted::PostedReceives;
+use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
-use crate::unexpected::Unexpected;
+use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 
 pub use cancel::CancelOutcome;
 pub use wait::Blocked;
@@ -51,73 +55,77 @@ pub struct Engine<P: Port> {
     config: EngineConfig,
     capabilities: Capabilities,
     rank: Rank,
-    requests: Slab,
-    posted: Posted,
-    unexpected: Unexpected,
+    requests: RequestSlab,
+    posted: PostedReceives,
+    unexpected: UnexpectedMessages,
     notes: Notes,
     outbox: Outbox,
-    /// What is known of each rank as a source.
-    sources: Vec<Source>,
-    /// The first rank that failed: from then on wildcard receives fail too.
+    /// The state of each rank as a source.
+    sources: Vec<SourceState>,
+    /// The first rank that failed: from then on wildcard receives that need it fail too.
     first_failure: Option<PeerFailure>,
+    /// The ranks of contexts that not all ranks have.
+    groups: BTreeMap<u32, Arc<Members>>,
     statistics: Statistics,
     waiting: Option<Wait>,
     reports: Reports,
-    /// What requests that are waited for are parts of.
+    /// The operation that the awaited requests are parts of.
     whole: Option<Wait>,
-    /// Unmatched messages, where sources stay held up because of them.
+    /// The unmatched messages that make sources wait, if they do.
     at_limit: Option<Unmatched>,
-    /// Times in a row that there was nothing to do.
+    /// Sources marked as held up. Unmarked ones are removed at the next relief.
+    held_up: Vec<Rank>,
+    /// Times in a row without anything to do.
     idle_rounds: u32,
-    /// Times that there was something to do.
+    /// Times with something to do.
     turns: u64,
 }
 
-/// What is known of a rank as a source of messages.
+/// The state of a rank as a source of messages.
 #[derive(Debug)]
-struct Source {
+struct SourceState {
     credit: Credit,
-    /// The eager message of which some parts are still to come.
+    /// The eager message whose last parts are still to arrive.
     assembling: Option<Assembling>,
-    /// It found no room or credit since something last came from it.
+    /// It has found no room or credit since its last message arrived.
     held_up: bool,
-    /// Reading its memory does not work; it is asked to stream.
+    /// Its memory cannot be read; it has to stream.
     read_refused: bool,
     failed: Option<PeerFailure>,
 }
 
-/// An eager message that comes in parts. At most one a source: its parts follow each other.
+/// An eager message of several parts. At most one per source: its parts follow each other.
 #[derive(Debug)]
 struct Assembling {
     bits: u64,
     total: u64,
     arrived: u64,
-    target: Target,
+    target: PartTarget,
 }
 
 /// Where the parts of a message go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum PartTarget {
     /// To the last unexpected message of the source.
     Unexpected,
     /// To the receive that has matched.
     Request(RequestId),
-    /// Its receive was given up.
+    /// Nowhere: its receive was abandoned.
     Nowhere,
 }
 
 impl<P: Port> Engine<P> {
-    /// An engine over a port on which nothing has been sent or received yet.
+    /// An engine over an unused port.
     pub fn new(mut port: P, config: EngineConfig) -> Engine<P> {
         let ranks = port.size();
-        let source = || Source {
+        let source = || SourceState {
             credit: Credit::new(config.credit_window),
             assembling: None,
             held_up: false,
             read_refused: false,
             failed: None,
         };
-        let sources: Vec<Source> = (0..ranks).map(|_| source()).collect();
+        let sources: Vec<SourceState> = (0..ranks).map(|_| source()).collect();
         for (rank, source) in sources.iter().enumerate() {
             port.grant(rank as Rank, source.credit.initial());
         }
@@ -126,18 +134,20 @@ impl<P: Port> Engine<P> {
             rank: port.rank(),
             port,
             config,
-            requests: Slab::default(),
-            posted: Posted::new(ranks),
-            unexpected: Unexpected::new(ranks),
+            requests: RequestSlab::default(),
+            posted: PostedReceives::new(ranks),
+            unexpected: UnexpectedMessages::new(ranks),
             notes: Notes::new(ranks),
             outbox: Outbox::new(ranks),
             sources,
             first_failure: None,
+            groups: BTreeMap::new(),
             statistics: Statistics::default(),
             waiting: None,
             reports: Reports::default(),
             whole: None,
             at_limit: None,
+            held_up: Vec::new(),
             idle_rounds: 0,
             turns: 0,
         }
@@ -148,12 +158,46 @@ impl<P: Port> Engine<P> {
         self.config.unmatched_bytes = bytes;
     }
 
+    /// Says who has a context, if not all ranks of the job: a receive of it from any source needs
+    /// these only. To be said before it is used.
+    pub fn set_members(&mut self, context: u32, members: Arc<Members>) {
+        self.groups.insert(context, members);
+    }
+
+    /// The end of a context at this rank: what has come in it and what still comes by then is
+    /// dropped. Announced messages stay: their senders wait, and are told when they are taken back.
+    pub fn drop_context(&mut self, context: u32) {
+        self.groups.remove(&context);
+        while self.notes.take(context, |_| true).is_some() {}
+        if self.unexpected.is_empty() {
+            return;
+        }
+        for source in 0..self.size() {
+            let stays =
+                |entry: &UnexpectedEntry| !entry.is_here() || context_of(entry.bits) != context;
+            self.drop_unexpected(source, stays);
+        }
+    }
+
+    /// Whether something that this rank has sent in a context is not all posted yet.
+    pub fn is_sending_in(&self, context: u32) -> bool {
+        self.requests.iter().any(|(_, request)| match request {
+            Request::Send(send) => context_of(send.bits) == context,
+            _ => false,
+        })
+    }
+
+    /// Whether a receive from any source in a context may take messages of a rank.
+    fn has(&self, context: u32, rank: Rank) -> bool {
+        self.groups.get(&context).is_none_or(|members| members.number(rank).is_some())
+    }
+
     /// The port below.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// The port below. Polling it past the engine loses messages.
+    /// The port below. Polling it directly loses messages.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -168,18 +212,24 @@ impl<P: Port> Engine<P> {
         self.sources.len() as u32
     }
 
-    /// What has been counted so far.
+    /// The counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// What the blocking call that runs now waits for, once it has waited a little.
+    /// Whether messages or notes have come, of any context, that nobody has asked for.
+    #[inline]
+    pub fn has_left_overs(&self) -> bool {
+        self.statistics.unexpected_messages > 0 || !self.notes.are_none()
+    }
+
+    /// The wait of the current blocking call, once it has waited a little.
     pub fn waiting(&self) -> Option<Wait> {
         self.waiting
     }
 
-    /// Takes what has arrived and posts what was pending, as far as it goes without waiting and
-    /// within [`EngineConfig::poll_budget`]; says whether there was anything.
+    /// Handles arrivals and posts pending sends, as far as possible without waiting and within
+    /// [`EngineConfig::poll_budget`]. Returns whether there was anything to do.
     pub fn progress(&mut self) -> bool {
         if self.port.is_forked() {
             return false;
@@ -205,7 +255,7 @@ impl<P: Port> Engine<P> {
         if rank < size { Ok(()) } else { Err(MsgError::NoSuchRank { rank, size }) }
     }
 
-    /// That this process is the rank's and no child of it.
+    /// Checks that this process is the rank's and not a child of it.
     ///
     /// # Errors
     /// [`MsgError::Forked`].

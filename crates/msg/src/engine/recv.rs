@@ -1,23 +1,23 @@
-//! Starting a receive, giving it memory and taking it back, and probing.
+//! Starting a receive, attaching and detaching its memory, and probing.
 
 use hikyaku_nic::fabric::{Activity, Port, Wait};
 
 use super::wait::GONE_ROUNDS;
-use super::{Assembling, Blocked, Engine, Target};
+use super::{Assembling, Blocked, Engine, PartTarget};
 use crate::buffer::RecvBuffer;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
 use crate::request::{
-    Announced, Body, Incoming, Receive, ReceiveStage, Request, RequestId, Send, outcome,
+    Announced, Incoming, Receive, ReceiveStage, Request, RequestId, Send, SendBody, outcome,
 };
-use crate::unexpected::{Entry, EntryBody};
+use crate::unexpected::{EntryBody, UnexpectedEntry};
 
 impl<P: Port> Engine<P> {
-    /// Starts to receive into a buffer.
+    /// Starts a receive into a buffer.
     ///
     /// # Errors
-    /// [`MsgError`]: the selector names no rank or tag, or a rank that is needed has died and no
-    /// message of it is here. What fails later is the request's result.
+    /// [`MsgError`]: the selector names no rank or tag, or a required rank has died and no message
+    /// of it is here. Later errors are the request's result.
     #[inline(always)]
     pub fn start_recv(
         &mut self,
@@ -27,8 +27,8 @@ impl<P: Port> Engine<P> {
         self.open_recv(buffer.len(), Some(buffer), selector)
     }
 
-    /// Starts to receive a message of up to `room` bytes. It stays where it lands until the
-    /// request is given memory ([`Engine::attach_receive`]).
+    /// Starts a receive of a message of up to `room` bytes. The message stays where it lands until
+    /// the request gets memory ([`Engine::attach_receive`]).
     ///
     /// # Errors
     /// As [`Engine::start_recv`].
@@ -71,14 +71,14 @@ impl<P: Port> Engine<P> {
         self.requests.insert(|| Request::Receive(receive()))
     }
 
-    /// A receive whose message was waiting for it.
+    /// A receive whose message has already arrived.
     #[cold]
     fn open_matched(
         &mut self,
         room: usize,
         mut buffer: Option<RecvBuffer>,
         selector: Selector,
-        entry: Entry,
+        entry: UnexpectedEntry,
     ) -> RequestId {
         if let Some(buffer) = &mut buffer
             && entry.is_here()
@@ -91,14 +91,14 @@ impl<P: Port> Engine<P> {
         id
     }
 
-    /// Receives an unexpected message that is here whole.
+    /// Receives an unexpected message that is whole.
     pub(super) fn take_entry(
         &mut self,
-        entry: Entry,
+        entry: UnexpectedEntry,
         into: &mut [u8],
     ) -> Result<Received, MsgError> {
         self.statistics.unexpected_less(entry.bytes());
-        let Entry { source, bits, total, body, .. } = entry;
+        let UnexpectedEntry { source, bits, total, body, .. } = entry;
         self.consumed(source);
         if let EntryBody::Eager { mut parts, .. } = body {
             parts.deliver(&mut self.port, into);
@@ -107,10 +107,10 @@ impl<P: Port> Engine<P> {
         outcome(source, bits, total, into.len())
     }
 
-    /// Gives a receive the message that was waiting for it.
-    fn match_entry(&mut self, id: RequestId, entry: Entry) {
+    /// Matches a receive with a message that has already arrived.
+    fn match_entry(&mut self, id: RequestId, entry: UnexpectedEntry) {
         self.statistics.unexpected_less(entry.bytes());
-        let Entry { source, bits, total, body, .. } = entry;
+        let UnexpectedEntry { source, bits, total, body, .. } = entry;
         self.consumed(source);
         match body {
             EntryBody::Announced(rts) => self.begin_rendezvous(id, source, bits, rts),
@@ -118,7 +118,7 @@ impl<P: Port> Engine<P> {
                 if arrived < total
                     && let Some(assembling) = &mut self.sources[source as usize].assembling
                 {
-                    assembling.target = Target::Request(id);
+                    assembling.target = PartTarget::Request(id);
                 }
                 let incoming = Incoming {
                     source,
@@ -135,7 +135,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Makes a message the one that a receive takes in.
+    /// Makes this the message of a receive.
     pub(super) fn set_incoming(&mut self, id: RequestId, incoming: Incoming) {
         if let Some(receive) = self.requests.receive_mut(id) {
             receive.stage = ReceiveStage::Incoming(Box::new(incoming));
@@ -143,8 +143,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Copies what waits for the buffer of a receive, if it is there; completes the receive if
-    /// that was the last of it.
+    /// Copies the parts that wait for a receive's buffer, if that is attached; completes the
+    /// receive if they were the last.
     pub(super) fn drain(&mut self, id: RequestId) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &mut receive.stage else { return };
@@ -165,7 +165,7 @@ impl<P: Port> Engine<P> {
         self.requests.finish(id, result);
     }
 
-    /// Gives a detached receive its memory: as much as it was started with.
+    /// Attaches the memory of a detached receive: as much as it was started with.
     pub fn attach_receive(&mut self, id: RequestId, buffer: RecvBuffer) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         if receive.room != buffer.len() {
@@ -182,24 +182,24 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Takes the memory of a pending request back. It goes on as far as it can without, and
-    /// completes only after it was given memory again.
+    /// Takes the memory of a pending request back. The request progresses as far as it can without,
+    /// and completes only after it gets memory again.
     pub fn detach(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
-            Some(Request::Send(Send { body: body @ Body::Borrowed(_), .. })) => {
-                *body = Body::Detached;
+            Some(Request::Send(Send { body: body @ SendBody::Borrowed(_), .. })) => {
+                *body = SendBody::Detached;
             }
             Some(Request::Receive(receive)) => receive.buffer = None,
             _ => {}
         }
     }
 
-    /// Looks for a message that a receive with this selector would take now, after taking in what
-    /// has arrived.
+    /// Handles arrivals, then returns the message that a receive with this selector would take now,
+    /// if any.
     ///
     /// # Errors
-    /// [`MsgError`]: the selector names no rank or tag, or nothing is here and a rank that is
-    /// needed is gone.
+    /// [`MsgError`]: the selector names no rank or tag, or nothing is here and a required rank is
+    /// gone.
     pub fn probe(&mut self, selector: Selector) -> Result<Option<Received>, MsgError> {
         self.check_selector(&selector)?;
         if let Some(found) = self.found(&selector) {
@@ -221,8 +221,8 @@ impl<P: Port> Engine<P> {
         Ok(None)
     }
 
-    /// The earliest message of a context that nobody has asked for and whose tag is wanted, of
-    /// those that were taken in already: no progress is made.
+    /// The earliest unmatched message of a context with a wanted tag, among those that were already
+    /// handled: makes no progress.
     pub fn find_unexpected(&self, context: u32, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         let any_tag = Selector { source: None, tag: None, context }.pattern();
         let entry = self
@@ -231,8 +231,8 @@ impl<P: Port> Engine<P> {
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 
-    /// As [`Engine::find_unexpected`], but only among the messages that are the first of their
-    /// source: cheaper where many wait.
+    /// As [`Engine::find_unexpected`], but only among the first messages of each source: cheaper
+    /// when there are many.
     pub fn find_oldest_unexpected(
         &self,
         context: u32,
@@ -244,7 +244,7 @@ impl<P: Port> Engine<P> {
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 
-    /// Receives a message that is here whole and that nobody has asked for.
+    /// Receives a whole message that is unmatched.
     pub fn take_unexpected(
         &mut self,
         into: &mut [u8],
@@ -279,21 +279,21 @@ impl<P: Port> Engine<P> {
         Some(Received { source: entry.source, tag: tag_of(entry.bits), bytes: entry.total })
     }
 
-    /// Notes that a message of a source was matched.
+    /// Accounts for a matched message of a source.
     #[inline(always)]
     pub(super) fn consumed(&mut self, source: u32) {
         if let Some(grant) = self.sources[source as usize].credit.consume() {
-            self.tell_grant(source, grant);
+            self.publish_grant(source, grant);
         }
     }
 
-    /// Tells a source how many messages it may have sent: once in a quarter of a window.
+    /// Publishes a source's new grant: once in a quarter of a window.
     #[cold]
-    fn tell_grant(&mut self, source: u32, grant: u64) {
+    fn publish_grant(&mut self, source: u32, grant: u64) {
         self.port.grant(source, grant);
     }
 
-    /// Notes that a credited message of a source has come.
+    /// Accounts for a credited message that has arrived from a source.
     #[inline]
     pub(super) fn note_credited(&mut self, source: u32) {
         let source = &mut self.sources[source as usize];
@@ -301,14 +301,14 @@ impl<P: Port> Engine<P> {
         source.held_up = false;
     }
 
-    /// Starts to put an eager message together.
+    /// Starts to assemble an eager message.
     pub(super) fn assemble(
         &mut self,
         source: u32,
         bits: u64,
         total: u64,
         arrived: u64,
-        to: Target,
+        to: PartTarget,
     ) {
         self.sources[source as usize].assembling =
             Some(Assembling { bits, total, arrived, target: to });

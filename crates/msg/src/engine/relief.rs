@@ -1,11 +1,11 @@
-//! What a blocked rank does so that it is not the cause of its own waiting.
+//! Relief: how a blocked rank avoids causing its own wait.
 //!
 //! Unmatched messages stay in their landing ring and hold their credit: that slows a fast sender
-//! and keeps memory flat. But when this rank waits for a message that its source cannot send,
-//! because the ring or the credit is used up by messages that this rank will only receive later,
-//! somebody has to give. Then, and only then, that source's messages are moved to ordinary memory
-//! and it is granted another window: up to [`EngineConfig::unmatched_bytes`] at this rank. From
-//! there on sources stay held up, and the wait's announcement says why.
+//! and keeps memory flat. But this rank may wait for a message that its source cannot send, because
+//! messages that this rank will only receive later use up the ring or the credit. Then, and only
+//! then, that source's messages are moved to ordinary memory and it is granted another window, up
+//! to [`EngineConfig::unmatched_bytes`] at this rank. Beyond that, sources have to wait, and the
+//! announcement of this rank's wait says why.
 //!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
@@ -18,30 +18,29 @@ use crate::request::{ReceiveStage, Request, RequestId, SendStage};
 use crate::statistics::Statistics;
 use crate::unexpected::EntryBody;
 
-/// What an evacuated message takes beside its own bytes, about.
+/// Approximate overhead of an evacuated message beside its own bytes.
 const MESSAGE_BYTES: u64 = 128;
 
 impl<P: Port> Engine<P> {
-    /// Helps the sources that are held up and needed by a pending receive or by a probe; says
-    /// whether there was anything to do.
+    /// Helps the sources that wait and that a pending receive or a probe needs. Returns whether
+    /// there was anything to do.
     pub(super) fn relieve(&mut self, probing: Option<&Selector>) -> bool {
-        let mut held_up = false;
-        for source in 0..self.size() {
-            let now = self.port.held_up(source);
-            let state = &mut self.sources[source as usize];
-            state.held_up |= now;
-            held_up |= state.held_up;
+        let sources = &mut self.sources;
+        self.held_up.retain(|source| sources[*source as usize].held_up);
+        while let Some(source) = self.port.held_up() {
+            if !std::mem::replace(&mut sources[source as usize].held_up, true) {
+                self.held_up.push(source);
+            }
         }
-        if !held_up {
+        if self.held_up.is_empty() {
             return false;
         }
-        // What it sent before it was held up comes in now. Anything later says that it goes on,
-        // and clears the mark (`note_credited`).
-        let marks: Vec<Rank> =
-            (0..self.size()).filter(|rank| self.sources[*rank as usize].held_up).collect();
+        // Messages sent before the source had to wait arrive now. A later one shows that it
+        // continues, and clears the mark (`note_credited`).
         self.progress();
         let mut any = false;
-        for source in marks {
+        for at in 0..self.held_up.len() {
+            let source = self.held_up[at];
             self.sources[source as usize].held_up = true;
             if let Some(grant) = self.sources[source as usize].credit.settle() {
                 self.port.grant(source, grant);
@@ -68,9 +67,8 @@ impl<P: Port> Engine<P> {
             })
     }
 
-    /// Moves what lies in the ring of a source, its own messages and those of the sources it
-    /// shares the ring with, to ordinary memory, and grants it another window; not beyond the
-    /// limit.
+    /// Moves the contents of a source's ring, including other sources' messages in it, to ordinary
+    /// memory, and grants the source another window; not beyond the limit.
     fn evacuate(&mut self, source: Rank) -> bool {
         let Unmatched { messages, bytes } = self.unexpected.evacuated();
         if bytes + messages * MESSAGE_BYTES >= self.config.unmatched_bytes {
@@ -92,7 +90,7 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// Moves what lies in the ring of a source to ordinary memory; says how many bytes.
+    /// Moves the contents of a source's ring to ordinary memory. Returns the number of bytes.
     fn empty_ring_of(&mut self, source: Rank) -> u64 {
         let ring = self.port.route_of(source);
         let shares = |engine: &Engine<P>, other: Rank| {
@@ -107,7 +105,7 @@ impl<P: Port> Engine<P> {
         bytes
     }
 
-    /// Moves what one source has in its ring to ordinary memory; says how many bytes.
+    /// Moves one source's messages in its ring to ordinary memory. Returns the number of bytes.
     fn copy_out_of_ring(&mut self, source: Rank) -> u64 {
         let mut bytes = self.unexpected.evacuate(source, &mut self.port);
         for request in self.requests.values_mut() {
@@ -122,16 +120,15 @@ impl<P: Port> Engine<P> {
     }
 
     /// Whether only this rank itself could complete a request: a send to itself, or a receive from
-    /// itself with nothing on the way.
-    pub(super) fn is_up_to_us(&self, id: RequestId) -> bool {
-        let alone = self.size() == 1;
+    /// itself with nothing in flight.
+    pub(super) fn depends_on_self(&self, id: RequestId) -> bool {
         match self.requests.get(id) {
             Some(Request::Send(send)) => send.destination == self.rank,
             Some(Request::Receive(receive)) => {
                 let own = match &receive.stage {
                     ReceiveStage::Posted => match receive.selector.source {
                         Some(source) => source == self.rank,
-                        None => alone,
+                        None => self.is_alone_in(receive.selector.context),
                     },
                     ReceiveStage::Announced(announced) => announced.source == self.rank,
                     ReceiveStage::Incoming(incoming) => incoming.source == self.rank,
@@ -142,10 +139,13 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Makes room for a message to ourselves in our own ring, or ends its request with
-    /// [`MsgError::WaitsForItself`]. Eager messages are thus bounded by the credit and by nothing
-    /// else, as they are between two ranks.
-    pub(super) fn give_up_on_ourselves(&mut self, id: RequestId) {
+    fn is_alone_in(&self, context: u32) -> bool {
+        self.groups.get(&context).map_or(self.size(), |members| members.size()) == 1
+    }
+
+    /// Makes room for a message to this rank in its own ring, or ends its request with
+    /// [`MsgError::WaitsForItself`]. So, as between two ranks, only credit limits eager messages.
+    pub(super) fn relieve_self(&mut self, id: RequestId) {
         let eager = match self.requests.get(id) {
             Some(Request::Send(send)) => matches!(send.stage, SendStage::Eager { .. }),
             _ => false,

@@ -7,23 +7,23 @@
 //!      ▲  │                                     └─ CTS(request, bytes wanted)
 //!      │  └───────── CTS ─────────────► Stream      │
 //!      │                                DATA ... ──►Incoming (streamed) ─► complete
-//!      └─ CANCEL ► still unmatched? taken out, FIN(withdrawn)
+//!      └─ CANCEL ► still unmatched? withdrawn, FIN(withdrawn)
 //! ```
 //!
-//! The receiver needs no address to be right: a read that is refused, out of bounds or not
-//! possible on this fabric becomes a CTS. After the kernel has refused once, the address of that
-//! source is not tried again (containers refuse every time).
+//! The address need not be right: if a read is refused, out of bounds or not possible on this
+//! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
+//! is tried again (containers refuse every time).
 
 use hikyaku_nic::fabric::{Port, PostError, Rank, RemoteAddress};
 
 use super::Engine;
 use crate::error::MsgError;
-use crate::parcel::Parts;
-use crate::protocol::{Control, Outcome, ReadyToSend};
-use crate::request::{Announced, Body, Incoming, ReceiveStage, RequestId, SendStage, outcome};
-use crate::unexpected::{Entry, EntryBody};
+use crate::parcel::MessageParts;
+use crate::protocol::{Control, MessageOutcome, ReadyToSend};
+use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendBody, SendStage, outcome};
+use crate::unexpected::{EntryBody, UnexpectedEntry};
 
-/// Most bytes of one direct read. The kernel's own limit is just below 2 GiB.
+/// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
 
 impl<P: Port> Engine<P> {
@@ -44,7 +44,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         if want == 0 || self.read_directly(id, source, &rts, want) {
-            let finish = Control::Finish { sender: rts.request, outcome: Outcome::Consumed };
+            let finish = Control::Finish { sender: rts.request, outcome: MessageOutcome::Consumed };
             self.post_control(source, finish);
             self.statistics.received(want);
             self.requests.finish(id, outcome(source, bits, rts.total, room));
@@ -58,14 +58,14 @@ impl<P: Port> Engine<P> {
             arrived: 0,
             copied: 0,
             streamed: true,
-            parts: Parts::default(),
+            parts: MessageParts::default(),
         };
         self.set_incoming(id, incoming);
         let clear = Control::ClearToSend { sender: rts.request, receiver: id, want };
         self.post_control(source, clear);
     }
 
-    /// Copies the first `want` bytes out of the sender's memory, if it can be reached.
+    /// Copies the first `want` bytes from the sender's memory, if that can be reached.
     fn read_directly(&mut self, id: RequestId, source: Rank, rts: &ReadyToSend, want: u64) -> bool {
         let Some((space, start)) = rts.address else { return false };
         if self.sources[source as usize].read_refused {
@@ -92,14 +92,14 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// A CTS: stream what the receiver wants. `false`: it makes no sense.
+    /// Handles a CTS: streams the bytes that the receiver wants. `false`: it is invalid.
     pub(super) fn cleared(&mut self, source: Rank, sender: u64, receiver: u64, want: u64) -> bool {
         let id = RequestId::from_word(sender);
         let send = self.requests.send_mut(id).filter(|send| {
             send.destination == source && matches!(send.stage, SendStage::Announced { .. })
         });
         let Some(send) = send else {
-            // The request is over (given up): tell the receiver, which waits for its bytes.
+            // The request was abandoned: inform the receiver, which waits for its bytes.
             self.statistics.stray += 1;
             self.post_control(source, Control::Abort { receiver });
             return true;
@@ -118,8 +118,8 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// A FIN: the message is over. `false`: it makes no sense.
-    pub(super) fn finished(&mut self, source: Rank, sender: u64, outcome: Outcome) -> bool {
+    /// Handles a FIN: the message is finished. `false`: it is invalid.
+    pub(super) fn finished(&mut self, source: Rank, sender: u64, outcome: MessageOutcome) -> bool {
         let id = RequestId::from_word(sender);
         let send = self.requests.send_mut(id).filter(|send| send.destination == source);
         let Some(send) = send else {
@@ -127,9 +127,9 @@ impl<P: Port> Engine<P> {
             return true;
         };
         match (send.stage, outcome) {
-            (SendStage::Announced { .. }, Outcome::Consumed) => self.finish_send(id),
-            (SendStage::Announced { cancelling: true }, Outcome::Withdrawn) => {
-                send.body = Body::Detached;
+            (SendStage::Announced { .. }, MessageOutcome::Consumed) => self.finish_send(id),
+            (SendStage::Announced { cancelling: true }, MessageOutcome::Withdrawn) => {
+                send.body = SendBody::Detached;
                 self.requests.finish(id, Err(MsgError::Cancelled));
             }
             _ => return false,
@@ -137,16 +137,16 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// A CANCEL: takes the announcement out if nothing has matched it. If something has, its CTS
-    /// or FIN is on the way to the sender and is answer enough.
+    /// Handles a CANCEL: removes the announcement if it is unmatched. Otherwise its CTS or FIN is
+    /// in flight to the sender and answers it.
     pub(super) fn withdraw(&mut self, source: Rank, sender: u64) {
         if self.drop_unexpected(source, |entry| !announces(entry, sender)) > 0 {
-            let finish = Control::Finish { sender, outcome: Outcome::Withdrawn };
+            let finish = Control::Finish { sender, outcome: MessageOutcome::Withdrawn };
             self.post_control(source, finish);
         }
     }
 
-    /// An ABORT: the rest of a message this rank has cleared does not come.
+    /// Handles an ABORT: the rest of a message that this rank cleared does not come.
     pub(super) fn aborted(&mut self, source: Rank, receiver: u64) {
         let id = RequestId::from_word(receiver);
         let stage = self.requests.receive_mut(id).map(|receive| &receive.stage);
@@ -161,6 +161,6 @@ impl<P: Port> Engine<P> {
 }
 
 /// Whether an unexpected message is the announcement of this request of its sender.
-pub(super) fn announces(entry: &Entry, sender: u64) -> bool {
+pub(super) fn announces(entry: &UnexpectedEntry, sender: u64) -> bool {
     matches!(&entry.body, EntryBody::Announced(rts) if rts.request == sender)
 }

@@ -8,13 +8,13 @@ use crate::buffer::SendBuffer;
 use crate::envelope::{Envelope, Received, SendMode, tag_of};
 use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
-use crate::protocol::{Control, DATA, EAGER, EAGER_READY, Packet, RTS, ReadyToSend};
-use crate::request::{Body, Request, RequestId, Send, SendStage};
+use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
+use crate::request::{Request, RequestId, Send, SendBody, SendStage};
 
-/// What one post achieved.
+/// The result of one post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Push {
-    /// It is over, well or not: the entry leaves the outbox.
+    /// The entry is finished, successfully or not, and leaves the outbox.
     Over,
     /// A part was taken.
     Part,
@@ -23,11 +23,11 @@ enum Push {
 }
 
 impl<P: Port> Engine<P> {
-    /// Starts to send what a buffer holds.
+    /// Starts a send of a buffer.
     ///
     /// # Errors
-    /// [`MsgError`]: the envelope names no rank or tag, or the receiver is gone. What fails later
-    /// is the request's result.
+    /// [`MsgError`]: the envelope names no rank or tag, or the receiver is gone. Later errors are
+    /// the request's result.
     pub fn start_send(
         &mut self,
         buffer: SendBuffer,
@@ -45,8 +45,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Starts to send `bytes`, which are looked at only during this call. What is not on its way
-    /// when it returns is copied, if the message is eager; a longer one needs the same bytes again
+    /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
+    /// bytes not posted by then are copied; a longer message needs the same bytes again
     /// ([`Engine::attach_send`]) when its receiver asks for them.
     ///
     /// # Errors
@@ -66,14 +66,14 @@ impl<P: Port> Engine<P> {
         if let Some(send) = self.requests.send_mut(id)
             && let SendStage::Eager { posted, .. } = send.stage
         {
-            send.body = Body::Owned(bytes[posted as usize..].to_vec());
+            send.body = SendBody::Owned(bytes[posted as usize..].to_vec());
         }
         Ok(id)
     }
 
-    /// Sends a note: a short message of the library that takes none of the program's credit and
-    /// room, and that nobody waits for. Notes to one rank come in order; messages do not hold them
-    /// up, nor do they come behind messages sent before.
+    /// Sends a note: a short message of the library that uses none of the program's credit and
+    /// room, and that has no completion. Notes to one rank arrive in order. Messages do not delay
+    /// them, and they may overtake messages sent before.
     ///
     /// # Errors
     /// [`MsgError::InvalidLength`]: it is longer than [`NOTE_MOST`]; the envelope names no rank or
@@ -94,8 +94,8 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
-    /// Takes the note that came first, of those of a context whose tag is wanted: what it is about,
-    /// and its bytes. Only what was taken in already is looked at: no progress is made.
+    /// Takes the earliest note of a context with a wanted tag, with its bytes, among those that
+    /// were already handled: makes no progress.
     pub fn take_note(
         &mut self,
         context: u32,
@@ -104,13 +104,13 @@ impl<P: Port> Engine<P> {
         self.notes.take(context, wanted)
     }
 
-    /// Gives a detached send its bytes: as many as it was started with, and the same.
+    /// Attaches the bytes of a detached send: as many as it was started with, and the same.
     pub fn attach_send(&mut self, id: RequestId, buffer: SendBuffer) {
         let Some(send) = self.requests.send_mut(id) else { return };
-        if send.total == buffer.as_slice().len() as u64 && matches!(send.body, Body::Detached) {
-            send.body = Body::Borrowed(buffer);
+        if send.total == buffer.as_slice().len() as u64 && matches!(send.body, SendBody::Detached) {
+            send.body = SendBody::Borrowed(buffer);
             let destination = send.destination;
-            // Behind others it cannot go, and they were tried when they came.
+            // If it waits behind others, those were tried when they were queued.
             if self.outbox.is_next(destination, id) {
                 self.pump_lane(destination);
             }
@@ -121,13 +121,13 @@ impl<P: Port> Engine<P> {
         self.completed(Received { source: self.rank, tag, bytes })
     }
 
-    /// A request that is complete: for results that are to be asked for as others are.
+    /// A complete request, for results that the program takes like those of others.
     pub fn completed(&mut self, received: Received) -> RequestId {
         self.requests.insert(|| Request::Done(Ok(received)))
     }
 
-    /// Posts an eager message if that takes all of it (`None`), or opens a request without bytes
-    /// for what is left to do and puts it into the outbox.
+    /// Posts an eager message if all of it fits (`None`); otherwise opens a request without bytes
+    /// for the rest and queues it in the outbox.
     pub(super) fn open_send(
         &mut self,
         bytes: &[u8],
@@ -159,7 +159,8 @@ impl<P: Port> Engine<P> {
             None => SendStage::Eager { posted: 0, ready },
         };
         let bits = envelope.bits();
-        let send = Send { destination, bits, total, body: Body::Detached, stage, abandoned: false };
+        let send =
+            Send { destination, bits, total, body: SendBody::Detached, stage, abandoned: false };
         let id = self.requests.insert(|| Request::Send(send));
         self.outbox.lane(destination).ordered.push_back(id);
         Ok(Some(id))
@@ -180,7 +181,7 @@ impl<P: Port> Engine<P> {
         self.port.post(&command).map(|taken| taken as u64)
     }
 
-    /// Whether a message goes by rendezvous, and then where its receiver may read it.
+    /// Whether a message is sent by rendezvous, and then where its receiver may read it.
     fn rendezvous(
         &self,
         bytes: &[u8],
@@ -200,9 +201,9 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Where `destination` may read these bytes, if it can and that is faster than streaming.
+    /// The address where `destination` may read these bytes, if that is faster than streaming.
     fn exposed(&self, bytes: &[u8], destination: Rank) -> Option<(Space, u64)> {
-        // Not to itself: a rank that gives up waiting for itself would leave the address behind.
+        // Not for itself: a rank that abandons a wait for itself would leave the address behind.
         let reachable = destination != self.rank
             && self.port.node_of(destination) == self.port.node_of(self.rank);
         if !reachable || bytes.len() <= INLINE_BYTES {
@@ -223,7 +224,7 @@ impl<P: Port> Engine<P> {
         pays.then_some((address.space, address.offset))
     }
 
-    /// Posts what is pending, as far as there is room; says whether anything went.
+    /// Posts pending packets as far as there is room. Returns whether any were posted.
     pub(super) fn pump(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;
@@ -236,7 +237,7 @@ impl<P: Port> Engine<P> {
         moved
     }
 
-    /// Posts what is pending to one destination.
+    /// Posts the pending packets of one destination.
     pub(super) fn pump_lane(&mut self, destination: Rank) -> bool {
         let mut moved = false;
         while let Some(control) = self.outbox.lane(destination).control.front().copied() {
@@ -265,7 +266,7 @@ impl<P: Port> Engine<P> {
         moved
     }
 
-    /// Sends a control packet now or, behind those that wait, later.
+    /// Sends a control packet, or queues it behind those that wait.
     pub(super) fn post_control(&mut self, destination: Rank, control: Control) {
         if self.sources[destination as usize].failed.is_some() {
             return;
@@ -277,10 +278,10 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Whether a control packet was posted, or never can be.
+    /// Posts a control packet. Returns whether it needs no retry.
     fn push_control(&mut self, destination: Rank, control: &Control) -> bool {
         let packet = control.packet();
-        let Packet { protocol, header, .. } = packet;
+        let ControlPacket { protocol, header, .. } = packet;
         let passes = control.passes();
         let command =
             Command { passes, ..Command::send(destination, protocol, header, packet.payload()) };
@@ -337,7 +338,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Posts the next part of a message that its receiver has cleared.
+    /// Posts the next part of a message that its receiver cleared.
     fn push_stream(&mut self, id: RequestId) -> Push {
         let Some(send) = self.requests.send_mut(id) else { return Push::Over };
         let SendStage::Stream { receiver, sent, want } = send.stage else { return Push::Over };

@@ -1,9 +1,9 @@
 //! Test, wait, and the loop of every blocking call.
 //!
-//! A blocking call polls, and when nothing comes lets the port wait a little. After some rounds
-//! it starts to account for the time and says, through the port, what it waits for, so that a job
-//! that hangs can be explained from outside. The first rounds are not accounted: reading the clock
-//! would cost as much as a message.
+//! A blocking call polls, and lets the port wait a little when nothing arrives. After some rounds
+//! it starts to account for the time and announces through the port what it waits for, so that a
+//! job that hangs can be diagnosed from outside. The first rounds are not accounted: reading the
+//! clock would cost as much as a message.
 
 use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait, Wake};
 use hikyaku_nic::time::Time;
@@ -16,23 +16,23 @@ use crate::request::{Receive, ReceiveStage, Request, RequestId, SendStage};
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
 
-/// Idle rounds in a row between looks at sources that are held up.
+/// Idle rounds in a row between checks for sources that are held up.
 const RELIEF_ROUNDS: u32 = 16;
 
-/// Idle rounds in a row between looks for peers that are gone.
+/// Idle rounds in a row between checks for departed peers.
 pub(super) const GONE_ROUNDS: u32 = 64;
 
-/// Idle rounds in a row after which a call that only this rank itself could end is given up.
+/// Idle rounds in a row after which a call that only this rank itself could end fails.
 const ALONE_ROUNDS: u32 = 256;
 
-/// A blocking call that is under way.
+/// A blocking call in progress.
 ///
-/// Each of its rounds polls what it waits for, and rests ([`Engine::rest`]) if there was nothing.
-/// In the round at whose end it is announced, what is polled in vain reports what it is
-/// ([`Engine::report_wait`]). After progress the call is announced anew.
+/// Each of its rounds polls the operations that it waits for, and rests ([`Engine::rest`]) if
+/// nothing happened. In the round at whose end the wait is announced, each unsuccessful poll
+/// reports its operation ([`Engine::report_wait`]). After progress the call is announced anew.
 #[derive(Debug)]
 pub struct Blocked {
-    /// What is announced if nothing is reported.
+    /// The announcement if nothing is reported.
     wait: Wait,
     rounds: u32,
     /// [`Engine::turns`] at the last rest.
@@ -42,16 +42,16 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// A call that waits for this, or else for what it reports.
+    /// A call that waits for this, unless operations report otherwise.
     pub const fn new(wait: Wait) -> Blocked {
         Blocked { wait, rounds: 0, turns: 0, since: None, announced: None }
     }
 }
 
-/// What is waited for, as those operations say that were polled in vain.
+/// The operations that the current call waits for, as reported by unsuccessful polls.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// Whether this is the round of a call that is to be announced.
+    /// Whether this round is the one to announce.
     are_taken: bool,
     are_paused: bool,
     count: u32,
@@ -59,8 +59,7 @@ pub(super) struct Reports {
 }
 
 impl<P: Port> Engine<P> {
-    /// The result of a request if it is complete; the request is gone then. Makes progress if it
-    /// is not complete yet.
+    /// Takes the result of a request and frees it, if it is complete. Makes progress first if not.
     pub fn test(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
         if let Some(result) = self.requests.take_done(id) {
             return Some(result);
@@ -78,16 +77,16 @@ impl<P: Port> Engine<P> {
         done
     }
 
-    /// Waits for a request and gives its result.
+    /// Waits for a request and returns its result.
     ///
     /// # Errors
-    /// What the operation failed with, or [`MsgError::WaitsForItself`].
+    /// The operation's error, or [`MsgError::WaitsForItself`].
     #[inline]
     pub fn wait(&mut self, id: RequestId) -> Result<Received, MsgError> {
         self.wait_for_first(id, 1)
     }
 
-    /// The same for the first of `open` operations that the program waits for.
+    /// [`Engine::wait`] for the first of `open` operations that the program waits for.
     ///
     /// # Errors
     /// As [`Engine::wait`].
@@ -102,9 +101,9 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Waits until one of several requests is complete; says which and gives its result.
+    /// Waits until one of several requests is complete. Returns its place and its result.
     ///
-    /// A name that is no request counts as complete with [`MsgError::NoSuchRequest`]; so does an
+    /// An id that names no request counts as complete with [`MsgError::NoSuchRequest`]; so does an
     /// empty list, at place 0.
     pub fn wait_any(&mut self, ids: &[RequestId]) -> (usize, Result<Received, MsgError>) {
         match ids {
@@ -113,7 +112,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Waits for one of some requests, which are of `open` operations that the program waits for.
+    /// Waits for one of `ids`, which belong to `open` operations that the program waits for.
     fn wait_long(&mut self, ids: &[RequestId], open: u32) -> (usize, Result<Received, MsgError>) {
         let mut blocked = None;
         let done = loop {
@@ -131,16 +130,16 @@ impl<P: Port> Engine<P> {
             }
             let blocked =
                 blocked.get_or_insert_with(|| Blocked::new(Wait { open, ..self.wait_of(ids[0]) }));
-            let alone = ids.iter().all(|id| self.is_up_to_us(*id));
+            let alone = ids.iter().all(|id| self.depends_on_self(*id));
             if alone && self.idle_rounds > ALONE_ROUNDS {
-                ids.iter().for_each(|id| self.give_up_on_ourselves(*id));
+                ids.iter().for_each(|id| self.relieve_self(*id));
                 continue;
             }
             if self.attend(None) {
                 continue;
             }
             if alone {
-                // Nobody would wake us: to sleep is to lose that time in each of the rounds.
+                // No rank would wake us: a sleep would be lost time in each of the rounds.
                 self.port.park(Some(self.port.now()));
             } else {
                 self.rest(blocked);
@@ -152,9 +151,9 @@ impl<P: Port> Engine<P> {
         done
     }
 
-    /// Waits until all that can be posted is posted: what was started and whose bytes are here, and
-    /// answers to peers. To be called before the rank leaves. Peers that are gone are not waited
-    /// for, nor are streams of futures that nobody polls.
+    /// Waits until everything that can be posted is posted: started sends with their bytes
+    /// attached, and replies to peers. To be called before the rank leaves. Does not wait for
+    /// departed peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {
         if self.port.is_forked() {
             return;
@@ -169,7 +168,7 @@ impl<P: Port> Engine<P> {
         self.awake(&blocked);
     }
 
-    /// The first rank that is there and has no room for something that is pending.
+    /// The first live rank without room for a pending post.
     fn posts_wait_for(&self) -> Option<Rank> {
         let here = |rank| !matches!(self.port.peer(rank), PeerState::Left | PeerState::Failed(_));
         let has_bytes = |id: RequestId| match self.requests.get(id) {
@@ -188,14 +187,14 @@ impl<P: Port> Engine<P> {
         waiting.next().map(|(destination, _)| destination)
     }
 
-    /// Progress, or else a little waiting. For callers that poll something themselves.
+    /// Makes progress, or waits a little. For callers that poll something themselves.
     pub fn idle(&mut self) {
         if !self.progress() && !self.attend(None) {
             self.park();
         }
     }
 
-    /// What a call that waits for this request waits for.
+    /// The wait to announce for this request.
     fn wait_of(&self, id: RequestId) -> Wait {
         let (activity, peer, tag) = match self.requests.get(id) {
             Some(Request::Send(send)) => {
@@ -214,8 +213,8 @@ impl<P: Port> Engine<P> {
         Wait::new(activity).with(peer, tag)
     }
 
-    /// Begins a round of a blocking call: from here on what is polled in vain is reported, if the
-    /// call is to be announced at the end of the round.
+    /// Begins a round of a blocking call. If the call will be announced at its end, unsuccessful
+    /// polls are reported from here on.
     #[inline]
     fn begin_round(&mut self, blocked: &Blocked) {
         if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
@@ -223,25 +222,25 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Says what the requests are parts of that are waited for from here on; `None`: of nothing.
+    /// Sets the operation that the awaited requests are parts of; `None`: they are no parts.
     pub fn set_whole(&mut self, whole: Option<Wait>) {
         self.whole = whole;
     }
 
-    /// Pauses reports, or resumes them, as `paused` says: while what is polled is not what the call
-    /// waits for. Returns what was so before.
+    /// Pauses or resumes reports: while the caller polls something that it does not wait for.
+    /// Returns the previous setting.
     #[inline]
     pub fn pause_reports(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.reports.are_paused, paused)
     }
 
-    /// How many operations are reported; `None`: none are to be.
+    /// How many operations were reported; `None`: none need be.
     #[inline]
     pub fn reported_waits(&self) -> Option<u32> {
         (self.reports.are_taken && !self.reports.are_paused).then_some(self.reports.count)
     }
 
-    /// Says what an operation that was polled in vain waits for.
+    /// Reports the wait of an operation whose poll was unsuccessful.
     pub fn report_wait(&mut self, wait: Wait) {
         if self.reported_waits().is_some() {
             self.reports.count += 1;
@@ -249,22 +248,22 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Reports what an operation waits for whose parts were reported since there were `before`. The
-    /// rank that the first of these waits for is that of the whole.
+    /// Reports the wait of an operation in place of its parts, reported since there were `before`.
+    /// The rank that the first part waits for becomes that of the whole.
     pub fn report_whole(&mut self, before: u32, wait: Wait) {
         let part = if before == 0 { self.reports.first.take() } else { None };
         self.reports.count = before;
         self.report_wait(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
     }
 
-    /// One more round of a blocking call in which there was nothing to do: a little waiting.
+    /// Waits a little, after a round of a blocking call without progress.
     pub fn rest(&mut self, blocked: &mut Blocked) {
         self.account(blocked);
         self.park();
         self.begin_round(blocked);
     }
 
-    /// The same for a wait that nobody need wake: it looks again by then at the latest.
+    /// [`Engine::rest`] for a wait that no rank ends by a wake-up: returns at `then` at the latest.
     pub fn rest_until(&mut self, blocked: &mut Blocked, then: Time) {
         self.account(blocked);
         self.port.park(Some(then));
@@ -273,7 +272,7 @@ impl<P: Port> Engine<P> {
 
     fn account(&mut self, blocked: &mut Blocked) {
         if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
-            // What is open now may be another thing.
+            // The open operation may be another one now.
             blocked.rounds = ANNOUNCE_ROUNDS - 2;
             blocked.announced = None;
             self.reports = Reports::default();
@@ -301,8 +300,8 @@ impl<P: Port> Engine<P> {
         self.port.announce_wait(Some(wait));
     }
 
-    /// Lets time pass. After a sleep, whatever is attended to now and then is due: rounds are no
-    /// measure of time when each may be a tenth of a second.
+    /// Lets time pass. After a sleep, periodic checks are due: the number of rounds does not
+    /// measure time when each may be a tenth of a second.
     pub(super) fn park(&mut self) -> Wake {
         let wake = self.port.park(None);
         if wake == Wake::Slept {
@@ -312,7 +311,7 @@ impl<P: Port> Engine<P> {
         wake
     }
 
-    /// The end of a blocking call.
+    /// Ends a blocking call.
     pub fn awake(&mut self, blocked: &Blocked) {
         if blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
             self.reports = Reports::default();
@@ -325,8 +324,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// What has to be done now and then while there is nothing to do; says whether it changed
-    /// anything, so that the caller looks again before it waits.
+    /// Periodic checks while there is nothing to do. Returns whether they changed anything, so that
+    /// the caller polls again before it waits.
     pub(crate) fn attend(&mut self, probing: Option<&Selector>) -> bool {
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let rounds = self.idle_rounds;
@@ -335,7 +334,7 @@ impl<P: Port> Engine<P> {
             any |= self.relieve(probing);
         }
         if rounds.is_multiple_of(GONE_ROUNDS) {
-            any |= self.look_for_the_gone();
+            any |= self.check_departed();
         }
         any
     }

@@ -1,7 +1,7 @@
-//! Waiting for something that is not a message: what a group's members say in shared memory.
+//! Waiting for something that is not a message: a group member's words in shared memory.
 //!
-//! The same loop as every blocking call: messages make progress meanwhile, the wait is announced
-//! when it becomes long, and it parks through the port, which knows what was looked for in vain.
+//! The same loop as in every blocking call: messages progress meanwhile, a long wait is announced,
+//! and the port that parks knows which polls found nothing.
 
 use std::hint::spin_loop;
 
@@ -9,14 +9,14 @@ use hikyaku_nic::fabric::{Port, Wait};
 
 use super::{Blocked, Engine};
 
-/// Looks between two polls for messages. What comes at all soon comes within these.
-const LOOKS: u32 = 4;
+/// Polls of `look` between two polls for messages. Whatever comes soon comes within these.
+const POLLS: u32 = 4;
 
 impl<P: Port> Engine<P> {
-    /// Looks at the port until `look` finds something; a wait for it is announced as `wait` says.
+    /// Polls the port until `look` returns something; announces a long wait as `wait` says.
     ///
-    /// `look` must come to an end by itself when a rank that it needs is gone, as the calls of
-    /// [`Port`] about groups do.
+    /// `look` must end by itself when a rank that it needs is gone, as the calls of [`Port`] about
+    /// groups do.
     #[inline]
     pub fn watch<R>(
         &mut self,
@@ -33,7 +33,7 @@ impl<P: Port> Engine<P> {
     fn watch_on<R>(&mut self, wait: Wait, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
         let mut blocked = Blocked::new(wait);
         let found = 'found: loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS {
                 spin_loop();
                 if let Some(found) = look(&mut self.port) {
                     break 'found found;

@@ -18,17 +18,17 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it is done to memory that the sender names: what a target's tables may refuse.
+    /// Whether the target's tables may refuse it: it accesses memory that the sender names.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Operation::Put(_) | Operation::Get(_) | Operation::Atomic(_))
     }
 }
 
-/// Whether a message of several packets leaves a status record for each or one for all
-/// (paper 000 §3.3, the one-bit flag of the packet header).
+/// Whether a message of several packets leaves one status record a packet or one in all (paper 000
+/// §3.3, the one-bit flag of the packet header).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Granularity {
-    /// A record per packet: needed on shared rings, and lets the receiver start early.
+    /// A record per packet. Shared rings need this, and the receiver can start early.
     #[default]
     PerPacket,
     /// One record when the whole message has landed. Refused on shared rings, where another
@@ -42,24 +42,24 @@ pub enum Route {
     /// By the receiver's source table, indexed with the sender's rank (paper 000 Fig. 1).
     #[default]
     Table,
-    /// By the sender's word: the table-less variant (paper 000 Fig. 2, IP-14).
+    /// The sender names the ring: the table-less variant (paper 000 Fig. 2, IP-14).
     Ring(RingId),
 }
 
-/// What the target's interface does after a put, or a get or atomic operation.
+/// How the target learns of a put, a get or an atomic operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Notification {
-    /// Nothing: the receiver watches the data itself.
+    /// It does not: the receiver watches the data itself.
     #[default]
     None,
     /// A record in the target's status ring, yielded by `poll` as
     /// [`Event::Notified`](super::Event::Notified).
     Status,
-    /// An 8-byte store of `value` at `address` (paper 003: the `ntf` word), payload before word.
+    /// An 8-byte store of `value` at `address` (paper 003: the `ntf` word), after the payload.
     Word {
         /// Where the word lies; 8-byte aligned.
         address: RemoteAddress,
-        /// What is stored there.
+        /// The value to store.
         value: u64,
     },
 }
@@ -69,7 +69,7 @@ pub enum Notification {
 pub struct RemoteAddress {
     /// Whose memory it is.
     pub rank: Rank,
-    /// How `offset` is to be read.
+    /// The address space of `offset`.
     pub space: Space,
     /// Byte offset in a region or segment, or virtual address in the process.
     pub offset: u64,
@@ -80,13 +80,13 @@ pub struct RemoteAddress {
 pub enum Space {
     /// The rank's registered region: memory allocated through the fabric. Reached by one copy.
     Region,
-    /// The process's own virtual memory. Reached with the kernel's help, where it gives it.
+    /// The process's own virtual memory. Reached through the kernel, where the kernel allows it.
     Process,
     /// A segment of the rank, by its key; `offset` counts from the segment's start. Checked
     /// against the rank's segment table (paper 003 §4.7, CJ-06).
     Segment(Key),
-    /// Where an address register of the rank points, `offset` bytes further on: for puts only
-    /// (paper 003: remote DMA with address register). A register that advances takes offset 0.
+    /// `offset` bytes after the position in an address register of the rank, for puts only (paper
+    /// 003: remote DMA with address register). A register that advances takes offset 0.
     Register(Key),
 }
 
@@ -96,7 +96,7 @@ pub enum Space {
 pub struct Command<'a> {
     /// What to do.
     pub operation: Operation,
-    /// To which rank.
+    /// The target rank.
     pub destination: Rank,
     /// Opaque to the interface; carried in the record. The layer above multiplexes by it.
     pub protocol: u8,
@@ -104,30 +104,30 @@ pub struct Command<'a> {
     pub header: u64,
     /// The bytes of this post.
     pub payload: &'a [u8],
-    /// Length of the whole message, bytes. Equal to `payload.len()` unless it is sent in parts.
+    /// Length of the whole message, bytes. Equal to `payload.len()` unless sent in parts.
     pub total: u64,
     /// Where in the message `payload` starts, bytes.
     pub offset: u64,
     /// One record for each packet or for the message.
     pub granularity: Granularity,
-    /// By which table or ring it lands. A message that rides in its status record needs no ring:
-    /// it arrives whatever the table says.
+    /// Which table or ring decides where it lands. A message inside its status record needs no
+    /// ring: it arrives whatever the table says.
     pub route: Route,
-    /// Whether this send uses up one of the messages the receiver granted
+    /// Whether this send consumes one of the receiver's credits
     /// ([`Port::grant`](super::Port::grant)).
     pub credited: bool,
-    /// Whether this send may land before others to the same rank that were posted before it and
-    /// found no room: others wait for it, and it is whole and rides in its status record. Only a
-    /// fabric that takes sends before it knows whether they find room can let it pass.
+    /// Whether this send may overtake earlier posts to the same rank that wait for room. The sends
+    /// that may are whole messages inside their status records, and others wait for them. Only a
+    /// fabric that accepts sends before it knows whether there is room can use this.
     pub passes: bool,
-    /// What the target is told after a put, get or atomic operation.
+    /// How the target learns of a put, a get or an atomic operation.
     pub notification: Notification,
-    /// What the requester is told after one.
+    /// How the requester learns that the command is complete.
     pub reply: Reply,
 }
 
 impl<'a> Command<'a> {
-    /// A message of one part, landed by the receiver's source table.
+    /// A whole message, landed by the receiver's source table.
     #[inline]
     pub fn send(destination: Rank, protocol: u8, header: u64, payload: &'a [u8]) -> Command<'a> {
         Command {

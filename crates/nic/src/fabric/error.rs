@@ -1,13 +1,13 @@
-//! Why something was not done, and whose fault that is.
+//! Why an operation failed, and whose fault that is.
 
 use thiserror::Error;
 
 use super::{Fault, Rank, RingId};
 
-/// Why a post took nothing. None of these leaves anything behind: the caller may post again.
+/// Why a post took nothing. The caller may post again: a failed post leaves no trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PostError {
-    /// No room at the moment: try again after `poll` or `park`.
+    /// There is no room at the moment. Retry after `poll` or `park`.
     #[error("no room at rank {destination} now ({cause:?}): try again after polling")]
     Full {
         /// Where there is no room.
@@ -39,7 +39,7 @@ pub enum PostError {
         /// The ring asked for.
         ring: RingId,
     },
-    /// A message that needs one record could never fit its ring.
+    /// A message that needs a single record is longer than its ring.
     #[error(
         "a message of {length} bytes does not fit a landing ring of {limit} bytes: \
              send it with a record per packet"
@@ -50,7 +50,7 @@ pub enum PostError {
         /// Size of the ring, bytes.
         limit: u64,
     },
-    /// One record for a message of several packets was asked for on a ring several sources share.
+    /// Several sources share the ring: a message of several packets needs a record for each.
     #[error(
         "ring {ring} of rank {destination} is shared: a message of several packets needs a \
              record per packet there"
@@ -119,23 +119,23 @@ pub enum PostError {
 /// What was full, and what the receiver's policy for it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FullCause {
-    /// The landing ring has no room and stalls: the receiver was told, the message waits here.
+    /// The landing ring is full and stalls: the receiver was notified, the message waits here.
     RingStalled,
-    /// The landing ring has no room and refused (a NACK): send again later.
+    /// The landing ring is full and refused (a NACK): send again later.
     RingRefused,
-    /// The status ring has no room and stalls.
+    /// The status ring is full and stalls.
     StatusStalled,
-    /// The status ring has no room and refused.
+    /// The status ring is full and refused.
     StatusRefused,
     /// The receiver granted no further messages.
     Credit,
-    /// As many commands as may be have completion events that nobody has polled (CJ-12).
+    /// The limit of commands whose completion events were not polled yet is reached (CJ-12).
     Outstanding,
-    /// Others moved the target's address register each time this put was about to take its place.
+    /// Other ranks kept moving the target's address register while this put reserved its place.
     Register,
 }
 
-/// How much of a chain was taken before one command was not.
+/// How much of a chain was taken before a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("command {done} of the chain was not taken: {error}")]
 pub struct ChainError {
@@ -143,7 +143,7 @@ pub struct ChainError {
     pub done: usize,
     /// Payload bytes of the next command that were taken as well.
     pub bytes: usize,
-    /// Why that one was not.
+    /// Why the next command was not taken.
     pub error: PostError,
 }
 
@@ -165,19 +165,19 @@ pub enum DeathCause {
     /// A signal, by number.
     #[error("killed by signal {0}")]
     Signal(i32),
-    /// It exited with this code without leaving the job first.
+    /// It exited with this code before it left the job.
     #[error("exited with code {0} before it left the job")]
     Exit(i32),
-    /// It is gone and nobody knows how.
+    /// The process is gone and the cause is unknown.
     #[error("it is gone, the reason is not known")]
     Unknown,
-    /// It may well be there, but what it sent is not: nothing that it sends can be relied on.
+    /// Its messages were overwritten. It may be alive, but nothing it sends can be trusted.
     #[error("has sent a message that was overwritten in the job's shared memory")]
     Overwritten,
 }
 
 impl DeathCause {
-    /// What stands before it in a sentence about the rank.
+    /// The words before the cause in a sentence about the rank.
     fn verb(self) -> &'static str {
         if self == DeathCause::Overwritten { "" } else { "died: " }
     }
@@ -202,12 +202,12 @@ pub enum TableError {
         /// How many rings there are.
         rings: u32,
     },
-    /// The ring is private and another source lands there already.
+    /// The ring is private and belongs to another source.
     #[error("landing ring {ring} is private to source {owner}")]
     Private {
         /// The ring asked for.
         ring: RingId,
-        /// The source that has it.
+        /// The source it belongs to.
         owner: Rank,
     },
 }

@@ -1,4 +1,4 @@
-//! Events: what an interface tells its program.
+//! Events: what an interface reports to its program.
 
 use super::{Completed, INLINE_BYTES, PeerFailure, Rank, RingId};
 
@@ -9,15 +9,15 @@ pub enum Event {
     Landed(Landed),
     /// A put with [`Notification::Status`](super::Notification::Status) has been written.
     Notified(Notified),
-    /// A command of this rank with [`Reply::Event`](super::Reply::Event) is over.
+    /// A command of this rank with [`Reply::Event`](super::Reply::Event) is complete or has failed.
     Completed(Completed),
-    /// A landing ring was full when a message came: read something out (IP-10).
+    /// A message found a landing ring full: read something out (IP-10).
     RingFull(RingId),
-    /// The status ring was full when a message came.
+    /// A message found the status ring full.
     StatusFull,
-    /// A peer died. Told once a peer.
+    /// A peer died. Reported once for each peer.
     PeerFailed(PeerFailure),
-    /// A record made no sense (a stray or hostile writer); it was dropped and counted.
+    /// A record was invalid (from a stray or hostile writer). It was dropped and counted.
     Malformed {
         /// The source it claims.
         source: Rank,
@@ -27,7 +27,7 @@ pub enum Event {
 /// One status record of a send, and where its payload is.
 #[derive(Debug)]
 pub struct Landed {
-    /// Who sent it.
+    /// The sender.
     pub source: Rank,
     /// [`Command::protocol`](super::Command::protocol) as posted.
     pub protocol: u8,
@@ -69,14 +69,14 @@ pub enum Landing {
 /// Payload that rode in the status record.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline {
-    /// The bytes, little end first, then zeros or leftovers.
+    /// The bytes, little-endian, followed by zeros or leftovers.
     pub(crate) words: [u64; INLINE_BYTES / 8],
-    /// How many of them count.
+    /// How many of the bytes are payload.
     pub(crate) length: u8,
 }
 
 impl Inline {
-    /// An inline payload of up to [`INLINE_BYTES`] bytes; `None` if there are more.
+    /// An inline payload of up to [`INLINE_BYTES`] bytes; `None` if `bytes` is longer.
     pub fn new(bytes: &[u8]) -> Option<Inline> {
         let length = u8::try_from(bytes.len()).ok().filter(|&n| usize::from(n) <= INLINE_BYTES)?;
         Some(Inline { words: pack(bytes), length })
@@ -88,13 +88,13 @@ impl Inline {
         usize::from(self.length)
     }
 
-    /// Whether there are none.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Copies the payload to the front of `into` and says how many bytes that were: all of it, or
-    /// as many as fit.
+    /// Copies the payload to the front of `into`, as much as fits. Returns the number of bytes
+    /// copied.
     #[inline]
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         let length = self.len().min(into.len());
@@ -111,7 +111,7 @@ impl Inline {
     }
 }
 
-/// Packs up to [`INLINE_BYTES`] bytes into words, little end first, the rest zero.
+/// Packs up to [`INLINE_BYTES`] bytes into little-endian words, padded with zeros.
 #[inline]
 fn pack(bytes: &[u8]) -> [u64; INLINE_BYTES / 8] {
     let mut words = [0; INLINE_BYTES / 8];
@@ -146,7 +146,7 @@ pub struct RingSlice {
 }
 
 impl RingSlice {
-    /// Which of the rank's rings it lies in.
+    /// Which of the rank's rings it belongs to.
     pub fn ring(&self) -> RingId {
         self.ring
     }
@@ -157,7 +157,7 @@ impl RingSlice {
         self.length as usize
     }
 
-    /// Whether there are none.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -166,7 +166,7 @@ impl RingSlice {
 /// One status record of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notified {
-    /// Who wrote.
+    /// The writer.
     pub source: Rank,
     /// [`Command::protocol`](super::Command::protocol) as posted.
     pub protocol: u8,

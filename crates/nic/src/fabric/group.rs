@@ -1,9 +1,9 @@
 //! Groups: sets of ranks that one command reaches, and that wait for each other.
 //!
-//! What paper 003 §4.9 registers in its multicast and sync header tables: a list of ranks, once,
-//! for a small number that later commands name. Here a group also has *rounds*, in which its
-//! members exchange a few words through shared control lines ([`crate::ring::ControlLines`]) or
-//! more through their multicast areas, written once and read by all.
+//! A group is a list of ranks, registered once under a small number that later commands name: the
+//! multicast and sync header tables of paper 003 §4.9. Here a group also has *rounds*: its members
+//! exchange a few words through control lines ([`crate::ring::ControlLines`]), or more through
+//! their multicast areas, written once and read by all.
 //!
 //! ```text
 //!   join ─► sync / synced                 barriers, several ids at a time      (any nodes)
@@ -11,8 +11,8 @@
 //!        ─► contribute ─► contribution × ─► finish_round       rounds          (one node)
 //! ```
 //!
-//! Every member goes through the same rounds in the same order, contributing in those in which it
-//! has something to say.
+//! Every member goes through the same rounds in the same order, and contributes to those in which
+//! it has data.
 
 use thiserror::Error;
 
@@ -22,29 +22,29 @@ use super::{
 };
 use crate::ring::{Place, Said};
 
-/// How many barriers of one group may be in progress: the sync ids of paper 003, 7 bits.
+/// How many barriers of one group may be in progress at once: the sync ids of paper 003, 7 bits.
 pub const SYNC_IDS: u32 = 128;
 
 /// Most members of a group that uses sync ids (CJ-15): the sync routing map of paper 003 has 64
 /// bits. Larger sets synchronise by multicast and atomic add.
 pub const SYNC_MEMBERS: usize = 64;
 
-/// The last round that a group can start at: far enough from where the count of a control line
-/// ends, 2^56, that none gets there.
+/// The last round that a group can start at. A control line counts to 2^56, far beyond it, so no
+/// group reaches that end.
 pub const LAST_FIRST: u64 = 1 << 55;
 
-/// A group that was joined: the offset into the header tables.
+/// A joined group: its offset in the header tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupId(pub(crate) u32);
 
 impl GroupId {
-    /// The channel: one of the places for groups that every rank has, the same at each member.
+    /// The channel: a number that every rank reserves for groups, the same at each member.
     pub fn channel(self) -> u32 {
         self.0
     }
 }
 
-/// What was registered of a group.
+/// A registered group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     pub(crate) members: Vec<Rank>,
@@ -54,30 +54,30 @@ pub struct Group {
 }
 
 impl Group {
-    /// Its ranks, in the order in which they were given.
+    /// Its ranks, in the order of the registration.
     #[inline]
     pub fn members(&self) -> &[Rank] {
         &self.members
     }
 
-    /// This rank's place among them.
+    /// This rank's index among the members.
     #[inline]
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// Bytes of each member's multicast area: the longest contribution, if nothing else is there.
+    /// Bytes of each member's multicast area: the longest contribution if the area is empty.
     pub fn area_bytes(&self) -> usize {
         self.area_bytes
     }
 
-    /// In whose contexts multicast puts find each member's address registers. Empty until it was
-    /// told.
+    /// The keys of the contexts where multicast puts find each member's address registers. Empty
+    /// until they are set.
     pub fn registers(&self) -> &[Key] {
         &self.registers
     }
 
-    /// A command as it is for the member at `place`.
+    /// The command as addressed to the member at `place`.
     fn addressed<'a>(&self, place: usize, command: &Command<'a>) -> Result<Command<'a>, PostError> {
         let (rank, destination) = (self.members[place], self.members[place]);
         let operation = match command.operation {
@@ -108,8 +108,7 @@ impl Group {
             Operation::Send | Operation::Nop => command.operation,
         };
         let reply = match command.reply {
-            // Whether a put lands is each receiver's affair: the sender is told of those at which
-            // it did not.
+            // Each receiver decides whether a put lands: the sender learns of those that refused.
             Reply::None if operation.is_remote() => Reply::Failure,
             reply => reply,
         };
@@ -117,12 +116,12 @@ impl Group {
     }
 }
 
-/// One command to every other member of a group, in the order of their places, by `post`. Starts
-/// at place `done` of which `bytes` were taken already.
+/// Posts one command to every other member of a group, in order. Starts at index `done`, of whose
+/// payload `bytes` were taken already.
 ///
-/// What a member's tables refuse of a put or an atomic operation is told by `tell`, and the others
-/// are served; `tell` answers whether it could.
-pub(crate) fn multicast_by<P: Port + ?Sized>(
+/// If a member's tables refuse a put or an atomic operation, `tell` reports that and the other
+/// members are served. `tell` returns whether it could.
+pub(crate) fn multicast_by<P: GroupPort>(
     port: &mut P,
     group: GroupId,
     command: &Command<'_>,
@@ -173,14 +172,14 @@ pub(crate) fn multicast_by<P: Port + ?Sized>(
     }
 }
 
-/// What a member said in a round.
+/// A member's contribution to a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contribution {
     pub(crate) said: Said,
 }
 
 impl Contribution {
-    /// The word that came with it.
+    /// The word of the contribution.
     #[inline]
     pub fn word(&self) -> u64 {
         self.said.word
@@ -192,24 +191,21 @@ impl Contribution {
         self.said.length as usize
     }
 
-    /// Whether there is none.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.said.length == 0
     }
 
-    /// Whether it came in the control line itself.
+    /// Whether the payload came in the control line itself.
     pub fn is_inline(&self) -> bool {
         self.said.place == Place::Line
     }
 }
 
-/// Why something was not done with a group.
+/// Why an operation on a group failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GroupError {
-    /// This fabric has no groups, or not for this.
-    #[error("this fabric cannot {0}")]
-    Unsupported(&'static str),
-    /// Not joined, or left.
+    /// The group was not joined, or was left.
     #[error("there is no group on channel {channel}: join it first")]
     NoSuchGroup {
         /// The channel asked for.
@@ -223,7 +219,7 @@ pub enum GroupError {
         /// How many there are.
         channels: u32,
     },
-    /// The channel has a group, or its last one's members have not all finished.
+    /// The channel has a group, or its last group has members that have not finished.
     #[error("channel {channel} is in use: leave its group first, or take another")]
     ChannelInUse {
         /// The channel asked for.
@@ -237,20 +233,20 @@ pub enum GroupError {
         /// How many ranks there are.
         size: u32,
     },
-    /// The list of members names a rank twice, or not this one.
+    /// The list of members repeats a rank, or lacks this one.
     #[error("a group of rank {rank} has to name it, and everybody, exactly once")]
     Members {
         /// The rank that joins.
         rank: Rank,
     },
-    /// The first round lies before what was said on the channel already, or is no count of rounds.
+    /// The first round is one that the channel has used already, or is no count of rounds.
     #[error("rounds on channel {channel} cannot start at {first}: from {least} to {LAST_FIRST}")]
     FirstRound {
         /// The channel.
         channel: u32,
-        /// What was asked for.
+        /// The first round asked for.
         first: u64,
-        /// The least that is possible.
+        /// The least that is valid.
         least: u64,
     },
     /// Rounds need shared memory.
@@ -264,25 +260,25 @@ pub enum GroupError {
     TooMany {
         /// How many members.
         members: usize,
-        /// How many are possible.
+        /// The limit.
         limit: usize,
     },
-    /// There are 128.
+    /// There are 128 sync ids.
     #[error("there is no sync id {id}: there are {SYNC_IDS}")]
     NoSuchSyncId {
         /// The id asked for.
         id: u32,
     },
-    /// The last barrier with this id has not been seen complete by this rank.
+    /// This rank has not seen the last barrier with this id complete.
     #[error("sync id {id} is in progress: see it complete, or take another")]
     SyncInProgress {
         /// The id.
         id: u32,
     },
-    /// There is no such member.
+    /// The group has no such member.
     #[error("the group has no member {place}: it has {members}")]
     NoSuchMember {
-        /// The place asked for.
+        /// The index asked for.
         place: usize,
         /// How many members there are.
         members: usize,
@@ -295,10 +291,10 @@ pub enum GroupError {
     TooLarge {
         /// Its length, bytes.
         length: usize,
-        /// What fits, bytes.
+        /// The limit, bytes.
         limit: usize,
     },
-    /// No room now: members have yet to read earlier contributions. Try again after parking.
+    /// No room now: members have yet to read earlier contributions. Retry after parking.
     #[error("members have not read earlier contributions yet: try again")]
     Full,
     /// A member died before it did its part.
@@ -310,10 +306,123 @@ pub enum GroupError {
         /// The rank.
         rank: Rank,
     },
-    /// A member's line made no sense; its process is broken.
+    /// A member's line was invalid; its process is broken.
     #[error("rank {rank} contributed nonsense: its process is broken or is not hikyaku")]
     Malformed {
         /// The rank.
         rank: Rank,
     },
+}
+
+/// A port whose rank can join others to groups.
+pub trait GroupPort: Port {
+    /// Registers a set of ranks that contains this one (paper 003 §4.9), on one of the job's
+    /// channels: every member takes the same channel, the same list and the same `first`.
+    ///
+    /// Rounds and barriers are counted from `first` on: 0 on an unused channel, else at least the
+    /// largest value that [`GroupPort::leave`] returned to a member.
+    ///
+    /// # Errors
+    /// [`GroupError`]; nothing was registered.
+    fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError>;
+
+    /// Leaves a group. Returns the least `first` of the channel's next group for this rank.
+    ///
+    /// # Errors
+    /// The group was not joined.
+    fn leave(&mut self, group: GroupId) -> Result<u64, GroupError>;
+
+    /// A registered group.
+    fn group(&self, group: GroupId) -> Option<&Group>;
+
+    /// Sets, for each member, the context in which multicast puts find its address registers, as
+    /// the key of any of them ([`MemoryPort::register_key`](super::MemoryPort::register_key)).
+    /// Paper 003's multicast header knows its receivers the same way. Each member may point its
+    /// registers elsewhere at any time.
+    ///
+    /// # Errors
+    /// The group was not joined, or there are not as many keys as members.
+    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError>;
+
+    /// Posts one command to every other member of a group (CJ-14). The command's own destination is
+    /// ignored. A send lands at each member as if posted to it alone. A put
+    /// ([`Command::put_through`]) lands where the member's own address register points, which moves
+    /// on if it advances (paper 003 §4.9: "DMA with address register"). An atomic operation is
+    /// executed at the same address of each member.
+    ///
+    /// A put or an atomic operation can fail at a member: outside the segment, a register unset or
+    /// stale, a member gone. Then nothing is written there, the sender gets an
+    /// [`Event::Completed`](super::Event::Completed) with the member and the error, whatever reply
+    /// it asked for, and the other members are served.
+    ///
+    /// Begins at index `done`, of whose payload `bytes` were taken already. Both are zero at first;
+    /// a retry passes what the error returned.
+    ///
+    /// # Errors
+    /// Returns how many members were reached, and how far the next one was.
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError>;
+
+    /// Enters the group's next round with a word and a payload that all members can read: up to
+    /// [`LINE_BYTES`](crate::ring::LINE_BYTES) in a control line, more in the multicast area.
+    ///
+    /// # Errors
+    /// [`GroupError::Full`] while members still read the bytes to overwrite; park and retry. Any
+    /// other error means that the group cannot do this.
+    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError>;
+
+    /// The contribution of the member at `place` to this rank's current round. `None`: it has not
+    /// contributed yet; park and poll again.
+    ///
+    /// # Errors
+    /// The member is gone, or what it wrote is invalid.
+    fn contribution(
+        &mut self,
+        group: GroupId,
+        place: usize,
+    ) -> Result<Option<Contribution>, GroupError>;
+
+    /// Whether every member, this one included, has contributed to this rank's current round; park
+    /// and poll again if not. A round to which all contribute should end with this.
+    ///
+    /// # Errors
+    /// A member is gone and has not contributed.
+    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError>;
+
+    /// Copies a contribution of this round from its byte `from` on, until `into` is full or the
+    /// contribution ends. Returns the number of bytes copied.
+    fn load_contribution(
+        &self,
+        group: GroupId,
+        place: usize,
+        contribution: &Contribution,
+        from: usize,
+        into: &mut [u8],
+    ) -> usize;
+
+    /// Ends the round for this rank, which reads no more contributions to it. To be called once a
+    /// round, also after an error has ended the round.
+    ///
+    /// # Errors
+    /// The group was not joined; or a member is gone that has not read this rank's contribution. In
+    /// the second case the round has ended nevertheless.
+    fn finish_round(&mut self, group: GroupId) -> Result<(), GroupError>;
+
+    /// Enters the group's barrier of a sync id (paper 003: sends the sync packet). Does not wait.
+    /// Barriers of different ids, [`SYNC_IDS`] a group, may be in progress at once.
+    ///
+    /// # Errors
+    /// The id is in progress, or the group is too large.
+    fn sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError>;
+
+    /// Whether all members have entered the barrier of a sync id; park and poll again if not.
+    ///
+    /// # Errors
+    /// A member is gone and has not entered.
+    fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError>;
 }

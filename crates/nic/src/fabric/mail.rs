@@ -1,4 +1,4 @@
-//! Mailboxes: small data that two ranks exchange again and again, without commands.
+//! Mailboxes: small data that two ranks exchange repeatedly, without commands.
 //!
 //! A mailbox lies in its reader's region and has one writer, who stores the letter of a round
 //! straight into it:
@@ -9,18 +9,18 @@
 //!   post_mail(round 7): stamp last                               has_mail(7)? read_mail
 //! ```
 //!
-//! Where a command queue costs a doorbell, a release and a count for each message, each a line
-//! that moves between caches, this costs the letter's own line. What a queue's pointers would say
-//! follows from the rounds: there are two slots or more, and two ranks that write to each other in
-//! every round, if only an empty letter, need nothing else. Who has the other's letter of round `k`
-//! knows that he has started `k`, hence is done with `k - 1`, and so may write round `k + 1` over
-//! it.
+//! In a command queue, each message costs a doorbell, a release and a count, and each of those is a
+//! line that moves between caches. Here it costs the letter's own line. The rounds replace a
+//! queue's pointers: there are at least two slots, and two ranks write to each other in every
+//! round, if only an empty letter. A rank that has the other's letter of round `k` knows that the
+//! other has started `k`, hence finished `k - 1`. So it may overwrite that slot in round `k + 1`.
 //!
-//! A writer ends a mailbox once, with a word that says why; then it writes no more, and the
-//! memory can be used for something else. It is also what ends the wait of a reader to whom
-//! nothing comes any more.
+//! A writer ends a mailbox once, with a word that gives the reason. Then it writes no more, and the
+//! memory can be used for something else. The same word ends the wait of a reader who waits for a
+//! letter that will never come.
 
-use super::Rank;
+use super::{Port, PostError, Rank};
+use crate::region::RegionError;
 use crate::ring::Slots;
 
 /// Index of a mailbox of one rank.
@@ -37,17 +37,17 @@ pub struct MailboxAddress {
     pub slots: Slots,
 }
 
-/// Why a mailbox gets no more letters. The words of another process.
+/// Why a mailbox gets no more letters. Written by another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailEnd {
-    /// Its writer is done with it, after so many rounds.
+    /// Its writer has finished with it, after this many rounds.
     Retired {
         /// How many, modulo 2^56.
         rounds: u64,
     },
-    /// Its writer gave up because it misses a rank.
+    /// Its writer stopped because a rank is missing.
     GivenUp {
-        /// Who is missing.
+        /// The missing rank.
         rank: Rank,
     },
 }
@@ -66,8 +66,8 @@ impl MailEnd {
         }
     }
 
-    /// The end that a word says; `None`: there are more letters to come. A word that makes no
-    /// sense is the end of a writer who has done no round.
+    /// The end that a word stands for; `None`: more letters may come. An invalid word counts as the
+    /// end of a writer that has completed no round.
     pub(crate) fn from_word(word: u64) -> Option<MailEnd> {
         match word >> 56 {
             0 if word == 0 => None,
@@ -78,100 +78,62 @@ impl MailEnd {
     }
 }
 
-/// The calls of [`Port`](super::Port) about mailboxes. A macro, because a trait cannot be spread
-/// over files.
-macro_rules! calls {
-    () => {
-        /// Whether the fabric has mailboxes.
-        fn has_mailboxes(&self) -> bool {
-            false
-        }
+/// A port with mailboxes.
+pub trait MailboxPort: Port {
+    /// Opens a mailbox in this rank's region, for letters of up to `room` bytes from rank `from`.
+    /// See [`MailboxAddress`].
+    ///
+    /// # Errors
+    /// The region has no room, or the fabric has no mailboxes.
+    fn open_mailbox(
+        &mut self,
+        from: Rank,
+        room: u32,
+    ) -> Result<(MailboxId, MailboxAddress), RegionError>;
 
-        /// Opens a mailbox in this rank's region, for letters of up to `room` bytes that `from` is
-        /// to write. See [`MailboxAddress`](super::MailboxAddress).
-        ///
-        /// # Errors
-        /// There is no room in the region, or the fabric has none.
-        fn open_mailbox(
-            &mut self,
-            from: Rank,
-            room: u32,
-        ) -> Result<
-            ($crate::fabric::MailboxId, $crate::fabric::MailboxAddress),
-            $crate::region::RegionError,
-        > {
-            let _ = (from, room);
-            Err($crate::region::RegionError::Unsupported)
-        }
+    /// Frees a mailbox. Its memory is reused once its writer has ended it, or is gone.
+    fn close_mailbox(&mut self, mailbox: MailboxId);
 
-        /// Gives a mailbox back. Its memory is used again when its writer has ended it, or is gone.
-        fn close_mailbox(&mut self, mailbox: $crate::fabric::MailboxId) {
-            let _ = mailbox;
-        }
+    /// Writes bytes of a round's letter, from its byte `at` on, into another rank's mailbox. The
+    /// letter of the round before the last must have been read.
+    ///
+    /// # Errors
+    /// They do not fit the letter, or there is no such memory. Nothing was written.
+    fn write_mail(
+        &mut self,
+        to: MailboxAddress,
+        round: u64,
+        at: u32,
+        bytes: &[u8],
+    ) -> Result<(), PostError>;
 
-        /// Writes bytes of the letter of a round, from byte `at` of it on, into another rank's
-        /// mailbox. The letter of the round before the last must have been read.
-        ///
-        /// # Errors
-        /// They do not fit the letter, or there is no such memory. Nothing was written then.
-        fn write_mail(
-            &mut self,
-            to: $crate::fabric::MailboxAddress,
-            round: u64,
-            at: u32,
-            bytes: &[u8],
-        ) -> Result<(), $crate::fabric::PostError> {
-            let _ = (to, round, at, bytes);
-            Err($crate::fabric::PostError::Unsupported("write a letter"))
-        }
+    /// Marks the letter of a round as complete. Rounds are counted from 1.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    fn post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError>;
 
-        /// Says that the letter of a round is complete. Rounds are counted from 1.
-        ///
-        /// # Errors
-        /// There is no such memory.
-        fn post_mail(
-            &mut self,
-            to: $crate::fabric::MailboxAddress,
-            round: u64,
-        ) -> Result<(), $crate::fabric::PostError> {
-            let _ = (to, round);
-            Err($crate::fabric::PostError::Unsupported("post a letter"))
-        }
+    /// Whether a mailbox of this rank has the letter of a round.
+    fn has_mail(&mut self, mailbox: MailboxId, round: u64) -> bool;
 
-        /// Whether the letter of a round is in a mailbox of this rank.
-        fn has_mail(&mut self, mailbox: $crate::fabric::MailboxId, round: u64) -> bool {
-            let _ = (mailbox, round);
-            false
-        }
+    /// Copies bytes of a letter that has arrived, from its byte `at` on.
+    ///
+    /// # Errors
+    /// The letter has no such bytes, or there is no such mailbox.
+    fn read_mail(
+        &self,
+        mailbox: MailboxId,
+        round: u64,
+        at: u32,
+        into: &mut [u8],
+    ) -> Result<(), PostError>;
 
-        /// Copies bytes of a letter that is there, from byte `at` of it on.
-        ///
-        /// # Errors
-        /// The letter has no such bytes, or there is no such mailbox.
-        fn read_mail(
-            &self,
-            mailbox: $crate::fabric::MailboxId,
-            round: u64,
-            at: u32,
-            into: &mut [u8],
-        ) -> Result<(), $crate::fabric::PostError> {
-            let _ = (mailbox, round, at, into);
-            Err($crate::fabric::PostError::Unsupported("read a letter"))
-        }
+    /// Ends a mailbox of another rank: this rank writes no more. Once for each mailbox.
+    fn end_mail(&mut self, to: MailboxAddress, end: MailEnd);
 
-        /// Ends a mailbox of another rank: this one writes no more. Once for each.
-        fn end_mail(&mut self, to: $crate::fabric::MailboxAddress, end: $crate::fabric::MailEnd) {
-            let _ = (to, end);
-        }
-
-        /// Why no more letters come to a mailbox of this rank, if none do.
-        fn mail_end(&self, mailbox: $crate::fabric::MailboxId) -> Option<$crate::fabric::MailEnd> {
-            let _ = mailbox;
-            None
-        }
-    };
+    /// Why a mailbox of this rank gets no more letters; `None` if it may.
+    fn mail_end(&self, mailbox: MailboxId) -> Option<MailEnd>;
 }
-pub(super) use calls;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

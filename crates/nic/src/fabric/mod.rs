@@ -37,17 +37,20 @@ mod state;
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
+#[cfg_attr(loom, expect(unused_imports, reason = "only hosts multicast"))]
 pub(crate) use group::multicast_by;
-pub use group::{Contribution, Group, GroupError, GroupId, LAST_FIRST, SYNC_IDS, SYNC_MEMBERS};
-pub use mail::{MailEnd, MailboxAddress, MailboxId};
-pub use port::Port;
+pub use group::{
+    Contribution, Group, GroupError, GroupId, GroupPort, LAST_FIRST, SYNC_IDS, SYNC_MEMBERS,
+};
+pub use mail::{MailEnd, MailboxAddress, MailboxId, MailboxPort};
+pub use port::{Port, RingPort};
 pub use queue::{
-    Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePut,
-    QueueState,
+    Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePort,
+    QueuePut, QueueState,
 };
 pub use remote::{
     Advance, Atomic, AtomicOp, Completed, ContextError, ContextId, Fault, Get, Integer, Key,
-    Member, REGISTERS, RegisterValue, Reply, Rights,
+    Member, MemoryPort, REGISTERS, RegisterValue, Reply, Rights,
 };
 pub use state::{
     Activity, Capabilities, FullPolicy, Name, PeerState, RingState, Short, Unmatched, Wait, Wake,

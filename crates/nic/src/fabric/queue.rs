@@ -9,16 +9,16 @@
 //!                       then release
 //! ```
 //!
-//! A program writes a chain of [`QueueCommand`]s and has nothing further to do: each command runs
-//! when the ones before it have, and, in session mode, when arrivals have released its slot. Who
-//! runs it is the fabric's affair; over shared memory it is whoever made it runnable.
+//! A program writes a chain of [`QueueCommand`]s and then has nothing more to do. Each command runs
+//! when the ones before it have and, in session mode, when arrivals have released its slot. The
+//! fabric decides who runs it; over shared memory, the rank that made it runnable does.
 //!
-//! A command that cannot be done (its memory, rank or queue does not exist) changes nothing and
-//! stops its queue: the queue's completions end with the reason, [`QueueFault`].
+//! A command fails if its memory, rank or queue does not exist. It then changes nothing and stops
+//! its queue, whose completions end with the reason, [`QueueFault`].
 
 use thiserror::Error;
 
-use super::{PeerFailure, Rank};
+use super::{PeerFailure, Port, Rank};
 use crate::ring::{Descriptor, QueueFull, ReleaseError};
 
 /// Index of a command queue of one rank.
@@ -31,18 +31,18 @@ pub struct QueueAddress {
     pub rank: Rank,
     /// Which of its queues.
     pub queue: QueueId,
-    /// Which use of that number: a queue that was destroyed is not found by its old address.
+    /// Which use of that number: the old address of a destroyed queue finds nothing.
     pub generation: u16,
 }
 
 /// What makes a queue's commands run (TF-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueMode {
-    /// That they are written. Releases do nothing.
+    /// Writing them. Releases have no effect.
     Normal,
-    /// That they are written and released.
+    /// Writing and releasing them.
     Session {
-        /// Slots that are released from the start (paper 002's session offset).
+        /// Slots that are released at the start (paper 002's session offset).
         offset: u32,
     },
 }
@@ -52,25 +52,25 @@ pub enum QueueMode {
 pub enum QueueCommand {
     /// Nothing (paper 002: RDMA NOP).
     Nop,
-    /// Copies from the queue's owner's region to another rank's, then tells a queue there.
+    /// Copies from the region of the queue's owner to another rank's, then notifies a queue there.
     Put(QueuePut),
 }
 
-/// What a [`QueueCommand::Put`] does, in this order. With a length of zero and without `notify`
-/// it is paper 002's READY-TO-RECV; with a length of zero and `notify` its END-OF-DATA.
+/// The steps of a [`QueueCommand::Put`], in this order. With a length of zero it is paper 002's
+/// READY-TO-RECV without `notify`, its END-OF-DATA with `notify`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePut {
-    /// Where the bytes come from: an offset in the region of the queue's owner.
+    /// Source of the bytes: an offset in the region of the queue's owner.
     pub from: u64,
-    /// Where they go: an offset in the region of the destination's rank.
+    /// Destination of the bytes: an offset in the region of the destination's rank.
     pub at: u64,
-    /// How many bytes; may be none.
+    /// How many bytes; may be zero.
     pub length: u64,
-    /// The queue that is addressed. It may be the owner's own, also the very same (TF-22).
+    /// The queue to notify. It may belong to the owner, and may be the same queue (TF-22).
     pub to: QueueAddress,
-    /// Whether an arrival is counted there.
+    /// Whether the queue counts an arrival.
     pub notify: bool,
-    /// By how much its scheduling pointer advances: paper 002's sps (TF-02).
+    /// By how much the queue's scheduling pointer advances: paper 002's sps (TF-02).
     pub release: u32,
 }
 
@@ -81,40 +81,40 @@ impl QueuePut {
     }
 }
 
-/// What a queue has come to.
+/// The state of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueState {
     /// Commands ever written: the write pointer.
     pub written: u64,
     /// Commands ever run: the read pointer.
     pub executed: u64,
-    /// How far the scheduling pointer is ahead of the read pointer (TF-03: it may be ahead of the
-    /// write pointer too). Meaningless in normal mode. It is read after `executed` and counts from
+    /// How far the scheduling pointer is ahead of the read pointer; it may be ahead of the write
+    /// pointer too (TF-03). Unused in normal mode. It is read after `executed` and counts from
     /// there: a command between the two is released and may be running, one beyond is not.
     pub ahead: i32,
     /// Notified puts that have arrived at this queue (TF-05).
     pub arrivals: u64,
-    /// Why it stands still, if it does for good.
+    /// Why the queue has stopped for good, if it has.
     pub fault: Option<QueueFault>,
 }
 
 /// A command has run, or will not (TF-05).
 ///
-/// Commands run in order and nothing runs after one that failed. So the read pointer and the fault
-/// say all that a ring of records would: this is read off them, costs the interface nothing and
+/// Commands run in order, and none runs after a failed one. So the read pointer and the fault say
+/// all that a ring of records would. This is derived from them: it costs the interface nothing and
 /// cannot overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// Which command: counted from 0 over the life of the queue.
     pub index: u64,
-    /// Whether it did what it says.
+    /// Success, or why the command did not run.
     pub outcome: Result<(), QueueFault>,
 }
 
-/// Why a queue stands still for good.
+/// Why a queue has stopped for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum QueueFault {
-    /// The words of a slot are no command.
+    /// The words of a slot are not a valid command.
     #[error("command {index} of the queue makes no sense")]
     Malformed {
         /// Which command.
@@ -126,7 +126,7 @@ pub enum QueueFault {
         /// Which command.
         index: u32,
     },
-    /// The rank has no such queue open, or no longer.
+    /// The rank has no such queue open.
     #[error("command {index} of the queue names a queue of rank {rank} that is not open")]
     NoSuchQueue {
         /// Which command.
@@ -134,7 +134,7 @@ pub enum QueueFault {
         /// Whose queue.
         rank: Rank,
     },
-    /// The bytes are outside of a region, the owner's or the destination's.
+    /// The bytes are outside the region of the owner or the destination.
     #[error("command {index} of the queue names bytes outside the memory of rank {rank}")]
     OutOfBounds {
         /// Which command.
@@ -142,7 +142,7 @@ pub enum QueueFault {
         /// Whose memory.
         rank: Rank,
     },
-    /// The scheduling pointer of the destination would lead by more than it can.
+    /// The destination's scheduling pointer would lead by more than its limit.
     #[error("command {index} of the queue releases more than rank {rank} can count")]
     TooFarAhead {
         /// Which command.
@@ -155,22 +155,22 @@ pub enum QueueFault {
     Refused {
         /// Which command.
         index: u32,
-        /// To whom.
+        /// The destination.
         rank: Rank,
     },
-    /// Its owner gave the queue up because it misses a rank.
+    /// Its owner abandoned the queue because a rank is missing.
     #[error("it was given up because rank {rank} is gone")]
     GivenUp {
-        /// Who is missing.
+        /// The missing rank.
         rank: Rank,
     },
-    /// Its owner is done with it, after so many rounds of whatever it was used for.
+    /// Its owner has finished with it, after this many rounds.
     #[error("its owner is done with it, after {rounds} rounds")]
     Retired {
         /// How many, modulo 2^32.
         rounds: u32,
     },
-    /// Who ran it died while doing so; whether the command took effect is not known.
+    /// The rank that ran it died meanwhile; whether the command took effect is unknown.
     #[error("it was being run when {0}")]
     RunnerDied(PeerFailure),
 }
@@ -197,13 +197,13 @@ impl QueueFault {
             QueueFault::Refused { index, rank } => (REFUSED, rank, index),
             QueueFault::GivenUp { rank } => (GIVEN_UP, rank, 0),
             QueueFault::Retired { rounds } => (RETIRED, 0, rounds),
-            // Read off the runner's rank and the registry, never written.
+            // Derived from the runner's rank and the registry, never written.
             QueueFault::RunnerDied(failure) => (GIVEN_UP, failure.rank, 0),
         };
         code << 56 | u64::from(rank & 0xff_ffff) << 32 | u64::from(index)
     }
 
-    /// The fault that a word of a queue says; `None`: none.
+    /// The fault that a word of a queue stands for, if any.
     pub(crate) fn from_word(word: u64) -> Option<QueueFault> {
         let (index, rank) = (word as u32, (word >> 32) as u32 & 0xff_ffff);
         Some(match word >> 56 {
@@ -220,12 +220,9 @@ impl QueueFault {
     }
 }
 
-/// Why a call on a queue did not do what was asked.
+/// Why a call on a queue failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum QueueError {
-    /// The fabric has no command queues.
-    #[error("this fabric has no command queues")]
-    Unsupported,
     /// All queues of this rank are in use (TF-19).
     #[error("all {queues} command queues of this rank are in use: destroy one, or use fewer")]
     NoneFree {
@@ -237,10 +234,10 @@ pub enum QueueError {
     Slots {
         /// Slots asked for.
         wanted: u32,
-        /// Slots there are memory for.
+        /// Slots that fit the memory.
         limit: u32,
     },
-    /// There is no such queue, or no longer.
+    /// There is no such queue open.
     #[error("rank {rank} has no command queue {queue} open")]
     NoSuchQueue {
         /// Whose queue.
@@ -254,13 +251,13 @@ pub enum QueueError {
     /// Slots could not be released.
     #[error(transparent)]
     Release(#[from] ReleaseError),
-    /// Commands of the queue have not run yet, or somebody is running them.
+    /// Commands of the queue have not run yet, or are running.
     #[error("command queue {queue} still has commands to run: wait for them first")]
     Busy {
         /// Which.
         queue: QueueId,
     },
-    /// The queue stands still for good.
+    /// The queue has stopped for good.
     #[error("command queue {queue} stands still: {fault}")]
     Failed {
         /// Which.
@@ -276,7 +273,7 @@ const NOTIFY: u64 = 1 << 8;
 
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts run queues"))]
 impl QueueCommand {
-    /// The command as it waits in a slot:
+    /// The encoded command, as it lies in a slot:
     ///
     /// ```text
     ///   word 0   rank (32) | generation (16) | notify (8) | operation (8)
@@ -293,7 +290,7 @@ impl QueueCommand {
         Descriptor([first, second, from, at, length, 0, 0, 0])
     }
 
-    /// The command in a slot, which anybody may have written; `None` if it is none.
+    /// Decodes the command in a slot, which any process may have written; `None` if invalid.
     #[inline]
     pub(crate) fn decode(descriptor: Descriptor) -> Option<QueueCommand> {
         let [first, second, from, at, length, ..] = descriptor.0;
@@ -319,6 +316,65 @@ impl QueueCommand {
             QueueCommand::Put(put) => put.length,
         }
     }
+}
+
+/// A port with command queues.
+pub trait QueuePort: Port {
+    /// How many command queues this rank can still create, and how many slots each may have.
+    fn free_queues(&self) -> (u32, u32);
+
+    /// Takes one of this rank's command queues into use. It is empty.
+    ///
+    /// # Errors
+    /// [`QueueError::NoneFree`], [`QueueError::Slots`], or the fabric has no queues.
+    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError>;
+
+    /// Frees a queue. Puts that still name it fail.
+    ///
+    /// # Errors
+    /// It is in use, or has failed. A failed queue stays taken, because puts may still arrive.
+    fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError>;
+
+    /// Writes a chain of commands into a queue, rings its doorbell once, and runs what can run.
+    ///
+    /// # Errors
+    /// The chain does not fit, or the queue has stopped. Nothing was written.
+    fn post_queue(&mut self, queue: QueueId, chain: &[QueueCommand]) -> Result<(), QueueError>;
+
+    /// Runs the next `count` slots again: the commands written one queue length ago. A repeated
+    /// pattern is written once.
+    ///
+    /// # Errors
+    /// As [`QueuePort::post_queue`].
+    fn repeat_queue(&mut self, queue: QueueId, count: u32) -> Result<(), QueueError>;
+
+    /// Releases slots of a queue, its own or another rank's, and runs what can run. It acts as a
+    /// put without payload that is in no queue itself.
+    ///
+    /// # Errors
+    /// There is no such queue, or its scheduling pointer would lead by more than its limit.
+    fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError>;
+
+    /// Runs what can run in any rank's queue, unless another rank does already. For waiting ranks.
+    fn help_queue(&mut self, queue: QueueAddress);
+
+    /// The state of a queue of any rank.
+    ///
+    /// # Errors
+    /// There is no such queue.
+    fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError>;
+
+    /// The next completion of a queue of this rank; `None`: no further one now.
+    fn completion(&mut self, queue: QueueId) -> Option<Completion>;
+
+    /// Frees a queue whose end other ranks may not have detected yet. It accepts releases until its
+    /// scheduling pointer is ahead by `lead`, which every session reaches, and meanwhile reports
+    /// after how many `rounds` its owner finished. Then it is destroyed.
+    fn retire_queue(&mut self, queue: QueueId, rounds: u64, lead: u32);
+
+    /// Stops a queue of this rank for good because `missing` is gone, and wakes the ranks in `tell`
+    /// so that they poll it.
+    fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]);
 }
 
 #[cfg(all(test, not(loom)))]

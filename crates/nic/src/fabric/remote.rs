@@ -1,5 +1,5 @@
-//! The words of remote operations: what is read, written or changed at another rank, by which key,
-//! and how both sides learn that it has been done.
+//! Remote operations: what they read, write or change at another rank, by which key, and how both
+//! sides learn of their completion.
 //!
 //! ```text
 //!   requester                                   target
@@ -22,10 +22,11 @@ use std::ops::BitOr;
 
 use thiserror::Error;
 
-use super::{Command, Operation, Rank, RemoteAddress};
+use super::{Command, Operation, Port, PostError, Rank, RemoteAddress};
+use crate::region::{RegionBuffer, RegionError};
 
 /// A context of one rank: what paper 003 calls a cid. Segments and address registers belong to a
-/// context, and a key of one opens nothing in another (CJ-05).
+/// context, and a key of one context is invalid in another (CJ-05).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u8);
 
@@ -37,26 +38,26 @@ impl fmt::Display for ContextId {
 
 /// The name of a segment, or of an address register, of some rank: what verbs calls an rkey.
 ///
-/// It is a value, to be sent to whoever may use it. The target checks it at each use: a key
-/// outlives what it names, but opens nothing any more, since the generation has moved on. It is
-/// no secret: it protects against stale and wrong addresses, not against guessing.
+/// It is a value, sent to the ranks that may use it. The target checks it at each use. A key
+/// outlives what it names but is then invalid, because the generation has moved on. A key is no
+/// secret: it protects against stale and wrong addresses, not against guessing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Whose table it is in.
+    /// The table that it belongs to.
     pub context: ContextId,
-    /// Which entry of it, or which address register.
+    /// Which entry of the table, or which address register.
     pub index: u8,
-    /// Which use of that entry, counted from 1; of a register: which use of the context.
+    /// Which use of that entry, counted from 1. For a register: which use of the context.
     pub generation: u32,
 }
 
 impl Key {
-    /// The key as one word, to be sent.
+    /// The key as one word, to send.
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index) << 8 | u64::from(self.context.0)
     }
 
-    /// The key in a word; `None` if it is none. What the key opens is another question.
+    /// Decodes a key; `None` if invalid. Whether it opens anything is for the target's table.
     pub fn from_bits(bits: u64) -> Option<Key> {
         let context = ContextId(bits as u8);
         let key = Key { context, index: (bits >> 8) as u8, generation: (bits >> 32) as u32 };
@@ -78,14 +79,14 @@ pub struct Rights(u8);
 impl Rights {
     /// To copy bytes out of the segment.
     pub const READ: Rights = Rights(1);
-    /// To store bytes in it: put, also through an address register, and notification words.
+    /// To store bytes in it: puts, also through an address register, and notification words.
     pub const WRITE: Rights = Rights(2);
-    /// To change words of it by [`Atomic`] operations.
+    /// To change words in it by [`Atomic`] operations.
     pub const ATOMIC: Rights = Rights(4);
-    /// All of them.
+    /// All rights.
     pub const ALL: Rights = Rights(7);
 
-    /// Whether all of `wanted` is allowed.
+    /// Whether all of `wanted` is granted.
     pub fn contains(self, wanted: Rights) -> bool {
         self.0 & wanted.0 == wanted.0
     }
@@ -95,7 +96,7 @@ impl Rights {
         self.0
     }
 
-    /// The rights among these bits.
+    /// The rights in these bits.
     pub fn from_bits(bits: u8) -> Rights {
         Rights(bits & Rights::ALL.0)
     }
@@ -142,7 +143,7 @@ pub enum Integer {
 }
 
 impl Integer {
-    /// Its size, bytes; it has to be aligned to that.
+    /// Its size, bytes, which is also its alignment.
     pub fn size(self) -> u64 {
         match self {
             Integer::U32 | Integer::I32 => 4,
@@ -150,25 +151,25 @@ impl Integer {
         }
     }
 
-    /// The bits of it that count.
+    /// The low bits of `value` that belong to it.
     pub fn truncate(self, value: u64) -> u64 {
         if self.size() == 4 { u64::from(value as u32) } else { value }
     }
 }
 
-/// What is done to one integer, undivided. Sums wrap around.
+/// The change to one integer, undivided. Sums wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// Nothing: the value is read as one (MPI_NO_OP).
+    /// None: the value is read as one (MPI_NO_OP).
     Load,
     /// The operand is added (paper 003: atomic add).
     Add,
-    /// The operand takes its place (paper 003: swap).
+    /// The operand replaces the integer (paper 003: swap).
     Swap,
-    /// The operand takes its place if it equals `expected` (paper 003: comp&swap). The old value
-    /// says whether it did.
+    /// The operand replaces the integer if that equals `expected` (paper 003: comp&swap). The old
+    /// value says whether it did.
     CompareSwap {
-        /// What must be there.
+        /// The value it must have.
         expected: u64,
     },
     /// Bitwise and.
@@ -188,14 +189,14 @@ pub enum AtomicOp {
 pub struct Atomic {
     /// Where the integer is; aligned to its size.
     pub target: RemoteAddress,
-    /// What it is.
+    /// Its type.
     pub integer: Integer,
-    /// What is done to it.
+    /// The change.
     pub operation: AtomicOp,
-    /// The other operand; of a 32-bit integer the low half counts.
+    /// The other operand; a 32-bit integer uses the low half.
     pub operand: u64,
-    /// Where the old value goes: an offset in the requester's own region, aligned like the target.
-    /// `None`: nowhere, or into the completion event.
+    /// Where to store the old value: an offset in the requester's own region, aligned like the
+    /// target. `None`: only in the completion event, if there is one.
     pub result: Option<u64>,
 }
 
@@ -204,95 +205,93 @@ pub struct Atomic {
 pub struct Get {
     /// Where to read; the rank in it is the command's destination.
     pub from: RemoteAddress,
-    /// Where it goes: an offset in the requester's own region, bytes.
+    /// Where to store it: an offset in the requester's own region, bytes.
     pub into: u64,
     /// How many bytes.
     pub length: u64,
 }
 
-/// How the *requester* learns that its command has been done: for a read or an atomic operation
-/// when the reply is in its memory, for others when the payload is in the target's.
+/// How the *requester* learns that its command is complete: a read or an atomic operation when the
+/// reply is in its memory, others when the payload is in the target's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reply {
-    /// Not at all.
+    /// It does not.
     #[default]
     None,
     /// By [`Event::Completed`](super::Event::Completed), with the command's header. At most
-    /// [`Capabilities::outstanding`](super::Capabilities::outstanding) such commands may be
-    /// without their event having been polled (paper 003's rrid and its counter, CJ-12): beyond
-    /// that `post` answers full.
+    /// [`Capabilities::outstanding`](super::Capabilities::outstanding) such commands may have an
+    /// event that was not polled (paper 003's rrid and its counter, CJ-12). Beyond that `post`
+    /// returns full.
     Event,
-    /// By [`Event::Completed`](super::Event::Completed) if nothing was done, and else not at all:
-    /// for commands of which [`post`](super::Port::post) does not answer for each, such as those of
-    /// a multicast. Counts among the outstanding as [`Reply::Event`] does.
+    /// By [`Event::Completed`](super::Event::Completed) on failure, and no event on success. For
+    /// commands whose [`post`](super::Port::post) does not return a result for each, as in a
+    /// multicast. Counts as outstanding, like [`Reply::Event`].
     Failure,
     /// By an 8-byte store in the requester's own region (paper 003: the pattern at `ntf`, CJ-10).
     Word {
         /// Offset in the region; 8-byte aligned.
         offset: u64,
-        /// What is stored there.
+        /// The value to store.
         value: u64,
     },
 }
 
 impl Reply {
-    /// Whether an event tells of a failure.
+    /// Whether an event reports a failure.
     #[cfg_attr(loom, expect(dead_code, reason = "only hosts execute commands"))]
     pub(crate) fn tells_failure(self) -> bool {
         matches!(self, Reply::Event | Reply::Failure)
     }
 }
 
-/// A command with [`Reply::Event`] has been done, or one with that or [`Reply::Failure`] came to
-/// nothing.
+/// A command with [`Reply::Event`] is complete, or one with that or [`Reply::Failure`] has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
-    /// To which rank it was posted.
+    /// The rank it was posted to.
     pub destination: Rank,
     /// [`Command::protocol`] as posted.
     pub protocol: u8,
     /// [`Command::header`] as posted.
     pub header: u64,
-    /// Of an atomic operation the old value, of others how many bytes went over; or why nothing
-    /// has been done.
+    /// The old value of an atomic operation, the bytes transferred of any other; or why it failed.
     pub outcome: Result<u64, super::PostError>,
 }
 
 /// Whether an address register moves on with what lands through it.
 ///
-/// Paper 003 does not say, so both are here.
+/// Paper 003 does not say, so both variants are here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Advance {
-    /// It stays until its rank sets it anew: every put lands at the same place.
+    /// It stays until its rank sets it: every put lands at the same place.
     #[default]
     Hold,
-    /// By the length of each put, in one step with taking the place: puts of several ranks lie
-    /// side by side in the order in which they took their places. One that does not fit in what
-    /// is left of the segment is refused as out of bounds and moves nothing.
+    /// By the length of each put, in the same step that reserves the place. Puts of several ranks
+    /// lie side by side in the order of their reservations. One that does not fit the rest of the
+    /// segment is refused as out of bounds and moves nothing.
     ByLength,
 }
 
-/// What an address register says.
+/// The value of an address register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegisterValue {
     /// A segment of the register's context.
     pub segment: Key,
-    /// Where in it the next put lands, bytes.
+    /// Where in the segment the next put lands, bytes.
     pub offset: u64,
-    /// Whether that moves on.
+    /// Whether that place moves on.
     pub advance: Advance,
 }
 
-/// One member of a node table: where a logical number leads (CJ-04).
+/// One member of a node table: the rank and context of a logical number (CJ-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Member {
     /// The rank of the job: paper 003's physical node.
     pub rank: Rank,
-    /// Its context for this purpose; members need not agree on one number.
+    /// Its context for this purpose; members may use different numbers.
     pub context: ContextId,
 }
 
-/// Why a target's tables did not let an access through.
+/// Why a target's tables refused an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Fault {
     /// There is no such entry, or nothing is registered in it.
@@ -301,15 +300,15 @@ pub enum Fault {
     /// The context is not open or has no such register.
     #[error("its context {} is not open, or has no address register {}", .0.context, .0.index)]
     NoSuchRegister(Key),
-    /// The entry is in use again for something else.
+    /// The entry has been reused for something else.
     #[error("the key {0} is stale: it was taken back and its place used again")]
     Stale(Key),
-    /// The segment does not allow that.
+    /// The segment does not grant the access.
     #[error("the segment allows {granted}, not {wanted}")]
     Rights {
         /// What the operation needs.
         wanted: Rights,
-        /// What the segment allows.
+        /// What the segment grants.
         granted: Rights,
     },
     /// The address register points nowhere.
@@ -317,19 +316,19 @@ pub enum Fault {
     RegisterUnset(Key),
 }
 
-/// Why a rank's own contexts, segments or registers could not be changed.
+/// Why a change to a rank's own contexts, segments or registers failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ContextError {
-    /// All are open.
+    /// All contexts are open.
     #[error("all {contexts} contexts of this rank are open: close one first")]
     NoContextFree {
         /// How many there are.
         contexts: u32,
     },
-    /// It is not open.
+    /// The context is not open.
     #[error("context {0} is not open")]
     NotOpen(ContextId),
-    /// It has segments.
+    /// The context has segments.
     #[error("context {context} still has {segments} segments: deregister them first")]
     InUse {
         /// The context.
@@ -337,7 +336,7 @@ pub enum ContextError {
         /// Segments registered or being taken back.
         segments: usize,
     },
-    /// Its table is full.
+    /// The context's segment table is full.
     #[error("context {context} has all of its {segments} segments registered")]
     NoSegmentFree {
         /// The context.
@@ -345,7 +344,7 @@ pub enum ContextError {
         /// Entries of its table.
         segments: u32,
     },
-    /// The bytes are not memory that peers reach.
+    /// The bytes are outside the memory that peers reach.
     #[error("{length} bytes at {offset} are not within this rank's region of {region} bytes")]
     NotInRegion {
         /// First byte.
@@ -355,19 +354,19 @@ pub enum ContextError {
         /// Bytes of the region.
         region: u64,
     },
-    /// A segment that allows nothing.
+    /// A segment without rights.
     #[error("a segment needs at least one right")]
     NoRights,
-    /// The key names nothing that is registered now.
+    /// The key names nothing that is registered.
     #[error("the key {0} names nothing that is registered")]
     NoSuchSegment(Key),
-    /// A peer is in the middle of an access: the memory is not free yet. Ask again.
+    /// A peer is in the middle of an access: the memory is not free yet. Retry.
     #[error("rank {rank} is in the middle of an access to the segment: ask again")]
     Busy {
         /// The peer.
         rank: Rank,
     },
-    /// There are three.
+    /// There are three registers.
     #[error("there is no address register {0}: a context has {count}", count = REGISTERS)]
     NoSuchRegister(u8),
     /// A register can point into its own context and segment only.
@@ -378,7 +377,7 @@ pub enum ContextError {
         /// The offset asked for.
         offset: u64,
     },
-    /// A node table would name something that cannot be.
+    /// A member of a node table would be invalid.
     #[error(
         "member {index} would be context {} of rank {}, which cannot be",
         .member.context,
@@ -390,9 +389,6 @@ pub enum ContextError {
         /// What it would be.
         member: Member,
     },
-    /// This fabric has none.
-    #[error("this fabric has no contexts")]
-    Unsupported,
 }
 
 /// Address registers of a context (paper 003 §4.5: 0, 1 and 2).
@@ -400,7 +396,7 @@ pub const REGISTERS: u8 = 3;
 
 impl<'a> Command<'a> {
     /// A put through this address register of each member of a group: for
-    /// [`Port::multicast`](super::Port::multicast), which fills in the rank and the context.
+    /// [`GroupPort::multicast`](super::GroupPort::multicast), which fills in rank and context.
     pub fn put_through(register: u8, payload: &'a [u8]) -> Command<'a> {
         let key = Key { context: ContextId(0), index: register, generation: 0 };
         Command::put(
@@ -423,12 +419,115 @@ impl Command<'static> {
     }
 }
 
+/// A port with memory that its peers name by keys, and with the commands that reach theirs.
+pub trait MemoryPort: Port {
+    /// Allocates `bytes` of this rank's region: memory that peers reach by one copy.
+    ///
+    /// # Errors
+    /// There is no region, or it has no room left.
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
+
+    /// Opens a context of this rank: an empty segment table, an empty node table and three address
+    /// registers (paper 003 §4.7).
+    ///
+    /// # Errors
+    /// All contexts are open.
+    fn open_context(&mut self) -> Result<ContextId, ContextError>;
+
+    /// Closes a context. Keys of its registers become invalid.
+    ///
+    /// # Errors
+    /// It is not open, or has segments.
+    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError>;
+
+    /// Fills the node table of a context: logical number `n` is `members[n]` from now on.
+    ///
+    /// # Errors
+    /// The context is not open, or a member is invalid; nothing has changed.
+    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError>;
+
+    /// The member behind a logical number of a context (CJ-04).
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchMember`] if the number is beyond the node table. The node table of a
+    /// closed context is empty.
+    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError>;
+
+    /// Makes `length` bytes from `offset` of this rank's region a segment that holders of the key
+    /// may access as `rights` say.
+    ///
+    /// The bytes must stay allocated until [`MemoryPort::deregister`] succeeds: the fabric does not
+    /// know whose they are.
+    ///
+    /// # Errors
+    /// The context is not open, its table is full, or the bytes are not within the region.
+    fn register(
+        &mut self,
+        context: ContextId,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Key, ContextError>;
+
+    /// Takes a segment back. The first call bars new accesses; the memory is free once a call
+    /// returns `Ok`.
+    ///
+    /// # Errors
+    /// [`ContextError::Busy`] while an earlier access of a peer is still running: call again, with
+    /// [`Port::park`] in between. A peer known to be dead is not waited for.
+    fn deregister(&mut self, key: Key) -> Result<(), ContextError>;
+
+    /// The key by which peers name an address register of this rank.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError>;
+
+    /// Points an address register of this rank somewhere, or unsets it. Puts in flight land by its
+    /// earlier value.
+    ///
+    /// # Errors
+    /// The context is not open, there is no such register, or the value points outside a segment of
+    /// the same context.
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError>;
+
+    /// The current value of an address register of this rank. One that advances counts places
+    /// reserved, not bytes landed.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError>;
+
+    /// [`Operation::Get`] into the caller's memory; complete on return. For fabrics on which the
+    /// requester itself executes commands.
+    ///
+    /// # Errors
+    /// As [`Port::post`].
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+
+    /// [`Operation::Atomic`]: returns the old value; complete on return. For fabrics on which the
+    /// requester itself executes commands.
+    ///
+    /// # Errors
+    /// As [`Port::post`].
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError>;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_key_survives_a_word_and_nonsense_is_none() {
+    fn keys_round_trip_and_invalid_words_are_refused() {
         let key = Key { context: ContextId(255), index: 7, generation: u32::MAX };
         assert_eq!(Key::from_bits(key.to_bits()), Some(key));
         assert_eq!(Key::from_bits(1 << 16), None);
@@ -436,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_told_by_name() {
+    fn rights_print_by_name() {
         assert_eq!((Rights::READ | Rights::ATOMIC).to_string(), "read+atomic");
         assert_eq!(Rights::from_bits(0xf8).to_string(), "none");
         assert!(Rights::ALL.contains(Rights::READ | Rights::WRITE));

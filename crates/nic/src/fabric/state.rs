@@ -1,17 +1,17 @@
-//! What a port says of itself, its rings, its peers and its waits: the values beside the calls.
+//! The values that a port reports: about itself, its rings, its peers and its waits.
 
 use std::fmt;
 
 use super::{PeerFailure, Rank};
 use crate::time::Time;
 
-/// What a landing ring or the status ring does with a message it has no room for.
+/// What a landing ring or the status ring does when a message finds no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum FullPolicy {
-    /// It waits and the receiver is told (paper 000, DIMMnet-2).
+    /// The message waits and the receiver is notified (paper 000, DIMMnet-2).
     #[default]
     Stall,
-    /// It is refused and the sender sends again (Martini's NACK, paper 000 §3).
+    /// The message is refused and the sender sends again (Martini's NACK, paper 000 §3).
     Refuse,
 }
 
@@ -24,20 +24,20 @@ pub struct RingState {
     pub head: u64,
     /// Free-running count of bytes landed.
     pub tail: u64,
-    /// How many posts found it full and waited.
+    /// How many posts found the ring full and waited.
     pub stalls: u64,
-    /// How many posts it refused.
+    /// How many posts the ring refused.
     pub refusals: u64,
-    /// What it does when full.
+    /// What the ring does when full.
     pub policy: FullPolicy,
     /// Whether several sources may land in it.
     pub shared: bool,
 }
 
-/// What a fabric can do, so that the layers above choose without knowing its name.
+/// What a fabric can do, so that the layers above need not know its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The fabric's name, for messages to people.
+    /// The fabric's name, for messages to the user.
     pub name: &'static str,
     /// Largest payload of one packet, bytes; larger posts become several.
     pub packet_bytes: usize,
@@ -48,48 +48,50 @@ pub struct Capabilities {
     /// Whether [`Port::read`](super::Port::read) and put reach
     /// [`Space::Region`](super::Space::Region) of every rank of the same node.
     pub region: bool,
-    /// Whether they reach [`Space::Process`](super::Space::Process) as well, and from how many
-    /// bytes that pays.
+    /// From how many bytes on they pay for [`Space::Process`](super::Space::Process) too; `None`:
+    /// they do not reach it.
     pub process_from: Option<usize>,
-    /// Commands with [`Reply::Event`](super::Reply::Event) whose event may be waiting
+    /// Whether ranks can open mailboxes now ([`MailboxPort`](super::MailboxPort)).
+    pub mailboxes: bool,
+    /// Limit of commands with [`Reply::Event`](super::Reply::Event) whose event was not polled
     /// (paper 003's rrid has six bits: 64).
     pub outstanding: usize,
 }
 
-/// How a peer is doing.
+/// The state of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerState {
-    /// It has not opened its port yet. Messages to it land all the same.
+    /// It has not opened its port yet. Messages to it land nevertheless.
     Starting,
-    /// It is there.
+    /// It runs.
     Running,
-    /// It left in order; nothing further will come from it.
+    /// It left in order and sends nothing more.
     Left,
     /// It died.
     Failed(PeerFailure),
 }
 
-/// What a rank is blocked in, for people who ask why a job stands still.
+/// What a rank is blocked in, for users who ask why a job does not proceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// What it does.
+    /// The kind of call.
     pub activity: Activity,
-    /// What it does that with, in words: the collective or window operation, the shared variable.
+    /// The object of the call, in words: the collective or window operation, the shared variable.
     pub name: Name,
     /// The rank it waits for; `None` for any.
     pub peer: Option<Rank>,
     /// The message tag; `None` for any.
     pub tag: Option<i32>,
-    /// How many operations it waits for. The other fields are of the first one.
+    /// How many operations it waits for. The other fields describe the first one.
     pub open: u32,
-    /// The messages that nobody has asked for, if there are so many that senders have to wait.
+    /// The unmatched messages, if they are so many that senders have to wait.
     pub unmatched: Option<Unmatched>,
-    /// Since when, on the fabric's clock. Whoever announces the wait fills it in.
+    /// The start of the wait, on the fabric's clock. The caller of `announce_wait` fills it in.
     pub since: Time,
 }
 
 impl Wait {
-    /// A wait for one operation, of which nothing more is known.
+    /// A wait for one operation, without details.
     pub const fn new(activity: Activity) -> Wait {
         Wait {
             activity,
@@ -102,13 +104,13 @@ impl Wait {
         }
     }
 
-    /// The same for what has this name.
+    /// The same wait with this name.
     #[must_use]
     pub const fn named(self, name: Name) -> Wait {
         Wait { name, ..self }
     }
 
-    /// The same for this rank and tag; `None` for any.
+    /// The same wait with this rank and tag; `None` for any.
     #[must_use]
     pub const fn with(self, peer: Option<Rank>, tag: Option<i32>) -> Wait {
         Wait { peer, tag, ..self }
@@ -125,7 +127,7 @@ pub enum Activity {
     Receive = 2,
     /// Probing.
     Probe = 3,
-    /// Polling a future of the program's own, in which no operation of the library is open.
+    /// Polling a future of the program's own, with no operation of the library in progress.
     Future = 4,
     /// In a collective operation.
     Collective = 5,
@@ -133,14 +135,14 @@ pub enum Activity {
     AcquireToWrite = 6,
     /// Accessing a window.
     Window = 7,
-    /// Leaving the job: what was sent is still to be posted.
+    /// Leaving the job: sends are still to be posted.
     Leave = 8,
     /// Acquiring a shared variable to read.
     AcquireToRead = 9,
 }
 
 impl Activity {
-    /// All of them.
+    /// All activities.
     pub const ALL: [Activity; 9] = [
         Activity::Send,
         Activity::Receive,
@@ -154,27 +156,27 @@ impl Activity {
     ];
 }
 
-/// Messages at a rank that nobody has asked for.
+/// Messages that arrived at a rank before a matching receive was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unmatched {
     /// How many.
     pub messages: u64,
-    /// What they take, bytes.
+    /// Their size, bytes.
     pub bytes: u64,
 }
 
-/// A short text that lies in itself: what is longer is cut off.
+/// A short text stored in place. A longer one is cut off.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name([u8; Name::BYTES]);
 
 impl Name {
-    /// Bytes of the longest.
+    /// Length of the longest text, bytes.
     pub const BYTES: usize = 32;
 
     /// No text.
     pub const NONE: Name = Name([0; Name::BYTES]);
 
-    /// As much of a text as there is room for.
+    /// As much of a text as fits.
     pub const fn new(text: &str) -> Name {
         let mut length = if text.len() < Name::BYTES { text.len() } else { Name::BYTES };
         while !text.is_char_boundary(length) {
@@ -188,21 +190,21 @@ impl Name {
         Name(bytes)
     }
 
-    /// The text. What somebody else has written may not be one: nothing then.
+    /// The text; empty if the bytes, which another process may have written, are not UTF-8.
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(Name::BYTES);
         let text = std::str::from_utf8(&self.0[..end]).unwrap_or("");
         if text.contains(char::is_control) { "" } else { text }
     }
 
-    /// As words, to be kept where there are only words.
+    /// The text as words, for memory that is made of words.
     pub fn to_words(self) -> [u64; Name::BYTES / 8] {
         std::array::from_fn(|at| {
             u64::from_le_bytes(std::array::from_fn(|byte| self.0[8 * at + byte]))
         })
     }
 
-    /// The name of these words.
+    /// The name in these words.
     pub fn from_words(words: [u64; Name::BYTES / 8]) -> Name {
         Name(std::array::from_fn(|at| words[at / 8].to_le_bytes()[at % 8]))
     }
@@ -229,21 +231,21 @@ impl fmt::Display for Name {
 /// What [`Port::receive_whole`](super::Port::receive_whole) found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short {
-    /// The message, of so many bytes; it was taken.
+    /// The message was taken; its length, bytes.
     Taken(usize),
-    /// Nothing has arrived from that source. Look again soon.
+    /// Nothing has arrived from that source. Retry soon.
     Nothing,
-    /// Something else, or nothing can be said: [`Port::poll`](super::Port::poll) tells.
+    /// Another record, or unknown: call [`Port::poll`](super::Port::poll).
     Other,
 }
 
 /// Why `park` returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// There may be something to poll, or it was only a short wait: look again.
+    /// There may be an event, or it was only a short wait: poll again.
     Look,
-    /// The rank was asleep, perhaps for long: look again, also at what is looked at only now and
-    /// then. Counting waits does not tell: a hundred of them are a microsecond or ten seconds.
+    /// The rank was asleep, perhaps for long: poll again, including what is polled only rarely.
+    /// Counting waits does not show that: a hundred of them are a microsecond or ten seconds.
     Slept,
     /// The deadline has passed.
     Deadline,
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_text_give_no_name() {
+    fn invalid_utf8_gives_an_empty_name() {
         let name = Name::new("row 7");
         assert_eq!(Name::from_words(name.to_words()), name);
         assert_eq!(Name::from_words([u64::MAX; 4]).as_str(), "");

@@ -1,23 +1,23 @@
 //! Arrival: records become events, released bytes become room.
 //!
-//! Everything read from a record is a peer's word and is checked before it is used: source, kind,
-//! ring, bytes. What makes no sense becomes [`Event::Malformed`].
+//! Every field of a record was written by a peer and is checked before use: source, kind, ring,
+//! bytes. An invalid record becomes [`Event::Malformed`].
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Rank, RingId, RingSlice,
-    Short, TableError,
+    Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Rank, RingId, RingPort,
+    RingSlice, RingState, Short, TableError,
 };
 use crate::ring::{StatusRing, span_of};
 use crate::sync::Ordering;
 use crate::wire::{DATA, HEADER, Kind, Stamp, TIME};
 
-/// Heads are told to senders when this part of a ring has been freed since the last time.
+/// A ring's head is published each time this fraction of the ring has been freed.
 pub(super) const PUBLISH_PARTS: u64 = 8;
 
-/// Lines of payload to ask for ahead of the record; the processor finds the further ones itself.
-/// Measured one way, with none and with 4, far cores: 64 B 440 and 380 ns, 256 B 595 and 460 ns,
-/// 1 KiB 920 and 870 ns. Sixteen gain another 30 ns at 1 KiB and cost 8 ns at 8 B.
+/// Payload lines to prefetch beyond the record; the processor prefetches the rest itself. Measured
+/// one way, with none and with 4, far cores: 64 B 440 and 380 ns, 256 B 595 and 460 ns, 1 KiB 920
+/// and 870 ns. Sixteen gain another 30 ns at 1 KiB and cost 8 ns at 8 B.
 const LOOK_AHEAD_LINES: u64 = 4;
 
 impl<H: Host> HostedPort<H> {
@@ -41,7 +41,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// See [`crate::fabric::Port::receive_whole`]. An inline message takes no call.
+    /// See [`crate::fabric::Port::receive_whole`]. An inline message needs no function call.
     #[inline(always)]
     pub(super) fn take_whole(
         &mut self,
@@ -75,9 +75,9 @@ impl<H: Host> HostedPort<H> {
         Short::Taken(length)
     }
 
-    /// Asks for the lines in which the next payload of a source will land, each time its status
-    /// record is not there yet. The payload is written before the record: whoever asks for it only
-    /// then waits for one cache-line transfer after the other.
+    /// Prefetches the lines where a source's next payload will land, each time its status record
+    /// has not arrived. The payload is written before the record. A load only after the record
+    /// would wait for one cache-line transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
         let id = self.own.source(source).ring();
@@ -87,8 +87,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: it
-    /// is not the one expected, not whole, does not fit, or makes no sense; nothing was taken.
+    /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: the
+    /// message is unexpected, not whole, too long or invalid; nothing was taken.
     #[inline(never)]
     fn copy_landed(&mut self, lane: usize, expected: bool, into: &mut [u8]) -> Option<usize> {
         if !expected {
@@ -109,10 +109,9 @@ impl<H: Host> HostedPort<H> {
 
     /// The ring whose next record arrived first, and that record's stamp and time.
     ///
-    /// A record that was sent because of another (by whoever received it, or after it by the same
-    /// rank) has a later time, and when it is visible so is the other. But the other's ring may
-    /// have been looked at before it was: so after a find the rings are looked at once more, until
-    /// a look changes nothing.
+    /// A record sent because of another (by its receiver, or later by the same rank) has a later
+    /// time, and when it is visible so is the other. But the scan may have passed the other's ring
+    /// before that. So after a find the rings are scanned again until a scan changes nothing.
     #[inline]
     fn oldest(&self) -> Option<(usize, Stamp, u64)> {
         let mut best = self.earlier_than(None)?;
@@ -214,7 +213,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Tells the senders of a status ring how far it has been read.
+    /// Publishes to the senders how far a status ring has been read.
     #[cold]
     fn publish_head(&mut self, lane: usize) {
         let eager = self.eager;
@@ -241,12 +240,9 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// The slow side of polling: senders held up, peers gone, holes of the dead.
+    /// The slow path of polling: waiting senders, departed peers, holes left by the dead.
     fn nothing_arrived(&mut self) -> Option<Event> {
-        let own = self.own;
-        if own.doorbell().attention.load(Ordering::Relaxed) != 0 {
-            self.attend();
-        }
+        self.attend_if_asked();
         if self.host.registry().ends() != self.seen_ends {
             self.note_departures();
         }
@@ -280,7 +276,16 @@ impl<H: Host> HostedPort<H> {
         conductor.received(source, bytes as u64, begins);
     }
 
-    /// A sender found no room: say so upwards, and tell it at once about room there is.
+    /// Attends to waiting senders, if any. They set one word of this rank, so that a waiting rank
+    /// need not check a thousand sources.
+    #[inline]
+    pub(super) fn attend_if_asked(&mut self) {
+        if self.own.doorbell().attention.load(Ordering::Relaxed) != 0 {
+            self.attend();
+        }
+    }
+
+    /// Reports each sender that found no room, and publishes the room there is at once.
     fn attend(&mut self) {
         let own = self.own;
         own.doorbell().attention.swap(0, Ordering::AcqRel);
@@ -303,10 +308,18 @@ impl<H: Host> HostedPort<H> {
             landing.published = landing.ledger.head();
             ring.free(landing.published);
         }
+        for source in 0..self.size {
+            let now = own.sender(source).held_up.load(Ordering::Relaxed);
+            let peer = &mut self.peers[source as usize];
+            let seen = std::mem::replace(&mut peer.seen_held_up, now);
+            if seen != now && !std::mem::replace(&mut peer.is_in_held_up, true) {
+                self.held_up.push_back(source);
+            }
+        }
         self.wake_waiting();
     }
 
-    /// Wakes every source that waits for room or credit; stops being eager when none does.
+    /// Wakes every source that waits for room or credit; ends eager mode if there is none.
     pub(super) fn wake_waiting(&mut self) {
         let own = self.own;
         let mut any = false;
@@ -327,8 +340,8 @@ impl<H: Host> HostedPort<H> {
     }
 
     fn wake_if_asleep(&self, rank: Rank) {
-        // Always, not only if it says that it sleeps: it may be about to, and what it waits for
-        // is not in its own segment, where it would look once more.
+        // Wakes it even if it does not say that it sleeps. It may be about to, and its last check
+        // before sleeping does not cover this segment.
         self.host.wake(rank);
     }
 
@@ -346,12 +359,10 @@ impl<H: Host> HostedPort<H> {
             }
         }
     }
+}
 
-    pub(super) fn set_route(
-        &mut self,
-        source: Rank,
-        ring: Option<RingId>,
-    ) -> Result<(), TableError> {
+impl<H: Host> RingPort for HostedPort<H> {
+    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
         if source >= self.size {
             return Err(TableError::NoSuchSource { source_rank: source, size: self.size });
         }
@@ -370,16 +381,31 @@ impl<H: Host> HostedPort<H> {
         own.source(source).set_ring(ring);
         Ok(())
     }
+
+    fn ring(&self, ring: RingId) -> Option<RingState> {
+        let landing = self.rings.get(ring as usize)?;
+        let view = self.own.ring(ring);
+        let (stalls, refusals) = view.full();
+        Some(RingState {
+            size: view.size(),
+            head: landing.ledger.head(),
+            tail: view.tail(),
+            stalls,
+            refusals,
+            policy: view.policy(),
+            shared: view.is_shared(),
+        })
+    }
 }
 
-/// The status ring of a source. A division only where rings are shared.
+/// The status ring of a source. The division is for shared rings only.
 #[inline]
 pub(super) fn lane_of(source: Rank, lanes: usize) -> usize {
     let source = source as usize;
     if source < lanes { source } else { source % lanes }
 }
 
-/// Copies an inline message out of its record. `None`: it does not fit, or makes no sense.
+/// Copies an inline message out of its record. `None`: it does not fit, or is invalid.
 #[inline(always)]
 fn copy_inline(
     ring: &StatusRing<'static>,
@@ -398,7 +424,7 @@ fn copy_inline(
         at += 1;
     }
     if !rest.is_empty() {
-        // Without a copy of unknown length, which would be a call.
+        // A copy of unknown length would be a function call.
         let mut word = ring.word(head, at);
         for byte in rest {
             *byte = word as u8;

@@ -1,29 +1,29 @@
-//! What a rank does when it has waited for long, so that no wait lasts for ever because somebody
-//! has overwritten a word of the job's shared memory.
+//! The audit of a rank that has waited for long. It ensures that no wait lasts for ever because a
+//! process has overwritten a word of the job's shared memory.
 //!
 //! ```text
-//!   a word that one rank alone writes    heads, credit: it writes it anew, as it remembers it
-//!   a record that was overwritten        its sender says how many it has posted, when it waits for
-//!                                        long itself; if its receiver has not found so many, one
-//!                                        is lost, and the sender counts as failed there
+//!   a word with a single writer     heads, credit: the writer stores its remembered value again
+//!   a record that was overwritten   its sender publishes how many it has posted when it waits for
+//!                                   long itself; if its receiver has not found so many, one is
+//!                                   lost, and the sender counts as failed there
 //! ```
 //!
-//! The second is for private status rings. In these a sender's count follows its records, so a
-//! receiver that sees the count sees the records: one that is missing then was overwritten.
+//! The second rule is for private status rings. There a sender's count follows its records, so a
+//! receiver that sees the count sees the records: a missing one was overwritten.
 
 use super::arrive::lane_of;
 use super::{Host, HostedPort};
 use crate::fabric::{DeathCause, Event, PeerFailure, Rank, Wake};
 use crate::sync::Ordering;
 
-/// Sleeps in a row from which on a wait is long: each may be a tenth of a second.
+/// Sleeps in a row that make a wait long: each may be a tenth of a second.
 const LONG_SLEEPS: u32 = 3;
 
-/// Waits in a row after which a wait is long where nobody sleeps.
+/// Waits in a row that make a wait long if the rank never sleeps.
 const LONG_WAITS: u32 = 1 << 14;
 
 impl<H: Host> HostedPort<H> {
-    /// To be called after each wait: the number of waits before it, and how it ended.
+    /// Called after each wait, with the number of waits before it and how it ended.
     #[inline]
     pub(super) fn after_wait(&mut self, idle: u32, wake: Wake) {
         if idle == 0 {
@@ -39,7 +39,7 @@ impl<H: Host> HostedPort<H> {
     #[cold]
     fn audit(&mut self) {
         if self.host.is_conducted() {
-            // In virtual time somebody else posts in this rank's name.
+            // In virtual time the conductor's port posts in this rank's name.
             return;
         }
         let own = self.own;
@@ -67,7 +67,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Whether a source has posted a record that is not there.
+    /// Whether a source has posted a record that is missing.
     fn has_lost_record(&self, source: Rank) -> bool {
         let lane = &self.lanes[lane_of(source, self.lanes.len())];
         if !lane.ring.is_private() {
@@ -76,7 +76,7 @@ impl<H: Host> HostedPort<H> {
         // Acquire: the records before the count are visible.
         let posted = self.own.sender(source).posted.load(Ordering::Acquire);
         let ahead = posted.wrapping_sub(lane.head);
-        // More than it holds, if its head was overwritten and the sender believed that.
+        // Up to twice the capacity, in case the sender read an overwritten head.
         let most = 2 * lane.ring.capacity() as u64;
         (1..=most).contains(&ahead) && lane.ring.peek(lane.head).is_none()
     }

@@ -1,22 +1,24 @@
 //! Groups, hosted: registration, and rounds over shared control lines.
 //!
-//! The lines and when they are used again are in [`crate::ring::ControlLines`]; here is who waits
-//! for whom. Every wait is a question that found nothing ([`Want`]): it is remembered until the
-//! rank has parked, which looks once more at all of them before it sleeps, and it ends in an error
-//! when the member it waits for is gone.
+//! [`crate::ring::ControlLines`] documents the lines and their reuse; this module decides who waits
+//! for whom. A poll that finds nothing leaves an [`AwaitedStep`]. The port keeps it until the rank
+//! parks, which checks all of them once more before it sleeps. The wait ends in an error when the
+//! member that it waits for is gone.
 //!
 //! **Whom a publication wakes.** The publisher stores its line and loads each member's `sleeping`
-//! with no barrier between; the sleeper makes the barrier for both, as for records (see
-//! `Host::wait`: the proof needs only that the sleeper looks at the line after its barrier). A rank
-//! that waits for a hundred others would be woken a hundred times, so it says in its segment whom
-//! it looks for next (`Awaited`), before it says that it sleeps, and only that one wakes it. What
-//! it says is what it asked last; whoever publishes without being asked for is found when the
-//! sleeper comes to ask for it.
+//! without a barrier in between. The sleeper makes the barrier for both, as for records (see
+//! `Host::wait`: the proof needs only that the sleeper checks the line after its barrier). A rank
+//! that waits for a hundred others would be woken a hundred times. So before it announces its sleep
+//! it names in its segment ([`Awaited`]) the member that it polled last, and only that one wakes
+//! it. It finds the contributions of the others when it polls for them.
 
 use super::{Host, HostedPort, Peer};
 use crate::doorbell::Doorbell;
-use crate::fabric::{Contribution, Group, GroupError, GroupId, LAST_FIRST, PeerState, Rank};
-use crate::hosted::multicast::Stage;
+use crate::fabric::{
+    ChainError, Command, Contribution, Group, GroupError, GroupId, GroupPort, Key, LAST_FIRST,
+    PeerState, Rank, multicast_by,
+};
+use crate::hosted::multicast::AreaBook;
 use crate::hosted::sync::SyncState;
 use crate::ring::{ControlLines, LINE_BYTES, LINES, Place};
 use crate::segment::{Awaited, GroupLayout, SyncCounts};
@@ -30,40 +32,40 @@ const NOBODY: u64 = u64::MAX;
 pub(super) struct Groups {
     /// By channel.
     joined: Vec<Option<Joined>>,
-    /// What was asked for in vain since the rank last parked.
-    asked: Vec<Want>,
-    /// This rank's word on whom it waits for.
+    /// The polls that found nothing since the rank last parked.
+    asked: Vec<AwaitedStep>,
+    /// Names the rank that this one waits for.
     awaited: &'static Awaited,
-    pub(super) stage: Stage,
+    pub(super) stage: AreaBook,
 }
 
-/// A group that this rank is in, or has left and whose lines others may still read.
+/// A group that this rank is in, or has left while others may still read its lines.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) group: Group,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<GroupMember>,
     /// The last round this rank has finished.
     round: u64,
-    /// Whether it has contributed to the one after.
+    /// Whether it has contributed to the next round.
     contributed: bool,
-    /// Members before this place were seen to have entered it.
+    /// Members before this index were seen to have entered the next round.
     entered: usize,
-    /// Whether to say that the round is finished although all entered it: something in it lies in
-    /// an area and should make room before the next round.
+    /// Whether to publish the end of the round although all have entered it: a payload of it lies
+    /// in an area and should make room before the next round.
     tell: bool,
-    /// All members are known to have finished up to here.
+    /// All members are known to have finished the rounds up to this one.
     settled: u64,
     /// A member on another node.
     pub(super) foreign: Option<Rank>,
     left: bool,
-    /// Whether it has rounds: neither of the two above.
+    /// Whether it has rounds: it was not left, and all members are on one node.
     rounds: bool,
     pub(super) syncs: Vec<SyncState>,
 }
 
-/// What is known of a member.
+/// Another member's shared words.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct GroupMember {
     pub(super) rank: Rank,
     pub(super) lines: &'static ControlLines,
     pub(super) counts: &'static SyncCounts,
@@ -71,40 +73,40 @@ pub(super) struct Member {
     awaited: &'static Awaited,
 }
 
-/// Something that a member was to have done.
+/// A step of a member that this rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Want {
+pub(super) struct AwaitedStep {
     pub(super) channel: u32,
     pub(super) place: usize,
-    pub(super) what: What,
+    pub(super) step: MemberStep,
 }
 
-/// What it was.
+/// A step of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
-    /// To contribute to a round.
+pub(super) enum MemberStep {
+    /// It contributes to a round.
     Line(u64),
-    /// To finish a round.
+    /// It finishes a round.
     Finished(u64),
-    /// To come to a barrier: the sync id, and its count then.
+    /// It enters a barrier: the sync id, and the count of that barrier.
     Sync(u32, u64),
 }
 
-impl Want {
-    /// Whether it is about the same thing, if perhaps another round of it.
-    fn replaces(&self, other: &Want) -> bool {
-        let same = match (self.what, other.what) {
-            (What::Sync(id, _), What::Sync(other, _)) => id == other,
+impl AwaitedStep {
+    /// Whether it is the same kind of step on the same channel, perhaps of another round.
+    fn replaces(&self, other: &AwaitedStep) -> bool {
+        let same = match (self.step, other.step) {
+            (MemberStep::Sync(id, _), MemberStep::Sync(other, _)) => id == other,
             (one, other) => std::mem::discriminant(&one) == std::mem::discriminant(&other),
         };
         same && self.channel == other.channel
     }
 }
 
-impl Member {
-    fn new(rank: Rank, peer: &Peer, channel: u32) -> Member {
+impl GroupMember {
+    fn new(rank: Rank, peer: &Peer, channel: u32) -> GroupMember {
         let target = peer.target;
-        Member {
+        GroupMember {
             rank,
             lines: target.lines(channel),
             counts: target.syncs(channel),
@@ -113,17 +115,19 @@ impl Member {
         }
     }
 
-    fn has_done(&self, what: What) -> bool {
-        match what {
-            What::Line(round) => self.lines.is_entered(round),
-            What::Finished(round) => self.lines.has_finished(round),
-            What::Sync(id, count) => self.counts[id as usize].load(Ordering::Acquire) >= count,
+    fn has_done(&self, step: MemberStep) -> bool {
+        match step {
+            MemberStep::Line(round) => self.lines.is_entered(round),
+            MemberStep::Finished(round) => self.lines.has_finished(round),
+            MemberStep::Sync(id, count) => {
+                self.counts[id as usize].load(Ordering::Acquire) >= count
+            }
         }
     }
 }
 
 impl Joined {
-    /// The first member that has not finished a round, of those that `matters` is true for.
+    /// The first member that `matters` accepts and that has not finished a round.
     fn unfinished(&mut self, round: u64, matters: impl Fn(Rank) -> bool) -> Option<usize> {
         if self.settled >= round {
             return None;
@@ -139,7 +143,7 @@ impl Joined {
                 None => {}
             }
         }
-        // Not beyond what this rank itself has done: of later rounds nothing is asked.
+        // Not beyond this rank's own round: later ones are never asked about.
         self.settled = least.min(self.round).max(round);
         None
     }
@@ -151,11 +155,11 @@ impl Groups {
             joined: (0..layout.channels).map(|_| None).collect(),
             asked: Vec::new(),
             awaited,
-            stage: Stage::new(u64::from(layout.area_bytes)),
+            stage: AreaBook::new(u64::from(layout.area_bytes)),
         }
     }
 
-    /// What was registered.
+    /// The group as registered.
     pub(super) fn group(&self, id: GroupId) -> Option<&Group> {
         let joined = self.joined.get(id.0 as usize)?.as_ref()?;
         (!joined.left).then_some(&joined.group)
@@ -182,7 +186,7 @@ impl Groups {
     }
 
     #[inline]
-    fn ask(&mut self, want: Want) {
+    fn ask(&mut self, want: AwaitedStep) {
         if self.asked.last() == Some(&want) {
             return;
         }
@@ -192,18 +196,18 @@ impl Groups {
         }
     }
 
-    fn member(&self, want: &Want) -> Option<&Member> {
+    fn member(&self, want: &AwaitedStep) -> Option<&GroupMember> {
         self.joined.get(want.channel as usize)?.as_ref()?.members.get(want.place)
     }
 
-    /// Whether something has happened that was asked for in vain.
+    /// Whether a step has been taken that a poll missed.
     #[inline]
     pub(super) fn pending(&self) -> bool {
-        let done = |want: &Want| self.member(want).is_some_and(|m| m.has_done(want.what));
+        let done = |want: &AwaitedStep| self.member(want).is_some_and(|m| m.has_done(want.step));
         self.asked.iter().any(done)
     }
 
-    /// Says whom this rank waits for, before it may sleep.
+    /// Names the rank that this one waits for, before it may sleep.
     #[inline]
     pub(super) fn before_park(&self) {
         let rank = |want| self.member(want).map_or(0, |member| u64::from(member.rank) + 1);
@@ -214,26 +218,20 @@ impl Groups {
         };
         if self.awaited.load(Ordering::Relaxed) != awaited {
             self.awaited.store(awaited, Ordering::Relaxed);
-            // Release: whoever sees this rank asleep sees this word.
+            // Release: a rank that sees this one asleep sees this word.
             fence(Ordering::Release);
         }
     }
 
-    /// What was asked for in vain will be asked for again, or does not matter any more.
+    /// Forgets the polls: they will be repeated, or do not matter any more.
     #[inline]
     pub(super) fn after_park(&mut self) {
         self.asked.clear();
     }
 }
 
-impl<H: Host> HostedPort<H> {
-    /// See [`crate::fabric::Port::join`].
-    pub(super) fn join_group(
-        &mut self,
-        channel: u32,
-        ranks: &[Rank],
-        first: u64,
-    ) -> Result<GroupId, GroupError> {
+impl<H: Host> GroupPort for HostedPort<H> {
+    fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError> {
         let channels = self.groups.joined.len() as u32;
         if channel >= channels {
             return Err(GroupError::NoSuchChannel { channel, channels });
@@ -242,7 +240,7 @@ impl<H: Host> HostedPort<H> {
             return Err(GroupError::ChannelInUse { channel });
         }
         let place = self.check_members(ranks)?;
-        let own = Member::new(self.rank, &self.peers[self.rank as usize], channel);
+        let own = GroupMember::new(self.rank, &self.peers[self.rank as usize], channel);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let least = own.counts.iter().map(count).fold(own.lines.last(), u64::max);
         if !(least..=LAST_FIRST).contains(&first) {
@@ -250,7 +248,7 @@ impl<H: Host> HostedPort<H> {
         }
         let node = self.host.node_of(self.rank);
         let foreign = ranks.iter().copied().find(|rank| self.host.node_of(*rank) != node);
-        let member = |rank: &Rank| Member::new(*rank, &self.peers[*rank as usize], channel);
+        let member = |rank: &Rank| GroupMember::new(*rank, &self.peers[*rank as usize], channel);
         self.groups.joined[channel as usize] = Some(Joined {
             members: ranks.iter().map(member).collect(),
             group: Group {
@@ -272,37 +270,7 @@ impl<H: Host> HostedPort<H> {
         Ok(GroupId(channel))
     }
 
-    /// This rank's place in a list of members that can be a group.
-    fn check_members(&self, ranks: &[Rank]) -> Result<usize, GroupError> {
-        let size = self.size;
-        if let Some(rank) = ranks.iter().copied().find(|rank| *rank >= size) {
-            return Err(GroupError::NoSuchRank { rank, size });
-        }
-        let mut sorted = ranks.to_vec();
-        sorted.sort_unstable();
-        let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
-        let place = ranks.iter().position(|rank| *rank == self.rank);
-        place.filter(|_| !twice).ok_or(GroupError::Members { rank: self.rank })
-    }
-
-    /// Whether a group can be joined on a channel: there is none, or this rank has left it and
-    /// nobody reads its lines and its area on behalf of it any more.
-    fn is_free(&mut self, channel: u32) -> bool {
-        let registry = self.host.registry();
-        match &mut self.groups.joined[channel as usize] {
-            None => true,
-            Some(joined) => {
-                let there = |rank| is_there(registry.state(rank));
-                joined.left && joined.unfinished(joined.round, there).is_none() && {
-                    self.reclaim();
-                    !self.groups.stage.is_used_by(channel)
-                }
-            }
-        }
-    }
-
-    /// See [`crate::fabric::Port::leave`].
-    pub(super) fn leave_group(&mut self, id: GroupId) -> Result<u64, GroupError> {
+    fn leave(&mut self, id: GroupId) -> Result<u64, GroupError> {
         let joined = self.groups.joined(id)?;
         (joined.left, joined.rounds) = (true, false);
         // A round that was begun and not finished counts: its line has been written.
@@ -314,21 +282,35 @@ impl<H: Host> HostedPort<H> {
         Ok(next)
     }
 
-    /// See [`crate::fabric::Port::contribute`].
-    #[inline]
-    pub(super) fn enter_round(
+    fn group(&self, group: GroupId) -> Option<&Group> {
+        self.groups.group(group)
+    }
+
+    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+        self.groups.set_registers(group, registers)
+    }
+
+    fn multicast(
         &mut self,
-        id: GroupId,
-        word: u64,
-        payload: &[u8],
-    ) -> Result<(), GroupError> {
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        self.doorbells += 1;
+        let post = |port: &mut Self, one: &Command<'_>| port.execute_one_of_many(one);
+        multicast_by(self, group, command, (done, bytes), post, Self::tell_completed)
+    }
+
+    #[inline]
+    fn contribute(&mut self, id: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
         self.catch_up();
         let joined = self.groups.in_rounds(id)?;
         if joined.contributed {
             return Err(GroupError::Contributed);
         }
         let round = joined.round + 1;
-        // The round whose line this one is to have.
+        // The previous round on the line of this round.
         let before = round.saturating_sub(LINES as u64);
         if joined.settled < before && !self.all_finished(id.0, before) {
             return Err(GroupError::Full);
@@ -347,22 +329,8 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// Whether all members have finished a round; the gone have.
-    pub(super) fn all_finished(&mut self, channel: u32, round: u64) -> bool {
-        let registry = self.host.registry();
-        let Some(Some(joined)) = self.groups.joined.get_mut(channel as usize) else { return true };
-        match joined.unfinished(round, |rank| is_there(registry.state(rank))) {
-            None => true,
-            Some(place) => {
-                self.groups.ask(Want { channel, place, what: What::Finished(round) });
-                false
-            }
-        }
-    }
-
-    /// See [`crate::fabric::Port::contribution`].
     #[inline(always)]
-    pub(super) fn see_round(
+    fn contribution(
         &mut self,
         id: GroupId,
         place: usize,
@@ -374,7 +342,11 @@ impl<H: Host> HostedPort<H> {
             return Err(GroupError::NoSuchMember { place, members });
         };
         let Some(said) = member.lines.look(round) else {
-            return self.missing(Want { channel: id.0, place, what: What::Line(round) });
+            return self.missing(AwaitedStep {
+                channel: id.0,
+                place,
+                step: MemberStep::Line(round),
+            });
         };
         if let Place::Area(at) = said.place {
             let rank = member.rank;
@@ -386,20 +358,23 @@ impl<H: Host> HostedPort<H> {
         Ok(Some(Contribution { said }))
     }
 
-    /// See [`crate::fabric::Port::all_contributed`].
     #[inline]
-    pub(super) fn see_all(&mut self, id: GroupId) -> Result<bool, GroupError> {
+    fn all_contributed(&mut self, id: GroupId) -> Result<bool, GroupError> {
         let joined = self.groups.in_rounds(id)?;
         let (round, own) = (joined.round + 1, joined.group.place);
         while let Some(member) = joined.members.get(joined.entered) {
-            // One's own line is read by the others; to look at it is to wait for it.
+            // The other members read this rank's own line; reading it here would cost a cache miss.
             let done = if joined.entered == own {
                 joined.contributed
             } else {
                 member.lines.is_entered(round)
             };
             if !done {
-                let want = Want { channel: id.0, place: joined.entered, what: What::Line(round) };
+                let want = AwaitedStep {
+                    channel: id.0,
+                    place: joined.entered,
+                    step: MemberStep::Line(round),
+                };
                 return self.missing::<()>(want).map(|_| false);
             }
             joined.entered += 1;
@@ -409,26 +384,8 @@ impl<H: Host> HostedPort<H> {
         Ok(true)
     }
 
-    /// Notes that something was asked for in vain: nothing, or why it will never be.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn missing<T>(&mut self, want: Want) -> Result<Option<T>, GroupError> {
-        self.groups.ask(want);
-        let registry = self.host.registry();
-        if registry.ends() == 0 {
-            return Ok(None);
-        }
-        let Some(member) = self.groups.member(&want) else { return Ok(None) };
-        match gone(registry.state(member.rank), member.rank) {
-            // What it did before it went is there by now.
-            Some(gone) if !member.has_done(want.what) => Err(gone),
-            _ => Ok(None),
-        }
-    }
-
-    /// See [`crate::fabric::Port::load_contribution`].
     #[inline(always)]
-    pub(super) fn load_round(
+    fn load_contribution(
         &self,
         id: GroupId,
         place: usize,
@@ -440,13 +397,13 @@ impl<H: Host> HostedPort<H> {
         let Some(member) = joined.members.get(place) else { return 0 };
         let length = into.len().min(contribution.len().saturating_sub(from));
         if length == 0 {
-            // `from` may be anything then.
+            // `from` may be anything here.
             return 0;
         }
         let into = &mut into[..length];
         match contribution.said.place {
             Place::Line => member.lines.load(joined.round + 1, from, into),
-            // Checked when it was seen, and again by the copy.
+            // Checked when it was found; the copy checks it again.
             Place::Area(at) => {
                 let area = self.peers[member.rank as usize].target.area();
                 area.load(at as usize + from, into);
@@ -455,15 +412,14 @@ impl<H: Host> HostedPort<H> {
         length
     }
 
-    /// See [`crate::fabric::Port::finish_round`].
     #[inline]
-    pub(super) fn end_round(&mut self, id: GroupId) -> Result<(), GroupError> {
+    fn finish_round(&mut self, id: GroupId) -> Result<(), GroupError> {
         self.catch_up();
         let joined = self.groups.in_rounds(id)?;
         joined.round += 1;
         let all = joined.contributed && joined.entered == joined.members.len();
         if all {
-            // Everybody has entered this round, so has finished the one before.
+            // All members have entered this round, so have finished the one before.
             joined.settled = joined.settled.max(joined.round - 1);
             joined.members[joined.group.place].lines.prepare(joined.round + 1);
         }
@@ -479,7 +435,76 @@ impl<H: Host> HostedPort<H> {
         if unseen && self.host.registry().ends() != 0 { self.lost_readers(id) } else { Ok(()) }
     }
 
-    /// An error if a member is gone and cannot have read what this rank contributed last.
+    fn sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        self.send_sync(group, id)
+    }
+
+    fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
+        self.see_sync(group, id)
+    }
+}
+
+impl<H: Host> HostedPort<H> {
+    /// This rank's index in a valid list of members.
+    fn check_members(&self, ranks: &[Rank]) -> Result<usize, GroupError> {
+        let size = self.size;
+        if let Some(rank) = ranks.iter().copied().find(|rank| *rank >= size) {
+            return Err(GroupError::NoSuchRank { rank, size });
+        }
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        let place = ranks.iter().position(|rank| *rank == self.rank);
+        place.filter(|_| !twice).ok_or(GroupError::Members { rank: self.rank })
+    }
+
+    /// Whether a group can be joined on a channel: it is unused, or this rank has left its group
+    /// and no member still reads the lines and the area of that group.
+    fn is_free(&mut self, channel: u32) -> bool {
+        let registry = self.host.registry();
+        match &mut self.groups.joined[channel as usize] {
+            None => true,
+            Some(joined) => {
+                let there = |rank| is_there(registry.state(rank));
+                joined.left && joined.unfinished(joined.round, there).is_none() && {
+                    self.reclaim();
+                    !self.groups.stage.is_used_by(channel)
+                }
+            }
+        }
+    }
+
+    /// Whether all members have finished a round. A departed member counts as finished.
+    pub(super) fn all_finished(&mut self, channel: u32, round: u64) -> bool {
+        let registry = self.host.registry();
+        let Some(Some(joined)) = self.groups.joined.get_mut(channel as usize) else { return true };
+        match joined.unfinished(round, |rank| is_there(registry.state(rank))) {
+            None => true,
+            Some(place) => {
+                self.groups.ask(AwaitedStep { channel, place, step: MemberStep::Finished(round) });
+                false
+            }
+        }
+    }
+
+    /// Remembers a poll that found nothing. Returns nothing, or why the step will never be taken.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn missing<T>(&mut self, want: AwaitedStep) -> Result<Option<T>, GroupError> {
+        self.groups.ask(want);
+        let registry = self.host.registry();
+        if registry.ends() == 0 {
+            return Ok(None);
+        }
+        let Some(member) = self.groups.member(&want) else { return Ok(None) };
+        match gone(registry.state(member.rank), member.rank) {
+            // A departed member's last steps are visible by now.
+            Some(gone) if !member.has_done(want.step) => Err(gone),
+            _ => Ok(None),
+        }
+    }
+
+    /// An error if a departed member cannot have read this rank's last contribution.
     #[cold]
     fn lost_readers(&mut self, id: GroupId) -> Result<(), GroupError> {
         let registry = self.host.registry();
@@ -495,7 +520,7 @@ impl<H: Host> HostedPort<H> {
     /// Wakes the members that sleep and wait for this rank.
     #[inline]
     pub(super) fn ring_members(&self, channel: u32) {
-        // The processor needs no fence (see the module); the compiler must not read ahead.
+        // The processor needs no fence (see the module); the compiler must not move the load up.
         compiler_fence(Ordering::SeqCst);
         let Some(Some(joined)) = self.groups.joined.get(channel as usize) else { return };
         for member in &joined.members {
@@ -511,7 +536,7 @@ impl<H: Host> HostedPort<H> {
     }
 }
 
-/// Why a rank will do nothing any more.
+/// The error for a rank that is gone.
 fn gone(state: PeerState, rank: Rank) -> Option<GroupError> {
     match state {
         PeerState::Failed(failure) => Some(GroupError::PeerFailed(failure)),
@@ -520,7 +545,7 @@ fn gone(state: PeerState, rank: Rank) -> Option<GroupError> {
     }
 }
 
-/// Whether a rank can still do something.
+/// Whether a rank may still act.
 pub(super) fn is_there(state: PeerState) -> bool {
     matches!(state, PeerState::Starting | PeerState::Running)
 }

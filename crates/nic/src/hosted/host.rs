@@ -1,5 +1,5 @@
-//! What a hosted port needs of the machine it runs on: where segments lie, the clock, how to wake
-//! and wait, how other memory is reached.
+//! What a hosted port needs from its machine: where segments are, the clock, waking and waiting,
+//! access to other memory.
 
 use super::{Conductor, Registry};
 use crate::fabric::{PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Wake};
@@ -8,16 +8,16 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::time::Time;
 
-/// What a hosted port needs of the machine it runs on.
+/// What a hosted port needs from its machine.
 ///
 /// # Safety
-/// [`Host::segment`] answers the same memory for a rank as long as the host exists, wherever the
-/// host is moved to: ports keep the views.
+/// [`Host::segment`] returns the same memory for a rank as long as the host exists, even if the
+/// host is moved: ports keep the views.
 pub unsafe trait Host {
-    /// The fabric's name, for people.
+    /// The fabric's name, for messages to the user.
     const NAME: &'static str;
 
-    /// The bit by which a port on this host says that its rank waits for room: one of two, since a
+    /// The bit by which a port on this host says that its rank waits for room. There are two: a
     /// rank in virtual time has a port of its own and one that plays its interface.
     const WAITS_AS: u64 = 1;
 
@@ -27,7 +27,7 @@ pub unsafe trait Host {
     /// The segment of a rank of this job. `rank` exists.
     fn segment(&self, rank: Rank) -> Segment<'_>;
 
-    /// Who is there.
+    /// The state of every rank.
     fn registry(&self) -> Registry<'_>;
 
     /// The (virtual) node of a rank.
@@ -36,9 +36,9 @@ pub unsafe trait Host {
     /// Wakes a rank that says it sleeps.
     fn wake(&self, rank: Rank);
 
-    /// Waits a little: spins, yields or sleeps, by `idle`, the number of waits since something
-    /// last happened. Before it sleeps it says so in its doorbell and then asks `pending` once
-    /// more. Returns at the deadline at the latest.
+    /// Waits a little: spins, yields or sleeps, depending on `idle`, the number of waits since the
+    /// last event. Before it sleeps it says so in its doorbell and then calls `pending` once more.
+    /// Returns at the deadline at the latest.
     fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake;
 
     /// The clock.
@@ -47,10 +47,10 @@ pub unsafe trait Host {
     /// Allocates from this rank's region.
     ///
     /// # Errors
-    /// There is none, or it is exhausted.
+    /// There is no region, or it is exhausted.
     fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
 
-    /// How other ranks may name these bytes.
+    /// The address by which other ranks may reach these bytes.
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
 
     /// Copies another rank's bytes into `into`.
@@ -74,8 +74,8 @@ pub unsafe trait Host {
     /// Bytes of each rank's region.
     fn region_bytes(&self) -> u64;
 
-    /// Copies `length` bytes from one rank's region to another's, whichever ranks they are: for
-    /// whoever runs a command queue. Nothing is copied unless both are inside.
+    /// Copies `length` bytes from one rank's region to another's; neither need be this rank's. For
+    /// running command queues. Nothing is copied unless both are inside.
     ///
     /// # Errors
     /// [`PostError::OutOfBounds`], naming the rank in whose region there are no such bytes.
@@ -97,10 +97,10 @@ pub unsafe trait Host {
         true
     }
 
-    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: never.
+    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: it never does.
     fn process_from(&self) -> Option<usize>;
 
-    /// Who conducts the job, if it runs in virtual time.
+    /// The conductor of the job, if the job runs in virtual time.
     #[inline]
     fn conductor(&mut self) -> Option<&mut dyn Conductor> {
         None
@@ -112,18 +112,18 @@ pub unsafe trait Host {
         false
     }
 
-    /// Whether it does.
+    /// Whether the job has a conductor.
     #[inline]
     fn is_conducted(&self) -> bool {
         false
     }
 
-    /// Takes a put of a command queue that this port runs away, to be landed when it arrives
-    /// ([`HostedPort::land_put`](super::HostedPort::land_put)). `None`: nobody does, and it is
-    /// carried out here and now.
+    /// Takes away a put of a command queue, to land it on arrival
+    /// ([`HostedPort::land_put`](super::HostedPort::land_put)). `None`: the port executes the put
+    /// itself, at once.
     ///
     /// # Errors
-    /// Its payload cannot be read, or where it goes cannot be written.
+    /// Its payload cannot be read, or its destination cannot be written.
     fn ship(
         &self,
         from: QueueAddress,

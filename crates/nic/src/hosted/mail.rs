@@ -1,16 +1,16 @@
 //! Mailboxes: what two ranks write into each other's region round by round.
 //!
-//! A mailbox that its owner has closed may still be written to, by a writer who has not ended it
-//! and does not know. Its memory is kept until that one has, or is gone, and given back when the
-//! next one is opened.
+//! The writer of a closed mailbox may still write to it until it learns of the closing. The memory
+//! is kept until the writer has ended the mailbox, or is gone, and is freed when the next mailbox
+//! is opened.
 //!
-//! A rank that is about to sleep looks whether a letter that it has asked for in vain has come
-//! meanwhile. The writer looks at the reader's doorbell after the stamp, without a barrier: the
-//! sleeper makes it, as for messages.
+//! A rank about to sleep checks once more for the letters that it has polled for. The writer loads
+//! the reader's doorbell after its stamp, without a barrier: the sleeper makes it, as for messages.
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    MailEnd, MailboxAddress, MailboxId, PeerState, PostError, Rank, RemoteAddress, Space,
+    MailEnd, MailboxAddress, MailboxId, MailboxPort, PeerState, PostError, Rank, RemoteAddress,
+    Space,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::{Slots, Stamp};
@@ -18,23 +18,23 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The mailboxes of one rank, by number.
 #[derive(Debug, Default)]
-pub(super) struct Mailboxes(Vec<Option<Mailbox>>);
+pub(super) struct Mailboxes(Vec<Option<OwnMailbox>>);
 
 /// A mailbox of this rank.
 #[derive(Debug)]
-struct Mailbox {
+struct OwnMailbox {
     memory: RegionBuffer,
     slots: Slots,
-    /// Who writes.
+    /// The writer.
     from: Rank,
-    /// The round that was asked for in vain since the rank last waited; 0: none.
+    /// The round polled for since the rank last waited; 0: none.
     awaited: u64,
-    /// Its owner reads no more.
+    /// Its owner has stopped reading.
     closed: bool,
 }
 
 impl Mailboxes {
-    /// Whether something has come that was asked for in vain: for a rank that is about to sleep.
+    /// Whether an awaited letter has arrived: for a rank that is about to sleep.
     pub(super) fn have_moved<H: Host>(&self, host: &H) -> bool {
         let awaited = self.0.iter().flatten().filter(|mailbox| mailbox.awaited != 0);
         awaited.into_iter().any(|mailbox| {
@@ -45,15 +45,14 @@ impl Mailboxes {
         })
     }
 
-    /// Forgets what was asked for: whoever still waits asks again.
+    /// Forgets the awaited rounds: a rank that still waits polls again.
     pub(super) fn after_park(&mut self) {
         self.0.iter_mut().flatten().for_each(|mailbox| mailbox.awaited = 0);
     }
 }
 
-impl<H: Host> HostedPort<H> {
-    /// See [`crate::fabric::Port::open_mailbox`].
-    pub(super) fn take_mailbox(
+impl<H: Host> MailboxPort for HostedPort<H> {
+    fn open_mailbox(
         &mut self,
         from: Rank,
         room: u32,
@@ -65,7 +64,7 @@ impl<H: Host> HostedPort<H> {
         let (mut memory, slots) = self.room_for_mail(room)?;
         memory.fill(0);
         let address = MailboxAddress { rank: self.rank, at: memory.offset(), slots };
-        let mailbox = Mailbox { memory, slots, from, awaited: 0, closed: false };
+        let mailbox = OwnMailbox { memory, slots, from, awaited: 0, closed: false };
         let boxes = &mut self.mailboxes.0;
         let free = boxes.iter().position(Option::is_none).unwrap_or(boxes.len());
         if free == boxes.len() {
@@ -75,40 +74,15 @@ impl<H: Host> HostedPort<H> {
         Ok((free as MailboxId, address))
     }
 
-    /// Memory for letters of `room` bytes: where there is little left, for as few as work.
-    fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, Slots), RegionError> {
-        let best = Slots::best(room);
-        if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {
-            return Ok((memory, best));
-        }
-        let least = Slots::least(room);
-        Ok((self.host.allocate(least.mailbox_bytes() as usize)?, least))
-    }
-
-    /// See [`crate::fabric::Port::close_mailbox`].
-    pub(super) fn leave_mailbox(&mut self, id: MailboxId) {
+    fn close_mailbox(&mut self, id: MailboxId) {
         if let Some(mailbox) = self.mailboxes.0.get_mut(id as usize).and_then(Option::as_mut) {
             mailbox.closed = true;
             mailbox.awaited = 0;
         }
     }
 
-    /// Gives back the memory of those that are closed and that nobody writes to any more.
-    fn give_back_mailboxes(&mut self) {
-        for at in 0..self.mailboxes.0.len() {
-            let Some(mailbox) = &self.mailboxes.0[at] else { continue };
-            let ended = self.end_of_mail(at as MailboxId).is_some();
-            let state = self.host.registry().state(mailbox.from);
-            let gone = matches!(state, PeerState::Failed(_) | PeerState::Left);
-            if mailbox.closed && (ended || gone) {
-                self.mailboxes.0[at] = None;
-            }
-        }
-    }
-
-    /// See [`crate::fabric::Port::write_mail`].
     #[inline]
-    pub(super) fn write_letter(
+    fn write_mail(
         &mut self,
         to: MailboxAddress,
         round: u64,
@@ -128,9 +102,8 @@ impl<H: Host> HostedPort<H> {
         self.host.write(RemoteAddress { rank, space: Space::Region, offset }, bytes)
     }
 
-    /// See [`crate::fabric::Port::post_mail`].
     #[inline]
-    pub(super) fn post_letter(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
+    fn post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
         Stamp(self.word_of_mail(to, to.slots.stamp_at(round))?).post(round);
         if to.rank != self.rank {
             self.alert(to.rank);
@@ -138,9 +111,8 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::has_mail`].
     #[inline]
-    pub(super) fn see_letter(&mut self, id: MailboxId, round: u64) -> bool {
+    fn has_mail(&mut self, id: MailboxId, round: u64) -> bool {
         let Some(Some(mailbox)) = self.mailboxes.0.get_mut(id as usize) else { return false };
         let at = mailbox.memory.offset() + mailbox.slots.stamp_at(round);
         let there = self.host.word64(self.rank, at).is_some_and(|word| Stamp(word).has(round));
@@ -150,9 +122,8 @@ impl<H: Host> HostedPort<H> {
         there
     }
 
-    /// See [`crate::fabric::Port::read_mail`].
     #[inline]
-    pub(super) fn read_letter(
+    fn read_mail(
         &self,
         id: MailboxId,
         round: u64,
@@ -171,23 +142,46 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::end_mail`].
-    pub(super) fn end_letters(&mut self, to: MailboxAddress, end: MailEnd) {
+    fn end_mail(&mut self, to: MailboxAddress, end: MailEnd) {
         if let Ok(word) = self.word_of_mail(to, 0) {
             word.store(end.to_word(), Ordering::Release);
-            // Whatever its doorbell says: it happens once, and it may be about to sleep.
+            // Regardless of its doorbell: this happens once, and the rank may be about to sleep.
             self.host.wake(to.rank);
         }
     }
 
-    /// See [`crate::fabric::Port::mail_end`].
-    pub(super) fn end_of_mail(&self, id: MailboxId) -> Option<MailEnd> {
+    fn mail_end(&self, id: MailboxId) -> Option<MailEnd> {
         let mailbox = self.mailboxes.0.get(id as usize)?.as_ref()?;
         let word = self.host.word64(self.rank, mailbox.memory.offset())?;
         MailEnd::from_word(word.load(Ordering::Acquire))
     }
+}
 
-    /// A word of a mailbox, which its owner's word says is there.
+impl<H: Host> HostedPort<H> {
+    /// Memory for letters of `room` bytes, with the fewest slots that work if memory is short.
+    fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, Slots), RegionError> {
+        let best = Slots::best(room);
+        if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {
+            return Ok((memory, best));
+        }
+        let least = Slots::least(room);
+        Ok((self.host.allocate(least.mailbox_bytes() as usize)?, least))
+    }
+
+    /// Frees the memory of closed mailboxes whose writers are finished.
+    fn give_back_mailboxes(&mut self) {
+        for at in 0..self.mailboxes.0.len() {
+            let Some(mailbox) = &self.mailboxes.0[at] else { continue };
+            let ended = self.mail_end(at as MailboxId).is_some();
+            let state = self.host.registry().state(mailbox.from);
+            let gone = matches!(state, PeerState::Failed(_) | PeerState::Left);
+            if mailbox.closed && (ended || gone) {
+                self.mailboxes.0[at] = None;
+            }
+        }
+    }
+
+    /// A word of a mailbox that its owner has opened.
     #[inline]
     fn word_of_mail(&self, to: MailboxAddress, at: u64) -> Result<&AtomicU64, PostError> {
         let rank = to.rank;
@@ -199,71 +193,3 @@ impl<H: Host> HostedPort<H> {
         self.host.word64(rank, offset).ok_or(outside)
     }
 }
-
-/// The calls of [`Port`](crate::fabric::Port) about mailboxes, as a hosted port answers them.
-/// Within `impl Port for HostedPort`, whose imports it uses.
-macro_rules! mail_calls {
-    () => {
-        fn has_mailboxes(&self) -> bool {
-            // Letters are written past whoever conducts a job: they would take no time.
-            self.host.region_bytes() > 0 && !self.host.is_conducted()
-        }
-
-        fn open_mailbox(
-            &mut self,
-            from: Rank,
-            room: u32,
-        ) -> Result<($crate::fabric::MailboxId, $crate::fabric::MailboxAddress), RegionError> {
-            self.take_mailbox(from, room)
-        }
-
-        fn close_mailbox(&mut self, mailbox: $crate::fabric::MailboxId) {
-            self.leave_mailbox(mailbox);
-        }
-
-        #[inline]
-        fn write_mail(
-            &mut self,
-            to: $crate::fabric::MailboxAddress,
-            round: u64,
-            at: u32,
-            bytes: &[u8],
-        ) -> Result<(), PostError> {
-            self.write_letter(to, round, at, bytes)
-        }
-
-        #[inline]
-        fn post_mail(
-            &mut self,
-            to: $crate::fabric::MailboxAddress,
-            round: u64,
-        ) -> Result<(), PostError> {
-            self.post_letter(to, round)
-        }
-
-        #[inline]
-        fn has_mail(&mut self, mailbox: $crate::fabric::MailboxId, round: u64) -> bool {
-            self.see_letter(mailbox, round)
-        }
-
-        #[inline]
-        fn read_mail(
-            &self,
-            mailbox: $crate::fabric::MailboxId,
-            round: u64,
-            at: u32,
-            into: &mut [u8],
-        ) -> Result<(), PostError> {
-            self.read_letter(mailbox, round, at, into)
-        }
-
-        fn end_mail(&mut self, to: $crate::fabric::MailboxAddress, end: $crate::fabric::MailEnd) {
-            self.end_letters(to, end);
-        }
-
-        fn mail_end(&self, mailbox: $crate::fabric::MailboxId) -> Option<$crate::fabric::MailEnd> {
-            self.end_of_mail(mailbox)
-        }
-    };
-}
-pub(super) use mail_calls;

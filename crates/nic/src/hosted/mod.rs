@@ -5,24 +5,23 @@
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
-//!   repair.rs   what a dead sender left half done
-//!   conduct.rs  the same in virtual time: what is handed to a simulator
-//!   queue.rs    command queues, run by whoever makes them runnable
+//!   repair.rs   what a dead sender left unfinished
+//!   conduct.rs  the same in virtual time: what goes to a simulator
+//!   queue.rs    command queues, run by the rank that makes them runnable
 //!   mail.rs     mailboxes: small data, round by round, into the reader's region
-//!   registry.rs who is there
-//!   state.rs    what the port remembers of peers and rings
+//!   registry.rs the state of every rank
+//!   state.rs    what the port keeps about peers and rings
 //!   host.rs     what it needs of the machine
-//!   group.rs    groups: rounds over shared control lines; calls.rs, as the trait has them
+//!   group.rs    groups: rounds over shared control lines
 //!   sync.rs     the network barrier: sync ids
 //!   multicast.rs  payload written once and read by all
 //! ```
 //!
-//! What differs between loopback and shared memory is small and is the [`Host`]: where segments
-//! lie, the clock, how to wake and how to wait, how to reach other memory.
+//! Loopback and shared memory differ in little, which is the [`Host`]: where segments are, the
+//! clock, waking and waiting, access to other memory.
 
 mod arrive;
 mod audit;
-mod calls;
 mod conduct;
 mod group;
 mod host;
@@ -42,22 +41,18 @@ pub use conduct::{Answer, Conductor, Deed, Outbox, Outgoing, Posted, Request, Sh
 pub use host::Host;
 pub use registry::{RankLine, Registry};
 
-use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completion, ContextError, ContextId, Contribution,
-    Event, Group, GroupError, GroupId, Key, Member, Operation, PeerState, Port, PostError,
-    QueueAddress, QueueCommand, QueueError, QueueId, QueueMode, QueueState, Rank, RegisterValue,
-    RemoteAddress, Rights, RingId, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
+    Capabilities, ChainError, Command, Event, Operation, PeerState, Port, PostError, Rank,
+    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
-use crate::table::{Book, Extent};
+use crate::table::Book;
 use crate::time::Time;
 use group::Groups;
 use mail::Mailboxes;
 use queue::Queues;
 use repair::Repair;
-use state::{Landing, Lane, Peer};
+use state::{OwnRing, Peer, StatusLane};
 
 /// A port over memory that all ranks reach.
 #[derive(Debug)]
@@ -67,14 +62,16 @@ pub struct HostedPort<H: Host> {
     /// This rank's own segment.
     own: Segment<'static>,
     peers: Vec<Peer>,
-    lanes: Vec<Lane>,
+    lanes: Vec<StatusLane>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
-    rings: Vec<Landing>,
+    rings: Vec<OwnRing>,
     /// A sender waits for room: publish every release at once.
     eager: bool,
     /// Events that are not records.
     events: VecDeque<Event>,
+    /// Sources that had to wait and that [`Port::held_up`] has not yet named, each once.
+    held_up: VecDeque<Rank>,
     /// Departures seen so far.
     seen_ends: u64,
     repairs: VecDeque<Repair>,
@@ -83,14 +80,14 @@ pub struct HostedPort<H: Host> {
     mailboxes: Mailboxes,
     /// This rank's contexts.
     book: Book,
-    /// Waits since something last happened.
+    /// Waits since the last event.
     idle: u32,
-    /// Sleeps since something last happened.
+    /// Sleeps since the last event.
     sleeps: u32,
     /// Doorbells rung: one a post, one a chain.
     doorbells: u64,
     groups: Groups,
-    /// Last, so that the views above are gone before the memory is.
+    /// The last field: the views above must be dropped before the memory.
     host: H,
 }
 
@@ -106,17 +103,18 @@ impl<H: Host> HostedPort<H> {
         let own = segment(this);
         let layout = own.layout();
         let peers = (0..layout.ranks).map(|rank| Peer::new(segment(rank), this)).collect();
-        let rings = (0..layout.rings).map(|_| Landing::new(u64::from(layout.ring_bytes))).collect();
+        let rings = (0..layout.rings).map(|_| OwnRing::new(u64::from(layout.ring_bytes))).collect();
         HostedPort {
             rank: this,
             size: layout.ranks,
             own,
             peers,
-            lanes: (0..layout.status_rings).map(|id| Lane::new(own.status(id))).collect(),
+            lanes: (0..layout.status_rings).map(|id| StatusLane::new(own.status(id))).collect(),
             clock: 0,
             rings,
             eager: false,
             events: VecDeque::new(),
+            held_up: VecDeque::new(),
             seen_ends: 0,
             repairs: VecDeque::new(),
             queues: Queues::new(layout.queues),
@@ -135,19 +133,27 @@ impl<H: Host> HostedPort<H> {
         &self.host
     }
 
-    /// A wait begins for something that is no event, such as a word of memory: it spins first, as
-    /// after an event, however long ago the last one was.
+    /// Starts a wait for something that is no event, such as a word of memory. The wait spins
+    /// first, as after an event, no matter how long ago the last event was.
     pub fn begin_wait(&mut self) {
         self.idle = 0;
     }
 
-    /// Wakes all other ranks: what they wait for may be no event, and may just have happened.
+    /// Wakes all other ranks: they may wait for something that is no event and has just happened.
     pub fn wake_all(&self) {
         (0..self.size).filter(|rank| *rank != self.rank).for_each(|rank| self.host.wake(rank));
     }
 
-    /// How often the doorbell was rung (CP-06: once for a chain). The short way is not counted: how
-    /// many stores a message takes decides how many are under way at once.
+    /// Announces that the program computes for `span` before its next call. In virtual time that
+    /// much time passes; on a real fabric this does nothing.
+    pub fn compute(&mut self, span: Time) {
+        if let Some(conductor) = self.host.conductor() {
+            conductor.compute(span);
+        }
+    }
+
+    /// How often the doorbell was rung (CP-06: once for a chain). The fast path is not counted: the
+    /// number of stores a message limits how many messages are in flight.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
     }
@@ -174,6 +180,8 @@ impl<H: Host> Port for HostedPort<H> {
             status_slots: layout.status_slots as usize,
             ring_bytes: layout.ring_bytes as usize,
             region: true,
+            // A letter bypasses the conductor, so it would take no virtual time.
+            mailboxes: self.host.region_bytes() > 0 && !self.host.is_conducted(),
             process_from: self.host.process_from(),
             outstanding: remote::OUTSTANDING,
         }
@@ -194,9 +202,9 @@ impl<H: Host> Port for HostedPort<H> {
         payload: &[u8],
         credited: bool,
     ) -> Result<(), PostError> {
-        match credited && self.short(destination, protocol, header, payload) {
+        match credited && self.post_fast(destination, protocol, header, payload) {
             true => Ok(()),
-            false => self.not_short(destination, protocol, header, payload, credited),
+            false => self.post_slow(destination, protocol, header, payload, credited),
         }
     }
 
@@ -259,37 +267,15 @@ impl<H: Host> Port for HostedPort<H> {
         }
     }
 
-    fn held_up(&mut self, source: Rank) -> bool {
-        let now = self.own.sender(source).held_up.load(Relaxed);
-        let peer = &mut self.peers[source as usize];
-        std::mem::replace(&mut peer.seen_held_up, now) != now
-    }
-
-    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
-        self.set_route(source, ring)
+    fn held_up(&mut self) -> Option<Rank> {
+        self.attend_if_asked();
+        let source = self.held_up.pop_front()?;
+        self.peers[source as usize].is_in_held_up = false;
+        Some(source)
     }
 
     fn route_of(&self, source: Rank) -> Option<RingId> {
         (source < self.size).then(|| self.own.source(source).ring())?
-    }
-
-    fn ring(&self, ring: RingId) -> Option<RingState> {
-        let landing = self.rings.get(ring as usize)?;
-        let view = self.own.ring(ring);
-        let (stalls, refusals) = view.full();
-        Some(RingState {
-            size: view.size(),
-            head: landing.ledger.head(),
-            tail: view.tail(),
-            stalls,
-            refusals,
-            policy: view.policy(),
-            shared: view.is_shared(),
-        })
-    }
-
-    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
-        self.host.allocate(bytes)
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
@@ -327,84 +313,8 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.now()
     }
 
-    fn compute(&mut self, span: Time) {
-        if let Some(conductor) = self.host.conductor() {
-            conductor.compute(span);
-        }
-    }
-
     fn announce_wait(&self, wait: Option<Wait>) {
         self.host.registry().set_wait(self.rank, wait);
-    }
-
-    fn open_context(&mut self) -> Result<ContextId, ContextError> {
-        self.book.open(&self.own)
-    }
-
-    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError> {
-        self.book.close(context, &self.own)
-    }
-
-    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError> {
-        let contexts = self.own.layout().contexts;
-        self.book.nodes_mut(context)?.fill(members, self.size, contexts)
-    }
-
-    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError> {
-        match self.book.nodes(context) {
-            Ok(nodes) => nodes.member(logical),
-            Err(_) => Err(PostError::NoSuchMember { logical, members: 0 }),
-        }
-    }
-
-    fn register(
-        &mut self,
-        context: ContextId,
-        offset: u64,
-        length: u64,
-        rights: Rights,
-    ) -> Result<Key, ContextError> {
-        let region = self.host.region_bytes();
-        if offset.checked_add(length).is_none_or(|end| end > region) {
-            return Err(ContextError::NotInRegion { offset, length, region });
-        }
-        self.book.register(context, Extent { base: offset, length }, rights, &self.own)
-    }
-
-    fn deregister(&mut self, key: Key) -> Result<(), ContextError> {
-        let registry = self.host.registry();
-        let dead = |rank| matches!(registry.state(rank), PeerState::Failed(_));
-        self.book.deregister(key, &self.own, dead)
-    }
-
-    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
-        self.book.register_key(context, register)
-    }
-
-    fn set_address_register(
-        &mut self,
-        context: ContextId,
-        register: u8,
-        value: Option<RegisterValue>,
-    ) -> Result<(), ContextError> {
-        self.book.set_register(context, register, value, &self.own)
-    }
-
-    fn address_register(
-        &self,
-        context: ContextId,
-        register: u8,
-    ) -> Result<Option<RegisterValue>, ContextError> {
-        self.book.register_key(context, register)?;
-        Ok(self.own.context(context).get(context, register))
-    }
-
-    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        self.get_now(from, into)
-    }
-
-    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
-        self.fetch_now(atomic)
     }
 
     fn park(&mut self, deadline: Option<Time>) -> Wake {
@@ -432,59 +342,6 @@ impl<H: Host> Port for HostedPort<H> {
         self.mailboxes.after_park();
         self.after_wait(idle, wake);
         wake
-    }
-
-    calls::group_calls!();
-    mail::mail_calls!();
-
-    fn free_queues(&self) -> (u32, u32) {
-        (self.queues.free(&self.own), self.own.layout().queue_slots)
-    }
-
-    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
-        self.open_queue(mode, slots)
-    }
-
-    fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError> {
-        self.close_queue(queue)
-    }
-
-    #[inline]
-    fn post_queue(&mut self, queue: QueueId, chain: &[QueueCommand]) -> Result<(), QueueError> {
-        self.doorbells += 1;
-        self.write_and_run(queue, chain)
-    }
-
-    #[inline]
-    fn repeat_queue(&mut self, queue: QueueId, count: u32) -> Result<(), QueueError> {
-        self.doorbells += 1;
-        self.repeat_and_run(queue, count)
-    }
-
-    fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError> {
-        self.release_and_run(queue, slots)
-    }
-
-    #[inline]
-    fn help_queue(&mut self, queue: QueueAddress) {
-        self.run_to_help(queue);
-    }
-
-    #[inline]
-    fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError> {
-        self.look_at_queue(queue)
-    }
-
-    fn completion(&mut self, queue: QueueId) -> Option<Completion> {
-        self.next_completion(queue)
-    }
-
-    fn retire_queue(&mut self, queue: QueueId, rounds: u64, lead: u32) {
-        self.put_to_rest(queue, rounds, lead);
-    }
-
-    fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]) {
-        self.stop_queue(queue, missing, tell);
     }
 }
 

@@ -5,17 +5,17 @@
 //!          '------ head ------------------------------------------ tail -----------'
 //! ```
 //!
-//! That is for rounds. A multicast *command* has no area: it is posted to each member in turn,
-//! lands in its rings or where its address register points, and costs what the posts do but for the
-//! doorbell. What one member's tables refuse is an event at the sender; the others are served.
+//! That is for rounds. A multicast *command* has no area: it is posted to each member in turn, and
+//! lands in its rings or where its address register points. It costs what the posts cost, less the
+//! doorbells. A refusal by a member's tables is an event at the sender; the others are served.
 //!
-//! A slot is used again when all members of its group have finished its round; slots come free in
-//! the order in which they were taken. The gone hold up nothing.
+//! A slot is reused when all members of its group have finished its round. Slots are freed in the
+//! order of their allocation. Departed members hold up nothing.
 //!
-//! The area is gone round even if all of it is free. From the front again would be where the
-//! readers have the last payload in their caches, from which it would have to be taken back (as
-//! with letters, `ring/mail.rs`): 64 KiB between two ranks of a Xeon, from the front and round,
-//! allgather 2.0 to 2.3 and 1.5 to 1.8 x the bare copies, broadcast 1.4 to 1.6 and 1.05 to 1.2 x.
+//! Allocation goes round the area even if all of it is free. At the front the readers have the last
+//! payload in their caches, and the writer would have to take those lines back (as with letters,
+//! `ring/mail.rs`): 64 KiB between two ranks of a Xeon, from the front and round, allgather 2.0 to
+//! 2.3 and 1.5 to 1.8 x the bare copies, broadcast 1.4 to 1.6 and 1.05 to 1.2 x.
 
 use std::collections::VecDeque;
 
@@ -26,29 +26,29 @@ use crate::fabric::{
 };
 use crate::ring::GRANULE;
 
-/// The book of a rank's multicast area: free-running positions, place = position mod size.
+/// Allocation in a rank's multicast area: free-running positions, place = position mod size.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct AreaBook {
     size: u64,
     head: u64,
     tail: u64,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<AreaSlot>,
 }
 
 /// Bytes that members of a group may be reading.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct AreaSlot {
     end: u64,
     channel: u32,
     round: u64,
 }
 
-impl Stage {
-    pub(super) fn new(size: u64) -> Stage {
-        Stage { size, head: 0, tail: 0, slots: VecDeque::new() }
+impl AreaBook {
+    pub(super) fn new(size: u64) -> AreaBook {
+        AreaBook { size, head: 0, tail: 0, slots: VecDeque::new() }
     }
 
-    /// Takes a run of bytes, at whose start position there are `length` before the area's end.
+    /// Allocates `length` contiguous bytes; none of them wraps round the area's end.
     fn take(&mut self, length: u64, channel: u32, round: u64) -> Option<u64> {
         let length = length.next_multiple_of(GRANULE);
         let at = self.tail % self.size;
@@ -61,7 +61,7 @@ impl Stage {
             return None;
         }
         self.tail = end;
-        self.slots.push_back(Slot { end, channel, round });
+        self.slots.push_back(AreaSlot { end, channel, round });
         Some(start % self.size)
     }
 
@@ -72,7 +72,7 @@ impl Stage {
 }
 
 impl Groups {
-    /// See [`crate::fabric::Port::set_registers`].
+    /// See [`crate::fabric::GroupPort::set_registers`].
     pub(super) fn set_registers(
         &mut self,
         id: GroupId,
@@ -89,7 +89,7 @@ impl Groups {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// A multicast's command for one member. Whatever comes of it, there is room to tell.
+    /// Executes a multicast's command for one member. There is always room to report the result.
     pub(super) fn execute_one_of_many(
         &mut self,
         command: &Command<'_>,
@@ -101,13 +101,13 @@ impl<H: Host> HostedPort<H> {
         self.execute(command)
     }
 
-    /// Tells this rank's program what became of a command; it always can.
+    /// Reports a command's result to this rank's program. Always succeeds.
     pub(super) fn tell_completed(&mut self, completed: Completed) -> bool {
         self.events.push_back(Event::Completed(completed));
         true
     }
 
-    /// Writes a payload to this rank's area and answers where.
+    /// Writes a payload to this rank's area and returns its place.
     pub(super) fn stage(
         &mut self,
         channel: u32,
@@ -125,7 +125,7 @@ impl<H: Host> HostedPort<H> {
         Ok(at)
     }
 
-    /// Gives back the slots that everybody has read.
+    /// Frees the slots that all members have read.
     pub(super) fn reclaim(&mut self) {
         while let Some(slot) = self.groups.stage.slots.front().copied() {
             if !self.all_finished(slot.channel, slot.round) {
@@ -136,7 +136,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Whether bytes that a member names are in its area.
+    /// Checks that the bytes a member names are in its area.
     pub(super) fn check_area(&self, rank: Rank, at: u64, length: u64) -> Result<(), GroupError> {
         let inside = at.checked_add(length).is_some_and(|end| end <= self.groups.stage.size);
         if inside { Ok(()) } else { Err(GroupError::Malformed { rank }) }
@@ -147,14 +147,14 @@ impl<H: Host> HostedPort<H> {
 mod tests {
     use super::*;
 
-    fn free(stage: &mut Stage) {
+    fn free(stage: &mut AreaBook) {
         let slot = stage.slots.pop_front().unwrap();
         stage.head = slot.end;
     }
 
     #[test]
     fn slots_do_not_overlap_and_do_not_wrap() {
-        let mut stage = Stage::new(1024);
+        let mut stage = AreaBook::new(1024);
         assert_eq!(stage.take(500, 0, 1), Some(0));
         assert_eq!(stage.take(300, 0, 2), Some(512));
         assert_eq!(stage.take(200, 1, 1), None, "192 bytes are left");
@@ -167,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_area_is_used_whole_wherever_its_last_slot_was() {
-        let mut stage = Stage::new(1024);
+    fn an_empty_area_fits_a_full_slot() {
+        let mut stage = AreaBook::new(1024);
         for round in 0..100 {
             assert_eq!(stage.take(64, 0, round), Some(0));
             free(&mut stage);
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_round_an_area_that_is_free_each_time() {
-        let mut stage = Stage::new(1024);
+    fn slots_go_round_even_a_free_area() {
+        let mut stage = AreaBook::new(1024);
         for at in [0, 320, 640, 0, 320, 640, 0] {
             assert_eq!(stage.take(320, 0, 1), Some(at));
             assert_eq!(stage.take(1025, 0, 2), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_of_nothing_has_no_slots() {
-        assert_eq!(Stage::new(1024).take(1025, 0, 1), None);
+    fn an_area_of_no_bytes_has_no_slots() {
+        assert_eq!(AreaBook::new(1024).take(1025, 0, 1), None);
     }
 }

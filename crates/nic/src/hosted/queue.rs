@@ -1,5 +1,5 @@
-//! Command queues, run by whoever makes them runnable (design decision: whoever advances the
-//! scheduling pointer runs what it released).
+//! Command queues. The rank that advances a scheduling pointer runs the commands it released (a
+//! design decision).
 //!
 //! ```text
 //!   rank A, first                  rank B, later
@@ -9,55 +9,55 @@
 //!   (computes, or sleeps)            SD: copy from B's region to A's, A's arrivals + 1
 //! ```
 //!
-//! All of it is plain copies and atomics in memory that every rank has mapped, so no rank's
-//! processor is needed but the one that came last. What is made runnable on the way goes on a work
-//! list, never on the stack.
+//! It is plain copies and atomics in memory that every rank has mapped, so only the last rank to
+//! arrive spends processor time. A queue that becomes runnable meanwhile goes on a work list, never
+//! on the stack.
 //!
-//! Order on the list: what moves no bytes goes first, since others wait for it; of the large
-//! copies those that bring bytes *here* go before those that take bytes away, which their receiver
-//! may meanwhile fetch itself. While a queue waits on the list nobody holds it.
+//! Order on the list: commands that move no bytes go first, since others wait for them. Of the
+//! large copies, those that bring bytes *here* go before those that take bytes away, which the
+//! receiver may meanwhile fetch itself. While a queue waits on the list no rank holds it.
 //!
-//! What is read from a queue was written by another process and is checked before it is used:
-//! ranks, queues, generations, offsets, lengths; the number of commands that one call runs is
-//! bounded. A queue whose runner died is not taken over: how far its command got is not known.
+//! Everything in a queue was written by another process and is checked before use: ranks, queues,
+//! generations, offsets, lengths. The number of commands that one call runs is bounded. A queue
+//! whose runner died is not taken over: how far its command got is unknown.
 
 use std::collections::VecDeque;
 
 use super::{Host, HostedPort};
 use crate::fabric::{
     Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCommand, QueueError,
-    QueueFault, QueueId, QueueMode, QueuePut, QueueState, Rank, RemoteAddress, Space,
+    QueueFault, QueueId, QueueMode, QueuePort, QueuePut, QueueState, Rank, RemoteAddress, Space,
 };
 use crate::ring::{CommandQueue, GENERATION_MASK, ReleaseError, Setup};
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 
-/// Copies from this size on are put off until everything smaller has been done.
+/// Copies from this size on are deferred until all smaller work is done.
 const LARGE: u64 = 2048;
 
-/// Commands that one call runs at most, over all queues. Honest programs come nowhere near: each
-/// command is written by its owner before it runs. What is left, the owners run when they wait.
-const MOST_COMMANDS: u32 = 1 << 16;
+/// Limit of commands that one call runs, over all queues. Correct programs stay far below: each
+/// command is written by its owner before it runs. The owners run the rest when they wait.
+const MAX_COMMANDS: u32 = 1 << 16;
 
-/// Looks in a row that find nothing to run although somebody has asked for them.
-const MOST_LOOKS: u32 = 1 << 10;
+/// Polls in a row that find nothing to run although a rank has asked for a run.
+const MAX_POLLS: u32 = 1 << 10;
 
 /// The command queues of one rank, as it remembers them, and the work list.
 #[derive(Debug)]
 pub(super) struct Queues {
     own: Vec<OwnQueue>,
-    /// Queues to be run: those that have not been looked at, then those with a large copy next.
+    /// Queues to run: those not polled yet, then those with a large copy next.
     fresh: VecDeque<QueueAddress>,
     large: VecDeque<QueueAddress>,
 }
 
 /// Whether a queue is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stage {
+enum QueueUse {
     #[default]
     Free,
     Open,
-    /// It is free as soon as its scheduling pointer is so far ahead.
+    /// Free once its scheduling pointer is this far ahead.
     Retired {
         lead: i32,
     },
@@ -65,50 +65,49 @@ enum Stage {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnQueue {
-    stage: Stage,
+    stage: QueueUse,
     generation: u16,
-    /// Completions told.
+    /// Completions reported.
     told: u64,
-    /// The fault was told.
+    /// Whether the fault was reported.
     told_fault: bool,
     /// What the owner last saw: commands run, arrivals, fault.
     seen: [u64; 3],
 }
 
 impl Queues {
-    /// None of so many is in use.
+    /// The given number of queues, all free.
     pub(super) fn new(queues: u32) -> Queues {
         let own = vec![OwnQueue::default(); queues as usize];
         Queues { own, fresh: VecDeque::new(), large: VecDeque::new() }
     }
 
-    /// How many can still be created.
+    /// How many queues can still be created.
     pub(super) fn free(&self, own: &Segment<'static>) -> u32 {
         (0..self.own.len()).filter(|id| self.is_free(*id, own)).count() as u32
     }
 
-    /// Whether a number can be used; a queue that was retired is closed if it can be.
+    /// Whether a number is free. Closes a retired queue if that is possible.
     fn is_free(&self, id: usize, own: &Segment<'static>) -> bool {
         match self.own[id].stage {
-            Stage::Free => true,
-            Stage::Open => false,
-            Stage::Retired { lead } => {
+            QueueUse::Free => true,
+            QueueUse::Open => false,
+            QueueUse::Retired { lead } => {
                 own.queue(id as QueueId).is_none_or(|(queue, _)| queue.close(Some(lead)))
             }
         }
     }
 
-    /// Whether something has happened in a queue since its owner last looked at it. For a rank
-    /// that is about to sleep.
+    /// Whether a queue has changed since its owner last polled it: for a rank about to sleep.
     pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
-        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.stage == Stage::Open);
+        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.stage == QueueUse::Open);
         open.into_iter().any(|(id, known)| {
             own.queue(id).is_some_and(|(queue, _)| known.seen != progress(&queue))
         })
     }
 }
 
-/// What a waiting owner looks for.
+/// The words that a waiting owner compares.
 #[inline]
 fn progress(queue: &CommandQueue<'_>) -> [u64; 3] {
     [queue.executed(), queue.arrivals(), queue.fault()]
@@ -118,17 +117,16 @@ fn progress(queue: &CommandQueue<'_>) -> [u64; 3] {
 struct Run<'q> {
     address: QueueAddress,
     queue: CommandQueue<'q>,
-    /// Whether a large copy may be put off.
-    may_put_off: bool,
+    /// Whether to defer a large copy.
+    may_defer: bool,
 }
 
-impl<H: Host> HostedPort<H> {
-    /// See [`crate::fabric::Port::create_queue`].
-    pub(super) fn open_queue(
-        &mut self,
-        mode: QueueMode,
-        slots: u32,
-    ) -> Result<QueueAddress, QueueError> {
+impl<H: Host> QueuePort for HostedPort<H> {
+    fn free_queues(&self) -> (u32, u32) {
+        (self.queues.free(&self.own), self.own.layout().queue_slots)
+    }
+
+    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
         let (queues, limit) = (self.own.layout().queues, self.own.layout().queue_slots);
         if slots == 0 || slots > limit {
             return Err(QueueError::Slots { wanted: slots, limit });
@@ -137,7 +135,7 @@ impl<H: Host> HostedPort<H> {
         let Some(free) = free else { return Err(QueueError::NoneFree { queues }) };
         let known = &mut self.queues.own[free];
         let generation = known.generation.wrapping_add(1) & GENERATION_MASK;
-        *known = OwnQueue { stage: Stage::Open, generation, ..OwnQueue::default() };
+        *known = OwnQueue { stage: QueueUse::Open, generation, ..OwnQueue::default() };
         let (session, offset) = match mode {
             QueueMode::Normal => (false, 0),
             QueueMode::Session { offset } => (true, offset),
@@ -147,23 +145,18 @@ impl<H: Host> HostedPort<H> {
         Ok(QueueAddress { rank: self.rank, queue, generation })
     }
 
-    /// See [`crate::fabric::Port::destroy_queue`].
-    pub(super) fn close_queue(&mut self, id: QueueId) -> Result<(), QueueError> {
+    fn destroy_queue(&mut self, id: QueueId) -> Result<(), QueueError> {
         let queue = self.own_queue(id)?;
         self.check_standing(id, &queue)?;
         if queue.executed() != queue.written() || !queue.close(None) {
             return Err(QueueError::Busy { queue: id });
         }
-        self.queues.own[id as usize].stage = Stage::Free;
+        self.queues.own[id as usize].stage = QueueUse::Free;
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::post_queue`].
-    pub(super) fn write_and_run(
-        &mut self,
-        id: QueueId,
-        chain: &[QueueCommand],
-    ) -> Result<(), QueueError> {
+    fn post_queue(&mut self, id: QueueId, chain: &[QueueCommand]) -> Result<(), QueueError> {
+        self.doorbells += 1;
         let queue = self.own_queue(id)?;
         self.check_standing(id, &queue)?;
         queue.write_each(chain.iter().map(|command| command.encode()))?;
@@ -171,9 +164,9 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::repeat_queue`].
     #[inline]
-    pub(super) fn repeat_and_run(&mut self, id: QueueId, count: u32) -> Result<(), QueueError> {
+    fn repeat_queue(&mut self, id: QueueId, count: u32) -> Result<(), QueueError> {
+        self.doorbells += 1;
         let queue = self.own_queue(id)?;
         self.check_standing(id, &queue)?;
         queue.repeat(u64::from(count))?;
@@ -181,12 +174,7 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::release_queue`].
-    pub(super) fn release_and_run(
-        &mut self,
-        address: QueueAddress,
-        slots: u32,
-    ) -> Result<(), QueueError> {
+    fn release_queue(&mut self, address: QueueAddress, slots: u32) -> Result<(), QueueError> {
         let QueueAddress { rank, queue: id, .. } = address;
         let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
         self.go(rank, 0);
@@ -195,24 +183,19 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::help_queue`].
     #[inline]
-    pub(super) fn run_to_help(&mut self, address: QueueAddress) {
+    fn help_queue(&mut self, address: QueueAddress) {
         let Some(queue) = self.find_queue(address) else { return };
         if self.is_conducted() || !queue.enter_to_help(self.rank) {
             return;
         }
-        let mut budget = MOST_COMMANDS;
-        self.run_queue(Run { address, queue, may_put_off: false }, &mut budget);
+        let mut budget = MAX_COMMANDS;
+        self.run_queue(Run { address, queue, may_defer: false }, &mut budget);
         self.run_list(budget);
     }
 
-    /// See [`crate::fabric::Port::queue_state`].
     #[inline]
-    pub(super) fn look_at_queue(
-        &mut self,
-        address: QueueAddress,
-    ) -> Result<QueueState, QueueError> {
+    fn queue_state(&mut self, address: QueueAddress) -> Result<QueueState, QueueError> {
         let QueueAddress { rank, queue: id, .. } = address;
         let queue = self.find_queue(address).ok_or(QueueError::NoSuchQueue { rank, queue: id })?;
         let seen = progress(&queue);
@@ -224,8 +207,7 @@ impl<H: Host> HostedPort<H> {
         Ok(QueueState { written, executed, ahead, arrivals, fault: self.fault_of(&queue) })
     }
 
-    /// See [`crate::fabric::Port::completion`].
-    pub(super) fn next_completion(&mut self, id: QueueId) -> Option<Completion> {
+    fn completion(&mut self, id: QueueId) -> Option<Completion> {
         let queue = self.own_queue(id).ok()?;
         let executed = queue.executed();
         let fault = self.fault_of(&queue);
@@ -239,22 +221,22 @@ impl<H: Host> HostedPort<H> {
         Some(Completion { index: executed, outcome: Err(fault) })
     }
 
-    /// See [`crate::fabric::Port::give_up_queue`].
-    pub(super) fn stop_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
-        let Ok(queue) = self.own_queue(id) else { return };
-        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
-        // Whatever their doorbells say: it happens once, and they may be about to sleep.
-        tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
-    }
-
-    /// See [`crate::fabric::Port::retire_queue`].
-    pub(super) fn put_to_rest(&mut self, id: QueueId, rounds: u64, lead: u32) {
+    fn retire_queue(&mut self, id: QueueId, rounds: u64, lead: u32) {
         let Ok(queue) = self.own_queue(id) else { return };
         queue.fail(QueueFault::Retired { rounds: rounds as u32 }.to_word());
         let lead = i32::try_from(lead).unwrap_or(i32::MAX);
-        self.queues.own[id as usize].stage = Stage::Retired { lead };
+        self.queues.own[id as usize].stage = QueueUse::Retired { lead };
     }
 
+    fn give_up_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
+        let Ok(queue) = self.own_queue(id) else { return };
+        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
+        // Regardless of their doorbells: this happens once, and they may be about to sleep.
+        tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
+    }
+}
+
+impl<H: Host> HostedPort<H> {
     fn own_address(&self, queue: QueueId) -> QueueAddress {
         let generation = self.queues.own[queue as usize].generation;
         QueueAddress { rank: self.rank, queue, generation }
@@ -263,13 +245,13 @@ impl<H: Host> HostedPort<H> {
     /// A queue that this rank has created.
     #[inline]
     fn own_queue(&self, id: QueueId) -> Result<CommandQueue<'static>, QueueError> {
-        let known = self.queues.own.get(id as usize).filter(|known| known.stage == Stage::Open);
+        let known = self.queues.own.get(id as usize).filter(|known| known.stage == QueueUse::Open);
         let found = known.and_then(|_| self.own.queue(id));
         let absent = QueueError::NoSuchQueue { rank: self.rank, queue: id };
         found.map(|(queue, _)| queue).ok_or(absent)
     }
 
-    /// A queue by its address, if it is open and still the one that was meant.
+    /// A queue by its address, if it is open and of that generation.
     #[inline]
     fn find_queue(&self, address: QueueAddress) -> Option<CommandQueue<'static>> {
         let peer = self.peers.get(address.rank as usize)?;
@@ -277,14 +259,14 @@ impl<H: Host> HostedPort<H> {
         (setup.generation == address.generation).then_some(queue)
     }
 
-    /// An error if the queue stands still for good.
+    /// An error if the queue has stopped for good.
     #[inline]
     fn check_standing(&self, id: QueueId, queue: &CommandQueue<'_>) -> Result<(), QueueError> {
         let failed = |fault| Err(QueueError::Failed { queue: id, fault });
         self.fault_of(queue).map_or(Ok(()), failed)
     }
 
-    /// Why a queue stands still: it says so, or its runner is dead.
+    /// Why a queue has stopped: its own fault word, or the death of its runner.
     #[inline]
     fn fault_of(&self, queue: &CommandQueue<'_>) -> Option<QueueFault> {
         let word = queue.fault();
@@ -293,7 +275,7 @@ impl<H: Host> HostedPort<H> {
         }
         let runner = queue.runner()?;
         match self.death_of(runner) {
-            // Nobody can be waited for whom there is not.
+            // A runner that is not a rank cannot be waited for.
             None if runner >= self.size => Some(QueueFault::NoSuchRank { index: 0 }),
             death => death.map(QueueFault::RunnerDied),
         }
@@ -309,20 +291,20 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Runs a queue in which something may have become runnable, and all that follows from it.
+    /// Runs a queue that may have become runnable, and all that follows from it.
     #[inline]
     fn run(&mut self, first: QueueAddress) {
         if let Some(conductor) = self.host.conductor() {
             return conductor.run(first);
         }
         self.queues.fresh.push_back(first);
-        self.run_list(MOST_COMMANDS);
+        self.run_list(MAX_COMMANDS);
     }
 
     fn run_list(&mut self, mut budget: u32) {
         while budget > 0 {
             let queues = &mut self.queues;
-            let (next, may_put_off) = match queues.fresh.pop_front() {
+            let (next, may_defer) = match queues.fresh.pop_front() {
                 Some(address) => (address, true),
                 None => match queues.large.pop_front() {
                     Some(address) => (address, false),
@@ -331,25 +313,25 @@ impl<H: Host> HostedPort<H> {
             };
             let Some(queue) = self.find_queue(next) else { continue };
             if queue.enter(self.rank) {
-                self.run_queue(Run { address: next, queue, may_put_off }, &mut budget);
+                self.run_queue(Run { address: next, queue, may_defer }, &mut budget);
             }
         }
         self.queues.fresh.clear();
         self.queues.large.clear();
     }
 
-    /// Runs a queue that has been entered, until nothing more may run in it.
+    /// Runs a queue that this rank has entered, until none of its commands can run.
     #[inline]
     fn run_queue(&mut self, mut run: Run<'static>, budget: &mut u32) {
-        let mut looks = MOST_LOOKS;
+        let mut polls = MAX_POLLS;
         let before = run.queue.executed();
         let left = loop {
             while let Some(descriptor) = run.queue.next() {
                 let command = QueueCommand::decode(descriptor);
-                if run.may_put_off && self.put_off(&run, command) {
+                if run.may_defer && self.put_off(&run, command) {
                     return;
                 }
-                run.may_put_off = command.is_some_and(|command| command.length() >= LARGE);
+                run.may_defer = command.is_some_and(|command| command.length() >= LARGE);
                 let index = run.queue.executed() as u32;
                 match self.perform(run.address, index, command) {
                     Ok(()) => run.queue.complete(),
@@ -360,8 +342,8 @@ impl<H: Host> HostedPort<H> {
                     break;
                 }
             }
-            looks -= 1;
-            if *budget == 0 || looks == 0 {
+            polls -= 1;
+            if *budget == 0 || polls == 0 {
                 run.queue.put_off();
                 break false;
             }
@@ -375,8 +357,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Puts a queue with a large copy next off until the rest of the list is done, if there is
-    /// one; says whether it did.
+    /// Defers a queue with a large copy next until the rest of the list is done, if there is a
+    /// rest. Returns whether it did.
     fn put_off(&mut self, run: &Run<'_>, command: Option<QueueCommand>) -> bool {
         let queues = &mut self.queues;
         let alone = queues.fresh.is_empty() && queues.large.is_empty();
@@ -393,7 +375,7 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// One command.
+    /// Runs one command.
     #[inline]
     fn perform(
         &mut self,
@@ -415,11 +397,11 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A put of a command queue that was [shipped](Host::ship) has arrived with its payload. It
-    /// lands, and what it released runs; if it cannot land, the queue it came from stands still.
+    /// Lands a put of a command queue that was [shipped](Host::ship) and has arrived with its
+    /// payload. Then runs what it released; if it cannot land, its queue stops.
     pub fn land_put(&mut self, from: QueueAddress, index: u32, put: &QueuePut, payload: &[u8]) {
         match self.land(from.rank, index, put, Some(payload)) {
-            Ok(()) => self.run_list(MOST_COMMANDS),
+            Ok(()) => self.run_list(MAX_COMMANDS),
             Err(fault) => {
                 if let Some(queue) = self.find_queue(from) {
                     queue.fail(fault.to_word());
@@ -428,7 +410,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// One put: payload, then notification, then release.
+    /// Lands one put: payload, then notification, then release.
     #[inline]
     fn land(
         &mut self,
@@ -443,7 +425,7 @@ impl<H: Host> HostedPort<H> {
             return Err(QueueFault::NoSuchQueue { index, rank });
         };
         if length > 0 {
-            // Whoever has stopped expects nothing, and its memory may be somebody else's by now.
+            // A stopped queue expects nothing, and its memory may have been reused by now.
             if let Some(fault) = QueueFault::from_word(target.fault()) {
                 return Err(match fault {
                     QueueFault::GivenUp { .. } => fault,
@@ -476,7 +458,7 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// Wakes a rank that sleeps: something it may wait for has happened.
+    /// Wakes a sleeping rank: something it may wait for has happened.
     #[inline]
     pub(super) fn alert(&self, rank: Rank) {
         // As for a message: the sleeper makes the barrier (see `Host::wait`).

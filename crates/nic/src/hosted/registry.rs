@@ -1,11 +1,11 @@
-//! Who is there: one line a rank, in memory all ranks (and the launcher) reach.
+//! The registry: one line for each rank's state, in memory that all ranks and the launcher reach.
 //!
 //! ```text
 //!   starting ──► running ──► left
 //!       └───────────┴──────► failed (cause)
 //! ```
 //!
-//! A rank moves itself to running and left; whoever watches the processes moves it to failed. The
+//! A rank moves itself to running and left; the process that watches it moves it to failed. The
 //! count of ends changes with every departure, so that an idle rank watches one word.
 
 use crate::fabric::{Activity, DeathCause, Name, PeerFailure, PeerState, Rank, Unmatched, Wait};
@@ -32,8 +32,8 @@ pub struct RankLine {
     pid: AtomicU64,
     cause: AtomicU64,
     /// Activity and peer; tag; open operations; since; unmatched messages and their bytes; name.
-    /// Written by the rank, read by the launcher; a reader may catch it half-written, which a
-    /// diagnosis can live with.
+    /// Written by the rank, read by the launcher. A reader may see it half-written, which is good
+    /// enough for a diagnosis.
     wait: [AtomicU64; NAME_AT + Name::BYTES / 8],
 }
 
@@ -45,7 +45,7 @@ pub struct Registry<'m> {
 }
 
 impl<'m> Registry<'m> {
-    /// The registry kept in `ends` and `ranks`.
+    /// The registry stored in `ends` and `ranks`.
     #[inline]
     pub fn new(ends: &'m Line<AtomicU64>, ranks: &'m [RankLine]) -> Registry<'m> {
         Registry { ends, ranks }
@@ -57,12 +57,12 @@ impl<'m> Registry<'m> {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// Notes the process of a rank. By whoever starts it.
+    /// Stores the process id of a rank. Called by the process that starts it.
     pub fn set_pid(&self, rank: Rank, pid: u32) {
         self.ranks[rank as usize].pid.store(u64::from(pid), Ordering::Release);
     }
 
-    /// The process of a rank; 0 if not known.
+    /// The process id of a rank; 0 if unknown.
     pub fn pid(&self, rank: Rank) -> u32 {
         self.ranks[rank as usize].pid.load(Ordering::Acquire) as u32
     }
@@ -70,7 +70,7 @@ impl<'m> Registry<'m> {
     /// Takes the rank's place for this process: starting → running.
     ///
     /// # Errors
-    /// The state it is in, if that is not starting.
+    /// The state it is in, if not starting.
     pub fn join(&self, rank: Rank, pid: u32) -> Result<(), PeerState> {
         let line = &self.ranks[rank as usize];
         line.state
@@ -80,7 +80,7 @@ impl<'m> Registry<'m> {
         Ok(())
     }
 
-    /// The rank leaves in order. Everything it sent is published before.
+    /// The rank leaves in order. All its messages are already published.
     pub fn leave(&self, rank: Rank) {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(RUNNING, LEFT, Ordering::AcqRel, Ordering::Acquire);
@@ -89,7 +89,7 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// The rank died. Answers whether that was news.
+    /// The rank died. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let line = &self.ranks[rank as usize];
         let state = line.state.load(Ordering::Acquire);
@@ -107,7 +107,7 @@ impl<'m> Registry<'m> {
         true
     }
 
-    /// How a rank is doing.
+    /// The state of a rank.
     pub fn state(&self, rank: Rank) -> PeerState {
         let line = &self.ranks[rank as usize];
         match line.state.load(Ordering::Acquire) {
@@ -122,7 +122,7 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// Notes what a rank is blocked in.
+    /// Stores what a rank is blocked in.
     pub fn set_wait(&self, rank: Rank, wait: Option<Wait>) {
         let words = &self.ranks[rank as usize].wait;
         let Some(wait) = wait else {
@@ -140,7 +140,7 @@ impl<'m> Registry<'m> {
         words[0].store((wait.activity as u64) << 32 | peer, Ordering::Release);
     }
 
-    /// What a rank is blocked in, if it said so.
+    /// What a rank is blocked in, if it has announced that.
     pub fn wait(&self, rank: Rank) -> Option<Wait> {
         let words = &self.ranks[rank as usize].wait;
         let head = words[0].load(Ordering::Acquire);
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_is_joined_once_and_its_end_is_told_once() {
+    fn a_rank_joins_once_and_ends_once() {
         let ends = Line::default();
         let lines: Vec<RankLine> = (0..2).map(|_| RankLine::default()).collect();
         let registry = Registry::new(&ends, &lines);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_left_cannot_die_any_more() {
+    fn a_rank_that_left_cannot_fail() {
         let ends = Line::default();
         let lines = [RankLine::default()];
         let registry = Registry::new(&ends, &lines);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_waits_for_comes_back() {
+    fn a_wait_reads_as_written() {
         let ends = Line::default();
         let lines = [RankLine::default()];
         let registry = Registry::new(&ends, &lines);

@@ -1,14 +1,14 @@
-//! Remote operations: put, get and atomics, carried out by the requester on the target's memory.
+//! Remote operations: put, get and atomics, executed by the requester on the target's memory.
 //!
-//! The target's processor does nothing (CJ-03, CJ-11): the requester looks into the target's
-//! tables, checks, copies, and stores the notification. Every address is resolved to bytes of a
-//! region before anything is touched, and the host checks those against the region once more: the
-//! tables lie where a broken peer can write.
+//! The target's processor does nothing (CJ-03, CJ-11): the requester reads the target's tables,
+//! checks, copies, and stores the notification. Every address is first resolved to bytes of a
+//! region, and the host checks those against the region again, because a broken peer can overwrite
+//! the tables.
 //!
 //! ```text
 //!   check      ranks, room for a record or completion, the requester's own addresses
 //!   enter      odd epoch at the ranks whose segments are used (table/segment.rs)
-//!   resolve    key or register → offset in the region, or an error and nothing done
+//!   resolve    key or register → offset in the region, or an error and no effect
 //!   touch      copy, or one atomic operation
 //!   notify     word at the target (release)
 //!   leave      even epoch
@@ -16,31 +16,125 @@
 //!   complete   word in the own region (release), or event
 //! ```
 //!
-//! **Data before word.** The payload is stored by plain stores, the word by a store with release
-//! order after them, so a rank that loads the word with acquire order, or by an atomic operation,
-//! sees the payload. No stronger fence is needed: nothing is loaded in between whose order would
-//! matter. The same holds for the completion word, which is stored last of all. An atomic
-//! operation has acquire and release order: what was put before it is seen by whoever sees its
-//! effect.
+//! **Data before word.** Plain stores write the payload, then a store with release order writes the
+//! word. So a rank that loads the word with acquire order, or by an atomic operation, sees the
+//! payload. No stronger fence is needed: there is no load in between whose order would matter. The
+//! same holds for the completion word, which is stored last of all. An atomic operation has acquire
+//! and release order: a rank that sees its effect sees all earlier puts.
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Atomic, AtomicOp, Command, Completed, ContextId, Event, FullCause, Get, Integer, Key,
-    Notification, Operation, PostError, Rank, RemoteAddress, Reply, Rights, Space,
+    Atomic, AtomicOp, Command, Completed, ContextError, ContextId, Event, FullCause, Get, Integer,
+    Key, Member, MemoryPort, Notification, Operation, PeerState, PostError, Rank, RegisterValue,
+    RemoteAddress, Reply, Rights, Space,
 };
+use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use crate::table::{Book, Refusal, SegmentEntry, Shared, segment};
+use crate::table::{Book, Extent, Refusal, SegmentEntry, Shared, segment};
 
-/// Completion events that may wait to be polled: as many as the six bits of paper 003's rrid tell
-/// apart.
+/// Limit of completion events that were not polled: the six bits of paper 003's rrid.
 pub(super) const OUTSTANDING: usize = 64;
 
 /// Ranks whose memory a command uses: the target's, and that of its notification word.
-type Ranks = [Option<Rank>; 2];
+type UsedRanks = [Option<Rank>; 2];
+
+impl<H: Host> MemoryPort for HostedPort<H> {
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.host.allocate(bytes)
+    }
+
+    fn open_context(&mut self) -> Result<ContextId, ContextError> {
+        self.book.open(&self.own)
+    }
+
+    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError> {
+        self.book.close(context, &self.own)
+    }
+
+    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError> {
+        let contexts = self.own.layout().contexts;
+        self.book.nodes_mut(context)?.fill(members, self.size, contexts)
+    }
+
+    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError> {
+        match self.book.nodes(context) {
+            Ok(nodes) => nodes.member(logical),
+            Err(_) => Err(PostError::NoSuchMember { logical, members: 0 }),
+        }
+    }
+
+    fn register(
+        &mut self,
+        context: ContextId,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Key, ContextError> {
+        let region = self.host.region_bytes();
+        if offset.checked_add(length).is_none_or(|end| end > region) {
+            return Err(ContextError::NotInRegion { offset, length, region });
+        }
+        self.book.register(context, Extent { base: offset, length }, rights, &self.own)
+    }
+
+    fn deregister(&mut self, key: Key) -> Result<(), ContextError> {
+        let registry = self.host.registry();
+        let dead = |rank| matches!(registry.state(rank), PeerState::Failed(_));
+        self.book.deregister(key, &self.own, dead)
+    }
+
+    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        self.book.register_key(context, register)
+    }
+
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        self.book.set_register(context, register, value, &self.own)
+    }
+
+    fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        self.book.register_key(context, register)?;
+        Ok(self.own.context(context).get(context, register))
+    }
+
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.commandable(from)?;
+        let inside = [checked_by_table(from), None];
+        self.go(from.rank, 0);
+        self.enter(inside);
+        let place = self.locate(from, into.len() as u64, Rights::READ);
+        let done = place.and_then(|place| self.host.read(place, into));
+        self.leave(inside);
+        self.come_back(from.rank, if done.is_ok() { into.len() as u64 } else { 0 });
+        done
+    }
+
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.commandable(atomic.target)?;
+        let inside = [checked_by_table(atomic.target), None];
+        if atomic.target.rank == self.rank {
+            self.look_at_own_memory();
+        }
+        self.go(atomic.target.rank, atomic.integer.size());
+        self.enter(inside);
+        let done = self.apply(atomic, atomic.result);
+        self.leave(inside);
+        self.come_back(atomic.target.rank, atomic.integer.size());
+        done.map(|(_, old)| old)
+    }
+}
 
 impl<H: Host> HostedPort<H> {
-    /// Runs a put, get or atomic operation; answers how many payload bytes were taken.
+    /// Executes a put, get or atomic operation. Returns the number of payload bytes taken.
     pub(super) fn remote(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let target = match command.operation {
             Operation::Put(target) => target,
@@ -66,8 +160,12 @@ impl<H: Host> HostedPort<H> {
         Ok(command.payload.len())
     }
 
-    /// What can be refused before any table is looked at; answers whose segments will be used.
-    fn admit(&mut self, command: &Command<'_>, target: RemoteAddress) -> Result<Ranks, PostError> {
+    /// Checks all that needs no table. Returns the ranks whose segments the command will use.
+    fn admit(
+        &mut self,
+        command: &Command<'_>,
+        target: RemoteAddress,
+    ) -> Result<UsedRanks, PostError> {
         self.commandable(target)?;
         let mut inside = [checked_by_table(target), None];
         match command.notification {
@@ -90,8 +188,8 @@ impl<H: Host> HostedPort<H> {
         Ok(inside)
     }
 
-    /// Whether a command may name memory there at all. Unlike direct reads, commands go between
-    /// nodes, as an interface would carry them; only a process's own memory is its node's.
+    /// Checks that commands can reach an address. Unlike direct reads they go between nodes, as on
+    /// an interface; only a process's own memory is limited to its node.
     fn commandable(&self, address: RemoteAddress) -> Result<(), PostError> {
         if address.space == Space::Process {
             return self.reachable(address);
@@ -102,16 +200,16 @@ impl<H: Host> HostedPort<H> {
         peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
     }
 
-    /// Whether there is room for another completion event.
+    /// Whether another completion event has room.
     pub(super) fn can_complete(&self) -> bool {
         let completions = self.events.iter().filter(|event| matches!(event, Event::Completed(_)));
         completions.count() < OUTSTANDING
     }
 
-    /// Resolves and does it. Answers where in the target's region, and the old value of an atomic
-    /// operation or the number of bytes.
+    /// Resolves and executes. Returns the place in the target's region, and the old value of an
+    /// atomic operation or the number of bytes.
     fn touch(&self, command: &Command<'_>, target: RemoteAddress) -> Result<(u64, u64), PostError> {
-        // The word first: taking a place by a register cannot be undone.
+        // The word first: a reservation by a register cannot be undone.
         let word = match command.notification {
             Notification::Word { address, value } => {
                 Some((self.locate_word(address, 8, Rights::WRITE)?, value))
@@ -134,7 +232,7 @@ impl<H: Host> HostedPort<H> {
         Ok((at, value))
     }
 
-    /// Copies what a get asks for into this rank's own region.
+    /// Copies the bytes of a get into this rank's own region.
     fn carry(&self, Get { from, into, length }: Get) -> Result<(u64, u64), PostError> {
         if from.space == Space::Process {
             return Err(PostError::Unsupported("get a process's own memory into a region"));
@@ -146,39 +244,7 @@ impl<H: Host> HostedPort<H> {
         Ok((place.offset, length))
     }
 
-    /// [`crate::fabric::Port::get`].
-    pub(super) fn get_now(
-        &mut self,
-        from: RemoteAddress,
-        into: &mut [u8],
-    ) -> Result<(), PostError> {
-        self.commandable(from)?;
-        let inside = [checked_by_table(from), None];
-        self.go(from.rank, 0);
-        self.enter(inside);
-        let place = self.locate(from, into.len() as u64, Rights::READ);
-        let done = place.and_then(|place| self.host.read(place, into));
-        self.leave(inside);
-        self.come_back(from.rank, if done.is_ok() { into.len() as u64 } else { 0 });
-        done
-    }
-
-    /// [`crate::fabric::Port::fetch`].
-    pub(super) fn fetch_now(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
-        self.commandable(atomic.target)?;
-        let inside = [checked_by_table(atomic.target), None];
-        if atomic.target.rank == self.rank {
-            self.look_at_own_memory();
-        }
-        self.go(atomic.target.rank, atomic.integer.size());
-        self.enter(inside);
-        let done = self.apply(atomic, atomic.result);
-        self.leave(inside);
-        self.come_back(atomic.target.rank, atomic.integer.size());
-        done.map(|(_, old)| old)
-    }
-
-    /// Does an atomic operation; answers where and the old value.
+    /// Executes an atomic operation. Returns the place and the old value.
     fn apply(&self, atomic: &Atomic, result: Option<u64>) -> Result<(u64, u64), PostError> {
         let size = atomic.integer.size();
         let result = result.map(|offset| self.own_word(offset, size)).transpose()?;
@@ -189,15 +255,15 @@ impl<H: Host> HostedPort<H> {
         let place = self.locate_word(atomic.target, size, rights)?;
         let old = change(self.word(place, size)?, atomic);
         match result {
-            Some(Word::Short(word)) => word.store(old as u32, Ordering::Release),
-            Some(Word::Long(word)) => word.store(old, Ordering::Release),
+            Some(SharedWord::Short(word)) => word.store(old as u32, Ordering::Release),
+            Some(SharedWord::Long(word)) => word.store(old, Ordering::Release),
             None => {}
         }
         Ok((place.offset, old))
     }
 
-    /// Where an address is in its rank's region; taking the place, if it names a register that
-    /// advances. Addresses of a process stay as they are.
+    /// Resolves an address in its rank's region; reserves the place if it names a register that
+    /// advances. Addresses in a process stay as they are.
     fn locate(
         &self,
         address: RemoteAddress,
@@ -251,8 +317,8 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Where an aligned word is in its rank's region. The place is aligned in the region, which
-    /// is what the processor asks for; a segment may start anywhere.
+    /// Resolves the address of an aligned word in its rank's region. The processor requires
+    /// alignment in the region; a segment may start anywhere.
     fn locate_word(
         &self,
         address: RemoteAddress,
@@ -278,16 +344,16 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// A word of this rank's own region, for results and completions.
-    fn own_word(&self, offset: u64, size: u64) -> Result<Word<'_>, PostError> {
+    fn own_word(&self, offset: u64, size: u64) -> Result<SharedWord<'_>, PostError> {
         let own = RemoteAddress { rank: self.rank, space: Space::Region, offset };
         self.word(self.locate_word(own, size, Rights::WRITE)?, size)
     }
 
-    fn word(&self, place: RemoteAddress, size: u64) -> Result<Word<'_>, PostError> {
+    fn word(&self, place: RemoteAddress, size: u64) -> Result<SharedWord<'_>, PostError> {
         let RemoteAddress { rank, offset, .. } = place;
         let word = match size {
-            4 => self.host.word32(rank, offset).map(Word::Short),
-            _ => self.host.word64(rank, offset).map(Word::Long),
+            4 => self.host.word32(rank, offset).map(SharedWord::Short),
+            _ => self.host.word64(rank, offset).map(SharedWord::Long),
         };
         word.ok_or(outside(rank, offset, size))
     }
@@ -299,15 +365,15 @@ impl<H: Host> HostedPort<H> {
         if inside { Ok(()) } else { Err(outside(rank, offset, length)) }
     }
 
-    /// Announces that this rank is about to use memory of these.
-    fn enter(&mut self, ranks: Ranks) {
+    /// Announces that this rank is about to access the memory of these ranks.
+    fn enter(&mut self, ranks: UsedRanks) {
         for rank in ranks.into_iter().flatten() {
             let peer = &self.peers[rank as usize];
             segment::enter(&peer.target.sender(self.rank).epoch, peer.epoch + 1);
         }
     }
 
-    fn leave(&mut self, ranks: Ranks) {
+    fn leave(&mut self, ranks: UsedRanks) {
         for rank in ranks.into_iter().flatten() {
             let peer = &mut self.peers[rank as usize];
             peer.epoch += 2;
@@ -315,10 +381,10 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Wakes a rank that sleeps, because it may be watching the word that was just stored. One
-    /// that is only about to sleep may miss it, since nothing says which word it watches: whoever
-    /// waits for a word gives [`crate::fabric::Port::park`] a deadline. (In virtual time none is
-    /// missed: a rank that is woken before it sleeps does not sleep.)
+    /// Wakes a sleeping rank, because it may be watching the word just stored. A rank that is only
+    /// about to sleep may miss it, since nothing says which word it watches: a wait for a word
+    /// gives [`crate::fabric::Port::park`] a deadline. (Virtual time misses none: a rank woken
+    /// before it sleeps does not sleep.)
     fn wake_watcher(&self, rank: Rank) {
         compiler_fence(Ordering::SeqCst);
         let sleeping = &self.peers[rank as usize].target.doorbell().sleeping;
@@ -327,7 +393,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Tells this rank's own program that a command has been done.
+    /// Reports to this rank's own program that a command is complete.
     fn complete(&mut self, command: &Command<'_>, value: u64) {
         match command.reply {
             Reply::None | Reply::Failure => {}
@@ -347,7 +413,7 @@ impl<H: Host> HostedPort<H> {
         self.tell_completed(completed);
     }
 
-    /// A command of a chain was refused for good: whoever waits for its completion is told, too.
+    /// A command of a chain was refused for good: also reports that as its completion.
     pub(super) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
         let final_word = !matches!(error, PostError::Full { .. });
         if final_word && command.reply.tells_failure() {
@@ -389,19 +455,19 @@ impl Shared for Segment<'_> {
 
 /// An integer in shared memory.
 #[derive(Debug, Clone, Copy)]
-enum Word<'m> {
+enum SharedWord<'m> {
     Short(&'m AtomicU32),
     Long(&'m AtomicU64),
 }
 
-/// An entry of a target's segment table, if there is such a place.
+/// An entry of a target's segment table, if it exists.
 fn find(target: &Segment<'static>, context: ContextId, index: u8) -> Option<&'static SegmentEntry> {
     let layout = target.layout();
     let exists = u32::from(context.0) < layout.contexts && u32::from(index) < layout.segments;
     exists.then(|| target.entry(context, index))
 }
 
-/// The rank whose tables are asked, if any are.
+/// The rank whose tables check this address, if any.
 fn checked_by_table(address: RemoteAddress) -> Option<Rank> {
     matches!(address.space, Space::Segment(_) | Space::Register(_)).then_some(address.rank)
 }
@@ -410,7 +476,7 @@ fn outside(rank: Rank, offset: u64, length: u64) -> PostError {
     PostError::OutOfBounds { rank, offset, length }
 }
 
-/// Bytes of the target's memory that a command is about.
+/// The number of target bytes that a command accesses.
 fn length_of(command: &Command<'_>) -> u64 {
     match command.operation {
         Operation::Get(get) => get.length,
@@ -419,7 +485,7 @@ fn length_of(command: &Command<'_>) -> u64 {
     }
 }
 
-/// Bytes of payload that the answer to a command carries.
+/// The number of payload bytes in the reply to a command.
 fn answered(command: &Command<'_>, done: bool) -> u64 {
     match command.operation {
         Operation::Get(get) if done => get.length,
@@ -428,23 +494,25 @@ fn answered(command: &Command<'_>, done: bool) -> u64 {
     }
 }
 
-/// Changes an integer; answers the old value.
-fn change(word: Word<'_>, atomic: &Atomic) -> u64 {
+/// Changes an integer and returns the old value.
+fn change(word: SharedWord<'_>, atomic: &Atomic) -> u64 {
     let operand = atomic.operand;
     match (word, atomic.integer) {
-        (Word::Short(word), Integer::I32) => {
+        (SharedWord::Short(word), Integer::I32) => {
             let extreme = |old: u32, min: bool| pick(old as i32, operand as i32, min) as u32;
             u64::from(change_short(word, atomic, extreme))
         }
-        (Word::Short(word), _) => {
+        (SharedWord::Short(word), _) => {
             let extreme = |old: u32, min: bool| pick(old, operand as u32, min);
             u64::from(change_short(word, atomic, extreme))
         }
-        (Word::Long(word), Integer::I64) => {
+        (SharedWord::Long(word), Integer::I64) => {
             let extreme = |old: u64, min: bool| pick(old as i64, operand as i64, min) as u64;
             change_long(word, atomic, extreme)
         }
-        (Word::Long(word), _) => change_long(word, atomic, |old, min| pick(old, operand, min)),
+        (SharedWord::Long(word), _) => {
+            change_long(word, atomic, |old, min| pick(old, operand, min))
+        }
     }
 }
 
@@ -452,9 +520,9 @@ fn pick<T: Ord>(one: T, other: T, smaller: bool) -> T {
     if smaller { one.min(other) } else { one.max(other) }
 }
 
-/// The operations on one width, all in one order: of two ranks that each change a word and look at
-/// the other's, one sees what the other did. Fetching ones that the processor does not have repeat
-/// only if another rank has changed the word meanwhile: some rank always gets on.
+/// The operations on one width, all in one order: if two ranks each change a word and read the
+/// other's, one sees the other's change. A fetching operation that the processor lacks repeats only
+/// if another rank changed the word meanwhile, so some rank always makes progress.
 macro_rules! change_width {
     ($name:ident, $atomic:ty, $integer:ty) => {
         fn $name(

@@ -1,8 +1,8 @@
-//! What a dead sender left half done.
+//! Repair: what a dead sender left unfinished.
 //!
-//! A process can be killed between reserving a status record and publishing it, or between
-//! claiming ring bytes and announcing them. The hole would stop every later message. The receiver
-//! may skip it only when it is sure that nobody alive will still fill it:
+//! A process can be killed between reserving and publishing a status record, or between claiming
+//! and announcing ring bytes. The hole would stop every later message. The receiver may skip it
+//! only when it is sure that no live rank will still fill it:
 //!
 //! ```text
 //!   at the death   holes₀ = records reserved, claims₀ = bytes claimed, epochs of the living
@@ -13,34 +13,33 @@
 //!                  an unannounced claim before claims₀ is the dead one's: abandon it
 //! ```
 //!
-//! That is for what is shared. In a private status ring nothing is reserved before it is published,
-//! and once a rank is dead, or has finished the post it was in, what it published is visible: there
-//! is no hole, and all is read when no record is there.
+//! That is for shared rings. A private status ring has no reservations: when a rank is dead, or has
+//! finished the post it was in, all it published is visible. There is no hole, and an empty ring
+//! has been read to its end.
 //!
-//! It is the grace period of read-copy-update, with posts as the readers. The living need not do
-//! anything; one that is stopped in the middle of a post holds the repair up until it continues
-//! or dies.
+//! This is the grace period of read-copy-update, with posts as the readers. Live ranks need not
+//! act; one that is stopped in the middle of a post delays the repair until it continues or dies.
 //!
-//! What the dead sent whole is delivered first; only then is its death told upwards.
+//! The dead rank's whole messages are delivered first. Then its death is reported upwards.
 
-use super::{Host, HostedPort, Lane};
+use super::{Host, HostedPort, StatusLane};
 use crate::fabric::{Event, PeerFailure, PeerState, Rank, RingId};
 use crate::sync::Ordering;
 
-/// A repair under way.
+/// A repair in progress.
 #[derive(Debug)]
 pub(super) struct Repair {
     failure: PeerFailure,
     holes: Vec<u64>,
     claims: Vec<u64>,
-    /// Sources that were within a post, and the epoch of that post.
+    /// Sources that were inside a post, and the epoch of that post.
     unsettled: Vec<(Rank, u64)>,
-    /// Records reserved in the shared rings when all had settled.
+    /// Records reserved in the shared rings when the last of them had left its post.
     records: Option<Vec<u64>>,
 }
 
 impl<H: Host> HostedPort<H> {
-    /// Notes where things stand when a death is seen.
+    /// Stores the counts at the time a death is detected.
     pub(super) fn begin_repair(&self, failure: PeerFailure) -> Repair {
         let own = self.own;
         let registry = self.host.registry();
@@ -53,7 +52,7 @@ impl<H: Host> HostedPort<H> {
         Repair { failure, holes: self.reserved(), claims, unsettled, records: None }
     }
 
-    /// Goes on with the repairs, when no record is at a head; says whether to look again.
+    /// Continues the repairs when no record is at a head. Returns whether to poll again.
     pub(super) fn repair(&mut self) -> bool {
         let mut repairs = std::mem::take(&mut self.repairs);
         repairs.iter_mut().for_each(|repair| self.settle(repair));
@@ -62,7 +61,7 @@ impl<H: Host> HostedPort<H> {
             self.consume_record(lane);
             return true;
         }
-        let past = |(lane, mark): (&Lane, &u64)| match lane.ring.is_private() {
+        let past = |(lane, mark): (&StatusLane, &u64)| match lane.ring.is_private() {
             true => lane.ring.peek(lane.head).is_none(),
             false => lane.head >= *mark,
         };
@@ -71,7 +70,7 @@ impl<H: Host> HostedPort<H> {
             records.is_some_and(|marks| self.lanes.iter().zip(marks).all(past))
         };
         let Some(done) = self.repairs.iter().position(read) else {
-            // A record may have been published since; or a living source's is on its way.
+            // A record may have been published since, or a live source's is about to be.
             return self.lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some());
         };
         if let Some(repair) = self.repairs.remove(done) {
@@ -83,8 +82,8 @@ impl<H: Host> HostedPort<H> {
 
     /// A status ring whose next record will never be published.
     ///
-    /// Every repair that has settled is asked and not only the oldest, which may wait for records
-    /// that are behind a hole of one who died later.
+    /// All settled repairs are checked, not only the oldest: that one may wait for records behind a
+    /// hole of a rank that died later.
     fn hole(&self) -> Option<usize> {
         let settled = || self.repairs.iter().filter(|repair| repair.records.is_some());
         let dead = |id: usize, head| settled().any(|repair| head < repair.holes[id]);
@@ -94,17 +93,17 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Records reserved in each shared status ring. A count that is not within a ring's length of
-    /// the head is nonsense that a broken peer wrote: nothing is reserved then.
+    /// Records reserved in each shared status ring. A count further than a ring's length from the
+    /// head was written by a broken peer: it counts as no reservation.
     fn reserved(&self) -> Vec<u64> {
-        let reserved = |lane: &Lane| {
+        let reserved = |lane: &StatusLane| {
             let ahead = lane.ring.reserved().wrapping_sub(lane.head);
             lane.head + if ahead <= lane.ring.capacity() as u64 { ahead } else { 0 }
         };
         self.lanes.iter().map(reserved).collect()
     }
 
-    /// Drops from the list whoever has finished the post it was in, or died in it.
+    /// Drops the ranks that have finished the post they were in, or died in it.
     fn settle(&self, repair: &mut Repair) {
         if repair.records.is_some() {
             return;
@@ -129,7 +128,7 @@ impl<H: Host> HostedPort<H> {
             }
         }
         if self.eager {
-            // There may be room now that somebody waits for.
+            // The room that a rank waits for may be there now.
             self.wake_waiting();
         }
     }

@@ -12,7 +12,7 @@ use crate::sync::{Ordering, compiler_fence};
 use crate::wire::Kind;
 
 impl<H: Host> HostedPort<H> {
-    /// Runs one command; answers how many payload bytes were taken.
+    /// Executes one command. Returns the number of payload bytes taken.
     #[inline]
     pub(super) fn execute(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let destination = command.destination;
@@ -24,7 +24,7 @@ impl<H: Host> HostedPort<H> {
         }
         match command.operation {
             Operation::Send if destination != self.rank && self.host.conductor().is_some() => {
-                self.hand_over(command)
+                self.hand_off(command)
             }
             Operation::Send => {
                 let (host, clock) = (&self.host, &mut self.clock);
@@ -47,15 +47,15 @@ impl<H: Host> HostedPort<H> {
         Post { host, rank: self.rank, target: peer.target, peer, clock }
     }
 
-    /// Posts an inline message if there is nothing to it: the peer's record of how far that may go
-    /// says so, and the message fits. Says whether it did.
+    /// Posts an inline message by the fast path, if `allowed` permits it and the message fits.
+    /// Returns whether it did.
     ///
-    /// As few stores as can be. The processor keeps them in order, so all of a message's wait until
-    /// the line of its record has come; what fits into its store buffer of some sixty is what is
-    /// under way at once. Measured in a bare ring with far cores: 4 stores a message 50 M/s, 12
-    /// 30 M/s, 20 17 M/s, 44 9 M/s, whatever is asked for ahead of time.
+    /// It makes as few stores as possible. The processor keeps them in order, so all of a message's
+    /// stores wait for the line of its record. Its store buffer holds some sixty, which limits the
+    /// messages in flight. Measured in a bare ring with far cores: 4 stores a message 50 M/s, 12 30
+    /// M/s, 20 17 M/s, 44 9 M/s, regardless of prefetching.
     #[inline(always)]
-    pub(super) fn short(
+    pub(super) fn post_fast(
         &mut self,
         destination: Rank,
         protocol: u8,
@@ -78,11 +78,11 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// The rest of [`Port::post_inline`](crate::fabric::Port::post_inline), out of the way: the
+    /// The slow path of [`Port::post_inline`](crate::fabric::Port::post_inline), out of line: the
     /// registers that it needs would be stores of every message.
     #[cold]
     #[inline(never)]
-    pub(super) fn not_short(
+    pub(super) fn post_slow(
         &mut self,
         destination: Rank,
         protocol: u8,
@@ -94,14 +94,14 @@ impl<H: Host> HostedPort<H> {
         let allowed = credited
             && !self.is_conducted()
             && self.peers.get_mut(destination as usize).is_some_and(|peer| peer.allow(rank));
-        if allowed && self.short(destination, protocol, header, payload) {
+        if allowed && self.post_fast(destination, protocol, header, payload) {
             return Ok(());
         }
         let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
         self.execute(&command).map(drop)
     }
 
-    /// Whether this rank may name memory of that one at all.
+    /// Checks that this rank may address that memory at all.
     pub(super) fn reachable(&self, address: RemoteAddress) -> Result<(), PostError> {
         if address.rank >= self.size {
             return Err(PostError::NoSuchRank { rank: address.rank, size: self.size });
@@ -115,11 +115,11 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Whether a put's status record has room: asked before the payload is written, so that a put
-    /// that cannot be done whole is not done at all.
+    /// Checks that a put's status record has room. Called before the payload is written, so that a
+    /// put has its whole effect or none.
     pub(super) fn room_for_record(&mut self, command: &Command<'_>) -> Result<(), PostError> {
         if self.is_conducted() {
-            // Whoever conducts the job keeps it until there is room.
+            // The conductor keeps it until there is room.
             return Ok(());
         }
         let mut post = self.as_post(command.destination);
@@ -130,7 +130,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Leaves the record of a put, get or atomic operation that has been done.
+    /// Publishes the record of a completed put, get or atomic operation.
     pub(super) fn announce(&mut self, command: &Command<'_>, length: u64, offset: u64) {
         let Command { destination, protocol, header, .. } = *command;
         if let Some(conductor) = self.host.conductor() {
@@ -150,7 +150,7 @@ impl<H: Host> HostedPort<H> {
     }
 }
 
-/// One post under way: the sender's interface talking to the target's.
+/// One post in progress: the sender's interface talking to the target's.
 pub(super) struct Post<'p, H: Host> {
     host: &'p H,
     rank: u32,
@@ -179,7 +179,7 @@ impl<H: Host> Post<'_, H> {
         } else {
             self.send_ring(command, status)?
         };
-        // One of its records is what credit pays for.
+        // Credit pays for one of its records.
         let records = self.peer.poster.posted - before;
         self.peer.uncredited += records.saturating_sub(u64::from(command.credited));
         self.admitted();
@@ -187,7 +187,7 @@ impl<H: Host> Post<'_, H> {
         Ok(taken)
     }
 
-    /// Whether the receiver allows it, as far as it needs that.
+    /// Whether the message has credit, if it needs any.
     #[inline]
     pub(super) fn has_credit(&mut self, command: &Command<'_>) -> bool {
         if !command.credited || self.peer.sent() < self.peer.credit {
@@ -197,7 +197,7 @@ impl<H: Host> Post<'_, H> {
         self.peer.sent() < self.peer.credit
     }
 
-    /// Counts a message that somebody else lands.
+    /// Counts a message that another port lands.
     pub(super) fn count(&mut self, credited: bool) {
         self.peer.poster.posted += 1;
         self.peer.uncredited += u64::from(!credited);
@@ -213,7 +213,7 @@ impl<H: Host> Post<'_, H> {
         self.target.layout().packet_bytes as usize
     }
 
-    /// There was room: whoever was told that this source waits may forget it.
+    /// There was room: clears the notice that this source waits.
     #[inline]
     pub(super) fn admitted(&mut self) {
         if self.peer.held_up {
@@ -225,9 +225,9 @@ impl<H: Host> Post<'_, H> {
 
     /// The whole message rides in its status record: one cache line moves.
     ///
-    /// Nothing else is stored that need not be: what is stored after a record waits for its line,
-    /// so the stores of a message decide how many messages are under way at once. In a private ring
-    /// a record is not reserved before it is published, and no epoch need say so.
+    /// It makes only the stores it must. Stores after a record wait for its line, so the stores of
+    /// a message limit how many are in flight. A private ring publishes without a reservation, so
+    /// no epoch is needed either.
     #[inline(always)]
     fn publish_inline(
         &mut self,
@@ -265,7 +265,7 @@ impl<H: Host> Post<'_, H> {
             };
         }
         if length == 0 {
-            // A part without bytes says nothing that the whole does not.
+            // A part without bytes adds nothing to the whole.
             return Ok(0);
         }
         let mut taken = 0;
@@ -283,7 +283,7 @@ impl<H: Host> Post<'_, H> {
         if taken == 0 { Err(self.ring_full(command, &ring)) } else { Ok(taken) }
     }
 
-    /// Claim, store, commit, record: one packet, in the only order in which it may be seen.
+    /// Claim, store, commit, record: one packet, in the only order that is safe for readers.
     #[inline]
     fn land(
         &mut self,
@@ -310,7 +310,7 @@ impl<H: Host> Post<'_, H> {
         true
     }
 
-    /// The ring this message lands in, by the receiver's table or by the sender's word.
+    /// The ring this message lands in, chosen by the receiver's table or by the sender.
     #[inline]
     pub(super) fn landing_ring(
         &mut self,
@@ -330,7 +330,7 @@ impl<H: Host> Post<'_, H> {
         }
         let view = self.target.ring(ring);
         if !view.is_shared() && mapped != Some(ring) {
-            // A private ring has one writer: the source that the table names.
+            // A private ring has one writer: the source in the table.
             return Err(PostError::Unmapped { destination, source_rank: self.rank });
         }
         if self.peer.ring != Some(ring) {
@@ -374,8 +374,8 @@ impl<H: Host> Post<'_, H> {
 
     fn ring_full(&mut self, command: &Command<'_>, ring: &LandingRing<'_>) -> PostError {
         let policy = ring.policy();
-        // A stalled message is one full post however often it is tried; a refused one is refused
-        // anew each time it is sent again.
+        // A stalled message is one full post no matter how often it is retried. A refused one
+        // counts again at each retry.
         if !self.peer.held_up || policy == FullPolicy::Refuse {
             ring.count_full(policy);
         }
@@ -386,7 +386,7 @@ impl<H: Host> Post<'_, H> {
         self.hold_up(command, cause)
     }
 
-    /// Tells the receiver that this source waits: the "full" indication of IP-10.
+    /// Notifies the receiver that this source waits: the "full" indication of IP-10.
     pub(super) fn hold_up(&mut self, command: &Command<'_>, cause: FullCause) -> PostError {
         if !self.peer.held_up {
             self.peer.held_up = true;
@@ -429,31 +429,31 @@ impl<H: Host> Post<'_, H> {
     }
 }
 
-/// Whether a rank has to be woken, after a record has been stored for it.
+/// Whether a rank must be woken, after a record has been stored for it.
 ///
-/// No fence between the record's store and this load: a target that goes to sleep makes the
-/// barrier on both sides itself (see `Host::wait`), since it has the time and we have not.
+/// There is no fence between the record's store and this load. A target that goes to sleep makes
+/// the barrier for both sides (see `Host::wait`): it has the time, and the sender has not.
 #[inline]
 fn sleeps(doorbell: &Doorbell) -> bool {
-    // The processor needs none; the compiler must not read ahead of the record's store.
+    // The processor needs none; the compiler must not move the load above the record's store.
     compiler_fence(Ordering::SeqCst);
     doorbell.sleeping.load(Ordering::Relaxed) != 0
 }
 
-/// Wakes a rank: a call to the system, and no part of a message that needs none.
+/// Wakes a rank. A system call, kept out of the path of messages that need none.
 #[cold]
 #[inline(never)]
 fn wake<H: Host>(host: &H, rank: Rank) {
     host.wake(rank);
 }
 
-/// The arrival time of the next record: later than all that this rank has sent or received,
-/// and than all that others have sent to the target as far as is visible.
+/// The arrival time of the next record: later than all that this rank has sent or received, and
+/// than all visible records that others have sent to the target.
 ///
-/// The first makes the order causal whatever happens. The second makes it the order of the
-/// posts, also of ranks that know nothing of each other; two that post at the very same time
-/// may overwrite each other's count, and either order is right for them. So a plain load and
-/// store do, where a locked add would wait for the stores of the message before.
+/// The first always makes the order causal. The second makes it the order of the posts, even
+/// between ranks that know nothing of each other. Two that post at the very same time may overwrite
+/// each other's count, and either order is right for them. So a plain load and store suffice; a
+/// locked add would wait for the stores of the message before.
 #[inline]
 fn arrival_time(doorbell: &Doorbell, clock: &mut u64) -> u64 {
     let arrivals = &doorbell.arrivals;

@@ -1,48 +1,49 @@
-//! What a port remembers: of each peer, of its own status rings, of its own landing rings.
+//! What a port keeps: about each peer, its own status rings and its own landing rings.
 
 use super::arrive::PUBLISH_PARTS;
 use crate::fabric::{PeerFailure, Rank, RingId};
 use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
 
-/// What this port remembers about one peer, as sender to it and as receiver from it.
+/// What this port keeps about one peer, as sender to it and as receiver from it.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// Its segment.
     pub(super) target: Segment<'static>,
-    /// The status ring of it that we post to.
+    /// The status ring of the peer that we post to.
     pub(super) status: StatusRing<'static>,
     pub(super) poster: Poster,
-    /// Up to how many posted records an inline message may go the short way: there is room and
-    /// credit for so many at least, the status ring is private, and nothing is wrong. What goes
-    /// wrong sets it to zero.
+    /// Limit of posted records for the fast path of inline messages. Up to it there is room and
+    /// credit, the status ring is private, and the peer is in order. Any fault sets it to zero.
     pub(super) allowed: u64,
-    /// The ring of it that we land in, and its last seen head.
+    /// The ring of the peer that we land in, and its last seen head.
     pub(super) ring: Option<RingId>,
     pub(super) ring_head: u64,
-    /// How many credited messages it allows in all, and how many of the posted records were none:
-    /// the count that changes less often is the one that is kept.
+    /// How many credited messages the peer allows in all, and how many posted records were not
+    /// credited. Credited messages are the difference: the rarer change is the one counted.
     pub(super) credit: u64,
     pub(super) uncredited: u64,
-    /// Our epoch at it between posts: even.
+    /// Our epoch at the peer between posts: even.
     pub(super) epoch: u64,
-    /// Whether it knows that we are held up.
+    /// Whether the peer knows that we wait.
     pub(super) held_up: bool,
-    /// It died.
+    /// The peer died.
     pub(super) failed: Option<PeerFailure>,
-    /// How many credited messages it is allowed here.
+    /// How many credited messages the peer is allowed here.
     pub(super) granted: u64,
-    /// How often it told us it was held up, as last asked.
+    /// How often the peer had reported waiting when we last checked.
     pub(super) seen_held_up: u64,
+    /// Whether it is queued in `held_up`.
+    pub(super) is_in_held_up: bool,
 }
 
 /// One of our status rings.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct StatusLane {
     pub(super) ring: StatusRing<'static>,
     /// Next record to read.
     pub(super) head: u64,
-    /// The head from which on senders are to be told again.
+    /// The head at which the next publication to senders is due.
     pub(super) publish_at: u64,
     /// Full posts seen so far.
     pub(super) seen_full: u64,
@@ -50,9 +51,9 @@ pub(super) struct Lane {
 
 /// One of our landing rings.
 #[derive(Debug)]
-pub(super) struct Landing {
+pub(super) struct OwnRing {
     pub(super) ledger: Ledger,
-    /// The head that senders have been told.
+    /// The head last published to senders.
     pub(super) published: u64,
     /// Full posts seen so far.
     pub(super) seen_full: u64,
@@ -76,11 +77,12 @@ impl Peer {
             failed: None,
             granted: credit,
             seen_held_up: 0,
+            is_in_held_up: false,
         }
     }
 
-    /// Finds out how far the short way may go; says whether one more message may. `rank` is who
-    /// sends.
+    /// Recomputes the limit of the fast path; returns whether one more message may use it. `rank`
+    /// is the sender.
     pub(super) fn allow(&mut self, rank: Rank) -> bool {
         let well = self.failed.is_none() && !self.held_up && self.status.is_private();
         if !well || !self.status.has_room(&mut self.poster) {
@@ -101,13 +103,18 @@ impl Peer {
     }
 }
 
-impl Lane {
-    pub(super) fn new(ring: StatusRing<'static>) -> Lane {
-        Lane { ring, head: 0, publish_at: ring.capacity() as u64 / PUBLISH_PARTS, seen_full: 0 }
+impl StatusLane {
+    pub(super) fn new(ring: StatusRing<'static>) -> StatusLane {
+        StatusLane {
+            ring,
+            head: 0,
+            publish_at: ring.capacity() as u64 / PUBLISH_PARTS,
+            seen_full: 0,
+        }
     }
 
-    /// Tells the senders how far the ring has been read; and, if they are `eager` for room, again
-    /// after the next record.
+    /// Publishes to the senders how far the ring has been read. If they are `eager` for room, does
+    /// so again after the next record.
     pub(super) fn publish(&mut self, eager: bool) {
         self.ring.free(self.head);
         let part = self.ring.capacity() as u64 / PUBLISH_PARTS;
@@ -115,8 +122,8 @@ impl Lane {
     }
 }
 
-impl Landing {
-    pub(super) fn new(size: u64) -> Landing {
-        Landing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
+impl OwnRing {
+    pub(super) fn new(size: u64) -> OwnRing {
+        OwnRing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
     }
 }

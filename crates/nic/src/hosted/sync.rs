@@ -1,23 +1,23 @@
 //! The network barrier: sync ids, several in progress at once (paper 003 §4.9, CJ-15).
 //!
-//! In Cenju-4 each member sends one sync packet and the switches count them in a table by sync
-//! id. Here the table is spread over the members: each has a count for each id, which only its own
-//! interface raises, and a barrier is complete when all counts have come to the same number. So
-//! nobody's packet waits for another's, and when a member is gone its count says whether it came.
+//! In Cenju-4 each member sends one sync packet and the switches count them in a table by sync id.
+//! Here the table is spread over the members: each has a count for each id, which only its own
+//! interface raises, and a barrier is complete when all counts are equal. So no rank's packet waits
+//! for another's, and the count of a departed member says whether it entered.
 
-use super::group::{Want, What};
+use super::group::{AwaitedStep, MemberStep};
 use super::{Host, HostedPort};
 use crate::fabric::{GroupError, GroupId, SYNC_IDS, SYNC_MEMBERS};
 use crate::sync::Ordering;
 
-/// One sync id of a group, as this rank stands.
+/// The state of one sync id of a group, at this rank.
 #[derive(Debug, Clone)]
 pub(super) struct SyncState {
-    /// Barriers it has come to.
+    /// Barriers that this rank has entered.
     pub(super) count: u64,
-    /// Members seen to have come to the last of them.
+    /// Members seen to have entered the last of them.
     seen: usize,
-    /// Whether the last one has not been seen complete.
+    /// Whether this rank has yet to see the last one complete.
     running: bool,
 }
 
@@ -29,7 +29,7 @@ impl SyncState {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// See [`crate::fabric::Port::sync`].
+    /// See [`crate::fabric::GroupPort::sync`].
     pub(super) fn send_sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
         self.catch_up();
         let joined = self.groups.joined(group)?;
@@ -45,13 +45,13 @@ impl<H: Host> HostedPort<H> {
         }
         *state = SyncState { count: state.count + 1, seen: 0, running: true };
         let own = &joined.members[joined.group.place];
-        // Release: what this rank did before the barrier is visible to who sees it complete.
+        // Release: a rank that sees the barrier complete sees what this one did before it.
         own.counts[id as usize].store(state.count, Ordering::Release);
         self.ring_members(group.0);
         Ok(())
     }
 
-    /// See [`crate::fabric::Port::synced`].
+    /// See [`crate::fabric::GroupPort::synced`].
     pub(super) fn see_sync(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
         let joined = self.groups.joined(group)?;
         let Some(state) = joined.syncs.get_mut(id as usize) else {
@@ -62,8 +62,8 @@ impl<H: Host> HostedPort<H> {
         }
         while let Some(member) = joined.members.get(state.seen) {
             if member.counts[id as usize].load(Ordering::Acquire) < state.count {
-                let what = What::Sync(id, state.count);
-                let want = Want { channel: group.0, place: state.seen, what };
+                let step = MemberStep::Sync(id, state.count);
+                let want = AwaitedStep { channel: group.0, place: state.seen, step };
                 return self.missing::<()>(want).map(|_| false);
             }
             state.seen += 1;
@@ -72,7 +72,7 @@ impl<H: Host> HostedPort<H> {
         let foreign = joined.foreign;
         self.idle = 0;
         if let Some(rank) = foreign {
-            // In virtual time: the way of the last packet, from when its coming was noticed.
+            // In virtual time: the last packet's travel, from when its arrival was detected.
             self.come_back(rank, 0);
         }
         Ok(true)

@@ -1,5 +1,5 @@
-//! A layer that makes trouble between sender and landing, by a seeded generator: the same seed and
-//! the same calls give the same faults.
+//! A layer that injects faults between sender and landing. They come from a seeded generator: the
+//! same seed and the same calls give the same faults.
 //!
 //! Between this port and each destination lies a *link*. A command in it is a packet with a
 //! sequence number and a copy of its payload:
@@ -11,27 +11,25 @@
 //!                                           else ──► post on the port underneath
 //! ```
 //!
-//! What the rules of a fabric ask for still holds: per destination the order is kept, nothing is
-//! lost or doubled, and full is an answer (a link holds a bounded number of packets). Two things
-//! are as on any fabric that accepts before it knows the outcome:
+//! The rules of a fabric still hold: each destination gets its messages in order, none is lost or
+//! doubled, and full is a normal answer (a link holds a bounded number of packets). Two things are
+//! as on any fabric that accepts a command before it knows the outcome:
 //!
-//! - An error that the port underneath gives to a held command is told by its completion event if
-//!   it asked for one, and is otherwise the answer to the next post to that destination, which is
-//!   not tried then.
-//! - What is held when the port is dropped is sent before it leaves, for a bounded time. A killed
-//!   rank's is gone ([`FaultInjector::discard`]).
+//! - If the port underneath refuses a held command, its completion event reports that, if it asked
+//!   for one. Otherwise the next post to that destination returns the error and is not tried.
+//! - A dropped port sends what it holds before it leaves, for a bounded time. A killed rank's
+//!   packets are gone ([`FaultInjector::discard`]).
 //!
-//! A command that needs credit is never held: only the port underneath knows whether there is
-//! credit, and one that waited for it in the link would hold up what needs none. Where it would
-//! have been held it is refused, for as long. So are `get` and `fetch`, which answer at once: what
-//! was posted before them has its effect before them.
+//! A command that needs credit is never held. Only the port underneath knows whether there is
+//! credit, and a command that waited for it in the link would delay those that need none. Where it
+//! would have been held it is refused, for as long. So are `get` and `fetch`, which complete on
+//! return: earlier posts take effect before them.
 //!
-//! Time is counted in calls of `post`, `poll` and `park`, so that a test steps it.
+//! Time is counted in calls of `post`, `poll` and `park`, so that a test can step it.
 //!
-//! A port of a job always has this layer over it, and mostly nothing in it
-//! ([`FaultInjector::absent`]): each call that the layer changes then takes one branch, always
-//! predicted, and the others none. So whole jobs can be run with faults without a second copy, for
-//! ports of another type, of everything above the boundary.
+//! A job's port always has this layer, mostly without faults ([`FaultInjector::absent`]). Each call
+//! that the layer changes then takes one well-predicted branch, and the others none. So whole jobs
+//! run with faults without a second copy of all code above the boundary for another port type.
 
 mod held;
 mod plan;
@@ -39,75 +37,74 @@ mod plan;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-use held::{Held, after, completion};
+use held::{HeldCommand, after, completion};
 pub use plan::{FaultCounts, Faults};
 
-use super::pass_through;
+use super::{Layer, pass_through};
 use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Event, FullCause, Granularity, GroupId,
-    INLINE_BYTES, Operation, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice,
-    RingState, Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Event, FullCause, Granularity, GroupId, GroupPort,
+    INLINE_BYTES, MemoryPort, Operation, PeerState, Port, PostError, Rank, RemoteAddress, RingId,
+    RingSlice, Short, Wait, Wake,
 };
-use crate::region::{RegionBuffer, RegionError};
+use crate::random::Random;
 use crate::sync::yield_now;
 use crate::time::Time;
-use plan::SplitMix;
 
-/// Payloads above this are not held: they go straight on or wait with the caller.
+/// Longer payloads are not held: they pass straight on or wait with the caller.
 const LONGEST_HELD: usize = 256 << 10;
 
-/// How long a dropped port goes on sending what it holds.
+/// How long a dropped port keeps sending the packets that it holds.
 const LEAVE_NANOSECONDS: u64 = 100_000_000;
 
 /// A port with unreliable links.
 #[derive(Debug)]
 pub struct FaultInjector<P: Port> {
     port: P,
-    /// Whether there is a layer at all.
+    /// Whether there are links with faults.
     present: bool,
     faults: Faults,
-    random: SplitMix,
+    random: Random,
     /// Calls so far.
     now: u64,
-    links: Vec<Link>,
+    links: Vec<FaultyLink>,
     counts: FaultCounts,
-    /// Held commands that came to nothing, for those who asked to be told.
+    /// Failures of held commands whose senders asked for an event.
     told: VecDeque<Event>,
-    /// The last answer was a refusal of this layer's: nobody will wake the caller for it.
+    /// This layer refused the last post: no event will wake the caller.
     restless: bool,
 }
 
-/// The way to one destination.
+/// The link to one destination.
 #[derive(Debug, Default)]
-struct Link {
-    packets: VecDeque<Packet>,
+struct FaultyLink {
+    packets: VecDeque<LinkPacket>,
     /// Number of the next packet that is accepted.
     next: u64,
     /// Number of the next packet that may arrive.
     expected: u64,
     /// Why the port underneath had no room for the first packet.
     cause: Option<FullCause>,
-    /// An error that the next post shall have.
+    /// An error for the next post to return.
     late: Option<PostError>,
-    /// Until when commands that need credit are refused.
+    /// The call until which commands that need credit are refused.
     barred: u64,
 }
 
-/// A command on its way.
+/// A command in the link.
 #[derive(Debug, Clone)]
-struct Packet {
+struct LinkPacket {
     number: u64,
-    command: Held,
-    /// Not before this call.
+    command: HeldCommand,
+    /// The first call at which it may arrive.
     ready: u64,
-    /// It is lost when it arrives.
+    /// Whether it is lost when it arrives.
     lost: bool,
-    /// It was lost and is sent again.
+    /// Whether it was lost and is sent again.
     again: bool,
 }
 
-/// What is going to happen to a command.
+/// The faults drawn for a command.
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     wait: u64,
@@ -116,37 +113,27 @@ struct Fate {
 }
 
 impl<P: Port> FaultInjector<P> {
-    /// Puts unreliable links before `port`.
+    /// Puts links with faults in front of `port`.
     pub fn new(port: P, faults: Faults) -> FaultInjector<P> {
         let mut layer = FaultInjector::absent(port);
         layer.meet(faults);
         layer
     }
 
-    /// The port as it is.
+    /// The port without faults.
     pub fn absent(port: P) -> FaultInjector<P> {
-        let (faults, random, counts) = (Faults::NONE, SplitMix(0), FaultCounts::default());
+        let (faults, random, counts) = (Faults::NONE, Random::new(0), FaultCounts::default());
         let (links, told) = (Vec::new(), VecDeque::new());
         let (present, restless) = (false, false);
         FaultInjector { port, present, faults, random, now: 0, links, counts, told, restless }
     }
 
-    /// Puts unreliable links before the port, which had none.
+    /// Puts links with faults in front of a port that had none.
     pub fn meet(&mut self, faults: Faults) {
-        self.links = (0..self.port.size()).map(|_| Link::default()).collect();
+        self.links = (0..self.port.size()).map(|_| FaultyLink::default()).collect();
         // Ranks of a job share the seed but not the faults.
-        self.random = SplitMix(faults.seed ^ (u64::from(self.port.rank()) << 32));
+        self.random = Random::new(faults.seed ^ (u64::from(self.port.rank()) << 32));
         (self.faults, self.present) = (faults, true);
-    }
-
-    /// The port underneath.
-    pub fn inner(&self) -> &P {
-        &self.port
-    }
-
-    /// The port underneath, to drive it past the links.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.port
     }
 
     /// The faults so far.
@@ -159,8 +146,8 @@ impl<P: Port> FaultInjector<P> {
         self.links.iter().map(|link| link.packets.len()).sum()
     }
 
-    /// Sends all that is held now, without further faults, as far as there is room; says whether
-    /// nothing is left.
+    /// Sends all held packets now, without further faults, as far as there is room. Returns whether
+    /// none is left.
     pub fn flush(&mut self) -> bool {
         let now = self.now;
         for destination in 0..self.links.len() {
@@ -172,7 +159,7 @@ impl<P: Port> FaultInjector<P> {
         self.held() == 0
     }
 
-    /// Throws away all that is held, as the death of the process does.
+    /// Discards all held packets, as the death of the process does.
     pub fn discard(&mut self) {
         for link in &mut self.links {
             self.counts.abandoned += link.packets.len() as u64;
@@ -180,7 +167,7 @@ impl<P: Port> FaultInjector<P> {
         }
     }
 
-    /// One call's worth of time.
+    /// Advances time by one call.
     fn advance(&mut self) {
         self.now += 1;
         for destination in 0..self.links.len() {
@@ -188,7 +175,7 @@ impl<P: Port> FaultInjector<P> {
         }
     }
 
-    /// Brings to its end what has come to the end of a link.
+    /// Delivers the packets that have reached the end of a link.
     fn drive(&mut self, destination: usize) {
         let FaultInjector { port, faults, random, now, links, counts, told, .. } = self;
         let link = &mut links[destination];
@@ -221,7 +208,7 @@ impl<P: Port> FaultInjector<P> {
                     break;
                 }
                 Err(error @ PostError::PeerFailed(_)) => {
-                    // The next post learns it from the port underneath.
+                    // The port underneath reports it to the next post.
                     link.abandon(counts, told, error);
                     break;
                 }
@@ -238,7 +225,7 @@ impl<P: Port> FaultInjector<P> {
         }
     }
 
-    /// A post, once time has moved on.
+    /// A post, after time has advanced.
     fn submit(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let destination = command.destination;
         let Some(link) = self.links.get_mut(destination as usize) else {
@@ -251,7 +238,7 @@ impl<P: Port> FaultInjector<P> {
             return self.port.post(command);
         }
         if let PeerState::Failed(failure) = self.port.peer(destination) {
-            // Nothing lands there any more, and the port underneath says so.
+            // Nothing lands there any more; the port underneath reports that.
             link.abandon(&mut self.counts, &mut self.told, PostError::PeerFailed(failure));
             return self.port.post(command);
         }
@@ -260,7 +247,7 @@ impl<P: Port> FaultInjector<P> {
             return Err(self.full(destination, FullCause::RingRefused));
         }
         if command.passes && self.links[destination as usize].cause.is_some() {
-            // The receiver may wait for it before it makes room for what the link holds.
+            // The receiver may need it before it makes room for the link's packets.
             return self.port.post(command);
         }
         let fate = self.fate();
@@ -296,14 +283,14 @@ impl<P: Port> FaultInjector<P> {
         }
     }
 
-    /// Posts a command that is not held: now, or not yet.
+    /// Posts a command that must not be held, or refuses it.
     fn post_straight(&mut self, command: &Command<'_>, fate: Fate) -> Result<usize, PostError> {
         self.bar(command.destination, fate)?;
         self.port.post(command)
     }
 
-    /// Whether what cannot be held may go to `destination` now: nothing is before it, and its own
-    /// fate has had its time.
+    /// Whether a command that cannot be held may go to `destination` now: the link is empty, and
+    /// its own delay is over.
     fn bar(&mut self, destination: Rank, fate: Fate) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {
@@ -317,7 +304,7 @@ impl<P: Port> FaultInjector<P> {
         Ok(())
     }
 
-    /// The way of what answers at once: `get` and `fetch`.
+    /// Admits a command that completes on return: `get` or `fetch`.
     fn clear_way(&mut self, destination: Rank) -> Result<(), PostError> {
         self.advance();
         let Some(link) = self.links.get_mut(destination as usize) else { return Ok(()) };
@@ -338,9 +325,9 @@ impl<P: Port> FaultInjector<P> {
 
     fn hold(&mut self, command: &Command<'_>, bytes: usize, fate: Fate) {
         let link = &mut self.links[command.destination as usize];
-        let packet = Packet {
+        let packet = LinkPacket {
             number: link.next,
-            command: Held::new(command, bytes),
+            command: HeldCommand::new(command, bytes),
             ready: self.now + fate.wait,
             lost: fate.lost,
             again: false,
@@ -369,8 +356,8 @@ impl<P: Port> FaultInjector<P> {
     }
 }
 
-impl Link {
-    /// Gives up all that is held, since nobody will take it.
+impl FaultyLink {
+    /// Abandons all held packets: the destination will take none.
     fn abandon(&mut self, counts: &mut FaultCounts, told: &mut VecDeque<Event>, error: PostError) {
         counts.abandoned += self.packets.len() as u64;
         // The second copy of a packet is not another command.
@@ -392,6 +379,73 @@ impl Fate {
 
     fn late(self) -> bool {
         self.wait > 0 || self.lost
+    }
+}
+
+impl<P: Port> Layer for FaultInjector<P> {
+    type Inner = P;
+
+    #[inline(always)]
+    fn inner(&self) -> &P {
+        &self.port
+    }
+
+    #[inline(always)]
+    fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    fn layered_multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError>
+    where
+        P: GroupPort,
+    {
+        if !self.present {
+            return self.port.multicast(group, command, done, bytes);
+        }
+        self.advance();
+        if self.faults.are_off() && self.held() == 0 {
+            return self.port.multicast(group, command, done, bytes);
+        }
+        let most = self.port.capabilities().outstanding;
+        let post = |layer: &mut Self, one: &Command<'_>| match one.operation.is_remote() {
+            true if layer.told.len() >= most => {
+                Err(layer.full(one.destination, FullCause::Outstanding))
+            }
+            _ => layer.submit(one),
+        };
+        let tell = |layer: &mut Self, completed| {
+            layer.told.push_back(Event::Completed(completed));
+            true
+        };
+        multicast_by(self, group, command, (done, bytes), post, tell)
+    }
+
+    #[inline]
+    fn layered_get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>
+    where
+        P: MemoryPort,
+    {
+        if self.present {
+            self.clear_way(from.rank)?;
+        }
+        self.port.get(from, into)
+    }
+
+    #[inline]
+    fn layered_fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError>
+    where
+        P: MemoryPort,
+    {
+        if self.present {
+            self.clear_way(atomic.target.rank)?;
+        }
+        self.port.fetch(atomic)
     }
 }
 
@@ -452,34 +506,6 @@ impl<P: Port> Port for FaultInjector<P> {
         Ok(())
     }
 
-    fn multicast(
-        &mut self,
-        group: GroupId,
-        command: &Command<'_>,
-        done: usize,
-        bytes: usize,
-    ) -> Result<(), ChainError> {
-        if !self.present {
-            return self.port.multicast(group, command, done, bytes);
-        }
-        self.advance();
-        if self.faults.are_off() && self.held() == 0 {
-            return self.port.multicast(group, command, done, bytes);
-        }
-        let most = self.port.capabilities().outstanding;
-        let post = |layer: &mut Self, one: &Command<'_>| match one.operation.is_remote() {
-            true if layer.told.len() >= most => {
-                Err(layer.full(one.destination, FullCause::Outstanding))
-            }
-            _ => layer.submit(one),
-        };
-        let tell = |layer: &mut Self, completed| {
-            layer.told.push_back(Event::Completed(completed));
-            true
-        };
-        multicast_by(self, group, command, (done, bytes), post, tell)
-    }
-
     #[inline]
     fn poll(&mut self) -> Option<Event> {
         if !self.present {
@@ -513,22 +539,6 @@ impl<P: Port> Port for FaultInjector<P> {
     }
 
     #[inline]
-    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        if self.present {
-            self.clear_way(from.rank)?;
-        }
-        self.port.get(from, into)
-    }
-
-    #[inline]
-    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
-        if self.present {
-            self.clear_way(atomic.target.rank)?;
-        }
-        self.port.fetch(atomic)
-    }
-
-    #[inline]
     fn park(&mut self, deadline: Option<Time>) -> Wake {
         if !self.present {
             return self.port.park(deadline);
@@ -541,8 +551,8 @@ impl<P: Port> Port for FaultInjector<P> {
         if !restless && self.held() == 0 {
             return self.port.park(deadline);
         }
-        // The links' time is counted in calls: whoever waits must not sleep, but
-        // whoever it waits for may need the processor.
+        // The links' time is counted in calls, so the caller must not sleep. But the rank it waits
+        // for may need the processor.
         let now = self.port.now();
         self.port.park(Some(now));
         yield_now();
@@ -553,8 +563,8 @@ impl<P: Port> Port for FaultInjector<P> {
     }
 }
 
-/// What only the port underneath has, such as its host. Not a way past the links: every call of
-/// [`Port`] is the layer's.
+/// For what only the port underneath has, such as its host. It does not bypass the links: every
+/// call of [`Port`] goes through the layer.
 impl<P: Port> Deref for FaultInjector<P> {
     type Target = P;
 
@@ -576,7 +586,7 @@ impl<P: Port> Drop for FaultInjector<P> {
         }
         let last = self.port.now() + Time::from_nanoseconds(LEAVE_NANOSECONDS);
         while !self.flush() && self.port.now() < last {
-            // Deaths are learnt by polling; messages have no reader any more.
+            // Polling reports deaths; messages have no reader any more.
             while self.port.poll().is_some() {}
             let now = self.port.now();
             self.port.park(Some(now));

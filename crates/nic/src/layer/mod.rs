@@ -1,23 +1,32 @@
-//! Fabrics that wrap a fabric: a layer is a [`Port`](crate::fabric::Port) over a port.
+//! Fabrics that wrap a fabric: a layer is a [`Port`] over a port.
 //!
 //! ```text
 //!   msg ──► Tracer ──► FaultInjector ──► loopback, shm, ...
 //! ```
 //!
-//! Layers compose in any order and keep the rules at the head of [`crate::fabric`], so that the
-//! conformance suite runs on each of them as on any fabric.
+//! Layers compose in any order and keep the rules of [`crate::fabric`], so the conformance suite
+//! runs on each of them as on any fabric.
+//!
+//! A layer has the capabilities of the port underneath, through the blanket implementations here.
+//! It changes commands and events, and passes the rest through: tables belong to the rank itself;
+//! rounds of groups, letters and command queues go through shared memory, where a fault between a
+//! store and a load is impossible.
 
-mod context;
 mod fault;
-mod group;
-mod mail;
-mod queue;
 mod tracer;
 
 pub use fault::{FaultCounts, FaultInjector, Faults};
 pub use tracer::{Action, Entry, Recording, Sink, Tracer};
 
-/// The calls of a [`Port`](crate::fabric::Port) that no layer changes.
+use crate::fabric::{
+    Atomic, ChainError, Command, Completion, ContextError, ContextId, Contribution, Group,
+    GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
+    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
+    Rank, RegisterValue, RemoteAddress, Rights, RingId, RingPort, RingState, TableError,
+};
+use crate::region::{RegionBuffer, RegionError};
+
+/// The calls of a [`Port`] that no layer changes.
 macro_rules! pass_through {
     ($port:ident) => {
         fn rank(&self) -> Rank {
@@ -44,24 +53,12 @@ macro_rules! pass_through {
             self.$port.grant(source, messages);
         }
 
-        fn held_up(&mut self, source: Rank) -> bool {
-            self.$port.held_up(source)
-        }
-
-        fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
-            self.$port.route(source, ring)
+        fn held_up(&mut self) -> Option<Rank> {
+            self.$port.held_up()
         }
 
         fn route_of(&self, source: Rank) -> Option<RingId> {
             self.$port.route_of(source)
-        }
-
-        fn ring(&self, ring: RingId) -> Option<RingState> {
-            self.$port.ring(ring)
-        }
-
-        fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
-            self.$port.allocate(bytes)
         }
 
         fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
@@ -88,18 +85,320 @@ macro_rules! pass_through {
             self.$port.now()
         }
 
-        fn compute(&mut self, span: Time) {
-            self.$port.compute(span);
-        }
-
         fn announce_wait(&self, wait: Option<Wait>) {
             self.$port.announce_wait(wait);
         }
-
-        $crate::layer::group::pass_groups!($port);
-        $crate::layer::mail::pass_mail!($port);
-        $crate::layer::queue::pass_queues!($port);
-        $crate::layer::context::pass_contexts!($port);
     };
 }
 use pass_through;
+
+/// A port that wraps a port.
+pub trait Layer: Port + Sized {
+    /// The port underneath.
+    type Inner: Port;
+
+    /// The port underneath.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The port underneath, to drive it without the layer.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// The layer's [`MemoryPort::get`].
+    ///
+    /// # Errors
+    /// As [`MemoryPort::get`].
+    fn layered_get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>
+    where
+        Self::Inner: MemoryPort,
+    {
+        self.inner_mut().get(from, into)
+    }
+
+    /// The layer's [`MemoryPort::fetch`].
+    ///
+    /// # Errors
+    /// As [`MemoryPort::fetch`].
+    fn layered_fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError>
+    where
+        Self::Inner: MemoryPort,
+    {
+        self.inner_mut().fetch(atomic)
+    }
+
+    /// The layer's [`GroupPort::multicast`].
+    ///
+    /// # Errors
+    /// As [`GroupPort::multicast`].
+    fn layered_multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError>
+    where
+        Self::Inner: GroupPort,
+    {
+        self.inner_mut().multicast(group, command, done, bytes)
+    }
+}
+
+impl<L: Layer> RingPort for L
+where
+    L::Inner: RingPort,
+{
+    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
+        self.inner_mut().route(source, ring)
+    }
+
+    fn ring(&self, ring: RingId) -> Option<RingState> {
+        self.inner().ring(ring)
+    }
+}
+
+impl<L: Layer> MemoryPort for L
+where
+    L::Inner: MemoryPort,
+{
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.inner_mut().allocate(bytes)
+    }
+
+    fn open_context(&mut self) -> Result<ContextId, ContextError> {
+        self.inner_mut().open_context()
+    }
+
+    fn close_context(&mut self, context: ContextId) -> Result<(), ContextError> {
+        self.inner_mut().close_context(context)
+    }
+
+    fn connect(&mut self, context: ContextId, members: &[Member]) -> Result<(), ContextError> {
+        self.inner_mut().connect(context, members)
+    }
+
+    fn member(&self, context: ContextId, logical: u32) -> Result<Member, PostError> {
+        self.inner().member(context, logical)
+    }
+
+    fn register(
+        &mut self,
+        context: ContextId,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Key, ContextError> {
+        self.inner_mut().register(context, offset, length, rights)
+    }
+
+    fn deregister(&mut self, key: Key) -> Result<(), ContextError> {
+        self.inner_mut().deregister(key)
+    }
+
+    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        self.inner().register_key(context, register)
+    }
+
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        self.inner_mut().set_address_register(context, register, value)
+    }
+
+    fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        self.inner().address_register(context, register)
+    }
+
+    #[inline]
+    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.layered_get(from, into)
+    }
+
+    #[inline]
+    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.layered_fetch(atomic)
+    }
+}
+
+impl<L: Layer> QueuePort for L
+where
+    L::Inner: QueuePort,
+{
+    fn free_queues(&self) -> (u32, u32) {
+        self.inner().free_queues()
+    }
+
+    fn create_queue(&mut self, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError> {
+        self.inner_mut().create_queue(mode, slots)
+    }
+
+    fn destroy_queue(&mut self, queue: u32) -> Result<(), QueueError> {
+        self.inner_mut().destroy_queue(queue)
+    }
+
+    fn post_queue(&mut self, queue: u32, chain: &[QueueCommand]) -> Result<(), QueueError> {
+        self.inner_mut().post_queue(queue, chain)
+    }
+
+    fn repeat_queue(&mut self, queue: u32, count: u32) -> Result<(), QueueError> {
+        self.inner_mut().repeat_queue(queue, count)
+    }
+
+    fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError> {
+        self.inner_mut().release_queue(queue, slots)
+    }
+
+    fn help_queue(&mut self, queue: QueueAddress) {
+        self.inner_mut().help_queue(queue);
+    }
+
+    fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError> {
+        self.inner_mut().queue_state(queue)
+    }
+
+    fn completion(&mut self, queue: u32) -> Option<Completion> {
+        self.inner_mut().completion(queue)
+    }
+
+    fn retire_queue(&mut self, queue: u32, rounds: u64, lead: u32) {
+        self.inner_mut().retire_queue(queue, rounds, lead);
+    }
+
+    fn give_up_queue(&mut self, queue: u32, missing: Rank, tell: &[Rank]) {
+        self.inner_mut().give_up_queue(queue, missing, tell);
+    }
+}
+
+impl<L: Layer> MailboxPort for L
+where
+    L::Inner: MailboxPort,
+{
+    fn open_mailbox(
+        &mut self,
+        from: Rank,
+        room: u32,
+    ) -> Result<(u32, MailboxAddress), RegionError> {
+        self.inner_mut().open_mailbox(from, room)
+    }
+
+    fn close_mailbox(&mut self, mailbox: u32) {
+        self.inner_mut().close_mailbox(mailbox);
+    }
+
+    fn write_mail(
+        &mut self,
+        to: MailboxAddress,
+        round: u64,
+        at: u32,
+        bytes: &[u8],
+    ) -> Result<(), PostError> {
+        self.inner_mut().write_mail(to, round, at, bytes)
+    }
+
+    fn post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
+        self.inner_mut().post_mail(to, round)
+    }
+
+    fn has_mail(&mut self, mailbox: u32, round: u64) -> bool {
+        self.inner_mut().has_mail(mailbox, round)
+    }
+
+    fn read_mail(
+        &self,
+        mailbox: u32,
+        round: u64,
+        at: u32,
+        into: &mut [u8],
+    ) -> Result<(), PostError> {
+        self.inner().read_mail(mailbox, round, at, into)
+    }
+
+    fn end_mail(&mut self, to: MailboxAddress, end: MailEnd) {
+        self.inner_mut().end_mail(to, end);
+    }
+
+    fn mail_end(&self, mailbox: u32) -> Option<MailEnd> {
+        self.inner().mail_end(mailbox)
+    }
+}
+
+impl<L: Layer> GroupPort for L
+where
+    L::Inner: GroupPort,
+{
+    fn join(&mut self, channel: u32, ranks: &[u32], first: u64) -> Result<GroupId, GroupError> {
+        self.inner_mut().join(channel, ranks, first)
+    }
+
+    fn leave(&mut self, group: GroupId) -> Result<u64, GroupError> {
+        self.inner_mut().leave(group)
+    }
+
+    fn group(&self, group: GroupId) -> Option<&Group> {
+        self.inner().group(group)
+    }
+
+    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+        self.inner_mut().set_registers(group, registers)
+    }
+
+    #[inline(always)]
+    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
+        self.inner_mut().contribute(group, word, payload)
+    }
+
+    #[inline(always)]
+    fn contribution(
+        &mut self,
+        group: GroupId,
+        place: usize,
+    ) -> Result<Option<Contribution>, GroupError> {
+        self.inner_mut().contribution(group, place)
+    }
+
+    #[inline(always)]
+    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError> {
+        self.inner_mut().all_contributed(group)
+    }
+
+    #[inline(always)]
+    fn load_contribution(
+        &self,
+        group: GroupId,
+        place: usize,
+        contribution: &Contribution,
+        from: usize,
+        into: &mut [u8],
+    ) -> usize {
+        self.inner().load_contribution(group, place, contribution, from, into)
+    }
+
+    #[inline(always)]
+    fn finish_round(&mut self, group: GroupId) -> Result<(), GroupError> {
+        self.inner_mut().finish_round(group)
+    }
+
+    fn sync(&mut self, group: GroupId, id: u32) -> Result<(), GroupError> {
+        self.inner_mut().sync(group, id)
+    }
+
+    fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
+        self.inner_mut().synced(group, id)
+    }
+
+    fn multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError> {
+        self.layered_multicast(group, command, done, bytes)
+    }
+}

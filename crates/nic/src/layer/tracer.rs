@@ -1,27 +1,26 @@
-//! A layer that tells a sink what passes through it: every post, every event that `poll` yields,
-//! every release and every read, with the time.
+//! A layer that reports to a sink what passes through it, with the time: every post, every event
+//! that `poll` yields, every release and every read.
 //!
-//! It changes nothing and holds nothing back. A poll that yields nothing is not told: an idle rank
-//! would fill any trace with them. The clock is the caller's, or the port's own.
+//! It changes and delays nothing. It does not report polls that yield nothing: an idle rank would
+//! fill any trace with them. The clock is the caller's, or the port's own.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::pass_through;
+use super::{Layer, pass_through};
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completed, Event, GroupId, Landing, Notified,
-    Operation, PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice,
-    RingState, Short, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completed, Event, GroupId, GroupPort, Landing,
+    MemoryPort, Notified, Operation, PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress,
+    RingId, RingSlice, Short, Wait, Wake,
 };
-use crate::region::{RegionBuffer, RegionError};
 use crate::time::Time;
 
 /// One line of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// When it was done.
+    /// When it happened.
     pub time: Time,
-    /// What was done.
+    /// What happened.
     pub action: Action,
 }
 
@@ -43,7 +42,7 @@ pub enum Action {
         /// Payload bytes taken, or why none were.
         outcome: Result<usize, PostError>,
     },
-    /// A doorbell for several commands; one [`Action::Post`] for each that was tried follows.
+    /// A doorbell for several commands; one [`Action::Post`] follows for each that was tried.
     Chain {
         /// Commands in the chain.
         commands: usize,
@@ -61,7 +60,7 @@ pub enum Action {
     },
     /// `poll` or `receive_whole` yielded a message or packet.
     Landed {
-        /// Who sent it.
+        /// The sender.
         source: Rank,
         /// As posted.
         protocol: u8,
@@ -80,13 +79,13 @@ pub enum Action {
     Notified(Notified),
     /// `poll` yielded the completion of a command.
     Completed(Completed),
-    /// `poll` said that a landing ring was full.
+    /// `poll` reported a full landing ring.
     RingFull(RingId),
-    /// `poll` said that a status ring was full.
+    /// `poll` reported a full status ring.
     StatusFull,
-    /// `poll` told of a death.
+    /// `poll` reported a death.
     PeerFailed(PeerFailure),
-    /// `poll` met a record that made no sense.
+    /// `poll` reported an invalid record.
     Malformed {
         /// The source it claims.
         source: Rank,
@@ -106,35 +105,35 @@ pub enum Action {
         from: RemoteAddress,
         /// How many bytes were asked for.
         bytes: usize,
-        /// Whether it was done.
+        /// Whether it succeeded.
         outcome: Result<(), PostError>,
     },
-    /// Another rank's memory was read by a get that waits.
+    /// Another rank's memory was read by a blocking get.
     Get {
         /// Where.
         from: RemoteAddress,
         /// How many bytes were asked for.
         bytes: usize,
-        /// Whether it was done.
+        /// Whether it succeeded.
         outcome: Result<(), PostError>,
     },
-    /// An integer of another rank was changed by an atomic operation that waits.
+    /// An integer of another rank was changed by a blocking atomic operation.
     Fetch {
         /// Which operation, and where.
         atomic: Atomic,
-        /// The old value, or why nothing was done.
+        /// The old value, or why it failed.
         outcome: Result<u64, PostError>,
     },
 }
 
-/// Where a trace goes.
+/// The destination of a trace.
 pub trait Sink {
-    /// Takes one line. Called within the call it is about, so it should be quick.
+    /// Takes one line. Called inside the traced call, so it should be quick.
     fn record(&mut self, entry: Entry);
 }
 
-/// A sink in memory that keeps the latest entries, as a flight recorder does, and counts those it
-/// had to drop.
+/// A sink in memory that keeps the latest entries, like a flight recorder, and counts those it
+/// dropped.
 #[derive(Debug)]
 pub struct Recording {
     entries: VecDeque<Entry>,
@@ -148,12 +147,12 @@ impl Recording {
         Recording { entries: VecDeque::new(), capacity, dropped: 0 }
     }
 
-    /// The entries it has, oldest first.
+    /// The entries, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// How many older ones it dropped.
+    /// How many older entries it dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -174,7 +173,7 @@ impl Sink for Recording {
 /// A clock that is not the port's.
 type Clock = Box<dyn Fn() -> Time + Send>;
 
-/// A port that tells a sink what passes through it.
+/// A port that reports to a sink what passes through it.
 pub struct Tracer<P, S> {
     port: P,
     sink: S,
@@ -194,19 +193,9 @@ impl<P: Port, S: Sink> Tracer<P, S> {
         Tracer { port, sink, clock: None }
     }
 
-    /// The same by another clock.
+    /// Traces `port` into `sink` by another clock.
     pub fn with_clock(port: P, sink: S, clock: impl Fn() -> Time + Send + 'static) -> Tracer<P, S> {
         Tracer { port, sink, clock: Some(Box::new(clock)) }
-    }
-
-    /// The port underneath.
-    pub fn inner(&self) -> &P {
-        &self.port
-    }
-
-    /// The port underneath, to drive it past the tracer.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.port
     }
 
     /// The sink.
@@ -222,6 +211,54 @@ impl<P: Port, S: Sink> Tracer<P, S> {
     fn tell(&mut self, action: Action) {
         let time = self.clock.as_ref().map_or_else(|| self.port.now(), |clock| clock());
         self.sink.record(Entry { time, action });
+    }
+}
+
+impl<P: Port, S: Sink> Layer for Tracer<P, S> {
+    type Inner = P;
+
+    #[inline(always)]
+    fn inner(&self) -> &P {
+        &self.port
+    }
+
+    #[inline(always)]
+    fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    fn layered_multicast(
+        &mut self,
+        group: GroupId,
+        command: &Command<'_>,
+        done: usize,
+        bytes: usize,
+    ) -> Result<(), ChainError>
+    where
+        P: GroupPort,
+    {
+        let outcome = self.port.multicast(group, command, done, bytes);
+        let (operation, bytes) = (command.operation, command.payload.len());
+        self.tell(Action::Multicast { group, operation, bytes, outcome });
+        outcome
+    }
+
+    fn layered_get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>
+    where
+        P: MemoryPort,
+    {
+        let outcome = self.port.get(from, into);
+        self.tell(Action::Get { from, bytes: into.len(), outcome });
+        outcome
+    }
+
+    fn layered_fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError>
+    where
+        P: MemoryPort,
+    {
+        let outcome = self.port.fetch(atomic);
+        self.tell(Action::Fetch { atomic: *atomic, outcome });
+        outcome
     }
 }
 
@@ -245,19 +282,6 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
             let taken = if cut.bytes > 0 { Ok(cut.bytes) } else { Err(cut.error) };
             self.tell(posted(command, taken));
         }
-        outcome
-    }
-
-    fn multicast(
-        &mut self,
-        group: GroupId,
-        command: &Command<'_>,
-        done: usize,
-        bytes: usize,
-    ) -> Result<(), ChainError> {
-        let outcome = self.port.multicast(group, command, done, bytes);
-        let (operation, bytes) = (command.operation, command.payload.len());
-        self.tell(Action::Multicast { group, operation, bytes, outcome });
         outcome
     }
 
@@ -293,18 +317,6 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         let outcome = self.port.read(from, into);
         self.tell(Action::Read { from, bytes: into.len(), outcome });
-        outcome
-    }
-
-    fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        let outcome = self.port.get(from, into);
-        self.tell(Action::Get { from, bytes: into.len(), outcome });
-        outcome
-    }
-
-    fn fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
-        let outcome = self.port.fetch(atomic);
-        self.tell(Action::Fetch { atomic: *atomic, outcome });
         outcome
     }
 
@@ -361,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_in_order_with_the_callers_clock() {
+    fn actions_are_traced_in_order_and_timed() {
         let (mut a, mut b) = traced();
         let payload = [1; 100];
         a.post(&Command::send(1, 5, 9, &payload)).unwrap();
@@ -404,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_told_with_its_commands() {
+    fn a_chain_is_traced_with_its_commands() {
         let (mut a, _b) = traced();
         let chain = [Command::nop(1), Command::send(9, 0, 0, &[]), Command::nop(1)];
         a.post_chain(&chain).unwrap_err();
@@ -415,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_operations_and_what_comes_of_them_are_told() {
+    fn remote_operations_are_traced_with_their_results() {
         let (mut a, mut b) = traced();
         let context = b.open_context().unwrap();
         let key = b.register(context, 0, 64, Rights::ALL).unwrap();
@@ -435,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_keeps_the_latest_and_counts_the_rest() {
+    fn a_full_recording_keeps_the_latest() {
         for (capacity, kept) in [(0, 0), (3, 3), (20, 10)] {
             let mut recording = Recording::new(capacity);
             for time in 0..10 {

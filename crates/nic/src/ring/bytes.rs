@@ -1,9 +1,9 @@
 //! Raw bytes that several processes reach: the payload area of a landing ring.
 //!
-//! Copies go through raw pointers, never through references: another process may write at any
-//! time, and only the ring's protocol (a claim before the store, a published record before the
-//! load) makes that a non-event. Under loom each byte is a checked cell, so that a breach of the
-//! protocol is a failed model and not a torn message.
+//! Copies go through raw pointers, never through references. Another process may write at any time,
+//! and only the ring's protocol (a claim before the store, a published record before the load)
+//! keeps accesses apart. Under loom each byte is a checked cell, so a breach of the protocol fails
+//! the model instead of tearing a message.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use std::arch::x86_64 as arch;
@@ -17,43 +17,43 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 const LINE: usize = 64;
 
-/// From how many bytes on a store is long: one that may go past the caches, [`LongStores`].
+/// From how many bytes on a store may bypass the caches, see [`LongStores`].
 #[cfg(not(loom))]
 const LONG_FROM: usize = 4096;
 
-/// How long stores go into shared memory: what is faster is a property of the machine.
+/// How long stores go into shared memory. Which way is faster depends on the machine.
 ///
-/// A line that another core has read must be fetched from it before it can be written, and a
-/// processor fetches few at once for its stores; whole lines that go past the caches are not
-/// fetched at all, but their reader has to fetch them from further away. Through a landing ring
-/// one way, through and past the caches, on an AMD EPYC: 16 KiB 2.4 and 2.2 us between near cores,
-/// 8.5 and 2.4 us between far ones; 64 KiB 8.4 and 6.3, 31 and 6.2 us. On an Intel Xeon of 2023:
-/// 64 KiB 10.1 and 13.2 us, 1 MiB 113 and 184 us.
+/// Before a core can write a line that another core has read, it must fetch it, and a processor
+/// fetches few lines at once for its stores. Whole lines that bypass the caches are not fetched at
+/// all, but their reader has to fetch them from further away. Through a landing ring one way,
+/// through and past the caches, on an AMD EPYC: 16 KiB 2.4 and 2.2 us between near cores, 8.5 and
+/// 2.4 us between far ones; 64 KiB 8.4 and 6.3, 31 and 6.2 us. On an Intel Xeon of 2023: 64 KiB
+/// 10.1 and 13.2 us, 1 MiB 113 and 184 us.
 ///
-/// The first loses nothing on any machine below 4 KiB: 4 KiB 0.72 and 0.82 us on the EPYC's near
+/// Below 4 KiB cached stores lose nothing on any machine: 4 KiB 0.72 and 0.82 us on the EPYC's near
 /// cores, 1 KiB 0.28 and 0.53.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LongStores {
-    /// Like any other.
+    /// Through the caches, like short stores.
     #[default]
     Cached,
     /// Past the caches, from 4 KiB on.
     PastCaches,
 }
 
-/// What this process does: a [`LongStores`] as a number.
+/// This process's [`LongStores`] as a number.
 #[cfg(not(loom))]
 static LONG_STORES: AtomicU32 = AtomicU32::new(LongStores::Cached as u32);
 
 impl LongStores {
-    /// Has this process store so from now on. Either way is right at any time; it may be asked for
-    /// again.
+    /// Sets how this process stores from now on. Both ways are correct at any time, so repeated
+    /// calls are fine.
     #[cfg(not(loom))]
     pub fn adopt(self) {
         LONG_STORES.store(self as u32, Ordering::Relaxed);
     }
 
-    /// What this process does.
+    /// This process's way.
     #[cfg(not(loom))]
     #[inline]
     fn adopted() -> LongStores {
@@ -79,7 +79,7 @@ pub struct Bytes<'m> {
 
 #[cfg(not(loom))]
 impl<'m> Bytes<'m> {
-    /// The `length` bytes from `start`.
+    /// An area of `length` bytes from `start`.
     ///
     /// # Safety
     /// They stay mapped, readable and writable for `'m`.
@@ -102,7 +102,7 @@ impl<'m> Bytes<'m> {
         self.store_as(LongStores::adopted(), at, from);
     }
 
-    /// The same in the way that is said, whatever the length and whatever this process does.
+    /// [`Bytes::store`] in the given way, for any length and whatever this process has adopted.
     #[inline]
     pub fn store_as(&self, way: LongStores, at: usize, from: &[u8]) {
         match way {
@@ -111,7 +111,7 @@ impl<'m> Bytes<'m> {
         }
     }
 
-    /// Borrowed bytes as an area, to be read only.
+    /// Borrowed bytes as a read-only area.
     #[inline]
     fn borrowed(from: &[u8]) -> Bytes<'_> {
         let start = NonNull::from(from).cast();
@@ -119,7 +119,7 @@ impl<'m> Bytes<'m> {
         unsafe { Bytes::new(start, from.len()) }
     }
 
-    /// The same as [`Bytes::store`] for bytes that may be part of the area.
+    /// [`Bytes::store`] for bytes that may be part of the area.
     #[inline]
     pub fn write(&self, at: usize, from: &[u8]) {
         self.copy(at, Bytes::borrowed(from));
@@ -131,12 +131,11 @@ impl<'m> Bytes<'m> {
         // SAFETY: `at` is within the area, by the assertion.
         let target = unsafe { self.start.add(at) };
         // SAFETY: the range ends within the area, by the assertion; the area is writable for 'm;
-        // `from` is ordinary memory, which the area is not part of (a landing ring is handed out
-        // by copy only).
+        // `from` is ordinary memory outside the area (a landing ring is only ever copied out).
         unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
     }
 
-    /// Copies all of another area to byte `at` of this one. They may overlap.
+    /// Copies all of another area to byte `at` of this one. The two may overlap.
     #[inline]
     pub fn copy(&self, at: usize, from: Bytes<'_>) {
         let length = from.length;
@@ -151,7 +150,7 @@ impl<'m> Bytes<'m> {
         unsafe { target.copy_from(from.start.as_ptr(), length) };
     }
 
-    /// Whole lines go past the caches. `from` is elsewhere.
+    /// Stores whole lines past the caches. `from` is elsewhere.
     #[inline(never)]
     fn stream(&self, at: usize, from: Bytes<'_>) {
         assert!(at <= self.length && from.length <= self.length - at);
@@ -166,18 +165,18 @@ impl<'m> Bytes<'m> {
             unsafe { target.wrapping_add(part).copy_from_nonoverlapping(source, length) };
         }
         let (target, source) = (target.wrapping_add(head), from.start.as_ptr().wrapping_add(head));
-        // SAFETY: as above; the target is the begin of a line, and whole lines are left.
+        // SAFETY: as above; the target is the start of a line, and whole lines are left.
         unsafe { stream_lines(target, source, lines) };
     }
 
-    /// Copies bytes from `at` on into `into`.
+    /// Copies bytes from `at` on to `into`.
     #[inline]
     pub fn load(&self, at: usize, into: &mut [u8]) {
         assert!(at <= self.length && into.len() <= self.length - at);
         // SAFETY: `at` is within the area, by the assertion.
         let origin = unsafe { self.start.add(at) };
         // SAFETY: the range ends within the area, by the assertion; the area is readable for 'm;
-        // `into` is ordinary memory, which the area is not part of.
+        // `into` is ordinary memory outside the area.
         unsafe { origin.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
     }
 
@@ -191,22 +190,22 @@ impl<'m> Bytes<'m> {
 /// Stores whole lines past the caches.
 ///
 /// # Safety
-/// `length` bytes are readable at `source` and writable at `target`, the begin of a line, and the
+/// `length` bytes are readable at `source` and writable at `target`, the start of a line, and the
 /// two ranges are apart.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
     for at in (0..length).step_by(16) {
-        // SAFETY: 16 bytes may be read there, as the caller says; the load asks for no alignment.
+        // SAFETY: 16 bytes may be read there, as the caller says; the load needs no alignment.
         let value = unsafe { arch::_mm_loadu_si128(source.wrapping_add(at).cast()) };
-        // SAFETY: 16 bytes may be written there, aligned since the line is; the fence below orders
-        // the store before all that follows.
+        // SAFETY: 16 bytes may be written there, aligned as the line is; the fence below orders the
+        // store before all that follows.
         unsafe { arch::_mm_stream_si128(target.wrapping_add(at).cast(), value) };
     }
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { arch::_mm_sfence() };
 }
 
-/// The same where there are no such stores.
+/// [`stream_lines`] for processors without such stores.
 ///
 /// # Safety
 /// As above.
@@ -236,7 +235,7 @@ impl<'m> Bytes<'m> {
         }
     }
 
-    /// Copies bytes from `at` on into `into`.
+    /// Copies bytes from `at` on to `into`.
     pub fn load(&self, at: usize, into: &mut [u8]) {
         let length = into.len();
         for (cell, byte) in self.cells[at..at + length].iter().zip(into) {
@@ -245,7 +244,7 @@ impl<'m> Bytes<'m> {
         }
     }
 
-    /// Nothing to prefetch under loom.
+    /// Loom has nothing to prefetch.
     pub fn address(&self, _at: usize) -> *const u8 {
         std::ptr::null()
     }
@@ -257,13 +256,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_stores_arrive_at_every_alignment_and_touch_nothing_beside() {
+    fn long_stores_are_exact_at_every_alignment() {
         const SIZE: usize = 2 * LONG_FROM;
         let mut area = vec![0xee_u8; SIZE];
         let source: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let bytes = {
             let start = NonNull::new(area.as_mut_ptr()).unwrap();
-            // SAFETY: the vector outlives the view and is looked at only through it.
+            // SAFETY: the vector outlives the view and is read only through it.
             unsafe { Bytes::new(start, SIZE) }
         };
         for (at, from) in (0..LINE).flat_map(|at| [(at, 0), (at, 1), (0, at), (LINE - 1, at)]) {
@@ -280,12 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_stores_are_right_whatever_this_process_does() {
+    fn stores_are_exact_in_both_ways() {
         let mut area = vec![0; 2 * LONG_FROM];
         let start = NonNull::new(area.as_mut_ptr()).unwrap();
-        // SAFETY: the vector outlives the view and is looked at only through it.
+        // SAFETY: the vector outlives the view and is read only through it.
         let bytes = unsafe { Bytes::new(start, 2 * LONG_FROM) };
-        // Other tests of this process may store meanwhile: they are right either way.
+        // Other tests of this process may store meanwhile: both ways are correct.
         for (round, way) in [LongStores::PastCaches, LongStores::Cached].into_iter().enumerate() {
             way.adopt();
             for length in [8, LONG_FROM - 1, LONG_FROM, LONG_FROM + 9] {
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_within_one_area_are_right_however_they_overlap() {
+    fn overlapping_copies_within_an_area_are_exact() {
         for way in [LongStores::PastCaches, LongStores::Cached] {
             way.adopt();
             overlapping_copies();
@@ -313,7 +312,7 @@ mod tests {
             for length in [LONG_FROM - 1, LONG_FROM, 2 * LONG_FROM + 5] {
                 let mut area = content.clone();
                 let start = NonNull::new(area.as_mut_ptr()).unwrap();
-                // SAFETY: the vector outlives the view and is looked at only through it.
+                // SAFETY: the vector outlives the view and is read only through it.
                 let bytes = unsafe { Bytes::new(start, SIZE) };
                 // SAFETY: within the vector.
                 let origin = unsafe { start.add(from) };

@@ -6,30 +6,30 @@
 //!                                                                    and i < scheduling
 //! ```
 //!
-//! This is the TOQ of paper 002 with its three pointers, as free-running counters: the scheduling
+//! This is the TOQ of paper 002. Its three pointers are free-running counters here; the scheduling
 //! pointer may lead the write pointer (TF-03). Writing several descriptors and moving the write
 //! pointer once is paper 004's TCW chain: one doorbell, one start-up cost (CP-06).
 //!
-//! One host writes. The interface is whoever has just made something runnable: the host that moved
-//! the write pointer, or the process whose arrival moved the scheduling pointer. So that only one
-//! of them runs the queue at a time, and none leaves something behind, both go through one word:
+//! One host writes. The interface is the process that has just made something runnable: the host
+//! that moved the write pointer, or the process whose arrival moved the scheduling pointer. Only
+//! one may run the queue at a time, and no command may be left behind. So both go through one word:
 //!
 //! ```text
 //!   control   | use (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
 //!
 //!   make something runnable, then enter      free → taken        : run, then leave
-//!                                            held → again is set : the runner looks once more
-//!   leave     clears the runner only if the word is as it was before the last look
+//!                                            held → again is set : the runner polls once more
+//!   leave     clears the runner only if the word is as it was before the last poll
 //! ```
 //!
-//! Since release, enter and leave are read-modify-writes of one word, they have one order, and
-//! each sees what came before the others: what an enter announces is either seen by the leave that
-//! follows it, or it found the queue free. No fence is needed, and no second word. The runner's
-//! rank is in it so that a queue whose runner died is known for it; the low bits of the generation
-//! are, so that whoever found a queue before it was closed and opened anew does not touch the new.
+//! Release, enter and leave are read-modify-writes of one word, so they have one order, and each
+//! sees what came before the others. Either the leave that follows an enter sees what the enter
+//! announced, or the enter found the queue free. No fence and no second word are needed. The word
+//! holds the runner's rank, to detect its death, and the low bits of the generation, so that a
+//! process that found the queue before it was closed and reopened leaves the new one alone.
 //!
-//! All words of a queue lie in one line: whoever completes an exchange needs most of them, and
-//! each further line is a further transfer between caches.
+//! All words of a queue are in one line: the last rank of an exchange needs most of them, and each
+//! further line is a further transfer between caches.
 
 use thiserror::Error;
 
@@ -38,8 +38,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// Words of a descriptor.
 pub(crate) const WORDS: usize = 8;
 
-/// A command in the form in which it waits in memory: a cache line of words. What they mean is
-/// said where they are made, in `fabric::queue`.
+/// An encoded command, as it lies in memory: a cache line of words. `fabric::queue` encodes and
+/// decodes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Descriptor(pub [u64; WORDS]);
 
@@ -48,7 +48,7 @@ pub struct Descriptor(pub [u64; WORDS]);
 #[repr(C, align(64))]
 pub struct CommandSlot([AtomicU64; WORDS]);
 
-/// The queue has no slot for all of the chain. Nothing was written.
+/// The queue has too few free slots for the chain. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the command queue has {free} free slots, the chain needs {wanted}")]
 pub struct QueueFull {
@@ -58,10 +58,10 @@ pub struct QueueFull {
     pub wanted: u64,
 }
 
-/// Why slots were not released.
+/// Why no slots were released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReleaseError {
-    /// The scheduling pointer would be so far ahead that it could not be told from one behind.
+    /// The scheduling pointer would lead so far that it would look as if it were behind.
     #[error("the scheduling pointer cannot lead by more than {} slots", MAX_LEAD)]
     TooFarAhead,
     /// The queue has been closed.
@@ -69,7 +69,7 @@ pub enum ReleaseError {
     Closed,
 }
 
-/// How far the scheduling pointer may be ahead of the read pointer: far below half of its range.
+/// Limit of the scheduling pointer's lead over the read pointer: far below half of its range.
 pub const MAX_LEAD: u32 = 1 << 24;
 
 /// The words of a queue as they lie in memory. All zero is a closed, empty queue.
@@ -82,22 +82,22 @@ pub struct QueuePointers {
     write: AtomicU64,
     /// Descriptors ever run. Written by the runner.
     read: AtomicU64,
-    /// Notified puts that have arrived here: what paper 002's MRQ would have a record of each.
+    /// Notified puts that have arrived here; paper 002's MRQ would have a record for each.
     arrivals: AtomicU64,
     /// See [`Setup`]. Written by the host.
     setup: AtomicU64,
-    /// Why the queue stands still, in the words of `fabric::queue`; 0 while it does not.
+    /// Why the queue has stopped, as encoded by `fabric::queue`; 0: it has not.
     fault: AtomicU64,
 }
 
-/// What a queue was opened as.
+/// How a queue was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setup {
     /// Whether the scheduling pointer counts (TF-04).
     pub session: bool,
     /// Tells this use of the queue's number from earlier ones: 14 bits.
     pub generation: u16,
-    /// Descriptors it holds.
+    /// Its number of slots.
     pub slots: u32,
 }
 
@@ -114,17 +114,17 @@ const RUNNER_MASK: u64 = 0xff_ffff << RUNNER_SHIFT;
 const USE_SHIFT: u32 = 58;
 const USE_MASK: u64 = 0x3f << USE_SHIFT;
 
-/// The low bits of a generation, where the control word has them.
+/// The low bits of a generation, at their place in the control word.
 #[inline]
 fn use_bits(generation: u16) -> u64 {
     u64::from(generation) << USE_SHIFT
 }
 
 impl QueuePointers {
-    /// What the queue is open as; `None` if it is closed.
+    /// How the queue was opened; `None` if it is closed.
     #[inline]
     pub fn setup(&self) -> Option<Setup> {
-        // Acquire: whoever sees the queue open sees it as it was set up.
+        // Acquire: a process that sees the queue open sees its set-up.
         let word = self.setup.load(Ordering::Acquire);
         (word & OPEN != 0).then_some(Setup {
             session: word & SESSION != 0,
@@ -134,7 +134,7 @@ impl QueuePointers {
     }
 
     /// Opens the queue, empty, with its scheduling pointer `offset` slots ahead (paper 002's
-    /// session offset). Host side, while it is closed.
+    /// session offset). Host side, while the queue is closed.
     pub fn open(&self, setup: Setup, offset: u32) {
         for word in [&self.write, &self.read, &self.arrivals, &self.fault] {
             word.store(0, Ordering::Relaxed);
@@ -155,12 +155,12 @@ pub struct CommandQueue<'m> {
     pointers: &'m QueuePointers,
     slots: &'m [CommandSlot],
     session: bool,
-    /// Bits of the generation that the control word must have.
+    /// The generation's bits that the control word must have.
     in_use: u64,
 }
 
 impl<'m> CommandQueue<'m> {
-    /// A queue of so many slots, at least one, in normal or session mode (TF-04).
+    /// A queue over these slots (at least one), in normal or session mode (TF-04).
     #[inline]
     pub fn new(
         pointers: &'m QueuePointers,
@@ -171,14 +171,14 @@ impl<'m> CommandQueue<'m> {
         CommandQueue { pointers, slots, session, in_use: 0 }
     }
 
-    /// The same queue in its use of this number: what finds it closed and opened anew does nothing.
+    /// The same queue, for this generation only: operations on a later one do nothing.
     #[inline]
     #[must_use]
     pub fn of_generation(self, generation: u16) -> CommandQueue<'m> {
         CommandQueue { in_use: use_bits(generation), ..self }
     }
 
-    /// Whether a control word is that of a queue that is closed, or open for another use.
+    /// Whether a control word says that the queue is closed, or open for another generation.
     #[inline]
     fn is_over(&self, control: u64) -> bool {
         control & (CLOSED | USE_MASK) != self.in_use
@@ -188,12 +188,12 @@ impl<'m> CommandQueue<'m> {
     /// [`CommandQueue::enter`].
     ///
     /// # Errors
-    /// [`QueueFull`] if not all of them fit; none is written then.
+    /// [`QueueFull`] if not all of them fit; none was written.
     pub fn write(&self, chain: &[Descriptor]) -> Result<(), QueueFull> {
         self.write_each(chain.iter().copied())
     }
 
-    /// The same for a chain that is made while it is written.
+    /// [`CommandQueue::write`] for a chain that is made while it is written.
     ///
     /// # Errors
     /// As [`CommandQueue::write`].
@@ -213,8 +213,8 @@ impl<'m> CommandQueue<'m> {
         Ok(())
     }
 
-    /// Rings the doorbell for the next `count` slots as they are: the commands of one lap ago run
-    /// again. No line of a slot moves between caches for that.
+    /// Rings the doorbell for the next `count` slots as they are: runs the commands of one lap ago
+    /// again, without moving a slot's line between caches.
     ///
     /// # Errors
     /// [`QueueFull`], as for [`CommandQueue::write`].
@@ -225,17 +225,17 @@ impl<'m> CommandQueue<'m> {
         Ok(())
     }
 
-    /// The write pointer and the number again, if there are so many free slots.
+    /// The write pointer and `wanted`, if there are so many free slots.
     #[inline]
     fn room_for(&self, wanted: u64) -> Result<(u64, u64), QueueFull> {
         let write = self.pointers.write.load(Ordering::Relaxed);
-        // Acquire: the interface's reads of a slot come before it is written anew.
+        // Acquire: the interface's reads of a slot come before the slot is overwritten.
         let read = self.pointers.read.load(Ordering::Acquire);
         let free = (self.slots.len() as u64).saturating_sub(write.wrapping_sub(read));
         if wanted > free { Err(QueueFull { free, wanted }) } else { Ok((write, wanted)) }
     }
 
-    /// Releases `slots` more of them, as an arriving put with that count does (TF-02). Then
+    /// Releases `slots` more slots, as an arriving put with that count does (TF-02). Then
     /// [`CommandQueue::enter`].
     ///
     /// # Errors
@@ -253,7 +253,7 @@ impl<'m> CommandQueue<'m> {
                 return Err(ReleaseError::TooFarAhead);
             }
             let next = seen & !0xffff_ffff | u64::from((seen as u32).wrapping_add(slots));
-            // Release: what the arrival brought is visible to whoever runs what it released.
+            // Release: the runner of the released slots sees what the arrival brought.
             match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => seen = other,
@@ -261,8 +261,8 @@ impl<'m> CommandQueue<'m> {
         }
     }
 
-    /// Takes the queue to run it, as `runner`; if somebody else runs it, has him look once more.
-    /// Says whether it was taken.
+    /// Takes the queue to run it, as `runner`. If another rank runs it, tells that one to poll once
+    /// more. Returns whether the queue was taken.
     #[inline]
     pub fn enter(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
@@ -273,7 +273,7 @@ impl<'m> CommandQueue<'m> {
             }
             let free = seen & RUNNER_MASK == 0;
             let next = if free { seen | runner_bits(runner) } else { seen | AGAIN };
-            // Also if `again` is set already: the runner is to see what we have done.
+            // Even if `again` is already set: the runner must see what we have done.
             match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return free,
                 Err(other) => seen = other,
@@ -281,8 +281,8 @@ impl<'m> CommandQueue<'m> {
         }
     }
 
-    /// Takes the queue if nobody has it and something may run: for those who have made nothing
-    /// runnable and only want to help.
+    /// Takes the queue if it is free and something can run. For ranks that help without having made
+    /// anything runnable.
     #[inline]
     pub fn enter_to_help(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
@@ -294,13 +294,13 @@ impl<'m> CommandQueue<'m> {
         control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the queue up if nothing more may run; otherwise keeps it: look again. Runner only.
+    /// Leaves the queue if nothing more can run; else keeps it: poll again. Runner only.
     #[inline]
     pub fn leave(&self) -> bool {
         let control = &self.pointers.control;
         let seen = control.load(Ordering::Acquire);
         if seen & AGAIN != 0 {
-            // Cleared before the look, so that one which comes after it is seen.
+            // Cleared before the poll, so that a later `again` is seen.
             control.fetch_and(!AGAIN, Ordering::AcqRel);
             return false;
         }
@@ -311,9 +311,9 @@ impl<'m> CommandQueue<'m> {
         control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Closes the queue if nobody runs it and, in session mode, its scheduling pointer is ahead by
-    /// exactly `lead`: then nothing is released any more and nobody finds it. A release comes
-    /// before and counts, or fails. Host side; says whether it was closed.
+    /// Closes the queue if no rank runs it and, in session mode, its scheduling pointer is ahead by
+    /// exactly `lead`: then no release is outstanding and no rank finds the queue. A release either
+    /// comes before and counts, or fails. Host side. Returns whether it was closed.
     pub fn close(&self, lead: Option<i32>) -> bool {
         let control = &self.pointers.control;
         let seen = control.load(Ordering::Acquire);
@@ -329,19 +329,19 @@ impl<'m> CommandQueue<'m> {
         closed.is_ok()
     }
 
-    /// Gives the queue up whatever may run: the runner enters again later. Runner only.
+    /// Leaves the queue even if something can run: the runner enters again later. Runner only.
     pub fn put_off(&self) {
         self.pointers.control.fetch_and(!(RUNNER_MASK | AGAIN), Ordering::AcqRel);
     }
 
-    /// Who runs the queue, if anybody does.
+    /// The rank that runs the queue, if any.
     #[inline]
     pub fn runner(&self) -> Option<u32> {
         let control = self.pointers.control.load(Ordering::Acquire);
         (((control & RUNNER_MASK) >> RUNNER_SHIFT) as u32).checked_sub(1)
     }
 
-    /// The next command that may run. Runner only; call [`CommandQueue::complete`] after it has.
+    /// The next command that can run. Runner only; call [`CommandQueue::complete`] after it.
     #[inline]
     pub fn next(&self) -> Option<Descriptor> {
         if !self.is_runnable(self.pointers.control.load(Ordering::Acquire)) {
@@ -354,12 +354,12 @@ impl<'m> CommandQueue<'m> {
         Some(Descriptor(words))
     }
 
-    /// Retires the command that [`CommandQueue::next`] gave. Runner only.
+    /// Retires the command that [`CommandQueue::next`] returned. Runner only.
     #[inline]
     pub fn complete(&self) {
         let read = self.pointers.read.load(Ordering::Relaxed);
         // Release: the slot was read before the host may reuse it, and the command's effects are
-        // there when it counts as run.
+        // visible once it counts as run.
         self.pointers.read.store(read.wrapping_add(1), Ordering::Release);
     }
 
@@ -375,14 +375,13 @@ impl<'m> CommandQueue<'m> {
         self.pointers.arrivals.load(Ordering::Acquire)
     }
 
-    /// Stops the queue for good, unless it stands still for another reason already. `fault` is not
-    /// zero.
+    /// Stops the queue for good, unless it has stopped for another reason. `fault` is not zero.
     pub fn fail(&self, fault: u64) {
         let word = &self.pointers.fault;
         let _ = word.compare_exchange(0, fault, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Why the queue stands still; 0 if it does not.
+    /// Why the queue has stopped; 0 if it has not.
     #[inline]
     pub fn fault(&self) -> u64 {
         self.pointers.fault.load(Ordering::Acquire)
@@ -406,9 +405,8 @@ impl<'m> CommandQueue<'m> {
         self.ahead_of(self.executed())
     }
 
-    /// How far it is ahead of what the read pointer was when it was looked at before. So the two
-    /// together say where the scheduling pointer was at one moment, however far others have got
-    /// in between.
+    /// How far it is ahead of `executed`, an earlier value of the read pointer. The two together
+    /// say where the scheduling pointer was at one moment, however far others have moved it since.
     #[inline]
     pub fn ahead_of(&self, executed: u64) -> i32 {
         let control = self.pointers.control.load(Ordering::Acquire);
@@ -420,8 +418,8 @@ impl<'m> CommandQueue<'m> {
         (control as u32).wrapping_sub(self.executed() as u32).cast_signed()
     }
 
-    /// Whether the slot at the read pointer may run. A write pointer that is not within a queue's
-    /// length of the read pointer is nonsense: nothing may run then.
+    /// Whether the slot at the read pointer can run. A write pointer further than the queue's
+    /// length from the read pointer is invalid: nothing can run.
     #[inline]
     fn is_runnable(&self, control: u64) -> bool {
         // Acquire: pairs with the doorbell.
@@ -455,7 +453,7 @@ mod tests {
         Descriptor([number; WORDS])
     }
 
-    /// Runs all that may run, as rank 0.
+    /// Runs all that can run, as rank 0.
     fn run(queue: &CommandQueue<'_>) -> Vec<u64> {
         assert!(queue.enter(0));
         let mut done = Vec::new();
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn cp_06_a_chain_is_visible_whole_after_one_doorbell() {
+    fn cp_06_one_doorbell_publishes_a_chain() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, false);
         queue.write(&[command(1), command(2), command(3)]).unwrap();
@@ -489,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_slots_can_be_run_again() {
+    fn slots_can_run_again_unchanged() {
         let (pointers, slots) = (QueuePointers::default(), slots(3));
         let queue = CommandQueue::new(&pointers, &slots, false);
         queue.write(&[command(1), command(2), command(3)]).unwrap();
@@ -502,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn tf_01_tf_03_a_session_slot_runs_when_written_and_released_in_either_order() {
+    fn tf_01_tf_03_a_session_slot_needs_write_and_release() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, true);
         queue.release(2).unwrap();
@@ -515,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn tf_02_the_scheduling_pointer_wraps_and_never_leads_too_far() {
+    fn tf_02_the_scheduling_pointer_wraps_within_its_lead() {
         let (pointers, slots) = (QueuePointers::default(), slots(2));
         let setup = Setup { session: true, generation: 7, slots: 2 };
         pointers.open(setup, u32::MAX - 1);
@@ -544,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_runs_a_queue_and_looks_again_when_asked() {
+    fn one_runner_polls_again_when_asked() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, true);
         assert!(queue.enter(5));
@@ -569,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_late_does_not_touch_the_next_use_of_a_queue() {
+    fn a_stale_view_leaves_the_next_generation_alone() {
         let (pointers, slots) = (QueuePointers::default(), slots(2));
         let open = |generation| {
             pointers.open(Setup { session: true, generation, slots: 2 }, 1);
@@ -586,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_failed_stands_still_and_keeps_the_first_reason() {
+    fn a_failed_queue_keeps_its_first_reason() {
         let (pointers, slots) = (QueuePointers::default(), slots(4));
         let queue = CommandQueue::new(&pointers, &slots, false);
         queue.write(&[command(1), command(2)]).unwrap();

@@ -6,12 +6,12 @@
 //!               ◄──────────── at most `size` ───────────────►
 //! ```
 //!
-//! One ring is what an AMT entry manages. A *private* ring takes the messages of one source, so
-//! reserving is a plain store by that source's interface; a *shared* ring takes those of several,
-//! which reserve by compare-and-swap. Either way the tail that the owner can read moves only
-//! after the payload is written (IP-05): the paper's interface is one engine and has one pointer,
-//! here several senders play it at once, so "claimed up to" and "landed" are two words. While
-//! several land at once the tail is a count of bytes landed; records carry their positions.
+//! An AMT entry manages one such ring. A *private* ring takes the messages of one source, which
+//! reserves by a plain store; a *shared* ring takes those of several, which reserve by
+//! compare-and-swap. Either way the tail that the owner can read moves only after the payload is
+//! written (IP-05). The paper's interface is one engine with one pointer; here several senders play
+//! it at once, so "claimed up to" and "landed" are two words. While several land at once the tail
+//! is a count of bytes landed; records carry their positions.
 //!
 //! A payload may wrap: it is stored in two pieces (IP-22).
 
@@ -19,15 +19,15 @@ use crate::fabric::FullPolicy;
 use crate::ring::{Bytes, GRANULE};
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read};
 
-/// Set-up of a ring that senders may rely on; written before the job starts.
+/// Set-up of a ring, which senders may trust; written before the job starts.
 #[derive(Debug, Default)]
 struct RingSetup {
     /// Bit 0: shared. Bit 1: refuses when full.
     flags: AtomicU64,
 }
 
-/// The pointers of one landing ring as they lie in shared memory: the AMT entry. All zero is an
-/// empty, private, stalling ring.
+/// The pointers of one landing ring in shared memory: the AMT entry. All zero is an empty, private,
+/// stalling ring.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RingControl {
@@ -57,7 +57,7 @@ const SHARED: u64 = 1;
 const REFUSES: u64 = 2;
 
 impl RingControl {
-    /// Sets what kind of ring it is. Before any sender can reach it.
+    /// Sets the kind of the ring, before any sender can reach it.
     pub fn set_up(&self, shared: bool, policy: FullPolicy) {
         let refuses = if policy == FullPolicy::Refuse { REFUSES } else { 0 };
         let flags = refuses | if shared { SHARED } else { 0 };
@@ -65,7 +65,7 @@ impl RingControl {
     }
 }
 
-/// Bytes of a ring that are the claimant's to fill.
+/// A sender's reservation: bytes of a ring that only it may fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// Free-running position of the first byte.
@@ -75,7 +75,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Bytes it takes up, payload rounded up to whole granules.
+    /// Bytes that it takes up: the payload rounded up to whole granules.
     #[inline]
     pub fn span(&self) -> u64 {
         span_of(u64::from(self.length))
@@ -96,7 +96,7 @@ pub struct LandingRing<'m> {
 }
 
 impl<'m> LandingRing<'m> {
-    /// The ring of `bytes` (a power of two of them, at least one granule).
+    /// A ring over `bytes` (a power of two, at least one granule).
     #[inline]
     pub fn new(control: &'m RingControl, bytes: Bytes<'m>) -> LandingRing<'m> {
         debug_assert!(bytes.size().is_power_of_two() && bytes.size() as u64 >= GRANULE);
@@ -123,8 +123,8 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Claims room for between `least` and `most` payload bytes, as many as there is room for.
-    /// `cached_head` is the caller's last view of the head. `None`: not even `least` fit now.
+    /// Claims room for between `least` and `most` payload bytes, as many as fit. `cached_head` is
+    /// the caller's last view of the head. `None`: not even `least` fit now.
     #[inline]
     pub fn claim(&self, least: u32, most: u32, cached_head: &mut u64) -> Option<Claim> {
         let pointers = &self.control.sender;
@@ -132,13 +132,13 @@ impl<'m> LandingRing<'m> {
         loop {
             let mut room = self.room(reserved, *cached_head);
             if room < span_of(u64::from(most)) {
-                // Acquire: the receiver's reads of the bytes it gave back come before our stores.
+                // Acquire: the receiver's reads of freed bytes come before our stores.
                 *cached_head = self.control.head.load(Ordering::Acquire);
                 room = self.room(reserved, *cached_head);
             }
             if room < span_of(u64::from(least)) {
-                // The head may be ahead of claims that were not seen yet; seen against it they
-                // are, and a ring that was full then need not be now.
+                // The head may be ahead of claims not seen yet. Compared with the newest claims the
+                // ring may have room after all.
                 let now = pointers.reserved.load(Ordering::Relaxed);
                 if now == reserved {
                     return None;
@@ -150,12 +150,12 @@ impl<'m> LandingRing<'m> {
             let claim = Claim { position: reserved, length };
             let end = reserved.wrapping_add(claim.span());
             if !self.is_shared() {
-                // The only source of a private ring is its only writer. Release: as below.
+                // The source of a private ring is its only writer. Release: as below.
                 pointers.reserved.store(end, Ordering::Release);
                 return Some(claim);
             }
             // Release: the source's epoch (see `segment::SenderLine`) is odd before the claim can
-            // be seen, so that a repair never takes a living source's claim for a dead one's.
+            // be seen, so that a repair never mistakes a live source's claim for a dead one's.
             match pointers.reserved.compare_exchange_weak(
                 reserved,
                 end,
@@ -192,7 +192,7 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Asks for `lines` lines from `position` on, to read them soon.
+    /// Prefetches `lines` lines from `position` on, for reading.
     #[inline]
     pub fn prefetch(&self, position: u64, lines: u64) {
         for line in 0..lines {
@@ -201,7 +201,7 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Copies landed bytes from `position` on into `into`.
+    /// Copies landed bytes from `position` on to `into`.
     #[inline]
     pub fn load(&self, position: u64, into: &mut [u8]) {
         debug_assert!(into.len() as u64 <= self.size());
@@ -214,7 +214,7 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Tells senders that everything before `head` has been read.
+    /// Publishes to the senders that everything before `head` has been read.
     #[inline]
     pub fn free(&self, head: u64) {
         self.control.head.store(head, Ordering::Release);
@@ -252,8 +252,8 @@ impl<'m> LandingRing<'m> {
 
     #[inline]
     fn room(&self, reserved: u64, head: u64) -> u64 {
-        // A head ahead of the claims, or further behind than the ring is long, is nonsense a
-        // broken peer wrote: no room.
+        // A head ahead of the claims, or further behind than the ring's length, was written by a
+        // broken peer: no room.
         self.size().saturating_sub(reserved.wrapping_sub(head))
     }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_between_least_and_most_and_a_whole_number_of_granules() {
+    fn a_claim_is_whole_granules_within_bounds() {
         for shared in [false, true] {
             let control = RingControl::default();
             control.set_up(shared, FullPolicy::Stall);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_05_the_tail_moves_at_the_commit_and_not_before() {
+    fn ip_05_the_tail_moves_at_the_commit() {
         let control = RingControl::default();
         let ring = ring(&control, 256);
         let claim = ring.claim(65, 65, &mut 0).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_22_a_payload_is_stored_in_two_pieces_where_the_ring_ends() {
+    fn ip_22_a_payload_wraps_in_two_pieces() {
         for start in (0..512).step_by(64) {
             let control = RingControl::default();
             let ring = ring(&control, 512);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_makes_no_sense_is_no_room() {
+    fn an_invalid_head_leaves_no_room() {
         let control = RingControl::default();
         let ring = ring(&control, 256);
         ring.claim(256, 256, &mut 0).unwrap();

@@ -1,49 +1,49 @@
-//! What the owner of a landing ring knows about the bytes in it: which were announced by a
-//! record, and which of those have been released.
+//! The ledger of a landing ring's owner: which bytes were announced by a record, and which of those
+//! have been released.
 //!
-//! Records are announced in arrival order but, on a shared ring, not in ring order, and released
-//! in whatever order receives match them. Space can only be given back in ring order (the ring is
-//! a FIFO, paper 000 §3), so the head moves over a slice when it and all before it are released.
-//! A slice of a sender that died between claiming and publishing is announced by nobody; once the
-//! owner knows that no living sender can still fill it, it is [abandoned](Ledger::abandon).
+//! Slices are announced in arrival order, which on a shared ring is not ring order, and released in
+//! the order in which receives match them. The ring is a FIFO (paper 000 §3), so the head moves
+//! over a slice when that slice and all before it are released. A sender that dies between claiming
+//! and publishing leaves a slice that no record announces. Once the owner knows that no live sender
+//! can fill it, it [abandons](Ledger::abandon) the slice.
 //!
-//! The ledger is private to its owner. It is also the check against a stray or hostile record:
-//! a slice that is not inside the ring's live part, or overlaps another, is refused.
+//! The ledger is private to its owner. It also checks for stray and hostile records: a slice
+//! outside the ring's live part, or one that overlaps another, is refused.
 
 use std::collections::VecDeque;
 
 use thiserror::Error;
 
-/// A record names bytes that are not the sender's to name.
+/// A record names bytes that do not belong to its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a record names bytes outside the ring's live part or already taken")]
 pub struct Overlap;
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct LedgerEntry {
     start: u64,
     end: u64,
     released: bool,
 }
 
-/// The owner's book of one landing ring.
+/// The ledger of one landing ring.
 #[derive(Debug)]
 pub struct Ledger {
     head: u64,
     size: u64,
     /// Announced slices from the head on, in ring order, without overlaps.
-    entries: VecDeque<Entry>,
-    /// Gaps before this position belong to the dead.
+    entries: VecDeque<LedgerEntry>,
+    /// Gaps before this position belong to dead senders.
     abandoned: u64,
 }
 
 impl Ledger {
-    /// The book of an empty ring of `size` bytes whose head is at `head`.
+    /// The ledger of an empty ring of `size` bytes whose head is at `head`.
     pub fn new(size: u64, head: u64) -> Ledger {
         Ledger { head, size, entries: VecDeque::new(), abandoned: head }
     }
 
-    /// Everything before this has been given back.
+    /// Everything before this has been freed.
     #[inline]
     pub fn head(&self) -> u64 {
         self.head
@@ -55,17 +55,17 @@ impl Ledger {
         self.entries.back().map_or(self.head, |last| last.end)
     }
 
-    /// Enters a slice that a record announced.
+    /// Enters a slice that a record has announced.
     ///
     /// # Errors
-    /// [`Overlap`] if it is empty, not within a ring's length from the head, or overlaps another.
+    /// [`Overlap`] if it is empty, further than a ring's length from the head, or overlaps another.
     #[inline]
     pub fn announce(&mut self, start: u64, span: u64) -> Result<(), Overlap> {
         let from_head = start.wrapping_sub(self.head);
         if span == 0 || from_head >= self.size || span > self.size - from_head {
             return Err(Overlap);
         }
-        let entry = Entry { start, end: start.wrapping_add(span), released: false };
+        let entry = LedgerEntry { start, end: start.wrapping_add(span), released: false };
         match self.entries.back() {
             Some(last) if from_head < last.end.wrapping_sub(self.head) => self.insert(entry),
             _ => {
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// A slice announced out of ring order: only on shared rings, and seldom far from the end.
-    fn insert(&mut self, entry: Entry) -> Result<(), Overlap> {
+    fn insert(&mut self, entry: LedgerEntry) -> Result<(), Overlap> {
         let head = self.head;
         let offset = |position: u64| position.wrapping_sub(head);
         let at = self.entries.partition_point(|e| offset(e.start) < offset(entry.start));
@@ -90,7 +90,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Releases the slice that starts at `start`; says whether the head moved.
+    /// Releases the slice that starts at `start`. Returns whether the head moved.
     #[inline]
     pub fn release(&mut self, start: u64) -> bool {
         if let Some(first) = self.entries.front_mut()
@@ -107,7 +107,7 @@ impl Ledger {
         false
     }
 
-    /// Declares that gaps before `position` will never be filled; says whether the head moved.
+    /// Declares that gaps before `position` will never be filled. Returns whether the head moved.
     pub fn abandon(&mut self, position: u64) -> bool {
         if position.wrapping_sub(self.head) <= self.size {
             self.abandoned = position;
@@ -115,7 +115,7 @@ impl Ledger {
         self.advance()
     }
 
-    /// Moves the head over released slices, and over gaps left by the dead.
+    /// Moves the head over released slices, and over gaps left by dead senders.
     fn advance(&mut self) -> bool {
         let before = self.head;
         while let Some(first) = self.entries.front() {
@@ -134,10 +134,10 @@ impl Ledger {
         self.head != before
     }
 
-    /// Whether everything from the head to `position` was declared dead.
+    /// Whether the range from the head to `position` was abandoned.
     fn dead_until(&self, position: u64) -> bool {
         let dead = self.abandoned.wrapping_sub(self.head);
-        // Further than a ring's length means that the head is past it already.
+        // Further than a ring's length: the head is past it already.
         dead <= self.size && position.wrapping_sub(self.head) <= dead
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_a_shared_ring_may_be_announced_out_of_order() {
+    fn a_shared_ring_accepts_slices_out_of_order() {
         let mut ledger = Ledger::new(1024, 0);
         ledger.announce(128, 64).unwrap();
         assert!(!ledger.release(128));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_the_dead_is_given_back_and_a_gap_of_the_living_is_not() {
+    fn only_abandoned_gaps_are_freed() {
         let mut ledger = Ledger::new(1024, 0);
         ledger.announce(64, 64).unwrap();
         ledger.announce(256, 64).unwrap();

@@ -1,37 +1,36 @@
-//! Shared control lines: what every member of a group says in a round, one cache line each.
+//! Shared control lines: the contributions of a group's members to a round, one line each.
 //!
 //! Collectives among ranks that reach each other's memory need no messages. Each member has lines
-//! of its own that only it writes; the others look at them:
+//! of its own that only it writes; the others read them:
 //!
 //! ```text
 //!              member 0          member 1          member 2
-//!   line 6   | 6 word data |   | 6 word data |   | 4 word data |   <- round 6: 2 has yet to come
+//!   line 6   | 6 word data |   | 6 word data |   | 4 word data |   <- round 6: waits for member 2
 //!   line 5   | 5 word data |   | 5 word data |   | 5 word data |
 //!   ...
 //!   finished | 4           |   | 5           |   | 4           |
 //! ```
 //!
-//! A member *enters* round `k` by writing its line of `k` modulo [`LINES`], stamp last, and
-//! *finishes* it when it will look at nobody's line of that round any more. In a round it may
-//! contribute, or only look at what others contribute and say so in `finished`.
+//! A member *enters* round `k` by writing its line of `k` modulo [`LINES`], stamp last. It
+//! *finishes* the round when it will read no more lines of it. In a round it may contribute, or
+//! only read the contributions and publish that in `finished`.
 //!
-//! **When a line is used again.** The line of round `k` is written over in round `k + LINES`. Its
-//! owner may do so once all members have finished `k`. It knows that of a member whose `finished`
-//! is `k` or more, and of one that has entered a later round, since rounds come one after the
-//! other: it is the line of `k + 1` that says so, for who has done anything after `k` has either
-//! written that line or, having only looked in `k + 1`, said that it finished it. Where everybody
-//! contributes and looks at everybody, as in a barrier, nothing needs asking: who has seen all
-//! lines of `k + 1` has seen that all entered it, hence that all have finished `k`, and `k + 2` may
-//! follow at once. So a barrier is one store and one look at each of the others, and `finished` is
-//! left alone.
+//! **When a line is reused.** Round `k + LINES` overwrites the line of round `k`. Its owner may do
+//! so once all members have finished `k`. A member has finished `k` if its `finished` is `k` or
+//! more, or if it has entered a later round, since rounds come one after the other. The line of
+//! `k + 1` shows the latter: a member that has done anything after `k` has either written that line
+//! or, having only read in `k + 1`, published that it finished it. Where all members contribute and
+//! read all lines, as in a barrier, nothing need be checked. A member that has seen all lines of
+//! `k + 1` knows that all entered it, hence that all have finished `k`, and `k + 2` may follow at
+//! once. So a barrier is one store and one read of each other line, and `finished` stays unused.
 //!
 //! It follows that a reader that waits for round `k` finds `k`, or `k - LINES` and before, and
-//! never `k + LINES`. Stamps only grow, also from one group to the next that uses the same lines,
-//! so a slow reader never mistakes an earlier group's round for its own.
+//! never `k + LINES`. Stamps only grow, even from one group to the next that uses the same lines.
+//! So a slow reader never mistakes an earlier group's round for its own.
 //!
-//! **How many.** Two are enough, and explored by loom. More let whoever only says something, as the
-//! root of a broadcast, be ahead of whoever only listens, which counts where ranks share cores:
-//! there the listeners take several rounds each time they run.
+//! **How many.** Two are enough, and explored by loom. With more, a member that only writes, as the
+//! root of a broadcast, can run ahead of the members that only read. That counts where ranks share
+//! cores: there the readers take several rounds each time they run.
 
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
 
@@ -44,7 +43,7 @@ const BODY_WORDS: usize = LINE_BYTES / 8;
 /// Lines of a member: a power of two.
 pub const LINES: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// In the length's place: the payload is not in the line.
+/// In place of the length: the payload is not in the line.
 const ELSEWHERE: u64 = 0xff;
 
 /// One member's line of a round: two cache lines, because the adjacent-line prefetcher moves
@@ -52,7 +51,7 @@ const ELSEWHERE: u64 = 0xff;
 ///
 /// ```text
 ///   stamp   round (56 bits) | length or 0xff (8)
-///   word    the writer's, not looked at here
+///   word    the writer's, not read here
 ///   body    payload, or where it is
 /// ```
 #[derive(Debug, Default)]
@@ -63,7 +62,7 @@ struct ControlLine {
     body: [AtomicU64; BODY_WORDS],
 }
 
-/// What one member of a group writes for the others. All zero: it has entered nothing.
+/// The lines that one member of a group writes for the others. All zero: no round entered.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ControlLines {
@@ -77,24 +76,24 @@ pub struct ControlLines {
 pub enum Place {
     /// In the line.
     Line,
-    /// At this byte of the writer's multicast area. The writer's word: to be checked.
+    /// At this byte of the writer's multicast area. Written by a peer: check before use.
     Area(u64),
 }
 
-/// What a line says. A peer's word, but for the round.
+/// The contents of a line. Written by a peer, except for the round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
     /// The writer's word.
     pub word: u64,
-    /// Bytes of payload. At most [`LINE_BYTES`] if they are in the line; else to be checked.
+    /// Bytes of payload. At most [`LINE_BYTES`] if in the line; otherwise check before use.
     pub length: u64,
-    /// Where they are.
+    /// Where the payload is.
     pub place: Place,
 }
 
 impl ControlLines {
-    /// Enters a round with up to [`LINE_BYTES`] bytes. By the owner, in the order of the rounds,
-    /// when everybody has finished the round that its line was last used in.
+    /// Enters a round with up to [`LINE_BYTES`] bytes. Owner only, in the order of the rounds, when
+    /// all members have finished the round that last used the line.
     #[inline]
     pub fn enter(&self, round: u64, word: u64, payload: &[u8]) {
         assert!(payload.len() <= LINE_BYTES);
@@ -114,14 +113,14 @@ impl ControlLines {
         self.stamp(round, payload.len() as u64);
     }
 
-    /// Asks for the line of a round that may be entered now, to write it: nobody reads it any more.
-    /// Asked for earlier it would be taken away from its readers.
+    /// Prefetches the line of a round that may be entered now, for writing. An earlier prefetch
+    /// would take the line from its readers.
     #[inline]
     pub fn prepare(&self, round: u64) {
         prefetch_for_write(std::ptr::from_ref(self.line(round)));
     }
 
-    /// Enters a round with `length` bytes that are in the owner's multicast area from `at` on.
+    /// Enters a round with `length` bytes at `at` in the owner's multicast area.
     pub fn enter_area(&self, round: u64, word: u64, at: u64, length: u64) {
         let line = self.line(round);
         line.word.store(word, Ordering::Relaxed);
@@ -136,7 +135,7 @@ impl ControlLines {
         self.line(round).stamp.store(round << 8 | length, Ordering::Release);
     }
 
-    /// What the owner said in a round; `None`: it has not entered it, or not with a line.
+    /// The owner's contribution to a round; `None`: it has not entered it, or not with a line.
     #[inline]
     pub fn look(&self, round: u64) -> Option<Said> {
         let line = self.line(round);
@@ -155,21 +154,21 @@ impl ControlLines {
         Some(Said { word, length, place: Place::Area(at) })
     }
 
-    /// Whether [`ControlLines::look`] would find something.
+    /// Whether [`ControlLines::look`] returns a contribution.
     #[inline]
     pub fn is_entered(&self, round: u64) -> bool {
         self.line(round).stamp.load(Ordering::Acquire) >> 8 == round
     }
 
-    /// Copies payload that is in the line, from its byte `from` on, into `into`; what lies behind
-    /// the line's end is left as it is. After `look` found it and before the round is finished.
+    /// Copies a payload in the line, from its byte `from` on, to `into`; bytes beyond the line's
+    /// end stay as they are. To be called after `look` found it and before the round is finished.
     #[inline]
     pub fn load(&self, round: u64, from: usize, into: &mut [u8]) {
         let body = &self.line(round).body;
         if from == 0
             && let (whole, []) = into.as_chunks_mut::<8>()
         {
-            // One number or a few: no arithmetic on bytes.
+            // The common case of a few numbers needs no arithmetic on bytes.
             for (bytes, word) in whole.iter_mut().zip(body) {
                 *bytes = word.load(Ordering::Relaxed).to_le_bytes();
             }
@@ -181,7 +180,7 @@ impl ControlLines {
         }
     }
 
-    /// Says that the owner has finished all rounds up to this one.
+    /// Publishes that the owner has finished all rounds up to this one.
     #[inline]
     pub fn finish(&self, round: u64) {
         // Release: the owner's reads of the lines and areas come before their reuse.
@@ -194,7 +193,7 @@ impl ControlLines {
         self.finished_from(round).is_some()
     }
 
-    /// The last round that the owner is known to have finished, if that is `round` or a later one.
+    /// The last round that the owner is known to have finished, if not before `round`.
     #[inline]
     pub fn finished_from(&self, round: u64) -> Option<u64> {
         // Acquire: pairs with `finish` and, as to the rounds before an entered one, with `stamp`.
@@ -206,7 +205,7 @@ impl ControlLines {
         (entered > round).then_some(round)
     }
 
-    /// The last round of which anything was said. For whoever uses the lines next.
+    /// The last round with any contribution. For the next group that uses the lines.
     pub fn last(&self) -> u64 {
         let entered = self.lines.iter().map(|line| line.stamp.load(Ordering::Acquire) >> 8);
         entered.fold(self.finished.load(Ordering::Acquire), u64::max)
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_of_every_length_come_back_from_every_offset() {
+    fn payloads_of_every_length_load_from_every_offset() {
         let lines = ControlLines::default();
         for length in 0..=LINE_BYTES {
             let payload: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_seen_in_its_turn_only() {
+    fn a_round_is_visible_only_in_its_turn() {
         let lines = ControlLines::default();
         assert_eq!(lines.look(1), None);
         lines.enter(1, 0, &[]);
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn finishing_is_told_or_follows_from_entering() {
+    fn finishing_is_published_or_implied_by_entering() {
         let lines = ControlLines::default();
         lines.enter(1, 0, &[]);
         assert!(lines.has_finished(0) && !lines.has_finished(1));

@@ -7,13 +7,13 @@
 //!   ...                                                       slots are used in turn
 //! ```
 //!
-//! The stamp is the round of the letter and stored last, so one line tells of a letter that fits
-//! behind it and brings it. A letter of a kibibyte or more begins with a line of its own. See
-//! `fabric::mail` for why two slots are enough; loom explores it.
+//! The stamp is the round of the letter and is stored last. If the letter fits behind it, a single
+//! line brings both. A letter of a kibibyte or more begins with a line of its own. `fabric::mail`
+//! says why two slots are enough; loom explores it.
 //!
-//! Larger letters have more slots all the same: to write over lines that their reader has in its
-//! first-level cache takes twice as long as over lines that it has forgotten. Two ranks of a Xeon
-//! (48 KiB of that cache each, a line 90 ns apart) that write each other a letter in every round:
+//! Larger letters have more slots nevertheless. Overwriting lines that are in the reader's
+//! first-level cache takes twice as long as lines that it has evicted. Two ranks of a Xeon (48 KiB
+//! of that cache each, a line 90 ns apart) that write each other a letter in every round:
 //!
 //! ```text
 //!   a letter     2 slots     4      8     16     32     64      us a round
@@ -24,7 +24,7 @@
 //!    64 KiB         12.0  12.2   12.1   11.7   11.7   11.4
 //! ```
 //!
-//! That is, as soon as the slots together are 128 KiB.
+//! The gain comes as soon as the slots together are 128 KiB.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -34,28 +34,28 @@ const ALIGN: u64 = 128;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// Bytes of all slots together, at least, where letters are of [`CYCLED_FROM`] or more.
+/// Least size of all slots together, bytes, for letters of [`CYCLED_FROM`] or more.
 const CYCLE: u64 = 128 << 10;
 
-/// Smaller letters cost little beside their stamp: they have two slots.
+/// Smaller letters cost little more than their stamp: they have two slots.
 const CYCLED_FROM: u32 = 1 << 10;
 
-/// How a mailbox is divided. Both ends of it say the same.
+/// How a mailbox is divided. Both ends use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     /// Bytes that a letter may have.
     pub room: u32,
-    /// How many there are: a power of two. Another process's word.
+    /// How many slots: a power of two. Written by another process.
     pub count: u32,
 }
 
 impl Slots {
-    /// As few as work.
+    /// The fewest slots that work.
     pub const fn least(room: u32) -> Slots {
         Slots { room, count: 2 }
     }
 
-    /// As many as are worth their memory; see the module.
+    /// The number of slots that is worth its memory; see the module.
     pub const fn best(room: u32) -> Slots {
         let least = Slots::least(room);
         if room < CYCLED_FROM {
@@ -70,8 +70,8 @@ impl Slots {
         ALIGN + self.count as u64 * self.slot_bytes()
     }
 
-    /// Where the stamp of a round is, from the begin of the mailbox. Outside of it if the count is
-    /// none that a mailbox has.
+    /// Where the stamp of a round is, from the start of the mailbox. Outside the mailbox if the
+    /// count is invalid.
     #[inline]
     pub const fn stamp_at(self, round: u64) -> u64 {
         let slot = round & (self.count as u64).wrapping_sub(1);
@@ -99,15 +99,15 @@ impl Slots {
 pub struct Stamp<'m>(pub &'m AtomicU64);
 
 impl Stamp<'_> {
-    /// Says that the letter of a round is there. Writer only.
+    /// Publishes the letter of a round. Writer only.
     #[inline]
     pub fn post(self, round: u64) {
-        // Release: the letter is visible before its stamp. And what the writer has read of the
-        // other's letters comes before: who sees this stamp may write over them.
+        // Release: the letter is visible before its stamp. The writer's reads of the other's
+        // letters come before, too: a rank that sees this stamp may overwrite them.
         self.0.store(round, Ordering::Release);
     }
 
-    /// Whether the letter of a round is there.
+    /// Whether the letter of a round has arrived.
     #[inline]
     pub fn has(self, round: u64) -> bool {
         // Acquire: pairs with `post`.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_letters_have_slots_beyond_a_first_level_cache() {
+    fn slots_of_large_letters_exceed_a_cache() {
         assert_eq!([8, 1023].map(Slots::best), [8, 1023].map(Slots::least));
         for room in ROOMS.into_iter().filter(|room| *room >= CYCLED_FROM) {
             assert!(Slots::best(room).mailbox_bytes() >= CYCLE, "{room}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_nonsense_is_a_place_and_no_panic() {
+    fn an_invalid_count_does_not_panic() {
         for count in [0, 1, 3, u32::MAX] {
             for round in [0, 1, u64::MAX] {
                 let slots = Slots { room: u32::MAX, count };

@@ -1,7 +1,7 @@
 //! The rings: where messages land, in which order they arrived, and which commands may run.
 //!
-//! All of them have free-running 64-bit positions (index = position mod size), so that full and
-//! empty need no spare element and a position names one place in time for ever.
+//! All of them have free-running 64-bit positions (index = position mod size), so full and empty
+//! need no spare element, and a position is used only once.
 
 mod bytes;
 mod command;

@@ -1,14 +1,14 @@
 //! The status ring: where a rank learns what has arrived (paper 000 §3.1; the log buffer of
 //! paper 003, the MRQ of paper 002).
 //!
-//! In the paper one status ring common to all sources gives the order of arrival. Here a rank has
-//! a few of them, by source like the landing rings, and the one *order* comes from the arrival
-//! time in each record (`hosted::arrive` merges). The reason is measured: with one ring, each
-//! message needs a locked add, which waits until the stores of the message before it have got
-//! their cache line. On the reference machine (near cores, 8-byte messages, window 64) that is
-//! 11.5 M messages/s in a bare ring against 38 M without the lock, and 17 M with the processor's
-//! clock as the arrival time, which is why that is a plain count (`hosted::send`). Sources beyond
-//! the private rings share, and pay the add.
+//! In the paper one status ring common to all sources gives the order of arrival. Here a rank has a
+//! few, by source like the landing rings, and the single *order* comes from the arrival time in
+//! each record (`hosted::arrive` merges). The reason is measured: with one ring, each message needs
+//! a locked add, which waits until the earlier message's stores have got their cache line. On the
+//! reference machine (near cores, 8-byte messages, window 64) that is 11.5 M messages/s in a bare
+//! ring against 38 M without the lock. With the processor's clock as the arrival time it is 17 M,
+//! so the arrival time is a plain count (`hosted::send`). Sources beyond the private rings share,
+//! and pay the add.
 //!
 //! ```text
 //!   senders                                        the receiver
@@ -17,16 +17,16 @@
 //!   write words 1..8, then the stamp               head += 1, published now and then
 //! ```
 //!
-//! On a shared ring the reservation is one atomic add and no compare-and-swap loop: a sender asks
-//! for room *before* it reserves, and each sender has at most one reservation between its question
-//! and its publication. `senders` slots kept free therefore cover every sender that asked at the
-//! same moment, and a reservation is never to be taken back. A private ring has one sender, which
-//! counts for itself: its tail is nowhere in shared memory, and nothing can be left reserved and
-//! unpublished before something that is published.
+//! On a shared ring the reservation is one atomic add without a compare-and-swap loop. A sender
+//! checks for room *before* it reserves, and has at most one reservation between its check and its
+//! publication. The `senders` slots kept free therefore cover all senders that check at the same
+//! moment, and no reservation is ever taken back. A private ring has one sender, which counts for
+//! itself: its tail is not in shared memory, and no unpublished reservation can precede a published
+//! record.
 //!
-//! Who writes what: `tail` senders of a shared ring only, `head` the receiver only (lazily: a
-//! sender that last saw enough room does not read it at all), a slot its reserving sender only. The
-//! receiver never writes a slot, so the line goes one way.
+//! Who writes what: `tail` the senders of a shared ring, `head` the receiver (lazily: a sender that
+//! last saw enough room does not read it at all), a slot its reserving sender. The receiver never
+//! writes a slot, so the line travels one way.
 
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
 use crate::wire::{BODY_WORDS, Kind, Record, Stamp};
@@ -54,7 +54,7 @@ pub struct StatusControl {
 /// What one sender remembers of a status ring that it posts to.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Poster {
-    /// Records it has posted; in a private ring these are all.
+    /// Records it has posted; in a private ring these are all records.
     pub posted: u64,
     /// The head as last seen.
     pub head: u64,
@@ -77,7 +77,7 @@ impl<'m> StatusRing<'m> {
         StatusRing { control, slots, senders: u64::from(senders) }
     }
 
-    /// How many records it holds.
+    /// How many records fit.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -88,11 +88,10 @@ impl<'m> StatusRing<'m> {
         self.senders == 1
     }
 
-    /// Whether a record may be reserved now. The shared head is read only when the one that the
-    /// poster remembers says full.
+    /// Whether a record may be reserved now. Reads the shared head only when the poster's cached
+    /// head says full.
     ///
-    /// Each port may make one reservation after a `true`, and must make the next after asking
-    /// again.
+    /// Each port may make one reservation after a `true`, and must ask again before the next.
     #[inline]
     pub fn has_room(&self, poster: &mut Poster) -> bool {
         let limit = self.slots.len() as u64 - self.senders;
@@ -103,18 +102,18 @@ impl<'m> StatusRing<'m> {
         if tail.wrapping_sub(poster.head) < limit {
             return true;
         }
-        // Acquire: what the receiver read from the slots it gave back was read before.
+        // Acquire: the receiver's reads of freed slots come before our stores.
         poster.head = self.control.head.load(Ordering::Acquire);
         tail.wrapping_sub(poster.head) < limit
     }
 
-    /// How many records the one sender of a private ring can have posted before it has to ask for
+    /// How many records the one sender of a private ring can have posted before it must check for
     /// room again.
     pub fn limit(&self, poster: &Poster) -> u64 {
         poster.head.wrapping_add(self.slots.len() as u64 - self.senders)
     }
 
-    /// Reserves the next record's place. Only after [`StatusRing::has_room`] said so.
+    /// Reserves the next record's place. Only after [`StatusRing::has_room`] returned true.
     #[inline]
     pub fn reserve(&self, poster: &mut Poster) -> u64 {
         let own = poster.posted;
@@ -122,8 +121,8 @@ impl<'m> StatusRing<'m> {
         if self.is_private() {
             return own;
         }
-        // Release: the sender's epoch (see `segment::SenderLine`) is odd before the reservation
-        // can be seen, which is what lets a receiver tell a dead sender's hole from a slow one's.
+        // Release: the source's epoch (see `segment::SenderLine`) is odd before the reservation can
+        // be seen, so that a receiver can tell a dead sender's hole from a slow one's.
         self.control.tail.fetch_add(1, Ordering::AcqRel)
     }
 
@@ -168,7 +167,7 @@ impl<'m> StatusRing<'m> {
         let (whole, rest) = payload.as_chunks::<8>();
         whole.iter().for_each(|bytes| put(u64::from_le_bytes(*bytes)));
         if !rest.is_empty() {
-            // Without a copy of unknown length, which would be a call.
+            // A copy of unknown length would be a function call.
             put(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
         let length = payload.len() as u8;
@@ -176,7 +175,7 @@ impl<'m> StatusRing<'m> {
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
-    /// Asks for the slot after `index` ahead of time.
+    /// Prefetches the slot after `index`.
     #[inline]
     pub fn prefetch_after(&self, index: u64) {
         prefetch_for_write(std::ptr::from_ref(self.slot(index.wrapping_add(1))));
@@ -207,15 +206,15 @@ impl<'m> StatusRing<'m> {
         Some(Record { stamp, body })
     }
 
-    /// Tells the senders that everything before `head` has been consumed.
+    /// Publishes to the senders that everything before `head` has been consumed.
     #[inline]
     pub fn free(&self, head: u64) {
         // Release: the receiver's reads of the slots come before their reuse.
         self.control.head.store(head, Ordering::Release);
     }
 
-    /// Records ever reserved in a shared ring; none in a private one, where only the sender
-    /// knows. A reservation seen here was made by a sender whose epoch is seen as at least as far.
+    /// Records ever reserved in a shared ring; 0 in a private one, where only the sender knows. A
+    /// reservation seen here comes with its sender's epoch, or a later one.
     pub fn reserved(&self) -> u64 {
         self.control.tail.load(Ordering::Acquire)
     }
@@ -225,7 +224,7 @@ impl<'m> StatusRing<'m> {
         self.control.full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many posts found it full.
+    /// How many posts found the ring full.
     pub fn full(&self) -> u64 {
         self.control.full.load(Ordering::Relaxed)
     }
@@ -235,7 +234,7 @@ impl<'m> StatusRing<'m> {
         &self.slots[(index & (self.slots.len() as u64 - 1)) as usize]
     }
 
-    /// The lap of `index`. Starts at one: zeroed memory is of no lap that is ever expected first.
+    /// The lap of `index`. Starts at one, because zero is the lap of zeroed memory.
     #[inline]
     fn lap(&self, index: u64) -> u16 {
         (index >> self.slots.len().trailing_zeros()).wrapping_add(1) as u16
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_in_the_order_of_their_reservation() {
+    fn records_come_out_in_reservation_order() {
         let (control, slots) = (StatusControl::default(), slots(4));
         let ring = ring_of(&control, &slots);
         let mut poster = Poster::default();
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_the_lap_before_is_not_taken_for_a_new_record() {
+    fn slots_of_the_last_lap_are_not_new() {
         let (control, slots) = (StatusControl::default(), slots(4));
         let ring = ring_of(&control, &slots);
         let mut poster = Poster::default();
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_one_sender_short_of_its_slots() {
+    fn full_leaves_a_slot_for_each_sender() {
         let (control, slots) = (StatusControl::default(), slots(8));
         let ring = ring_of(&control, &slots);
         let mut poster = Poster::default();

@@ -1,7 +1,7 @@
-//! Contexts: what of a rank's tables peers see, and the owner's book of them.
+//! Contexts: the part of a rank's tables that peers see, and the owner's book of them.
 //!
-//! A context is paper 003's cid: a segment table and three address registers of its own
-//! (§4.5, §4.7). What peers see lies in the rank's segment of shared memory:
+//! A context is paper 003's cid: a segment table and three address registers of its own (§4.5,
+//! §4.7). Peers see these words in the rank's segment of shared memory:
 //!
 //! ```text
 //!   ContextLine   state        generation (32) | 0 (31) | open (1)
@@ -10,14 +10,14 @@
 //!   SegmentEntry × segments
 //! ```
 //!
-//! The rank writes them, with one exception: a sender moves the cursor of a register that
-//! advances, by compare-and-swap, which is how several senders take places side by side. Binding
-//! and cursor are two words; the serial number of the setting is in both, so that nobody takes a
-//! place by half of one setting and half of the next.
+//! The rank writes them, with one exception. A sender moves the cursor of a register that advances,
+//! by compare-and-swap, so that several senders reserve places side by side. Binding and cursor are
+//! two words. The serial number of the setting is in both, so that no sender reserves a place by
+//! half of one setting and half of the next.
 //!
-//! The *book* is the owner's, in its own memory: what is open, registered, being taken back. A
-//! peer that scribbles over the tables spoils its own and others' accesses, but never makes the
-//! owner give out a place twice.
+//! The *book* is the owner's, in its own memory: what is open, registered, being taken back. A peer
+//! that scribbles over the tables spoils its own and others' accesses, but never makes the owner
+//! allocate a place twice.
 
 use super::node::NodeTable;
 use super::segment::{Extent, Leaving, SegmentEntry};
@@ -33,13 +33,12 @@ const CHANGING: u64 = 4;
 const OFFSET_BITS: u32 = 48;
 const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
 
-/// How often a sender tries to take a place. Each failure is another sender's success or the
-/// owner's setting; this many in a row mean an owner that was stopped in the middle, or a
-/// scribbler, and the answer is "full".
+/// How often a sender tries to reserve a place. Each failure is another sender's success or the
+/// owner's setting. This many in a row mean a scribbler, or an owner that was stopped in the
+/// middle; the result is "full".
 const TRIES: u32 = 1000;
 
-/// What peers see of a context, besides its segment table. All zero is a context that was never
-/// open.
+/// The words of a context that peers see, besides its segment table. All zero: never opened.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct ContextLine {
@@ -53,16 +52,16 @@ struct AddressRegister {
     cursor: AtomicU64,
 }
 
-/// Why a put through a register took no place.
+/// Why a put through a register reserved no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The tables do not allow it.
     Fault(Fault),
-    /// It does not fit; where it would have been in the segment.
+    /// It does not fit; the offset in the segment where it would have been.
     OutOfBounds(u64),
-    /// Others were always quicker.
+    /// Other senders were always quicker.
     Contended,
-    /// An offset behind a register that advances.
+    /// A nonzero offset with a register that advances.
     Displaced,
 }
 
@@ -94,18 +93,18 @@ impl ContextLine {
             binding.store(serial, Ordering::Release);
             return;
         };
-        // While the two words belong to different settings, senders look again.
+        // While the two words belong to different settings, senders retry.
         binding.store(serial | CHANGING << 32, Ordering::Release);
-        // An exchange like the senders' own: all changes of the cursor are in one order, and a
-        // place is taken either before this or not at all. (A store would do by the language's
-        // memory model, but not by loom's, which lets a racing one slip in between.)
+        // An exchange, like the senders' own: all changes of the cursor are in one order, and a
+        // reservation comes before this or not at all. (The language's memory model would allow a
+        // store. Loom's does not: it lets a racing exchange slip in between.)
         cursor.swap(serial | offset & OFFSETS, Ordering::AcqRel);
         let flags = SET | if advance == Advance::ByLength { ADVANCES } else { 0 };
         let entry = u64::from(segment.index) << 40 | flags << 32 | u64::from(segment.generation);
         binding.store(serial | entry, Ordering::Release);
     }
 
-    /// What a register of the context with this number says.
+    /// The value of a register of the context with this number.
     pub fn get(&self, context: ContextId, register: u8) -> Option<RegisterValue> {
         let AddressRegister { binding, cursor } = &self.registers[usize::from(register)];
         let (segment, advance) = decode(binding.load(Ordering::Acquire), context)?;
@@ -113,11 +112,11 @@ impl ContextLine {
         Some(RegisterValue { segment, offset, advance })
     }
 
-    /// Where `length` bytes put through a register land in the target's region. If the register
-    /// advances, the place is taken. `entry` finds an entry of the same context's segment table.
+    /// Where `length` bytes put through a register land in the target's region. Reserves the place
+    /// if the register advances. `entry` finds an entry of the same context's segment table.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was moved then.
+    /// [`Refusal`]; nothing was moved.
     pub fn claim<'m>(
         &self,
         key: Key,
@@ -133,7 +132,7 @@ impl ContextLine {
             let bound = binding.load(Ordering::Acquire);
             let changing = bound >> 32 & CHANGING != 0;
             if changing || bound >> OFFSET_BITS != at >> OFFSET_BITS && bound >> 32 & SET != 0 {
-                // A few stores of the owner's away, unless it has been stopped.
+                // The owner is a few stores away from the end, unless it has been stopped.
                 yield_now();
                 at = cursor.load(Ordering::Acquire);
                 continue;
@@ -165,7 +164,7 @@ impl ContextLine {
     }
 }
 
-/// The segment that a binding names and whether it advances; `None`: it is unset.
+/// The segment that a binding names and whether it advances; `None` if unset.
 fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
     let flags = binding >> 32;
     let segment = Key { context, index: (binding >> 40) as u8, generation: binding as u32 };
@@ -173,7 +172,7 @@ fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
     (flags & SET != 0).then_some((segment, advance))
 }
 
-/// What peers see of one rank's contexts: where the lines and entries are.
+/// The part of one rank's contexts that peers see: where the lines and entries are.
 pub trait Shared {
     /// How many contexts there are.
     fn contexts(&self) -> u32;
@@ -181,10 +180,10 @@ pub trait Shared {
     /// How many entries the segment table of each has.
     fn segments(&self) -> u32;
 
-    /// A context's line. It exists.
+    /// A context's line. The context must exist.
     fn line(&self, context: ContextId) -> &ContextLine;
 
-    /// An entry of its segment table. It exists.
+    /// An entry of its segment table. The entry must exist.
     fn entry(&self, context: ContextId, index: u8) -> &SegmentEntry;
 
     /// The epoch that a rank shows at this one, loaded with acquire order.
@@ -203,42 +202,42 @@ pub struct Book {
 #[derive(Debug, Default)]
 struct Context {
     open: bool,
-    /// How often it was opened.
+    /// How often the context was opened.
     generation: u32,
     nodes: NodeTable,
-    segments: Vec<Segment>,
+    segments: Vec<OwnEntry>,
 }
 
 #[derive(Debug, Default)]
-struct Segment {
-    /// How often it was registered.
+struct OwnEntry {
+    /// How often the entry was registered.
     generation: u32,
-    use_: Use,
+    use_: EntryUse,
 }
 
 #[derive(Debug, Default)]
-enum Use {
+enum EntryUse {
     #[default]
     Free,
     Registered {
         length: u64,
     },
-    /// Closed; these may still be inside.
+    /// Closed; accesses of these ranks may still be running.
     Leaving(Leaving),
 }
 
 impl Book {
     /// An empty book.
     pub fn new(contexts: u32, segments: u32) -> Book {
-        let entries = || (0..segments).map(|_| Segment::default()).collect();
+        let entries = || (0..segments).map(|_| OwnEntry::default()).collect();
         let context = |_| Context { segments: entries(), ..Context::default() };
         Book { contexts: (0..contexts).map(context).collect() }
     }
 
-    /// Opens the lowest context that is closed.
+    /// Opens the lowest closed context.
     ///
     /// # Errors
-    /// All are open.
+    /// All contexts are open.
     pub fn open(&mut self, shared: &impl Shared) -> Result<ContextId, ContextError> {
         let contexts = self.contexts.len() as u32;
         let free = self.contexts.iter().position(|context| !context.open);
@@ -255,10 +254,11 @@ impl Book {
     /// Closes a context that has no segments.
     ///
     /// # Errors
-    /// It is not open or has some.
+    /// The context is not open, or has segments.
     pub fn close(&mut self, id: ContextId, shared: &impl Shared) -> Result<(), ContextError> {
         let context = self.context_mut(id)?;
-        let used = context.segments.iter().filter(|segment| !matches!(segment.use_, Use::Free));
+        let used =
+            context.segments.iter().filter(|segment| !matches!(segment.use_, EntryUse::Free));
         let segments = used.count();
         if segments > 0 {
             return Err(ContextError::InUse { context: id, segments });
@@ -272,23 +272,23 @@ impl Book {
     /// The node table of an open context.
     ///
     /// # Errors
-    /// It is not open.
+    /// The context is not open.
     pub fn nodes(&self, id: ContextId) -> Result<&NodeTable, ContextError> {
         Ok(&self.context(id)?.nodes)
     }
 
-    /// The same, to be filled.
+    /// The node table of an open context, to fill it.
     ///
     /// # Errors
-    /// It is not open.
+    /// The context is not open.
     pub fn nodes_mut(&mut self, id: ContextId) -> Result<&mut NodeTable, ContextError> {
         Ok(&mut self.context_mut(id)?.nodes)
     }
 
-    /// Registers bytes that the caller has found to be within the region.
+    /// Registers bytes that the caller has checked to be within the region.
     ///
     /// # Errors
-    /// The context is not open or its table is full, or nothing would be allowed.
+    /// The context is not open, its table is full, or `rights` is empty.
     pub fn register(
         &mut self,
         id: ContextId,
@@ -300,21 +300,22 @@ impl Book {
             return Err(ContextError::NoRights);
         }
         let context = self.context_mut(id)?;
-        let free = context.segments.iter().position(|segment| matches!(segment.use_, Use::Free));
+        let free =
+            context.segments.iter().position(|segment| matches!(segment.use_, EntryUse::Free));
         let segments = context.segments.len() as u32;
         let index = free.ok_or(ContextError::NoSegmentFree { context: id, segments })?;
         let segment = &mut context.segments[index];
         segment.generation = following(segment.generation);
-        segment.use_ = Use::Registered { length: extent.length };
+        segment.use_ = EntryUse::Registered { length: extent.length };
         let key = Key { context: id, index: index as u8, generation: segment.generation };
         shared.entry(id, key.index).publish(extent, key.generation, rights);
         Ok(key)
     }
 
-    /// Takes a registration back, as far as that can be done now.
+    /// Takes a registration back, as far as possible now.
     ///
     /// # Errors
-    /// The key names no registration, or somebody is still inside.
+    /// The key names no registration, or an access is still running.
     pub fn deregister(
         &mut self,
         key: Key,
@@ -322,17 +323,17 @@ impl Book {
         dead: impl Fn(Rank) -> bool,
     ) -> Result<(), ContextError> {
         let segment = self.segment_mut(key)?;
-        if matches!(segment.use_, Use::Registered { .. }) {
+        if matches!(segment.use_, EntryUse::Registered { .. }) {
             shared.entry(key.context, key.index).retract(key.generation);
             let leaving = Leaving::after_retract(shared.ranks(), |rank| shared.epoch(rank));
-            segment.use_ = Use::Leaving(leaving);
+            segment.use_ = EntryUse::Leaving(leaving);
         }
-        if let Use::Leaving(leaving) = &mut segment.use_
+        if let EntryUse::Leaving(leaving) = &mut segment.use_
             && let Some(rank) = leaving.wait_for(|rank| shared.epoch(rank), dead)
         {
             return Err(ContextError::Busy { rank });
         }
-        segment.use_ = Use::Free;
+        segment.use_ = EntryUse::Free;
         Ok(())
     }
 
@@ -351,8 +352,8 @@ impl Book {
     /// Points a register.
     ///
     /// # Errors
-    /// The context is not open, there is no such register, or it would point outside of a segment
-    /// of the same context.
+    /// The context is not open, there is no such register, or the value points outside a segment of
+    /// the same context.
     pub fn set_register(
         &mut self,
         id: ContextId,
@@ -364,7 +365,7 @@ impl Book {
         if let Some(RegisterValue { segment, offset, .. }) = value {
             let bad = ContextError::BadRegisterValue { segment, offset };
             let Ok(entry) = self.segment_mut(segment) else { return Err(bad) };
-            let Use::Registered { length } = entry.use_ else { return Err(bad) };
+            let EntryUse::Registered { length } = entry.use_ else { return Err(bad) };
             if segment.context != id || offset > length || offset > OFFSETS {
                 return Err(bad);
             }
@@ -383,18 +384,18 @@ impl Book {
         context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
     }
 
-    /// What the key names, registered or being taken back.
-    fn segment_mut(&mut self, key: Key) -> Result<&mut Segment, ContextError> {
+    /// The entry that the key names, registered or being taken back.
+    fn segment_mut(&mut self, key: Key) -> Result<&mut OwnEntry, ContextError> {
         let context = self.context_mut(key.context)?;
         let segment = context.segments.get_mut(usize::from(key.index));
-        let named = |segment: &&mut Segment| {
-            segment.generation == key.generation && !matches!(segment.use_, Use::Free)
+        let named = |segment: &&mut OwnEntry| {
+            segment.generation == key.generation && !matches!(segment.use_, EntryUse::Free)
         };
         segment.filter(named).ok_or(ContextError::NoSuchSegment(key))
     }
 }
 
-/// The generation after this one; zero is that of what never was.
+/// The next generation; zero is never used.
 fn following(generation: u32) -> u32 {
     generation.checked_add(1).unwrap_or(1)
 }

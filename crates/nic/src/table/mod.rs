@@ -1,4 +1,4 @@
-//! Tables: who may be named, and what of whose memory may be touched (paper 003 §4.7).
+//! Tables: which ranks may be named, and which of their memory accessed (paper 003 §4.7).
 //!
 //! ```text
 //!   sender                                  target
@@ -7,10 +7,10 @@
 //!                                           segment   key → bytes of the region, rights
 //! ```
 //!
-//! The sender's tables lie in its own memory. The target's lie in its segment of shared memory,
-//! where whoever carries a command out looks into them; behind them is the owner's book, which
-//! nobody else reaches. Everything here is plain data over atomics: no memory is touched but the
-//! tables themselves. The source table of paper 000 and the credits are with the rings, in
+//! The sender's tables are in its own memory. The target's are in its segment of shared memory,
+//! where the process that executes a command reads them; behind them is the owner's book, which no
+//! other rank reaches. Everything here is plain data over atomics: only the tables themselves are
+//! accessed. The source table of paper 000 and the credits are with the rings, in
 //! [`crate::segment`].
 
 pub mod context;

@@ -1,7 +1,7 @@
 //! The node table: logical number → (rank, context), with its bound (paper 003 §4.7, CJ-04).
 //!
-//! It is the sender's: a task names partners by their number in the task, and only those that its
-//! table has can be named at all. It lies in ordinary memory; nobody else reads it.
+//! It belongs to the sender: a task names partners by their number in the task, and reaches only
+//! those in its table. It is in ordinary memory that no other rank reads.
 
 use crate::fabric::{ContextError, Member, PostError};
 
@@ -15,7 +15,7 @@ impl NodeTable {
     /// Fills the table for a job of `ranks` with `contexts` each.
     ///
     /// # Errors
-    /// [`ContextError::BadMember`] for the first that cannot be; the table is as it was then.
+    /// [`ContextError::BadMember`] for the first invalid member; the table is unchanged.
     pub fn fill(
         &mut self,
         members: &[Member],
@@ -32,7 +32,7 @@ impl NodeTable {
         Ok(())
     }
 
-    /// Where a logical number leads.
+    /// The member behind a logical number.
     ///
     /// # Errors
     /// [`PostError::NoSuchMember`].
@@ -49,7 +49,7 @@ mod tests {
     use crate::fabric::ContextId;
 
     #[test]
-    fn cj_04_a_number_beyond_the_table_is_an_error_that_names_it() {
+    fn cj_04_a_number_beyond_the_table_is_named() {
         let mut table = NodeTable::default();
         assert_eq!(table.member(0), Err(PostError::NoSuchMember { logical: 0, members: 0 }));
         let members = [5, 0, 5].map(|rank| Member { rank, context: ContextId(3) });
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_a_member_that_cannot_be_is_not_taken() {
+    fn a_table_with_an_invalid_member_is_refused() {
         let mut table = NodeTable::default();
         let good = Member { rank: 1, context: ContextId(0) };
         table.fill(&[good], 2, 4).unwrap();

@@ -1,8 +1,7 @@
-//! The segment table: which bytes of a rank's region are open to whom has their key (paper 003
-//! §4.7, CJ-06).
+//! The segment table: which bytes of a rank's region a key opens (paper 003 §4.7, CJ-06).
 //!
-//! An entry lies in the target's segment of shared memory, since whoever plays the target's
-//! interface has to check it there. Its rank alone writes it:
+//! An entry is in the target's segment of shared memory, because the process that plays the
+//! target's interface checks it there. Its rank alone writes it:
 //!
 //! ```text
 //!   state    generation (32) | 0 (24) | rights (8)     rights 0: nothing is registered
@@ -10,15 +9,15 @@
 //!   length   bytes
 //! ```
 //!
-//! Two races have to be ruled out.
+//! Two races must be ruled out.
 //!
-//! *Half of one, half of another.* A reader takes `state`, then `base` and `length`, then `state`
-//! again, with an acquire fence before: had it seen a word of a later registration, it would also
-//! see the state that came before it, so an unchanged state means words of one registration. A
-//! generation is used once (2³² of them), so the same state is the same registration.
+//! *Half of one, half of another.* A reader loads `state`, then `base` and `length`, then `state`
+//! again, with an acquire fence before. If it saw a word of a later registration, it would also see
+//! the state before that one. So an unchanged state means words of one registration. A generation
+//! is used once (2³² of them), so the same state is the same registration.
 //!
-//! *Taken back while somebody is in the middle.* An access is a section that its rank announces
-//! by an odd epoch, and the owner waits for those it may have missed:
+//! *Taken back in the middle of an access.* A rank announces each access by an odd epoch, and the
+//! owner waits for the accesses that it may have missed:
 //!
 //! ```text
 //!   accessor                          owner
@@ -30,14 +29,14 @@
 //!   epoch = even (release)            (acquire) ─► the memory is the owner's alone
 //! ```
 //!
-//! Of the two fences one comes first: either the accessor sees the closed state or the owner sees
-//! the odd epoch. `tests/loom_table.rs` walks through it, and shows that without the fence a copy
-//! into memory that was taken back is found.
+//! One of the two fences comes first: either the accessor sees the closed state or the owner sees
+//! the odd epoch. `tests/loom_table.rs` explores it, and shows that without the fence it detects a
+//! copy into memory that was taken back.
 
 use crate::fabric::{Fault, Key, Rank, Rights};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// One entry of a segment table. All zero is an entry in which nothing was ever registered.
+/// One entry of a segment table. All zero: nothing was ever registered.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub struct SegmentEntry {
@@ -49,22 +48,22 @@ pub struct SegmentEntry {
 /// Bytes of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Offset of the first, in the region.
+    /// Offset of the first byte, in the region.
     pub base: u64,
-    /// How many.
+    /// How many bytes.
     pub length: u64,
 }
 
 impl Extent {
-    /// Where `length` bytes at `offset` of the extent are in the region; `None` if they are not
-    /// all inside.
+    /// Where `length` bytes at `offset` of the extent are in the region; `None` unless all are
+    /// inside.
     #[inline]
     pub fn locate(&self, offset: u64, length: u64) -> Option<u64> {
         let end = offset.checked_add(length)?;
         if end > self.length {
             return None;
         }
-        // The extent comes out of shared memory: it may be nonsense as a whole.
+        // The extent comes from shared memory: all of it may be invalid.
         self.base.checked_add(offset).filter(|at| at.checked_add(length).is_some())
     }
 }
@@ -72,24 +71,23 @@ impl Extent {
 impl SegmentEntry {
     /// Opens the entry. Owner only, and only while it is closed.
     pub fn publish(&self, extent: Extent, generation: u32, rights: Rights) {
-        // Who sees the new words also sees that the last registration was closed.
+        // A reader that sees the new words also sees that the last registration was closed.
         fence(Ordering::Release);
         self.base.store(extent.base, Ordering::Relaxed);
         self.length.store(extent.length, Ordering::Relaxed);
-        // Release: whoever finds the entry open finds its words.
+        // Release: a reader that finds the entry open finds its words.
         self.state.store(state(generation, rights.bits()), Ordering::Release);
     }
 
-    /// Closes the entry. Owner only. From here on nobody new gets in; see [`Leaving`] for those
-    /// who are.
+    /// Closes the entry. Owner only. Bars new accesses; see [`Leaving`] for the running ones.
     pub fn retract(&self, generation: u32) {
         self.state.store(state(generation, 0), Ordering::Release);
     }
 
-    /// What the key opens, if it opens this entry for all of `wanted`.
+    /// The bytes that the key opens, if this entry grants all of `wanted`.
     ///
     /// # Errors
-    /// Nothing is registered here, something else is, or it does not allow that.
+    /// Nothing is registered here, something else is, or it does not grant that.
     #[inline]
     pub fn check(&self, key: Key, wanted: Rights) -> Result<Extent, Fault> {
         let before = self.state.load(Ordering::Acquire);
@@ -117,8 +115,8 @@ fn state(generation: u32, rights: u8) -> u64 {
     u64::from(generation) << 32 | u64::from(rights)
 }
 
-/// Announces that this rank is about to use another's memory: `epoch` is its own word there, and
-/// `odd` its next value. What the target's table says counts from here on.
+/// Announces that this rank is about to access another's memory: `epoch` is its own word there, and
+/// `odd` its next value. The state of the target's table counts from here on.
 #[inline]
 pub fn enter(epoch: &AtomicU64, odd: u64) {
     epoch.store(odd, Ordering::Relaxed);
@@ -126,22 +124,22 @@ pub fn enter(epoch: &AtomicU64, odd: u64) {
     fence(Ordering::SeqCst);
 }
 
-/// Says that it has done so.
+/// Announces the end of the access.
 #[inline]
 pub fn leave(epoch: &AtomicU64, even: u64) {
-    // Release: the copy is over before.
+    // Release: the copy comes before.
     epoch.store(even, Ordering::Release);
 }
 
-/// Peers that may still be in a segment that was closed.
+/// Peers whose accesses to a closed segment may still be running.
 #[derive(Debug, Default)]
 pub struct Leaving {
     inside: Vec<(Rank, u64)>,
 }
 
 impl Leaving {
-    /// Notes who is in the middle of an access to this rank's memory, just after an entry was
-    /// closed. `epoch` answers the epoch that a rank shows here.
+    /// Lists the ranks in the middle of an access to this rank's memory, just after an entry was
+    /// closed. `epoch` returns the epoch that a rank shows here.
     pub fn after_retract(ranks: u32, epoch: impl Fn(Rank) -> u64) -> Leaving {
         // The closed state before the loads of the epochs: see the head of the file.
         fence(Ordering::SeqCst);
@@ -149,7 +147,7 @@ impl Leaving {
         Leaving { inside: epochs.filter(|(_, epoch)| epoch % 2 == 1).collect() }
     }
 
-    /// Forgets whoever has moved on or is dead; answers one that has not. `epoch` loads with
+    /// Drops the ranks that have moved on or are dead. Returns one that has not. `epoch` loads with
     /// acquire order.
     pub fn wait_for(
         &mut self,
@@ -170,7 +168,7 @@ mod tests {
     const EXTENT: Extent = Extent { base: 4096, length: 100 };
 
     #[test]
-    fn cj_06_a_key_opens_its_registration_and_no_other() {
+    fn cj_06_a_key_opens_only_its_registration() {
         let entry = SegmentEntry::default();
         assert_eq!(entry.check(KEY, Rights::READ), Err(Fault::NoSuchSegment(KEY)));
         entry.publish(EXTENT, 7, Rights::READ | Rights::ATOMIC);
@@ -189,19 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn cj_06_bytes_are_inside_the_extent_or_nowhere() {
+    fn cj_06_bytes_outside_the_extent_are_refused() {
         assert_eq!(EXTENT.locate(0, 100), Some(4096));
         assert_eq!(EXTENT.locate(100, 0), Some(4196));
         for (offset, length) in [(0, 101), (100, 1), (101, 0), (u64::MAX, 1), (1, u64::MAX)] {
             assert_eq!(EXTENT.locate(offset, length), None);
         }
-        let nonsense = Extent { base: u64::MAX - 10, length: u64::MAX };
-        assert_eq!(nonsense.locate(0, 11), None);
-        assert_eq!(nonsense.locate(11, 0), None);
+        let invalid = Extent { base: u64::MAX - 10, length: u64::MAX };
+        assert_eq!(invalid.locate(0, 11), None);
+        assert_eq!(invalid.locate(11, 0), None);
     }
 
     #[test]
-    fn only_those_inside_are_waited_for_and_not_the_dead() {
+    fn only_live_ranks_inside_are_waited_for() {
         let epochs = [0, 1, 4, 7].map(AtomicU64::new);
         let epoch = |rank: Rank| epochs[rank as usize].load(Ordering::Acquire);
         let mut leaving = Leaving::after_retract(4, epoch);

@@ -1,7 +1,10 @@
-"""``python -m hikyaku run ...``: the command ``hikyaku``, for those who did not install it."""
+"""``python -m hikyaku run ...``: the program ``hikyaku`` that was installed with this package."""
 
+import os
 import sys
+from importlib.metadata import files
 
-from hikyaku._command import main
-
-sys.exit(main())
+found = [file for file in files("hikyaku-mpi") or [] if file.parent.name == "bin"]
+if not found:
+    sys.exit("hikyaku: this installation has no program hikyaku; install it: pip install hikyaku-mpi")
+os.execv(found[0].locate(), ["hikyaku", *sys.argv[1:]])

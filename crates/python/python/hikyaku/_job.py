@@ -24,8 +24,8 @@ def _launcher(job_file: int) -> None:
         _, reason, details = _native._launch(
             job["ranks"],
             words,
-            timeout=job["timeout"],
-            ranks_per_node=job["ranks_per_node"],
+            job["ranks_per_node"],
+            job["timeout"],
         )
     except (ValueError, OverflowError, _native.Error) as error:
         reason, details = str(error), []

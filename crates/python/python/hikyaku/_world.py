@@ -40,7 +40,7 @@ _GATHER_TAG = 2**31 - 1
 
 
 class World(_native.World):
-    """All ranks of a job, or a duplicate of it: who am I, messages, collectives, memory."""
+    """All ranks of a job, or some of them: who am I, messages, collectives, memory."""
 
     _objects_world: World | None = None
 
@@ -50,6 +50,19 @@ class World(_native.World):
         Every rank calls it, in the same order as other duplications.
         """
         return type(self)(self._duplicate())
+
+    def split(self, color: int | None, key: int = 0) -> World | None:
+        """The ranks of one color, numbered by key, and by rank where keys are equal.
+
+        Every rank calls it; one that gives no color (None) gets None. Ranks of the result are its
+        own numbers, from 0.
+        """
+        number = self._split(color, key)
+        return None if number is None else type(self)(number)
+
+    def create_group(self, ranks: Sequence[int]) -> World:
+        """The ranks of a list, in its order. They alone call it, all with the same list."""
+        return type(self)(self._create_group(list(ranks)))
 
     # Collectives whose result is an array of its own.
 

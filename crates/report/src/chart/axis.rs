@@ -1,19 +1,19 @@
-//! Axes: what they measure, and how they are drawn around a plot.
+//! Axes: their quantities, and their drawing around a plot.
 
 use super::LABEL;
-use crate::scale::{Domain, Request, Scale};
+use crate::scale::{Domain, DomainRequest, Scale};
 use crate::svg::Svg;
 use crate::text::{pixels, shorten};
 use crate::unit::Unit;
 
-/// One axis of a chart: what it measures and how it is spread.
+/// One axis of a chart: its quantity and its scale.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Axis {
-    /// What is measured, without its unit.
+    /// The measured quantity, without its unit.
     pub label: String,
     /// The unit of the values.
     pub unit: Unit,
-    /// How the values are spread.
+    /// The spacing of the values.
     pub scale: Scale,
     /// Whether a linear axis shows zero even if the data is far from it.
     pub from_zero: bool,
@@ -38,7 +38,7 @@ impl Axis {
         Axis { scale: Scale::Log2, ..Axis::linear(label, unit) }
     }
 
-    /// The axis with zero in it, for quantities whose size matters and not their variation.
+    /// The axis with zero in it, for quantities whose size matters more than their variation.
     #[must_use]
     pub fn from_zero(mut self) -> Self {
         self.from_zero = true;
@@ -46,12 +46,12 @@ impl Axis {
     }
 
     /// Decides the domain, the ticks and their labels for data between `low` and `high`.
-    pub(super) fn plan(&self, (low, high): (f64, f64), ticks: usize, round_ends: bool) -> Plan {
+    pub(super) fn plan(&self, (low, high): (f64, f64), ticks: usize, round_ends: bool) -> AxisPlan {
         let from_zero = self.from_zero && self.scale == Scale::Linear;
         let (low, high) = if from_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
         let factor = self.unit.axis_prefix(low.abs().max(high.abs())).factor;
         let domain =
-            Domain::new(Request { scale: self.scale, factor, ticks, round_ends }, low, high);
+            Domain::new(DomainRequest { scale: self.scale, factor, ticks, round_ends }, low, high);
         let (labels, symbol) = if domain.even {
             self.unit.even_ticks(&domain.ticks)
         } else {
@@ -65,13 +65,13 @@ impl Axis {
             (label, "G") => format!("{label} (billions)"),
             (label, symbol) => format!("{label} ({symbol})"),
         };
-        Plan { domain, labels, title, unit: self.unit, largest: low.abs().max(high.abs()) }
+        AxisPlan { domain, labels, title, unit: self.unit, largest: low.abs().max(high.abs()) }
     }
 }
 
 /// An axis that is ready to be drawn.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct AxisPlan {
     pub(super) domain: Domain,
     labels: Vec<String>,
     title: String,
@@ -79,13 +79,13 @@ pub(super) struct Plan {
     largest: f64,
 }
 
-impl Plan {
-    /// A value as it is written beside the axis: in its prefix, without the symbol.
+impl AxisPlan {
+    /// The written form of a value beside the axis: in its prefix, without the symbol.
     pub(super) fn write(&self, value: f64) -> String {
         self.unit.on_axis(value, self.largest)
     }
 
-    /// The room its labels take beside an upright axis.
+    /// The width of its labels beside an upright axis.
     pub(super) fn label_width(&self) -> f64 {
         self.labels.iter().map(|label| pixels(label, LABEL)).fold(0.0, f64::max)
     }
@@ -107,17 +107,17 @@ pub(super) const FOOT_LABELS: f64 = 24.0;
 pub(super) const FOOT: f64 = 44.0;
 
 impl Frame {
-    pub(super) fn x(&self, plan: &Plan, value: f64) -> f64 {
+    pub(super) fn x(&self, plan: &AxisPlan, value: f64) -> f64 {
         self.left + plan.domain.position(value) * (self.right - self.left)
     }
 
-    pub(super) fn y(&self, plan: &Plan, value: f64) -> f64 {
+    pub(super) fn y(&self, plan: &AxisPlan, value: f64) -> f64 {
         self.bottom - plan.domain.position(value) * (self.bottom - self.top)
     }
 
-    /// Draws the upright axis: grid lines, labels, and the title set level above, where it is
-    /// read without turning the head.
-    pub(super) fn draw_upright(&self, svg: &mut Svg, plan: &Plan) {
+    /// Draws the upright axis: grid lines, labels, and the title above, horizontal to be easy to
+    /// read.
+    pub(super) fn draw_upright(&self, svg: &mut Svg, plan: &AxisPlan) {
         for (&tick, label) in plan.domain.ticks.iter().zip(&plan.labels) {
             let y = self.y(plan, tick);
             svg.line("grid", (self.left, y), (self.right, y));
@@ -128,7 +128,7 @@ impl Frame {
     }
 
     /// Draws the lying axis below the plot. Labels that would touch are left out.
-    pub(super) fn draw_lying(&self, svg: &mut Svg, plan: &Plan) {
+    pub(super) fn draw_lying(&self, svg: &mut Svg, plan: &AxisPlan) {
         svg.line("axis", (self.left, self.bottom), (self.right, self.bottom));
         let mut free_from = f64::NEG_INFINITY;
         for (&tick, label) in plan.domain.ticks.iter().zip(&plan.labels) {

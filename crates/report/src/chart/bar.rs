@@ -1,7 +1,7 @@
-//! Upright bars, grouped by category. They start at zero: a bar's length is its meaning, so there
-//! is no logarithmic form.
+//! Upright bars, grouped by category. They start at zero, because a bar's length is its meaning, so
+//! there is no logarithmic form.
 
-use super::axis::{Axis, FOOT_LABELS, Frame, HEAD, Plan};
+use super::axis::{Axis, AxisPlan, FOOT_LABELS, Frame, HEAD};
 use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
@@ -14,15 +14,15 @@ use crate::unit::Unit;
 /// A chart of grouped bars.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BarChart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the bars measure.
+    /// The measured quantity.
     pub label: String,
     /// The unit of the values.
     pub unit: Unit,
     /// The groups, left to right.
     pub categories: Vec<String>,
-    /// One bar per group: a name and a value per category; not-a-number where there is none.
+    /// One bar per group: a name and a value per category; not-a-number for a missing bar.
     pub series: Vec<(String, Vec<f64>)>,
 }
 
@@ -108,9 +108,9 @@ impl BarChart {
         (frame.right - frame.left) / self.categories.len() as f64
     }
 
-    fn draw_group(&self, svg: &mut Svg, frame: &Frame, plan: &Plan, category: usize) {
+    fn draw_group(&self, svg: &mut Svg, frame: &Frame, plan: &AxisPlan, category: usize) {
         let slot = self.slot(frame);
-        // At most a generous thumb wide: two fat blocks would be no better than two bars.
+        // At most a generous thumb wide: two fat blocks are no better than two bars.
         let pitch = (slot * 0.76 / self.series.len() as f64).min(64.0);
         let group = pitch * self.series.len() as f64;
         let start = frame.left + slot * category as f64 + (slot - group) / 2.0;
@@ -138,7 +138,7 @@ impl BarChart {
         }
     }
 
-    /// Draws the names of the groups, and gives how many lines the longest took.
+    /// Draws the names of the groups, and returns the number of lines of the longest.
     fn draw_categories(&self, svg: &mut Svg, frame: &Frame) -> usize {
         let slot = self.slot(frame);
         let mut most = 1;

@@ -1,4 +1,4 @@
-//! A diagram: places joined by lines, as of a network. Places with a label are round, others
+//! A diagram: places joined by lines, such as a network. Places with a label are round, others
 //! square.
 
 use super::{Drawing, LABEL, finish, nothing_to_draw};
@@ -13,14 +13,14 @@ pub struct Place {
     pub x: f64,
     /// From top to bottom, 0 to 1.
     pub y: f64,
-    /// What stands in it; empty for a plain square.
+    /// Its text; empty for a plain square.
     pub label: String,
 }
 
 /// Places and the lines between them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Diagram {
-    /// What is drawn.
+    /// The title.
     pub title: String,
     /// The places; one that is not finite is left out, with its lines.
     pub places: Vec<Place>,

@@ -5,7 +5,7 @@ use super::mark::{Colour, marker};
 use crate::svg::Svg;
 use crate::text::{pixels, shorten};
 
-/// How a series looks.
+/// The look of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sample {
     Line,
@@ -27,7 +27,7 @@ impl Sample {
     }
 }
 
-/// Draws the entries in rows of at most `width`, from the top, and gives the height used.
+/// Draws the entries in rows of at most `width`, from the top, and returns the height.
 pub(super) fn draw(svg: &mut Svg, width: f64, entries: &[(Sample, Colour, &str)]) -> f64 {
     if entries.is_empty() {
         return 0.0;

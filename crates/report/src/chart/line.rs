@@ -1,6 +1,6 @@
 //! Lines and points over two axes, each linear or logarithmic.
 
-use super::axis::{Axis, FOOT, Frame, HEAD, Plan};
+use super::axis::{Axis, AxisPlan, FOOT, Frame, HEAD};
 use super::legend::{self, Sample};
 use super::mark::{Colour, marker, path, thin};
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
@@ -8,7 +8,7 @@ use crate::svg::Svg;
 use crate::table::{Cell, Table};
 use crate::text::pixels;
 
-/// How a [`Series`] is drawn.
+/// The form of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
     /// A line in the order of the points, with markers while there are few.
@@ -16,7 +16,7 @@ pub enum Style {
     Line,
     /// Points only.
     Scatter,
-    /// A grey dashed line: what the others are compared with.
+    /// A grey dashed line, with which the others are compared.
     Reference,
 }
 
@@ -27,7 +27,7 @@ pub struct Series {
     pub name: String,
     /// `(x, y)` in the base units of the axes. A point that cannot be drawn breaks the line.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
+    /// Its form.
     pub style: Style,
 }
 
@@ -44,7 +44,7 @@ impl Series {
         Series { style: Style::Scatter, ..Series::line(name, points) }
     }
 
-    /// A line that the others are compared with, such as what the bare hardware gives.
+    /// A line that the others are compared with, such as the bare hardware.
     #[must_use]
     pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { style: Style::Reference, ..Series::line(name, points) }
@@ -54,7 +54,7 @@ impl Series {
 /// A chart of lines or points.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LineChart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The lying axis.
     pub x: Axis,
@@ -66,14 +66,14 @@ pub struct LineChart {
 
 /// Above this many points a line has no markers: they would touch.
 const MOST_MARKERS: usize = 64;
-/// Above this many points a line is drawn fine, so that its ups and downs stay apart.
+/// Above this many points a line is drawn thin, so that its ups and downs stay visible.
 const MOST_BOLD: usize = 400;
 /// Up to this many series are named at their ends; more need a legend.
 const MOST_DIRECT: usize = 4;
 /// The distance of two lines of text.
 const LEADING: f64 = 15.0;
 
-/// A series split where it cannot be drawn, in the values of the axes.
+/// A series split at points that cannot be drawn, in the values of the axes.
 struct Runs<'a> {
     series: &'a Series,
     colour: Colour,
@@ -154,7 +154,7 @@ impl LineChart {
         let height = (width * 0.38).clamp(220.0, 300.0);
         let y = self.y.plan(y_range, 5, true);
         let left = y.label_width() + 10.0;
-        // Lines run to the edges; points would sit on them.
+        // Lines run to the edges; points would lie on them.
         let round_ends = self.series.iter().any(|series| series.style == Style::Scatter);
         let pitch = if round_ends { 48.0 } else { 80.0 };
         let x = self.x.plan(x_range, ((width - left) / pitch) as usize, round_ends);
@@ -200,7 +200,13 @@ impl LineChart {
         self.series.iter().map(split).collect()
     }
 
-    fn draw_series(&self, svg: &mut Svg, frame: &Frame, plans: (&Plan, &Plan), shown: &Runs<'_>) {
+    fn draw_series(
+        &self,
+        svg: &mut Svg,
+        frame: &Frame,
+        plans: (&AxisPlan, &AxisPlan),
+        shown: &Runs<'_>,
+    ) {
         let place = |p: &(f64, f64)| (frame.x(plans.0, p.0), frame.y(plans.1, p.1));
         let style = shown.series.style;
         if style != Style::Scatter {
@@ -227,7 +233,7 @@ impl LineChart {
         }
     }
 
-    /// A line in words: how many points between which values.
+    /// A description of a line: the number of points and the range of values.
     fn describe(&self, shown: &Runs<'_>) -> String {
         let (low, high) = extent(shown.points().map(|p| p.1)).unwrap_or_default();
         let name = if shown.series.name.is_empty() { &self.y.label } else { &shown.series.name };
@@ -244,17 +250,18 @@ fn draw_legend<'a>(svg: &mut Svg, width: f64, named: &[&'a Runs<'a>]) -> f64 {
 
 /// Names set at the right ends of their lines.
 struct EndLabels<'a> {
-    /// The room they need right of the plot.
+    /// The width that they need right of the plot.
     margin: f64,
     /// Each series and the height of its name, from the top of the plot.
     offsets: Vec<(&'a Runs<'a>, f64)>,
 }
 
-/// Where names can be set directly: few lines, short names, all lines ending at the right edge.
+/// The end labels, if names can be set there: few lines, short names, all lines ending at the
+/// right.
 fn end_labels<'a>(
     named: &[&'a Runs<'a>],
-    x: &Plan,
-    y: &Plan,
+    x: &AxisPlan,
+    y: &AxisPlan,
     width: f64,
     height: f64,
 ) -> Option<EndLabels<'a>> {
@@ -272,7 +279,7 @@ fn end_labels<'a>(
         offsets.push((*shown, (1.0 - y.domain.position(last.1)) * height));
     }
     offsets.sort_by(|a, b| a.1.total_cmp(&b.1));
-    // Push down what overlaps, then up what that pushed out at the bottom.
+    // Push overlapping names down, then push up the ones that leave the plot at the bottom.
     for i in 1..offsets.len() {
         offsets[i].1 = offsets[i].1.max(offsets[i - 1].1 + LEADING);
     }

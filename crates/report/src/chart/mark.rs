@@ -3,13 +3,13 @@
 use crate::svg::{Element, Svg};
 use crate::text::coordinate;
 
-/// The place of a series in the palette. Six colours, then the same six dashed; shapes go round
-/// independently, so that twelve series are still told apart.
+/// The place of a series in the palette. Six colours, then the same six dashed; shapes cycle
+/// independently, so that twelve series can be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Colour(pub(super) usize);
 
 impl Colour {
-    /// The grey of what the others are compared with.
+    /// The grey of the series that the others are compared with.
     pub(super) const REFERENCE: Colour = Colour(usize::MAX);
 
     pub(super) fn class(self) -> String {
@@ -51,9 +51,9 @@ pub(super) fn path(points: &[(f64, f64)]) -> String {
     d
 }
 
-/// The same line as seen: where many points of ascending x fall on one pixel column, only the
-/// first, lowest, highest and last of the column are kept. A million steps make a picture of a few
-/// thousand points that looks the same, peaks included.
+/// The same line with fewer points: where many points of ascending x fall on one pixel column, only
+/// the first, lowest, highest and last of the column are kept. A million steps make a picture of a
+/// few thousand points that looks the same, peaks included.
 pub(super) fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let ascending = points.windows(2).all(|pair| pair[0].0 <= pair[1].0);
     if points.len() < 2000 || !ascending {

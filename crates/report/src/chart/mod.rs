@@ -1,9 +1,9 @@
 //! Charts: data and axes in, SVG out.
 //!
-//! Each kind draws itself into a [`Drawing`] of a given width; what is common to all (the root
-//! element, the title, the style, the words of an empty chart) is here. Colours are CSS variables
-//! in a palette that stays apart under colour blindness, and every series also has its own marker
-//! or dash, so no meaning rests on colour alone.
+//! Each kind draws itself into a [`Drawing`] of a given width. This module adds what all kinds
+//! share (the root element, the title, the style, the text of an empty chart). Colours are CSS
+//! variables in a palette that stays distinct under colour blindness. Every series also has its own
+//! marker or dash, so no meaning depends on colour alone.
 
 mod axis;
 mod bar;
@@ -12,27 +12,26 @@ mod legend;
 mod line;
 mod mark;
 mod stacked;
+mod style;
 
 pub use axis::Axis;
 pub use bar::BarChart;
 pub use diagram::{Diagram, Place};
 pub use line::{LineChart, Series, Style};
 pub use stacked::StackedBars;
+pub(crate) use style::{STYLE, of_file as style_of_file};
 
 use crate::svg::Svg;
 use crate::table::Table;
 use crate::text::wrap;
 
-/// The style of everything inside a chart; a page includes it once for all its charts.
-pub(crate) const STYLE: &str = include_str!("chart.css");
-
-/// The width of a chart that has the page's full width, in CSS pixels.
+/// The width of a chart over the page's full width, in CSS pixels.
 pub(crate) const FULL_WIDTH: f64 = 800.0;
 
 /// The width of one of two charts side by side.
 pub(crate) const HALF_WIDTH: f64 = 384.0;
 
-/// The size of labels in pixels; `chart.css` says the same.
+/// The size of labels in pixels, as in `chart.css`.
 const LABEL: f64 = 12.0;
 const TITLE: f64 = 15.0;
 
@@ -43,7 +42,7 @@ pub enum Chart {
     Line(LineChart),
     /// Groups of upright bars.
     Bars(BarChart),
-    /// Lying bars made of parts.
+    /// Horizontal bars made of parts.
     Stacked(StackedBars),
     /// Places joined by lines.
     Diagram(Diagram),
@@ -87,7 +86,7 @@ struct Drawing {
 }
 
 impl Chart {
-    /// What the chart shows.
+    /// The title.
     #[must_use]
     pub fn title(&self) -> &str {
         match self {
@@ -99,8 +98,9 @@ impl Chart {
     }
 
     /// The chart as an SVG file of its own, with its title and style inside.
-    ///
-    /// Its colours are CSS variables, which browsers follow; the file has a light and a dark form.
+    /// Its colours are literal, so that every viewer draws them; browsers on a dark screen use
+    /// others.
+    /// others.
     #[must_use]
     pub fn to_svg(&self) -> String {
         let drawing = self.draw(FULL_WIDTH);
@@ -120,7 +120,7 @@ impl Chart {
             .attr("aria-label", self.title())
             .open();
         svg.append("<style>");
-        svg.append(STYLE);
+        svg.append(&style_of_file(""));
         svg.append("</style>");
         svg.element("rect").class("paper").attr("width", "100%").attr("height", "100%").empty();
         if head > 0.0 {
@@ -178,7 +178,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A chart without anything to draw says so.
+/// The drawing of a chart without data, which says so.
 fn nothing_to_draw(width: f64, omitted: usize) -> Drawing {
     let mut svg = Svg::new();
     svg.element("rect")
@@ -191,7 +191,7 @@ fn nothing_to_draw(width: f64, omitted: usize) -> Drawing {
     finish(svg, width, 96.0, omitted)
 }
 
-/// Ends a drawing, with a line on what it leaves out.
+/// Ends a drawing, with a line about what it leaves out.
 fn finish(mut svg: Svg, width: f64, height: f64, omitted: usize) -> Drawing {
     if omitted == 0 {
         return Drawing { body: svg.finish(), height };

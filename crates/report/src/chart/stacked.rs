@@ -1,6 +1,7 @@
-//! Lying bars made of parts, one per row, with the share of each part: where time goes per rank.
+//! Horizontal bars made of parts, one per row, with the share of each part, such as the time of
+//! ranks.
 
-use super::axis::{Axis, FOOT, Frame, Plan};
+use super::axis::{Axis, AxisPlan, FOOT, Frame};
 use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, finish, nothing_to_draw};
@@ -10,12 +11,12 @@ use crate::table::{Cell, Table};
 use crate::text::{pixels, shorten};
 use crate::unit::Unit;
 
-/// A chart of lying bars, each divided into the same kinds of part.
+/// A chart of horizontal bars, each divided into the same kinds of part.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StackedBars {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the whole of a bar measures.
+    /// The quantity of a whole bar.
     pub label: String,
     /// The unit of the values.
     pub unit: Unit,
@@ -56,7 +57,7 @@ impl StackedBars {
         table
     }
 
-    /// The parts of a bar that have a length; a bar cannot be made of negative parts.
+    /// The parts of a bar with a positive length.
     fn lengths<'a>(&'a self, values: &'a [f64]) -> impl Iterator<Item = (usize, f64)> + 'a {
         let known = values.iter().copied().enumerate().take(self.parts.len());
         known.filter(|&(_, value)| value >= 0.0 && Scale::Linear.can_show(value))
@@ -87,7 +88,7 @@ impl StackedBars {
         };
         let labels = widest(&mut self.rows.iter().map(|row| row.0.clone())).min(width * 0.25);
         let totals = widest(&mut self.rows.iter().map(|row| self.unit.format(self.total(&row.1))));
-        // Many ranks get thin bars, so that a page still shows them together.
+        // Many ranks get thin bars, so that a page shows them together.
         let pitch = if self.rows.len() <= 16 { 26.0 } else { 18.0 };
         let frame = Frame {
             left: labels + 10.0,
@@ -109,7 +110,7 @@ impl StackedBars {
         &self,
         svg: &mut Svg,
         frame: &Frame,
-        plan: &Plan,
+        plan: &AxisPlan,
         (label, values): (&str, &[f64]),
         (y, height): (f64, f64),
     ) {
@@ -118,7 +119,7 @@ impl StackedBars {
         for (part, value) in self.lengths(values) {
             let (start, end) = (frame.x(plan, before), frame.x(plan, before + value));
             before += value;
-            // Nothing of nothing is nothing, not a division by zero.
+            // An empty total gives a share of zero, not a division by zero.
             let share = if total > 0.0 { value / total } else { 0.0 };
             let share = Unit::Fraction.format_with(share, Some(1));
             let (name, length) = (&self.parts[part], self.unit.format(value));

@@ -1,4 +1,4 @@
-//! What holds for every kind of chart: well-formed, escaped, deterministic, and defined for data
+//! Guarantees of every kind of chart: well-formed, escaped, deterministic, and defined for data
 //! that is empty, single, equal, huge or not a number.
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +63,7 @@ fn a_line_chart_has_its_marks_labels_and_tooltips() {
 }
 
 #[test]
-fn few_lines_are_named_at_their_ends_and_many_in_a_legend() {
+fn few_lines_have_end_names_many_a_legend() {
     let svg = check(&latency().into());
     assert!(!svg.contains("x=\"30\" y=\"12\""), "no legend");
     let mut many = latency();
@@ -91,7 +91,7 @@ fn charts_without_data_say_so() {
 }
 
 #[test]
-fn values_without_a_place_are_counted_and_said() {
+fn values_without_a_place_are_counted() {
     let points = vec![(1.0, 1.0), (2.0, f64::NAN), (3.0, -1.0), (4.0, f64::INFINITY), (5.0, 2.0)];
     let svg = check(&line(points.clone(), Axis::log10));
     assert!(svg.contains("3 values not drawn"), "{svg}");
@@ -178,7 +178,7 @@ fn every_colour_can_be_read_on_its_paper() {
 }
 
 #[test]
-fn a_diagram_draws_its_places_and_lines_and_leaves_out_what_has_none() {
+fn a_diagram_leaves_out_lines_without_places() {
     let place = |x, y, label: &str| Place { x, y, label: label.into() };
     let diagram = Diagram {
         title: "A pair".into(),

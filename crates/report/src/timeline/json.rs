@@ -1,10 +1,10 @@
-//! The trace event format: what Chrome's tracing view and Perfetto open.
+//! The trace event format, for Chrome's tracing view and Perfetto.
 //!
 //! Ranks are threads of one process, links counters of another; messages are flows from the slice
-//! in which they were sent to the slice in which they arrived. Times are in µs with six decimals,
-//! so that a picosecond is not lost.
+//! in which they were sent to the slice in which they arrived. Times are in µs, to the picosecond.
+//! One event is one line; events are written one by one, since a run may have millions.
 
-use std::fmt::Write;
+use serde_json::{Value, json};
 
 use super::{Activity, Flow, Lane, Link, Slice, Timeline};
 
@@ -16,70 +16,75 @@ impl Timeline {
     /// The run as a trace file in JSON.
     #[must_use]
     pub fn to_trace(&self) -> String {
-        let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":");
-        string(&mut out, &self.title);
-        out += ",\"left out\":";
-        string(&mut out, &self.left_out.join(" "));
-        out += "},\"traceEvents\":[\n";
-        name(&mut out, "process_name", (RANKS, 0), "ranks");
+        let about = json!({ "title": self.title, "left out": self.left_out.join(" ") });
+        let mut out =
+            format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":[\n");
+        let mut put = |event: Value| out += &format!("{event},\n");
+        put(name("process_name", (RANKS, 0), "ranks"));
         if !self.links.is_empty() {
-            name(&mut out, "process_name", (LINKS, 0), "links");
+            put(name("process_name", (LINKS, 0), "links"));
         }
         for (number, lane) in self.lanes.iter().enumerate() {
-            thread(&mut out, number, lane);
+            thread(&mut put, number, lane);
         }
         for (number, message) in self.messages.iter().enumerate() {
-            flow(&mut out, number, message);
+            flow(&mut put, number, message);
         }
         for link in &self.links {
-            counter(&mut out, self.window, link);
+            counter(&mut put, self.window, link);
         }
-        // The last event has no comma behind it.
-        out.truncate(out.trim_end().trim_end_matches(',').len());
+        // The last event has no comma.
+        out.truncate(out.len() - ",\n".len());
         out + "\n]}\n"
     }
 }
 
-fn thread(out: &mut String, number: usize, lane: &Lane) {
-    name(out, "thread_name", (RANKS, number), &lane.name);
-    // Viewers nest slices that begin together by their order: the longer one first.
+fn thread(put: &mut impl FnMut(Value), number: usize, lane: &Lane) {
+    put(name("thread_name", (RANKS, number), &lane.name));
+    let order = json!({ "sort_index": number });
+    put(json!({
+        "ph": "M", "name": "thread_sort_index", "pid": RANKS, "tid": number, "args": order
+    }));
+    // Viewers nest slices that begin together by order: the longer one first.
     let mut slices: Vec<&Slice> = lane.slices.iter().collect();
     slices.sort_by(|a, b| a.start.total_cmp(&b.start).then(b.end.total_cmp(&a.end)));
     for slice in slices {
-        out.push_str("{\"ph\":\"X\",\"name\":");
         let word = slice.activity.word();
         let label = if slice.label.is_empty() { word } else { &slice.label };
-        string(out, label);
         let (start, span) = (micro(slice.start), micro(slice.end - slice.start));
-        let colour = colour(slice.activity);
-        let _ = write!(out, ",\"cat\":\"{word}\",\"pid\":{RANKS},\"tid\":{number}");
-        let _ = writeln!(out, ",\"ts\":{start},\"dur\":{span}{colour}}},");
+        put(json!({
+            "ph": "X", "name": label, "cat": word, "pid": RANKS, "tid": number,
+            "ts": start, "dur": span, "cname": colour(slice.activity)
+        }));
     }
 }
 
 /// Reserved colours of the viewers; Perfetto chooses by name and ignores them.
 fn colour(activity: Activity) -> &'static str {
     match activity {
-        Activity::Computing => ",\"cname\":\"thread_state_running\"",
-        Activity::Calling => ",\"cname\":\"thread_state_iowait\"",
-        Activity::Waiting => ",\"cname\":\"thread_state_sleeping\"",
-        Activity::Phase => "",
+        Activity::Computing => "thread_state_running",
+        Activity::Calling => "thread_state_iowait",
+        Activity::Waiting => "thread_state_sleeping",
+        Activity::Phase => "generic_work",
     }
 }
 
-fn flow(out: &mut String, number: usize, message: &Flow) {
+fn flow(put: &mut impl FnMut(Value), number: usize, message: &Flow) {
     let Flow { from, to, sent, arrived, bytes } = *message;
-    for (phase, lane, time) in [("\"s\"", from, sent), ("\"f\",\"bp\":\"e\"", to, arrived)] {
-        let _ = writeln!(
-            out,
-            "{{\"ph\":{phase},\"id\":{number},\"name\":\"message\",\"cat\":\"message\",\"pid\":\
-             {RANKS},\"tid\":{lane},\"ts\":{},\"args\":{{\"bytes\":{bytes}}}}},",
-            micro(time)
-        );
-    }
+    let event = |phase, lane: usize, time| {
+        json!({
+            "ph": phase, "id": number, "name": "message", "cat": "message", "pid": RANKS,
+            "tid": lane, "ts": micro(time), "args": { "bytes": bytes }
+        })
+    };
+    put(event("s", from, sent));
+    let mut end = event("f", to, arrived);
+    // It belongs to the slice around it, not to the next one.
+    end["bp"] = json!("e");
+    put(end);
 }
 
-fn counter(out: &mut String, (start, end): (f64, f64), link: &Link) {
+fn counter(put: &mut impl FnMut(Value), (start, end): (f64, f64), link: &Link) {
     let step = (end - start) / link.busy.len().max(1) as f64;
     let mut last = None;
     for (place, &busy) in link.busy.iter().enumerate() {
@@ -87,49 +92,19 @@ fn counter(out: &mut String, (start, end): (f64, f64), link: &Link) {
         if last.replace(busy) == Some(busy) {
             continue;
         }
-        out.push_str("{\"ph\":\"C\",\"name\":");
-        string(out, &link.name);
-        let time = micro(start + step * place as f64);
         let percent = (busy * 1000.0).round() / 10.0;
-        let _ =
-            writeln!(out, ",\"pid\":{LINKS},\"ts\":{time},\"args\":{{\"busy %\":{percent}}}}},");
+        let time = micro(start + step * place as f64);
+        put(json!({
+            "ph": "C", "name": link.name, "pid": LINKS, "ts": time, "args": { "busy %": percent }
+        }));
     }
 }
 
-fn name(out: &mut String, kind: &str, (process, thread): (u32, usize), name: &str) {
-    let _ = write!(
-        out,
-        "{{\"ph\":\"M\",\"name\":\"{kind}\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":"
-    );
-    string(out, name);
-    out.push_str("}},\n");
-    if kind == "thread_name" {
-        let _ = writeln!(
-            out,
-            "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{process},\"tid\":{thread},\
-             \"args\":{{\"sort_index\":{thread}}}}},"
-        );
-    }
+fn name(kind: &str, (process, thread): (u32, usize), name: &str) -> Value {
+    json!({ "ph": "M", "name": kind, "pid": process, "tid": thread, "args": { "name": name } })
 }
 
-/// Seconds as µs; what is not finite as 0, which JSON can hold.
-fn micro(seconds: f64) -> String {
-    let value = if seconds.is_finite() { seconds * 1e6 } else { 0.0 };
-    format!("{value:.6}")
-}
-
-/// A JSON string (RFC 8259).
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            c if c < ' ' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
+/// Seconds as µs, to the picosecond; a value that is not finite as 0, because JSON has none.
+fn micro(seconds: f64) -> f64 {
+    if seconds.is_finite() { (seconds * 1e12).round() / 1e6 } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! A run in time: what every rank did when, which messages went where, how busy links were.
+//! A run in time: the activity of every rank, the messages, and the load of links.
 //!
 //! ```text
 //!   rank 0  ▓▓▓▓▓▓▓░░░░░░▒▓▓▓▓▓▓        ▓ computing   ▒ in a call   ░ waiting
@@ -8,11 +8,11 @@
 //!   link 3  ··▪▪▪▪··········▪▪▪▪        how busy a link was
 //! ```
 //!
-//! A [`Timeline`] is data; it is written as part of a page, as a picture and as a trace in the JSON
-//! form that Chrome's tracing view and Perfetto read ([`Timeline::to_trace`]). The page zooms by
-//! style alone, so that it keeps the promise of having no script.
+//! A [`Timeline`] is data. It is written as part of a page, as a picture, and as a trace in the
+//! JSON form of Chrome's tracing view and Perfetto ([`Timeline::to_trace`]). The page zooms by
+//! style alone, and so needs no script.
 //!
-//! Whoever fills it reduces large runs and says in `left_out` what is not shown.
+//! The caller reduces large runs and lists in `left_out` what is not shown.
 
 mod json;
 mod ruler;
@@ -23,12 +23,12 @@ pub(crate) use view::TIMELINE_PAGE_STYLE;
 use crate::table::{Cell, Table};
 use crate::unit::Unit;
 
-/// What happened in a run.
+/// A run in time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Timeline {
-    /// What ran.
+    /// The title.
     pub title: String,
-    /// Begin and end of what is shown, seconds.
+    /// Begin and end of the shown time, seconds.
     pub window: (f64, f64),
     /// One per rank, from the top.
     pub lanes: Vec<Lane>,
@@ -36,7 +36,7 @@ pub struct Timeline {
     pub messages: Vec<Flow>,
     /// Links, the busiest first.
     pub links: Vec<Link>,
-    /// What is not shown and why, a sentence each.
+    /// What is not shown and why, one sentence each.
     pub left_out: Vec<String>,
 }
 
@@ -45,24 +45,24 @@ pub struct Timeline {
 pub struct Lane {
     /// Its name.
     pub name: String,
-    /// What it did, in order; slices of an activity do not overlap.
+    /// Its activities, in order; slices of one activity do not overlap.
     pub slices: Vec<Slice>,
 }
 
-/// What a rank does for a span of time.
+/// An activity of a rank for a span of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slice {
-    /// What kind of thing.
+    /// The kind.
     pub activity: Activity,
     /// Begin, seconds.
     pub start: f64,
     /// End, seconds.
     pub end: f64,
-    /// What it is, in words.
+    /// A description.
     pub label: String,
 }
 
-/// Kinds of what a rank does.
+/// The kinds of activity of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// Its program computes.
@@ -71,7 +71,7 @@ pub enum Activity {
     Calling,
     /// It waits.
     Waiting,
-    /// A part of the program that has a name; other activities lie within.
+    /// A named part of the program; other activities lie within.
     Phase,
 }
 
@@ -104,14 +104,14 @@ pub struct Flow {
 /// A link of the network.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Link {
-    /// What it joins.
+    /// The two ends that it joins.
     pub name: String,
-    /// Part of the time that it carried bytes in each of so many equal parts of the window.
+    /// The share of time that it carried bytes, in each of equal parts of the window.
     pub busy: Vec<f64>,
 }
 
 impl Link {
-    /// Part of the whole window that it carried bytes.
+    /// The share of the whole window that it carried bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.busy.iter().sum::<f64>() / self.busy.len().max(1) as f64
@@ -119,7 +119,7 @@ impl Link {
 }
 
 impl Timeline {
-    /// Part of the window that the lanes spent on an activity, together.
+    /// The share of the window that all lanes together spent on an activity.
     #[must_use]
     pub fn share(&self, activity: Activity) -> f64 {
         let slices = self.lanes.iter().flat_map(|lane| &lane.slices);

@@ -2,15 +2,15 @@
 
 use crate::unit::Unit;
 
-/// A mark of the ruler: where, as a part of the window, and what it says.
+/// A mark of the ruler: its place, as a share of the window, and its label.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct RulerMark {
     pub(super) at: f64,
     pub(super) label: String,
 }
 
 /// About `count` marks on a window of seconds.
-pub(super) fn marks((start, end): (f64, f64), count: u32) -> Vec<Mark> {
+pub(super) fn marks((start, end): (f64, f64), count: u32) -> Vec<RulerMark> {
     let length = end - start;
     if length.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) || !length.is_finite() {
         return Vec::new();
@@ -18,17 +18,17 @@ pub(super) fn marks((start, end): (f64, f64), count: u32) -> Vec<Mark> {
     let step = round_step(length / f64::from(count.max(1)));
     let prefix = Unit::Seconds.prefix(end);
     let digits = (-(step / prefix.factor).log10()).ceil().clamp(0.0, 9.0) as usize;
-    // A whole number of steps may come out a rounding above itself.
+    // A whole number of steps may be a rounding error above itself.
     let first = (start / step - 1e-6).ceil().max(0.0) as u64;
     let label = |time: f64| format!("{:.digits$} {}", time / prefix.factor, prefix.symbol);
     (first..first + u64::from(count) * 3)
         .map(|number| number as f64 * step)
         .take_while(|time| *time <= end + step * 1e-6)
-        .map(|time| Mark { at: (time - start) / length, label: label(time) })
+        .map(|time| RulerMark { at: (time - start) / length, label: label(time) })
         .collect()
 }
 
-/// The next of 1, 2, 5 times a power of ten that is not below.
+/// The smallest 1, 2 or 5 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];

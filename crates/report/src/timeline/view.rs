@@ -2,11 +2,12 @@
 //!
 //! In a page, lanes are one SVG that is stretched along time only, to 1, 4, 16 or 64 times the
 //! width of its frame, in which it scrolls. Strokes keep their width, and a round cap makes the dot
-//! at the end of a message; names and times are text beside it and above it, which is not
-//! stretched. Which of the widths holds is a choice of radio buttons, without script.
+//! at the end of a message. Names and times are text beside it and above it, which is not
+//! stretched. Radio buttons choose the width, without script.
 
-use super::ruler::{Mark, marks};
+use super::ruler::{RulerMark, marks};
 use super::{Activity, Flow, Lane, Link, Slice, Timeline};
+use crate::chart::style_of_file;
 use crate::svg::Svg;
 use crate::text::{escape, pixels};
 use crate::unit::Unit;
@@ -14,14 +15,14 @@ use crate::unit::Unit;
 /// Style of lanes, for pictures.
 const TIMELINE_STYLE: &str = include_str!("timeline.css");
 
-/// The same and that of what is around them, for pages.
+/// The style of lanes and of the text around them, for pages.
 pub(crate) const TIMELINE_PAGE_STYLE: &str =
     concat!(include_str!("timeline.css"), include_str!("page.css"));
 
 /// Factors by which time can be stretched.
 const ZOOMS: [u32; 4] = [1, 4, 16, 64];
 
-/// Width of the lanes' own coordinates in a page; stretched to what the frame has.
+/// Width of the lanes' own coordinates in a page, stretched to the width of the frame.
 const WIDE: f64 = 100_000.0;
 
 /// Of a picture: width of the lanes, room for names at their left, margins.
@@ -41,7 +42,7 @@ const NOTE: f64 = 14.0;
 const BAR: (f64, f64) = (0.30, 0.90);
 const PHASE: (f64, f64) = (0.08, 0.20);
 
-/// Where things are: `x` of a time in the coordinates of a drawing, `y` of a lane.
+/// The coordinates of a drawing: `x` of a time, `y` of a lane.
 struct Sheet<'t> {
     timeline: &'t Timeline,
     left: f64,
@@ -70,10 +71,10 @@ impl Timeline {
             .number("height", height)
             .attr("viewBox", &format!("0 0 {width} {height}"))
             .open();
-        svg.append(&format!("<style>{}{TIMELINE_STYLE}</style>", crate::chart::STYLE));
+        svg.append(&format!("<style>{}</style>", style_of_file(TIMELINE_STYLE)));
         svg.element("rect").class("paper").number("width", width).number("height", height).empty();
         svg.label("title", "start", (MARGIN, MARGIN), &self.title);
-        for Mark { at, label } in marks(self.window, 8) {
+        for RulerMark { at, label } in marks(self.window, 8) {
             let x = left + at * PICTURE;
             svg.line("grid", (x, top - 4.0), (x, lanes_end));
             svg.label("tick", "middle", (x, top - 9.0), &label);
@@ -125,7 +126,7 @@ impl Timeline {
         }
         out += &self.stretched(self.lanes.len() as f64 * lane, |svg| {
             let sheet = Sheet { timeline: self, left: 0.0, width: WIDE, top: 0.0, lane };
-            for Mark { at, .. } in marks(self.window, 8) {
+            for RulerMark { at, .. } in marks(self.window, 8) {
                 svg.line("grid", (at * WIDE, 0.0), (at * WIDE, self.lanes.len() as f64 * lane));
             }
             sheet.draw_lanes(svg);
@@ -172,12 +173,12 @@ impl Sheet<'_> {
         self.left + part.clamp(0.0, 1.0) * self.width
     }
 
-    /// A height within a lane, as a part of it from its top.
+    /// A height within a lane, as a share of it from its top.
     fn y(&self, lane: usize, part: f64) -> f64 {
         self.top + (lane as f64 + part) * self.lane
     }
 
-    /// Bars first, messages over them.
+    /// Draws bars first, messages over them.
     fn draw_lanes(&self, svg: &mut Svg) {
         for (number, lane) in self.timeline.lanes.iter().enumerate() {
             for slice in &lane.slices {
@@ -239,7 +240,7 @@ fn draw_link(svg: &mut Svg, link: &Link, (left, width): (f64, f64), y: f64) {
         .number("height", LINK - 2.0)
         .tip(&format!("{}: busy {} of the time", link.name, Unit::Fraction.format(link.mean())));
     let step = width / link.busy.len().max(1) as f64;
-    // Parts that are equally busy to a percent are one strip: most of a link's life is the same.
+    // Adjacent parts that are equally busy to a percent become one strip, which saves most of them.
     let mut place = 0;
     for run in link.busy.chunk_by(|one, other| percent(*one) == percent(*other)) {
         let (start, length) = (left + step * place as f64, step * run.len() as f64);
@@ -262,7 +263,7 @@ fn percent(part: f64) -> f64 {
     (part * 100.0).ceil()
 }
 
-/// What the colours of a picture mean, right-aligned at a point.
+/// Draws the meaning of a picture's colours, right-aligned at a point.
 fn draw_legend(svg: &mut Svg, (right, y): (f64, f64), links: bool) {
     let link = links.then_some(("busy", "link"));
     let entries = [("waiting", "waiting"), ("calling", "in a call"), ("computing", "computing")];
@@ -281,16 +282,16 @@ fn draw_legend(svg: &mut Svg, (right, y): (f64, f64), links: bool) {
     }
 }
 
-/// The times above the lanes at one zoom; style shows the one that is chosen.
+/// The times above the lanes at one zoom; the style shows the chosen one.
 fn ruler(window: (f64, f64), zoom: u32) -> String {
     let mut out = format!("<div class=\"ruler at{zoom}\" style=\"height:{RULER}px\">");
-    for Mark { at, label } in marks(window, 8 * zoom) {
+    for RulerMark { at, label } in marks(window, 8 * zoom) {
         out += &format!("<span style=\"left:{:.4}%\">{label}</span>", at * 100.0);
     }
     out + "</div>\n"
 }
 
-/// What the colours mean, as samples.
+/// The meaning of the colours, as samples.
 fn legend(links: bool, phases: bool) -> String {
     let mut entries = vec![
         ("<rect class=\"computing\" y=\"3\" width=\"26\" height=\"10\"/>", "computing"),

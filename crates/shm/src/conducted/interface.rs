@@ -1,7 +1,7 @@
-//! nic's host for the ports with which a conductor plays the ranks' interfaces.
+//! nic's host for the ports through which a conductor plays the ranks' interfaces.
 //!
-//! Such a port only posts and runs queues: what it lands goes where a rank's own posts would go.
-//! It never waits; whom it would wake and what leaves its queues it puts into an [`Outbox`].
+//! Such a port only posts and runs queues: it lands data where a rank's own posts would land. It
+//! never waits; it puts wake-ups and shipped puts into an [`Outbox`].
 
 use std::sync::Arc;
 
@@ -19,9 +19,8 @@ pub struct InterfaceHost {
 }
 
 impl InterfaceHost {
-    /// Takes a put off a queue: its payload is copied now, since the owner may change it as soon as
-    /// the command is complete. What can be seen to be wrong is told now; what goes wrong when it
-    /// arrives, late.
+    /// Takes a put off a queue: copies its payload now, since the owner may change it as soon as
+    /// the command is complete. Visible errors are returned now, errors on arrival later.
     pub(crate) fn take(
         &self,
         from: QueueAddress,
@@ -47,7 +46,7 @@ impl InterfaceHost {
     }
 }
 
-/// What an interface of ours does not do: the ranks do it themselves.
+/// The error of operations that ranks do themselves, not through an interface of ours.
 pub(crate) fn not_an_interfaces() -> PostError {
     PostError::Unsupported("use memory other than regions as an interface in virtual time")
 }

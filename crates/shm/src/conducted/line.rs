@@ -1,7 +1,7 @@
 //! One rank's control words in a job in virtual time.
 //!
-//! The turn says who may touch the rest: the rank while it is the rank's, the conductor while it is
-//! the conductor's. So everything else is plain stores and loads, ordered by the turn's.
+//! The turn says who may access the rest: the rank or the conductor. So everything else is plain
+//! stores and loads, ordered by those of the turn.
 
 use std::mem::size_of;
 
@@ -11,25 +11,25 @@ use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::thread::futex::{self, Flags, Timespec};
 
-/// Whose turn it is. A new line is the rank's.
+/// Whose turn it is. It is the rank's in a new line.
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
 
-/// Sizes at which costs by size are told: nothing, and 8 B doubled again and again, to 32 MiB.
+/// Sizes at which costs are stored: zero, and powers of two from 8 B to 32 MiB.
 const SIZES: usize = 24;
 
-/// What something costs by the bytes it is about: exact at nothing and at powers of two from 8 B
-/// to 32 MiB, on a line between them and beyond.
+/// A cost by number of bytes: exact at zero and at powers of two from 8 B to 32 MiB, linear in
+/// between and beyond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CostBySize([Time; SIZES]);
 
 impl CostBySize {
-    /// The costs that a function says.
+    /// The costs given by a function.
     pub fn of(cost: impl Fn(u64) -> Time) -> CostBySize {
         CostBySize(std::array::from_fn(|place| cost(size(place))))
     }
 
-    /// What so many bytes cost.
+    /// The cost of so many bytes.
     pub fn at(&self, bytes: u64) -> Time {
         let above = (1..SIZES).find(|place| size(*place) >= bytes).unwrap_or(SIZES - 1);
         let [from, to] = [above - 1, above].map(|place| i128::from(self.0[place].picoseconds()));
@@ -43,46 +43,46 @@ fn size(place: usize) -> u64 {
     if place == 0 { 0 } else { 4 << place }
 }
 
-/// What a job in virtual time charges a rank for, in its own time.
+/// The costs that a job in virtual time charges a rank, in the rank's own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Handing a message, or another command, for another node to the interface.
+    /// Passing a message, or another command, for another node to the interface.
     pub send: CostBySize,
     /// Taking a message of another node from the interface.
     pub receive: CostBySize,
-    /// Looking for an event.
+    /// A poll.
     pub look: Time,
     /// Copying 1 KiB.
     pub copy: Time,
     /// Reading what another rank of the same node has just written.
     pub near: Time,
-    /// Processor time between calls is charged so many thousandths; 0: only what the program says
-    /// itself is, with [`hikyaku_nic::fabric::Port::compute`].
+    /// Factor for processor time between calls, in thousandths; 0: only what the program declares
+    /// with [`hikyaku_nic::hosted::HostedPort::compute`] is charged.
     pub measured: u32,
-    /// Hand over after every deed, for ranks that are stepped by one thread.
+    /// Whether to give the turn away after every deed, for ranks that one thread steps.
     pub at_once: bool,
 }
 
-/// Where a rank's time went so far, and what it did.
+/// How a rank has spent its time so far, and its number of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Computing, by the program's word or by measurement.
+    /// Computing, declared or measured.
     pub computing: Time,
     /// Waiting for others.
     pub waiting: Time,
-    /// Calls that were served: commands, looks that found something, waits.
+    /// Calls that were served: commands, successful polls, waits.
     pub calls: u64,
     /// Its own time at its last call.
     pub now: Time,
 }
 
-/// The control words. All zero: a rank that has not come yet.
+/// The control words. All zero: the rank has not begun.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct TurnLine {
     turn: AtomicU32,
-    /// Counts requests of all ranks, in the first rank's line: for a conductor that serves whoever
-    /// comes.
+    /// Counts requests of all ranks, in the first rank's line: for a conductor that serves them in
+    /// any order.
     bell: AtomicU32,
     begun: AtomicU32,
     request: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) struct TurnLine {
     answer: AtomicU64,
     /// Bytes of the log.
     pub(crate) used: AtomicU64,
-    /// A send was refused since the rank last parked.
+    /// Nonzero if a send was refused since the rank last parked.
     pub(crate) refused: AtomicU64,
     send: [AtomicU64; SIZES],
     receive: [AtomicU64; SIZES],
@@ -99,28 +99,28 @@ pub(crate) struct TurnLine {
     tally: [AtomicU64; 3],
 }
 
-/// What a rank knows of its way to another, beside the line: how many of its sends have landed or
-/// come to nothing, and why the next cannot.
+/// The progress of a rank's sends to another, beside the line: how many have landed or failed, and
+/// why the next cannot land.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Way {
+pub(crate) struct SendProgress {
     pub(crate) landed: AtomicU32,
     blocked: AtomicU32,
 }
 
-/// Bytes of a rank's line, its ways and its log; `None` if they cannot be counted.
+/// Bytes of a rank's line, its send progress and its log; `None` on overflow.
 pub(crate) fn line_bytes(ranks: u32, log_bytes: u32) -> Option<usize> {
     if log_bytes == 0 {
         return Some(0);
     }
-    let ways = (ranks as usize).checked_mul(size_of::<Way>())?;
+    let ways = (ranks as usize).checked_mul(size_of::<SendProgress>())?;
     let bytes = size_of::<TurnLine>().checked_add(ways)?.checked_next_multiple_of(128)?;
     bytes.checked_add(log_bytes as usize)?.checked_next_multiple_of(128)
 }
 
-/// Where a rank's log begins, from the start of its line.
+/// The start of a rank's log, from the start of its line.
 pub(crate) fn log_at(ranks: u32) -> usize {
-    (size_of::<TurnLine>() + ranks as usize * size_of::<Way>()).next_multiple_of(128)
+    (size_of::<TurnLine>() + ranks as usize * size_of::<SendProgress>()).next_multiple_of(128)
 }
 
 const CAUSES: [FullCause; 7] = [
@@ -133,7 +133,7 @@ const CAUSES: [FullCause; 7] = [
     FullCause::Register,
 ];
 
-impl Way {
+impl SendProgress {
     pub(crate) fn blocked(&self) -> Option<FullCause> {
         let number = self.blocked.load(Ordering::Relaxed) as usize;
         CAUSES.get(number.checked_sub(1)?).copied()
@@ -146,7 +146,7 @@ impl Way {
 }
 
 impl TurnLine {
-    /// The rank's side: asks, and gives the turn away.
+    /// The rank's side: makes a request and gives the turn away.
     pub(crate) fn ask(&self, request: Request, now: Time, first: &TurnLine) {
         let (kind, words) = encode(request);
         self.begun.store(1, Ordering::Release);
@@ -163,12 +163,12 @@ impl TurnLine {
         }
     }
 
-    /// Whether the rank has asked for anything yet.
+    /// Whether the rank has made a request yet.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire) != 0
     }
 
-    /// The rank's side: sleeps until it is its turn; the time, and how its request was answered.
+    /// The rank's side: sleeps until its turn. Returns the time and the answer to its request.
     pub(crate) fn await_turn(&self) -> (Time, Answer) {
         while self.turn.load(Ordering::Acquire) != RANKS {
             wait(&self.turn, CONDUCTORS, None);
@@ -192,7 +192,7 @@ impl TurnLine {
         wake(&self.turn);
     }
 
-    /// The conductor's side: what the rank asked, if it has given its turn away.
+    /// The conductor's side: the rank's request, if it has given its turn away.
     pub(crate) fn asked(&self) -> Option<(Time, Request)> {
         if self.turn.load(Ordering::Acquire) != CONDUCTORS {
             return None;
@@ -202,17 +202,17 @@ impl TurnLine {
         Some((Time::from_picoseconds(self.time.load(Ordering::Relaxed)), request))
     }
 
-    /// The conductor's side: sleeps a little until the rank has given its turn away.
+    /// The conductor's side: sleeps a little, until the rank has given its turn away.
     pub(crate) fn await_request(&self, limit: Timespec) {
         wait(&self.turn, RANKS, Some(&limit));
     }
 
-    /// The count of requests of all ranks, by the first rank's line.
+    /// The count of requests of all ranks. For the first rank's line.
     pub(crate) fn bell(&self) -> u32 {
         self.bell.load(Ordering::Acquire)
     }
 
-    /// Sleeps a little until there are more.
+    /// Sleeps a little, until there are more requests.
     pub(crate) fn await_bell(&self, seen: u32, limit: Timespec) {
         wait(&self.bell, seen, Some(&limit));
     }
@@ -253,7 +253,7 @@ impl TurnLine {
     }
 }
 
-/// Where among the costs it is said that ranks hand over after every deed.
+/// Index of `at_once` among the costs.
 const AT_ONCE: usize = 4;
 
 const NEVER: u64 = u64::MAX;
@@ -280,12 +280,12 @@ fn decode(kind: u64, words: [u64; 3]) -> Request {
 }
 
 fn wake(word: &AtomicU32) {
-    // It can only fail for an address that is none.
+    // It can fail only for an invalid address.
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
 fn wait(word: &AtomicU32, while_it_is: u32, limit: Option<&Timespec>) {
-    // Woken, changed before, a signal, or the limit: whoever waits looks in every case.
+    // Woken, changed before, a signal, or the limit: the caller polls in every case.
     let _ = futex::wait(word, Flags::empty(), while_it_is, limit);
 }
 
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_survive_their_words() {
+    fn requests_round_trip() {
         let soon = Time::from_nanoseconds(7);
         for request in [
             Request::Start,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_by_size_are_exact_at_powers_of_two_and_on_a_line_between() {
+    fn costs_are_exact_at_powers_of_two() {
         let steps = CostBySize::of(|bytes| Time::from_picoseconds(10 + bytes.div_ceil(64) * 100));
         let at = |bytes| steps.at(bytes).picoseconds();
         assert_eq!([0, 8, 64, 128, 65536].map(at), [10, 110, 110, 210, 102_410]);
@@ -334,8 +334,8 @@ mod tests {
     }
 
     #[test]
-    fn causes_and_costs_survive() {
-        let way = Way::default();
+    fn causes_and_costs_round_trip() {
+        let way = SendProgress::default();
         assert_eq!(way.blocked(), None);
         for cause in CAUSES {
             way.set_blocked(Some(cause));

@@ -1,7 +1,7 @@
-//! Deeds as bytes in a rank's log: eight words each, and the payload of sends behind them.
+//! Deeds as bytes in a rank's log: eight words each, followed by the payload of a send.
 //!
-//! Written by the rank from the front, taken out whole at each turn of the conductor's. What is
-//! read was written by another process: what makes no sense ends the reading.
+//! Written by the rank from the front, and taken out whole at each turn of the conductor. Another
+//! process wrote it: an invalid deed ends the reading.
 
 use hikyaku_nic::fabric::{Command, Granularity, QueueAddress, Rank, Route};
 use hikyaku_nic::hosted::{Deed, Posted};
@@ -16,9 +16,9 @@ const RUN: u8 = 3;
 const WAKE: u8 = 4;
 
 /// The words of a deed, as bytes.
-pub(crate) type Head = [u8; HEAD];
+pub(crate) type DeedHead = [u8; HEAD];
 
-fn head(kind: u8, flags: [u8; 3], to: Rank, words: [u64; 7]) -> Head {
+fn head(kind: u8, flags: [u8; 3], to: Rank, words: [u64; 7]) -> DeedHead {
     let [a, b, c] = flags;
     let first = u64::from(u32::from_le_bytes([kind, a, b, c])) | u64::from(to) << 32;
     let mut bytes = [0; HEAD];
@@ -29,8 +29,8 @@ fn head(kind: u8, flags: [u8; 3], to: Rank, words: [u64; 7]) -> Head {
     bytes
 }
 
-/// A send's, of which `taken` bytes of payload follow.
-pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> Head {
+/// The head of a send, followed by `taken` bytes of payload.
+pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> DeedHead {
     let route = match command.route {
         Route::Table => 0,
         Route::Ring(ring) => u64::from(ring) + 1,
@@ -43,35 +43,35 @@ pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> Head {
     head(SEND, flags, destination, [time, header, total, offset, route, taken as u64, 0])
 }
 
-/// A record's for a command that was carried out.
+/// The head of a record, for a command that was executed.
 pub(crate) fn announce(
     to: Rank,
     (protocol, header): (u8, u64),
     (length, offset): (u64, u64),
     now: Time,
-) -> Head {
+) -> DeedHead {
     let words = [now.picoseconds(), header, length, offset, 0, 0, 0];
     head(ANNOUNCE, [protocol, 0, 0], to, words)
 }
 
-/// A queue's.
-pub(crate) fn run(queue: QueueAddress, now: Time) -> Head {
+/// The head of a queue's run.
+pub(crate) fn run(queue: QueueAddress, now: Time) -> DeedHead {
     let words = [now.picoseconds(), u64::from(queue.queue), u64::from(queue.generation)];
     let [time, id, generation] = words;
     head(RUN, [0; 3], queue.rank, [time, id, generation, 0, 0, 0, 0])
 }
 
-/// A wake-up's.
-pub(crate) fn wake(rank: Rank, now: Time) -> Head {
+/// The head of a wake-up.
+pub(crate) fn wake(rank: Rank, now: Time) -> DeedHead {
     head(WAKE, [0; 3], rank, [now.picoseconds(), 0, 0, 0, 0, 0, 0])
 }
 
-/// Bytes that a deed takes with so much payload.
+/// Bytes that a deed takes with `payload` bytes of payload.
 pub(crate) fn room(payload: usize) -> usize {
     HEAD + payload.next_multiple_of(8)
 }
 
-/// Takes a log apart.
+/// Decodes a log.
 pub(crate) fn read(mut log: &[u8], into: &mut Vec<(Time, Deed)>) {
     while let Some((deed, rest)) = next(log) {
         into.push(deed);
@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn deeds_survive_the_log() {
+    fn deeds_round_trip() {
         let now = Time::from_nanoseconds(5);
         let command = Command {
             total: 100,

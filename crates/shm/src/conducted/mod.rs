@@ -1,8 +1,7 @@
-//! Jobs in virtual time: ranks that run one at a time, and whoever conducts them.
+//! Jobs in virtual time: ranks that run one at a time, and their conductor.
 //!
-//! The job's memory, the rings and the ports are those of any job. What differs is that a rank
-//! hands the processor over where it would wait, and that what it sends is carried by the
-//! conductor, in its own process:
+//! The job's memory, the rings and the ports are those of any job. Two things differ: a rank gives
+//! its turn away where it would wait, and the conductor carries its sends, in its own process:
 //!
 //! ```text
 //!   rank's process                      memory                     conductor's process
@@ -14,8 +13,8 @@
 //!     goes on ◄──────────── futex ───── line ◄──────────────────── turn = the rank's
 //! ```
 //!
-//! Nothing here knows of simulated time beyond carrying it: when anything happens is the
-//! conductor's business ([`Stage`]).
+//! Nothing here knows simulated time except to carry it: the conductor decides when anything
+//! happens ([`Stage`]).
 //!
 //! ```text
 //!   line       one rank's control words: whose turn, requests, times, costs
@@ -36,5 +35,5 @@ pub use line::{CostBySize, Costs, Tally};
 pub use stage::{Handed, Stage};
 
 pub(crate) use interface::not_an_interfaces;
-pub(crate) use line::{TurnLine, Way, line_bytes, log_at};
+pub(crate) use line::{SendProgress, TurnLine, line_bytes, log_at};
 pub(crate) use rank::Conducted;

@@ -1,12 +1,12 @@
 //! A rank's side of a job in virtual time.
 //!
-//! The rank has a time of its own, which runs ahead of the others' while it does what concerns
-//! only itself. It joins them where it waits, or asks for what they have done by then; an answer
-//! "nothing has arrived" is believed once without asking, since nearly always the rank parks next.
+//! The rank has a time of its own, which runs ahead of the others' while it does work that concerns
+//! only itself. It joins them where it waits, or needs to know what they have done by then. A first
+//! "nothing has arrived" is accepted without asking, since nearly always the rank parks next.
 //!
-//! **Spinning.** A program that looks again and again without ever waiting would stand still in
-//! time. So each further look in vain, and each look at the clock beyond a few, lets a little time
-//! pass: more the longer it goes on, up to [`LONGEST_LOOK`].
+//! **Spinning.** A program that polls repeatedly without waiting would stop the clock. So each
+//! further unsuccessful poll, and each read of the clock beyond a few, takes a little time: more
+//! the longer it goes on, up to [`LONGEST_POLL`].
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::line::{Costs, Tally, TurnLine, Way};
-use super::log::{self, Head};
+use super::line::{Costs, SendProgress, Tally, TurnLine};
+use super::log::{self, DeedHead};
 use crate::region::Region;
 
-/// Sends that may be under way to one rank: an interface's queue, which is long.
-const UNDER_WAY: u32 = 64;
+/// Sends that may be in flight to one rank: the length of an interface's queue.
+const MAX_IN_FLIGHT: u32 = 64;
 
-/// Bytes of a message that leave as one: a receiver can begin with them before the rest is there.
-const MOST_A_POST: usize = 64 << 10;
+/// Bytes of a message that leave at once: a receiver can begin with them before the rest arrives.
+const MAX_POST: usize = 64 << 10;
 
-/// Looks in vain that cost no more than a poll.
-const FREE_LOOKS: u32 = 1;
+/// Unsuccessful polls that cost no more than a poll.
+const FREE_POLLS: u32 = 1;
 
-/// Waits that return at once, after the rank has done or found something: what it took in while it
-/// polled one operation may be what another waits for, and that may be for a third. Ranks that spin
-/// before they sleep have such rounds too, so that callers rely on them.
+/// Waits that return at once after the rank has done or found something: an event handled while it
+/// polled one operation may complete another, and that one a third. Ranks that spin before they
+/// sleep have such rounds too, so callers rely on them.
 const SETTLING: u32 = 2;
 
-/// Looks at the clock in a row that take no time.
+/// Reads of the clock in a row that take no time.
 const FREE_CLOCKS: u32 = 64;
 
-/// What a look at the clock takes from then on; what a look in vain takes at least.
+/// Time of a read of the clock after those; least time of an unsuccessful poll.
 const CLOCK: Time = Time::from_nanoseconds(20);
 
-/// Looks whether what a leaving rank has sent has landed: they span some tens of milliseconds.
-const MOST_WAITS_FOR_LANDING: u32 = 100;
+/// Polls for the landing of a leaving rank's sends: they span some tens of milliseconds.
+const MAX_LANDING_POLLS: u32 = 100;
 
-/// What a look in vain takes at most.
-const LONGEST_LOOK: Time = Time::from_nanoseconds(10_000);
+/// Longest time of an unsuccessful poll.
+const LONGEST_POLL: Time = Time::from_nanoseconds(10_000);
 
 /// A rank in virtual time.
 #[derive(Debug)]
@@ -53,29 +53,29 @@ pub(crate) struct Conducted {
     region: Arc<Region>,
     rank: Rank,
     costs: Costs,
-    /// This rank's own time, and that of all as of its last turn.
+    /// This rank's own time, and the common time at its last turn.
     own: Cell<Time>,
     joined: Cell<Time>,
     /// Bytes in the log.
     used: Cell<usize>,
     /// Sends to each rank.
     sent: Vec<u32>,
-    /// Looks in vain in this round, how many of them cost nothing, and looks at the clock, since
-    /// the last thing that was neither.
-    looks: Cell<u32>,
-    free_looks: Cell<u32>,
+    /// Unsuccessful polls in this round, how many of them cost nothing, and reads of the clock,
+    /// since the last other action.
+    polls: Cell<u32>,
+    free_polls: Cell<u32>,
     clocks: Cell<u32>,
-    /// Waits in a row that have returned at once although there was nothing to look at.
+    /// Waits in a row that returned at once although nothing was pending.
     settled: Cell<u32>,
-    /// Waits in a row that had something to look at.
+    /// Waits in a row with something pending.
     pended: Cell<u32>,
     tally: Cell<Tally>,
-    /// The processor's time when the last call ended, nanoseconds.
+    /// The processor time at the end of the last call, nanoseconds.
     processor: Cell<u64>,
 }
 
 impl Conducted {
-    /// Takes part: returns at this rank's first turn.
+    /// Joins the conducted job: returns at this rank's first turn.
     pub(crate) fn begin(region: Arc<Region>, rank: Rank) -> Conducted {
         let ranks = region.mapping.plan().config.ranks as usize;
         let mut conducted = Conducted {
@@ -86,8 +86,8 @@ impl Conducted {
             joined: Cell::default(),
             used: Cell::new(0),
             sent: vec![0; ranks],
-            looks: Cell::new(0),
-            free_looks: Cell::new(FREE_LOOKS),
+            polls: Cell::new(0),
+            free_polls: Cell::new(FREE_POLLS),
             clocks: Cell::new(0),
             settled: Cell::new(0),
             pended: Cell::new(0),
@@ -95,7 +95,7 @@ impl Conducted {
             processor: Cell::new(0),
         };
         conducted.ask(Request::Start);
-        // Said by the conductor before the first turn.
+        // Set by the conductor before the first turn.
         conducted.costs = conducted.line().costs();
         conducted.leave_call();
         conducted
@@ -105,11 +105,11 @@ impl Conducted {
         self.region.mapping.line(self.rank)
     }
 
-    fn way(&self, to: Rank) -> &Way {
+    fn way(&self, to: Rank) -> &SendProgress {
         self.region.mapping.way(self.rank, to)
     }
 
-    /// A call begins: what the program computed since the last one takes its time.
+    /// Begins a call: the program's computation since the last one takes its time.
     fn enter_call(&self) {
         self.clocks.set(0);
         if self.costs.measured > 0 {
@@ -126,10 +126,10 @@ impl Conducted {
         }
     }
 
-    /// The rank has done or found something: others of its operations may go on because of it.
+    /// The rank has done or found something: its other operations may progress because of it.
     fn stir(&self) {
-        self.looks.set(0);
-        self.free_looks.set(FREE_LOOKS);
+        self.polls.set(0);
+        self.free_polls.set(FREE_POLLS);
         self.settled.set(0);
     }
 
@@ -138,13 +138,13 @@ impl Conducted {
         self.note(|tally| tally.computing = tally.computing + span);
     }
 
-    /// Whether another rank is on this one's node, so that no interface is used.
+    /// Whether another rank is on this one's node, so that no interface is needed.
     fn is_near(&self, other: Rank) -> bool {
         let per_node = self.region.mapping.plan().config.ranks_per_node;
         self.rank / per_node == other / per_node
     }
 
-    /// A command with so many bytes is described.
+    /// Charges the description of a command with so many bytes.
     fn command(&self, to: Rank, bytes: u64) {
         let near = self.is_near(to) && to != self.rank;
         self.spend(if near { Time::ZERO } else { self.costs.send.at(bytes) });
@@ -160,7 +160,7 @@ impl Conducted {
         self.tally.set(tally);
     }
 
-    /// Asks the conductor, and sleeps until this rank goes on.
+    /// Makes a request and sleeps until this rank continues.
     fn ask(&self, request: Request) -> Answer {
         let line = self.line();
         line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
@@ -174,12 +174,12 @@ impl Conducted {
         answer
     }
 
-    /// Joins the others' time without calling that waiting.
+    /// Joins the common time without counting that as waiting.
     fn join_time(&self) {
         self.ask(Request::CatchUp);
     }
 
-    /// Room in the log for so much payload; `None`: it will never hold that much.
+    /// Makes room in the log for a payload; `None`: it can never hold that much.
     fn make_room(&self, payload: usize) -> Option<usize> {
         let log = self.region.mapping.log_bytes();
         let needed = log::room(payload);
@@ -192,7 +192,7 @@ impl Conducted {
         Some(self.used.get())
     }
 
-    fn append(&self, head: &Head, payload: &[u8]) {
+    fn append(&self, head: &DeedHead, payload: &[u8]) {
         let Some(at) = self.make_room(payload.len()) else { return };
         let mapping = &self.region.mapping;
         mapping.write_log(self.rank, at, head);
@@ -211,8 +211,7 @@ impl Conducted {
         }
     }
 
-    /// See [`hikyaku_nic::hosted::Host::now`]: a program that only looks at the clock lets time
-    /// pass.
+    /// See [`hikyaku_nic::hosted::Host::now`]: a program that only reads the clock lets time pass.
     pub(crate) fn now(&self) -> Time {
         let clocks = self.clocks.get();
         self.clocks.set(clocks.saturating_add(1));
@@ -225,28 +224,28 @@ impl Conducted {
     /// See [`hikyaku_nic::hosted::Host::wait`].
     pub(crate) fn park(&self, deadline: Option<Time>, pending: impl FnOnce() -> bool) -> Wake {
         self.enter_call();
-        let looks = self.looks.replace(0);
+        let polls = self.polls.replace(0);
         let bell = self.region.mapping.segment(self.rank).doorbell();
         let over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let pended = self.pended.replace(0);
         let settled = self.settled.get();
         let wake = if pending() {
-            // What is there may be what nobody waits for at the moment: time must pass even so.
+            // The pending event may be one that nothing waits for: time must pass nevertheless.
             self.pended.set(pended.saturating_add(1));
-            if pended >= FREE_LOOKS {
+            if pended >= FREE_POLLS {
                 self.spend(self.costs.look.max(CLOCK));
                 self.join_time();
             }
             Wake::Look
         } else if over(self.own.get()) {
-            // Time must pass even so: the caller may wait by deadlines of no length.
+            // Time must pass nevertheless: the caller may use deadlines of no length.
             self.spend(self.costs.look.max(CLOCK));
             self.join_time();
             Wake::Deadline
         } else if settled < SETTLING {
             self.settled.set(settled + 1);
-            // The same looks again, and nobody else has run meanwhile.
-            self.free_looks.set(FREE_LOOKS.saturating_add(looks));
+            // The same polls again; no other rank has run meanwhile.
+            self.free_polls.set(FREE_POLLS.saturating_add(polls));
             Wake::Look
         } else {
             self.note(|tally| tally.calls += 1);
@@ -261,21 +260,21 @@ impl Conducted {
         wake
     }
 
-    /// Lets time pass until what this rank has sent has landed: who sees that it has left believes
-    /// that nothing of it is on its way. Not for ever: what nobody makes room for never lands.
-    pub(crate) fn see_off(&self) {
+    /// Lets time pass until this rank's sends have landed: a rank that sees that it has left
+    /// assumes that nothing of it is in flight. Bounded, since a send without room never lands.
+    pub(crate) fn await_landing(&self) {
         let mut span = CLOCK;
-        for _ in 0..MOST_WAITS_FOR_LANDING {
+        for _ in 0..MAX_LANDING_POLLS {
             let landed = |to: usize| self.way(to as Rank).landed.load(Ordering::Relaxed);
             if (0..self.sent.len()).all(|to| landed(to) == self.sent[to]) {
                 return;
             }
             self.ask(Request::Park(Some(self.own.get() + span)));
-            span = span + span.min(LONGEST_LOOK);
+            span = span + span.min(LONGEST_POLL);
         }
     }
 
-    /// Leaves the job in order; nobody is waited for.
+    /// Leaves the job in order, without waiting for others.
     pub(crate) fn leave(&self) {
         self.enter_call();
         let line = self.line();
@@ -292,7 +291,8 @@ impl Conductor for Conducted {
         let to = command.destination;
         let way = self.way(to);
         let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
-        let blocked = way.blocked().or((under_way >= UNDER_WAY).then_some(FullCause::RingStalled));
+        let blocked =
+            way.blocked().or((under_way >= MAX_IN_FLIGHT).then_some(FullCause::RingStalled));
         if let Some(cause) = blocked.filter(|_| !command.passes) {
             self.line().refused.store(1, Ordering::Relaxed);
             self.look_in_vain();
@@ -301,16 +301,16 @@ impl Conductor for Conducted {
         let whole = command.payload.len();
         let most = self.region.mapping.log_bytes() - log::HEAD;
         let taken = match command.granularity {
-            Granularity::PerPacket => whole.min(most / 8 * 8).min(MOST_A_POST),
+            Granularity::PerPacket => whole.min(most / 8 * 8).min(MAX_POST),
             Granularity::PerMessage => whole,
         };
         self.spend(match (self.is_near(to), command.offset) {
             (true, _) => copying(&self.costs, taken as u64),
             (false, 0) => self.costs.send.at(command.total),
-            // The rest of a message: the interface goes on with what it was told.
+            // The rest of a message: the interface continues an earlier command.
             (false, _) => Time::ZERO,
         });
-        // Made first: the time in the head is that of its writing.
+        // Made first: the time in the head is the time of its writing.
         self.make_room(taken);
         self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
         self.append(&log::send(command, taken, self.own.get()), &command.payload[..taken]);
@@ -334,7 +334,7 @@ impl Conductor for Conducted {
 
     fn go(&mut self, to: Rank, bytes: u64) {
         self.enter_call();
-        self.looks.set(0);
+        self.polls.set(0);
         self.note(|tally| tally.calls += 1);
         self.command(to, bytes);
         self.ask(Request::Travel { from: self.rank, to, bytes });
@@ -364,8 +364,8 @@ impl Conductor for Conducted {
 
     fn own(&mut self) {
         self.enter_call();
-        self.looks.set(0);
-        // Not nothing: a program that looks at a word until it changes must not stop the clock.
+        self.polls.set(0);
+        // Not zero: a program that polls a word until it changes must not stop the clock.
         self.spend(self.costs.look.max(CLOCK));
         self.join_time();
         self.leave_call();
@@ -383,12 +383,12 @@ impl Conductor for Conducted {
 
     fn look_in_vain(&mut self) {
         self.enter_call();
-        let looks = self.looks.get();
-        self.looks.set(looks.saturating_add(1));
-        if looks >= self.free_looks.get() {
+        let polls = self.polls.get();
+        self.polls.set(polls.saturating_add(1));
+        if polls >= self.free_polls.get() {
             let least = self.costs.look.max(CLOCK).picoseconds();
-            let span = least.saturating_mul(1 + u64::from(looks / 8));
-            self.spend(Time::from_picoseconds(span).min(LONGEST_LOOK));
+            let span = least.saturating_mul(1 + u64::from(polls / 8));
+            self.spend(Time::from_picoseconds(span).min(LONGEST_POLL));
             self.ask(Request::CatchUp);
         }
         self.leave_call();
@@ -396,7 +396,7 @@ impl Conductor for Conducted {
 
     fn catch_up(&mut self) {
         self.enter_call();
-        self.looks.set(0);
+        self.polls.set(0);
         if self.own.get() > self.joined.get() || self.costs.at_once {
             self.join_time();
         }
@@ -412,13 +412,13 @@ impl Conductor for Conducted {
     }
 }
 
-/// What copying takes.
+/// The time of a copy.
 fn copying(costs: &Costs, bytes: u64) -> Time {
     let picoseconds = u128::from(bytes) * u128::from(costs.copy.picoseconds()) / 1024;
     Time::from_picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
 }
 
-/// What this thread has worked, nanoseconds.
+/// The processor time of this thread, nanoseconds.
 fn processor_time() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()

@@ -1,4 +1,4 @@
-//! The conductor's side of a job in virtual time: who runs, and what it has done.
+//! The conductor's side of a job in virtual time: which rank runs, and what it has done.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,11 +16,11 @@ use super::log;
 use crate::mapping::Mapping;
 use crate::watch;
 
-/// Longest sleep before it is looked whether the rank that runs has died, or all is over.
-const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Longest sleep between checks whether the running rank has died, or all is over.
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// How long a process may take from leaving the job to its end, to be waited for. An interpreter
-/// takes some hundredths of a second.
+/// Timeout for the end of a process that has left the job. An interpreter takes some hundredths of
+/// a second.
 const END_SOON: Duration = Duration::from_millis(100);
 
 /// A rank has given its turn away.
@@ -28,11 +28,11 @@ const END_SOON: Duration = Duration::from_millis(100);
 pub struct Handed {
     /// Its own time.
     pub now: Time,
-    /// What it waits for. A rank that has died waits for nothing any more: it has left.
+    /// Its request. A dead rank makes no more requests: it has left.
     pub request: Request,
 }
 
-/// A job's ranks, as whoever conducts it sees them.
+/// A job's ranks, as the conductor sees them.
 #[derive(Debug)]
 pub struct Stage {
     mapping: Arc<Mapping>,
@@ -54,17 +54,17 @@ impl Stage {
         rank / self.mapping.plan().config.ranks_per_node
     }
 
-    /// Who is there.
+    /// The state of every rank.
     pub fn registry(&self) -> Registry<'_> {
         self.mapping.registry()
     }
 
-    /// Says what ranks are charged for. Before any of them starts.
+    /// Sets what ranks are charged. Before any of them starts.
     pub fn set_costs(&self, costs: &Costs) {
         (0..self.ranks()).for_each(|rank| self.mapping.line(rank).set_costs(costs));
     }
 
-    /// The port with which a rank's interface lands what the rank has sent.
+    /// The port through which a rank's interface lands the rank's sends.
     pub fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
         let mapping = Arc::clone(&self.mapping);
         HostedPort::new(InterfaceHost { mapping, rank, outbox: outbox.clone() })
@@ -83,17 +83,17 @@ impl Stage {
                 return Handed { now, request };
             }
             if self.is_over() || !self.is_there(rank) {
-                // What it asked for last thing is told; else it has gone without a word.
+                // Returns its last request if it made one; otherwise it ended without.
                 let gone = Handed { now: line.tally().now, request: Request::Leave };
                 return line.asked().map_or(gone, |(now, request)| Handed { now, request });
             }
-            line.await_request(LOOK_AGAIN);
+            line.await_request(POLL_INTERVAL);
         }
     }
 
-    /// Waits for the end of a rank's process that has left the job, unless it goes on for long with
-    /// something else. As long as it is there it may still exit with a code of its own, which must
-    /// come before the others' errors, whom its leaving ends.
+    /// Waits for the end of a rank's process that has left the job, up to a timeout. While it runs
+    /// it may still exit with an error code of its own. That error must be reported before those of
+    /// the other ranks, which its leaving ends.
     pub fn see_end(&self, rank: Rank) {
         let pid = self.registry().pid(rank);
         if pid != 0 && pid != std::process::id() {
@@ -101,7 +101,7 @@ impl Stage {
         }
     }
 
-    /// Sleeps until any rank whose turn it was has given it away. `None` when all is over.
+    /// Sleeps until any rank has given its turn away. `None` when all is over.
     pub fn await_any(&self, running: impl Fn(Rank) -> bool) -> Option<(Rank, Handed)> {
         loop {
             let seen = self.mapping.line(0).bell();
@@ -113,7 +113,7 @@ impl Stage {
             if let Some((rank, (now, request))) = ranks.find_map(asked) {
                 return Some((rank, Handed { now, request }));
             }
-            self.mapping.line(0).await_bell(seen, LOOK_AGAIN);
+            self.mapping.line(0).await_bell(seen, POLL_INTERVAL);
         }
     }
 
@@ -140,27 +140,27 @@ impl Stage {
         log::read(&bytes, into);
     }
 
-    /// A send of `from` to `to` has landed, or come to nothing.
+    /// A send of `from` to `to` has landed, or failed.
     pub fn landed(&self, from: Rank, to: Rank) {
         self.mapping.way(from, to).landed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Why nothing of `from` lands at `to` now, or that something does again.
+    /// Sets why nothing of `from` can land at `to` now; `None`: it can again.
     pub fn set_blocked(&self, from: Rank, to: Rank, cause: Option<FullCause>) {
         self.mapping.way(from, to).set_blocked(cause);
     }
 
-    /// Whether a rank was refused a send, or a command, since it parked last.
+    /// Whether a send or a command of a rank was refused since it last parked.
     pub fn was_refused(&self, rank: Rank) -> bool {
         self.mapping.line(rank).refused.load(Ordering::Relaxed) != 0
     }
 
-    /// Where a rank's time went, as of when it last gave its turn away.
+    /// How a rank has spent its time, up to when it last gave its turn away.
     pub fn tally(&self, rank: Rank) -> Tally {
         self.mapping.line(rank).tally()
     }
 
-    /// Ends it: nobody is waited for any more.
+    /// Ends the job: no rank is waited for any more.
     pub fn end(&self) {
         self.over.store(true, Ordering::Release);
     }

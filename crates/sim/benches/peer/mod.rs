@@ -2,7 +2,7 @@
 //!
 //! SMPI runs MPI programs in virtual time on models of shared bandwidth (Casanova et al., JPDC 74,
 //! 2014). Its torus has the sizes, rate and latency of ours. Steps are timed as the difference of a
-//! long and a short run, so that what it takes to start is in neither figure.
+//! long and a short run, so that neither figure contains the start.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ fn children_seconds() -> f64 {
 /// Messages a second of processor time.
 ///
 /// # Errors
-/// One line that says what is missing or went wrong.
+/// One line that says what is missing or failed.
 pub(crate) fn halo() -> Result<f64, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let write = |name: &str, text: &str| {
@@ -48,7 +48,7 @@ pub(crate) fn halo() -> Result<f64, String> {
     Ok(f64::from((long - short) * RANKS * MESSAGES) / took)
 }
 
-/// Which SimGrid, as `smpirun` says it: `SimGrid version 3.32`.
+/// The version of SimGrid, from `smpirun`: `SimGrid version 3.32`.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new("smpirun").arg("-version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)

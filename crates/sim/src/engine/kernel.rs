@@ -1,4 +1,4 @@
-//! The clock, the loop that moves it, and the handle that everything in a simulation holds.
+//! The clock, the event loop, and the handle that every part of a simulation holds.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,38 +11,38 @@ use std::task::{Context, Poll};
 use hikyaku_nic::time::Time;
 
 use super::queue::EventQueue;
-use super::random::Random;
 use super::task::{TaskId, TaskName, Tasks, Wakeup};
 use super::trace::Trace;
 use crate::error::{SimError, Stuck};
 use crate::slab::Slab;
+use hikyaku_nic::random::Random;
 
 /// A state machine that events are addressed to.
 pub trait Component {
-    /// An event that this component scheduled is due, with the word it gave.
+    /// Handles a due event that this component scheduled, with the word it gave.
     fn handle(&self, sim: &Sim, word: u32);
 
-    /// Events of this component will be handled soon. What they will look at may be asked for, so
-    /// that it is in the cache by then: once at each stage, in order, so that each can follow what
-    /// the one before has asked for. Changes nothing and calls nobody who would.
+    /// Events of this component will be handled soon. The component may prefetch the memory that
+    /// they need, once at each stage, in order, so that each stage can follow the pointers that the
+    /// one before has fetched. It changes nothing, and calls no code that does.
     fn prepare(&self, words: &[u32], stage: Stage) {
         let _ = (words, stage);
     }
 }
 
-/// How near events are that are prepared for.
+/// How near the events are that are prepared for.
 ///
-/// A simulation of many nodes at the same step does the same with each of them at the same time,
-/// and what it does it with lies beyond the caches; but what comes next is known. On a halo of
-/// 4,096 ranks a message touches a dozen cache lines, each found through the one before: asked for
-/// ahead they overlap.
+/// A simulation of many nodes in the same step handles many similar events at one time, and their
+/// memory lies beyond the caches; but the next events are known. On a halo of 4,096 ranks a message
+/// touches a dozen cache lines, each found through the one before. Prefetches of several messages
+/// overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// What the event names.
+    /// The memory that the event names.
     First,
-    /// What that names.
+    /// The memory that the first stage's names.
     Second,
-    /// And so on.
+    /// The next memory in that chain.
     Third,
     /// The last one before it is handled.
     Fourth,
@@ -51,7 +51,7 @@ pub enum Stage {
 /// Events that are prepared for together.
 pub(crate) const BATCH: usize = 4;
 
-/// After how many other events of the same time those of a batch will be handled at each stage.
+/// For each stage, how many other events of the same time are handled before those of a batch.
 const STAGES: [(usize, Stage); 4] = [
     (4 * BATCH, Stage::First),
     (3 * BATCH, Stage::Second),
@@ -59,7 +59,7 @@ const STAGES: [(usize, Stage); 4] = [
     (BATCH, Stage::Fourth),
 ];
 
-/// From so many events of one time on it is worth it: what fewer look at stays in the cache from
+/// Preparing pays from this many events of one time on. The memory of fewer stays in the cache from
 /// one time to the next.
 const MANY: usize = 2_048;
 
@@ -67,7 +67,7 @@ const MANY: usize = 2_048;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComponentId(u16);
 
-/// What is due at a time; 8 bytes, so that the queue moves 16.
+/// The action of an event; 8 bytes, so that the queue moves 16.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Wake(TaskId),
@@ -91,8 +91,8 @@ struct Kernel {
 
 /// A simulation: owns everything in it, and ends it when dropped.
 ///
-/// Everything inside holds a [`Sim`]; this owner exists so that tasks and components, which hold
-/// handles on what holds them, are let go in the end.
+/// Every part inside holds a [`Sim`]. This owner exists so that tasks and components, which hold
+/// handles on their own holders, are dropped in the end.
 #[derive(Debug)]
 pub struct Simulation {
     sim: Sim,
@@ -126,7 +126,7 @@ impl Deref for Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // Taken out before they are dropped: what they drop may still call the simulation.
+        // Taken out before they are dropped: their destructors may still call the simulation.
         let tasks = self.sim.0.tasks.take();
         let calls = self.sim.0.calls.take();
         let components = self.sim.0.components.take();
@@ -134,20 +134,20 @@ impl Drop for Simulation {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Virtual time.
     pub now: Time,
     /// Events handled since the start.
     pub events: u64,
-    /// Events to come.
+    /// Events in the queue.
     pub pending: usize,
-    /// Tasks that have not ended, services left out.
+    /// Tasks that have not ended, except services.
     pub unfinished: usize,
 }
 
-/// A handle on a simulation, held by everything in it.
+/// A handle on a simulation, held by every part of it.
 #[derive(Clone)]
 pub struct Sim(Rc<Kernel>);
 
@@ -173,17 +173,17 @@ impl Sim {
         self.0.seed
     }
 
-    /// A stream of random numbers for the one who goes by `key`.
+    /// The stream of random numbers of `key`.
     pub fn random(&self, key: u64) -> Random {
         Random::stream(self.0.seed, key)
     }
 
-    /// Starts a task; it is polled first before the next event. The run is over when every task is.
+    /// Starts a task, polled before the next event. The run is over when every task has ended.
     pub fn spawn(&self, name: TaskName, body: impl Future<Output = ()> + 'static) -> TaskId {
         self.0.tasks.borrow_mut().spawn(name, false, Box::pin(body))
     }
 
-    /// Starts a task that may wait for ever, as a unit of an interface does when there is no work.
+    /// Starts a task that may wait for ever, such as a unit of an interface without work.
     pub fn spawn_service(
         &self,
         name: TaskName,
@@ -202,10 +202,10 @@ impl Sim {
         Delay { sim: self.clone(), until: time, scheduled: false }
     }
 
-    /// Makes a state machine known, so that events can be addressed to it.
+    /// Registers a state machine, so that events can be addressed to it.
     ///
     /// # Panics
-    /// With more than 65,536 components: one per kind of unit is meant, not one per unit.
+    /// With more than 65,536 components. Register one for each kind of unit, not one for each unit.
     pub fn register(&self, component: Rc<dyn Component>) -> ComponentId {
         let mut components = self.0.components.borrow_mut();
         let id = u16::try_from(components.len()).expect("components are kinds of units, not units");
@@ -213,18 +213,18 @@ impl Sim {
         ComponentId(id)
     }
 
-    /// Has a component handle `word` at `time`, or now if that has passed.
+    /// Schedules an event: the component handles `word` at `time`, or now if that has passed.
     pub fn schedule(&self, time: Time, component: ComponentId, word: u32) {
         self.push(time, Event::Component(component, word));
     }
 
-    /// Calls a closure at `time`, or now (after what is due already) if that has passed.
+    /// Calls a closure at `time`; if that has passed, now, after the events due already.
     pub fn at(&self, time: Time, call: impl FnOnce(&Sim) + 'static) {
         let key = self.0.calls.borrow_mut().insert(Box::new(call));
         self.push(time, Event::Call(key));
     }
 
-    /// Wakes whoever waits: it runs before the next event.
+    /// Wakes a waiting task: it runs before the next event.
     pub fn wake(&self, wakeup: Wakeup) {
         match wakeup {
             Wakeup::Task(id) => self.0.tasks.borrow_mut().wake(id),
@@ -240,8 +240,8 @@ impl Sim {
         }
     }
 
-    /// Whom to wake for the future that is being polled with `context`, which waits for `what`: the
-    /// words a deadlock report uses, as in "waits for `what`".
+    /// The wakeup for the future that is being polled with `context`. `what` is for deadlock
+    /// reports, as in "waits for `what`".
     pub fn wakeup(&self, context: &Context<'_>, what: &'static str) -> Wakeup {
         self.0.tasks.borrow_mut().wakeup(context, what)
     }
@@ -251,12 +251,12 @@ impl Sim {
         self.0.trace.borrow_mut()
     }
 
-    /// Ends the run after the current event, as an interrupt from outside does.
+    /// Ends the run after the current event, like an interrupt from outside.
     pub fn stop(&self) {
         self.0.stopped.set(true);
     }
 
-    /// How far the run has come.
+    /// The progress of the run.
     pub fn progress(&self) -> Progress {
         Progress {
             now: self.now(),
@@ -266,7 +266,7 @@ impl Sim {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     ///
     /// # Errors
     /// [`SimError::Deadlock`] if tasks still wait then; [`SimError::Stopped`] after [`Sim::stop`];
@@ -276,7 +276,7 @@ impl Sim {
     }
 
     /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to go
-    /// on: also where tasks wake each other for ever and time stands still.
+    /// on. It does so even if tasks wake each other for ever and time stands still.
     ///
     /// # Errors
     /// As [`Sim::run`]; [`SimError::Stopped`] also if `observe` says so.
@@ -289,7 +289,7 @@ impl Sim {
         let mut until_report = interval;
         loop {
             if !self.poll_next() {
-                // What an event woke still belongs to it: a stop takes effect between events.
+                // Tasks woken by an event belong to it: a stop takes effect between events.
                 if self.0.stopped.get() {
                     return Err(SimError::Stopped { at: self.now() });
                 }
@@ -333,7 +333,7 @@ impl Sim {
         Ok(true)
     }
 
-    /// Has the events that are due next prepared for, if there are many.
+    /// Prepares for the events that are due next, if there are many.
     fn prepare(&self) {
         let queue = self.0.queue.borrow();
         let (due, done) = queue.due();
@@ -358,7 +358,7 @@ impl Sim {
         }
     }
 
-    /// Asks for what is looked at when a task is woken, and later for its future.
+    /// Prefetches the entry of a task that is woken, and later its future.
     pub(crate) fn prepare_task(&self, id: TaskId, future: bool) {
         self.0.tasks.borrow().prepare(id, future);
     }
@@ -370,7 +370,7 @@ impl Sim {
         match body.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => self.0.tasks.borrow_mut().put_back(id, body, waker),
             Poll::Ready(()) => {
-                // Dropped while the table is free: what it held may wake others.
+                // Dropped while the table is not borrowed: its destructor may wake other tasks.
                 drop(body);
                 self.0.tasks.borrow_mut().finish(id);
             }
@@ -395,7 +395,7 @@ impl Sim {
     }
 }
 
-/// Waiting for a time; [`Sim::delay`].
+/// Waits for a time; [`Sim::delay`].
 #[derive(Debug)]
 #[must_use = "time passes only when this is awaited"]
 pub struct Delay {
@@ -430,7 +430,7 @@ mod tests {
         Time::from_nanoseconds(nanoseconds)
     }
 
-    /// What happened, with its time.
+    /// Events with their times.
     type Log = Rc<RefCell<Vec<(u64, &'static str)>>>;
 
     fn note(log: &Log, sim: &Sim, what: &'static str) {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_and_a_stop_end_a_run_that_would_not() {
+    fn an_observer_or_a_stop_ends_a_run() {
         let endless = |simulation: &Simulation| {
             let sim = Sim::clone(simulation);
             simulation.spawn(NAME, async move {
@@ -501,7 +501,7 @@ mod tests {
             if reports == 6 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(matches!(ended, Err(SimError::Stopped { at }) if at == ns(300)));
-        // It can go on where it stood.
+        // The run can be continued.
         simulation.at(ns(400), Sim::stop);
         assert!(matches!(simulation.run(), Err(SimError::Stopped { at }) if at == ns(400)));
     }
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_simulation_holds_is_dropped_with_it() {
+    fn a_simulation_drops_its_contents() {
         let alive = Rc::new(());
         let simulation = Simulation::new(0);
         let (sim, held) = (Sim::clone(&simulation), Rc::clone(&alive));
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn foreign_wakers_wake_their_task() {
-        /// Polls its future only when the waker it made says so, as combinators of other crates do.
+        /// Polls its future only after its own waker was called, as combinators of other crates do.
         struct Picky<F>(Pin<Box<F>>, std::sync::Arc<Flag>);
         struct Flag(std::sync::Mutex<Option<std::task::Waker>>, std::sync::atomic::AtomicBool);
         impl std::task::Wake for Flag {

@@ -1,6 +1,6 @@
-//! The queue of events to come: earliest first, and among equals the one scheduled first.
+//! The event queue: earliest first, and among equals the one scheduled first.
 //!
-//! Virtual time never runs backwards, so nothing is ever scheduled before the event popped last.
+//! Virtual time never runs backwards, so no event is scheduled before the one popped last.
 //! That makes a *radix heap* possible (Ahuja, Mehlhorn, Orlin, Tarjan 1990), laid out like a
 //! hierarchical timing wheel: an event lies at the level of the highest 6-bit digit in which its
 //! time differs from the time popped last, in the slot of that digit.
@@ -24,7 +24,7 @@
 
 use hikyaku_nic::time::Time;
 
-/// Bits of a digit: 64 slots a level, so that one word tells which are occupied.
+/// Bits of a digit: 64 slots a level, so one word says which are occupied.
 const DIGIT_BITS: u32 = 6;
 /// Slots of a level.
 const SLOTS: usize = 1 << DIGIT_BITS;
@@ -34,23 +34,22 @@ const LEVELS: usize = 64usize.div_ceil(DIGIT_BITS as usize);
 /// Events by time, first in first out among equals.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    /// The time popped last, ps: what levels and slots are relative to.
+    /// The time popped last, ps: levels and slots are relative to it.
     base: u64,
-    levels: Vec<Level<E>>,
+    levels: Vec<WheelLevel<E>>,
     /// Bit `l`: level `l` has an occupied slot.
     occupied: u32,
     /// How many events of the first slot of level 0 have been popped already.
     front: usize,
     len: usize,
-    /// Empty vectors with room, the one emptied last at the end. A slot takes one when it gets its
-    /// first event and gives it back with its last, so that there is as much memory as there were
-    /// events at a time, and it stays warm; slots that kept theirs were 10 KiB for each of 4,096
-    /// ranks.
+    /// Empty vectors with capacity, the one emptied last at the end. A slot takes one for its first
+    /// event and returns it with its last, so the memory is that of the most events at a time, and
+    /// stays warm. When each slot kept its own, they were 10 KiB for each of 4,096 ranks.
     spare: Vec<Vec<(u64, E)>>,
 }
 
 #[derive(Debug)]
-struct Level<E> {
+struct WheelLevel<E> {
     /// Bit `s`: slot `s` is not empty.
     occupied: u64,
     slots: Vec<Vec<(u64, E)>>,
@@ -65,7 +64,7 @@ impl<E: Copy> Default for EventQueue<E> {
 impl<E: Copy> EventQueue<E> {
     /// An empty queue at time zero.
     pub fn new() -> EventQueue<E> {
-        let level = |_| Level { occupied: 0, slots: (0..SLOTS).map(|_| Vec::new()).collect() };
+        let level = |_| WheelLevel { occupied: 0, slots: (0..SLOTS).map(|_| Vec::new()).collect() };
         EventQueue {
             base: 0,
             levels: (0..LEVELS).map(level).collect(),
@@ -76,17 +75,17 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// How many events are to come.
+    /// How many events are in the queue.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no event is to come.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an event. A time before the one popped last counts as that one: the past is over.
+    /// Adds an event. A time before the one popped last counts as that one.
     pub fn push(&mut self, time: Time, event: E) {
         self.len += 1;
         self.place(time.picoseconds().max(self.base), event);
@@ -112,9 +111,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// The events that are due at the time of the one popped last, in the order in which they will
-    /// be popped, and how many of that time have been popped already; as far as is known without
-    /// looking for more.
+    /// The events at the time of the one popped last, in the order of popping, and how many of them
+    /// have been popped already; only those that are known without searching.
     pub fn due(&self) -> (&[(u64, E)], usize) {
         let due = &self.levels[0].slots[self.base as usize % SLOTS];
         match due.get(self.front) {
@@ -147,7 +145,7 @@ impl<E: Copy> EventQueue<E> {
             self.spare.push(events);
             return lone;
         }
-        // Relative to its earliest event, the slot skips every level that tells none apart.
+        // Relative to its earliest event, the slot skips every level at which its events agree.
         self.base = events.iter().map(|event| event.0).min().unwrap_or(self.base);
         for &(time, event) in &events {
             self.place(time, event);
@@ -188,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn equals_come_out_in_the_order_they_went_in() {
+    fn equal_times_keep_their_order() {
         let mut queue = EventQueue::new();
         for event in 0..10 {
             queue.push(ps(5_000), event);
         }
         queue.push(ps(1), 99);
         assert_eq!(queue.pop(), Some((ps(1), 99)));
-        // A second batch for the same time, pushed from a nearer base, still queues behind.
+        // A second batch for the same time, pushed from a nearer base, queues behind the first.
         queue.push(ps(5_000), 10);
         let order: Vec<i32> = std::iter::from_fn(|| queue.pop()).map(|(_, event)| event).collect();
         assert_eq!(order, (0..=10).collect::<Vec<_>>());
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_counts_as_now_and_the_end_of_time_is_a_time() {
+    fn past_times_count_as_now() {
         let mut queue = EventQueue::new();
         queue.push(ps(100), 0);
         queue.push(ps(u64::MAX), 1);
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_known_and_slots_give_their_memory_back() {
+    fn due_events_are_known_and_slots_return_memory() {
         let mut queue = EventQueue::new();
         for round in 1..200 {
             // Far apart and uneven, so that every round uses other slots of other levels.

@@ -1,7 +1,7 @@
-//! What tasks of one simulation wait at: a signal, a mailbox, a server with a queue.
+//! The objects at which tasks of one simulation wait: a signal, a mailbox, a server with a queue.
 //!
 //! A modelled interface is units with queues between them; these are the queues. All of them are
-//! first in, first out, and what stores something has a limit.
+//! first in, first out, and each storage has a limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use hikyaku_nic::time::Time;
 use super::kernel::{Delay, Sim};
 use super::task::Wakeup;
 
-/// A count of events of some kind that tasks wait for: a doorbell.
+/// A count of events of some kind, for which tasks wait: a doorbell.
 #[derive(Debug, Clone)]
 pub struct Signal(Rc<SignalState>);
 
@@ -28,7 +28,7 @@ struct SignalState {
 }
 
 impl SignalState {
-    /// Notes whom to wake, once: a task may be polled for other reasons many times before.
+    /// Registers the task to wake, once: a task may be polled many times for other reasons.
     fn wait(&self, context: &Context<'_>) {
         let wakeup = self.sim.wakeup(context, self.what);
         let mut waiting = self.waiting.borrow_mut();
@@ -50,7 +50,7 @@ impl Signal {
         Signal(Rc::new(state))
     }
 
-    /// Raises the signal once: everyone who waits for this count goes on.
+    /// Raises the signal once: every task that waits for this count is woken.
     pub fn raise(&self) {
         self.0.count.set(self.0.count.get() + 1);
         let waiting = self.0.waiting.take();
@@ -68,7 +68,7 @@ impl Signal {
     }
 }
 
-/// Waiting for a signal; [`Signal::reaches`].
+/// Waits for a signal; [`Signal::reaches`].
 #[derive(Debug)]
 #[must_use = "nothing waits until this is awaited"]
 pub struct Wait {
@@ -89,7 +89,7 @@ impl Future for Wait {
     }
 }
 
-/// A queue of limited length between units; what finds no room is given back.
+/// A queue of limited length between units. An item that finds no room is handed back.
 #[derive(Debug)]
 pub struct Mailbox<T>(Rc<MailboxState<T>>);
 
@@ -128,13 +128,14 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Puts an item in whether there is room or not: for whoever bounds the items by other means.
+    /// Puts an item in even if the mailbox is full, for callers that bound the items by other
+    /// means.
     pub fn admit(&self, item: T) {
         self.0.items.borrow_mut().push_back(item);
         self.0.changed.raise();
     }
 
-    /// Puts an item in, and waits for room if there is none.
+    /// Puts an item in, and waits while the mailbox is full.
     pub async fn send(&self, mut item: T) {
         loop {
             let seen = self.0.changed.count();
@@ -146,7 +147,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes the oldest item if there is one.
+    /// Takes the oldest item, if any.
     pub fn take(&self) -> Option<T> {
         let item = self.0.items.borrow_mut().pop_front();
         if item.is_some() {
@@ -171,7 +172,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// Waiting for an item; [`Mailbox::receive`].
+/// Waits for an item; [`Mailbox::receive`].
 #[derive(Debug)]
 #[must_use = "nothing is taken until this is awaited"]
 pub struct Receive<'m, T> {
@@ -192,10 +193,10 @@ impl<T> Future for Receive<'_, T> {
     }
 }
 
-/// Something that serves one at a time in the order of asking: a bus, a DMA engine, a table.
+/// A server that serves one request at a time in the order of asking: a bus, a DMA engine, a table.
 ///
-/// It needs no queue: whoever asks is told at once when the server will be done with it, so a
-/// request costs one event however many stand before it.
+/// It needs no queue. The caller learns at once when its service will end, so a request costs one
+/// event however many are ahead of it.
 #[derive(Debug, Clone)]
 pub struct Server(Rc<ServerState>);
 
@@ -214,7 +215,7 @@ impl Server {
         Server(Rc::new(state))
     }
 
-    /// Books `span` of service from `ready` on or when the server is free; tells when it starts.
+    /// Books `span` of service from `ready` on or when the server is free; returns its start.
     pub fn book(&self, ready: Time, span: Time) -> Time {
         let start = ready.max(self.0.free_at.get());
         self.0.free_at.set(start + span);
@@ -228,12 +229,12 @@ impl Server {
         self.0.sim.delay_until(start + span)
     }
 
-    /// When it will be free if nobody else asks.
+    /// When it will be free without further requests.
     pub fn free_at(&self) -> Time {
         self.0.free_at.get()
     }
 
-    /// For how long it has been booked altogether.
+    /// The sum of all booked spans.
     pub fn busy(&self) -> Time {
         self.0.busy.get()
     }
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_never_comes_is_named_in_the_report() {
+    fn reports_name_a_signal_never_raised() {
         let simulation = Simulation::new(0);
         let signal = Signal::new(&simulation, "the doorbell");
         simulation.spawn(name(4), async move { signal.reaches(1).await });
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_polled_often_waits_once() {
+    fn a_task_polled_often_waits_once() {
         let simulation = Simulation::new(0);
         let (never, often) =
             (Signal::new(&simulation, "what never comes"), Signal::new(&simulation, "ticks"));

@@ -1,8 +1,8 @@
 //! Tasks: futures in a table, and how they are woken.
 //!
-//! A task is woken by its number where the engine's own futures do it, which costs a push to a
-//! queue. Foreign combinators that make wakers of their own get a real `Waker`; it goes through a
-//! mutex that nobody contends, because `Waker` must be `Send` even where only one thread is.
+//! The engine's own futures wake a task by its number, which costs a push to a queue. Foreign
+//! combinators that make wakers of their own get a real `Waker`. It goes through an uncontended
+//! mutex, because `Waker` must be `Send` even with only one thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,16 +16,16 @@ use hikyaku_nic::sync::prefetch_for_write;
 
 use crate::slab::Slab;
 
-/// Number of a task; free for another once it has ended.
+/// Number of a task; reused once the task has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u32);
 
-/// What a task is, for the list of those that wait in a deadlock: `rank 3`, `receive unit 0`.
+/// The name of a task, for the list of a deadlock: `rank 3`, `receive unit 0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskName {
-    /// What it is: `rank`, `receive unit`.
+    /// Its kind: `rank`, `receive unit`.
     pub kind: &'static str,
-    /// Which of them.
+    /// Its index among those of the kind.
     pub index: u32,
 }
 
@@ -35,12 +35,12 @@ impl fmt::Display for TaskName {
     }
 }
 
-/// Whom to wake when something has happened: a task by number, or a foreign waker.
+/// The receiver of a wake: a task by number, or a foreign waker.
 #[derive(Debug, Clone)]
 pub enum Wakeup {
     /// A task of this engine, polled directly.
     Task(TaskId),
-    /// The waker of a combinator within a task; boxed, being rare, to keep what waits small.
+    /// The waker of a combinator within a task; rare, so boxed to keep waiters small.
     Foreign(Box<Waker>),
 }
 
@@ -57,32 +57,32 @@ impl Wakeup {
 
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One task of the table: a cache line. Its name lies elsewhere, since only reports ask for it.
+/// One task of the table: a cache line. Its name lies elsewhere, since only reports need it.
 #[repr(align(64))]
 struct Task {
     /// The future and its waker; taken out while it is polled.
     run: Option<(Body, Waker)>,
-    /// What it waits for, as the primitive that it waits at says.
+    /// The object that it waits for, as named by that object.
     waits_for: &'static str,
-    /// Whether it is in the queue of the ready.
+    /// Whether it is in the ready queue.
     ready: bool,
     /// A service may wait for ever without being a deadlock.
     service: bool,
 }
 
-/// Most lines of a future that are asked for ahead; what a program keeps beyond is its own affair.
+/// Most cache lines of a future that are prefetched; the rest of a program's state is not.
 const LINES: usize = 12;
 
-/// All tasks, and those that are to be polled.
+/// All tasks, and the queue of those to be polled.
 #[derive(Default)]
 pub(crate) struct Tasks {
     table: Slab<Task>,
-    /// By number: the name of the task that has it, or had it last.
+    /// By number: the name of the current or last task.
     names: Vec<TaskName>,
     ready: VecDeque<TaskId>,
     /// Tasks that are not services.
     pub(crate) unfinished: usize,
-    /// The task being polled, and what tells its waker from others: the address of its data.
+    /// The task being polled, and the address of its waker's data, which identifies its waker.
     current: Option<(TaskId, *const ())>,
     foreign: Arc<Foreign>,
 }
@@ -103,7 +103,7 @@ impl Tasks {
         TaskId(number)
     }
 
-    /// Has a task polled before the next event; a task that has ended is left in peace.
+    /// Queues a task to be polled before the next event; an ended task is ignored.
     pub(crate) fn wake(&mut self, id: TaskId) {
         if let Some(task) = self.table.get_mut(id.0)
             && !task.ready
@@ -130,7 +130,7 @@ impl Tasks {
         }
     }
 
-    /// Puts a future back that is still pending.
+    /// Puts a pending future back.
     pub(crate) fn put_back(&mut self, id: TaskId, body: Body, waker: Waker) {
         self.current = None;
         if let Some(task) = self.table.get_mut(id.0) {
@@ -145,13 +145,13 @@ impl Tasks {
         }
     }
 
-    /// The tasks that have not ended, services left out: their names and what they wait for.
+    /// The tasks that have not ended, except services: their names and what they wait for.
     pub(crate) fn stuck(&self) -> impl Iterator<Item = (TaskId, TaskName, &'static str)> {
         let all = self.table.iter().filter(|(_, task)| !task.service);
         all.map(|(key, task)| (TaskId(key), self.names[key as usize], task.waits_for))
     }
 
-    /// Asks for the entry of a task that will soon be woken, and then for its future.
+    /// Prefetches the entry of a task that will soon be woken, and then its future.
     pub(crate) fn prepare(&self, id: TaskId, future: bool) {
         if !future {
             self.table.prepare(id.0);
@@ -163,7 +163,7 @@ impl Tasks {
         }
     }
 
-    /// Whom to wake for a future that is polled with `context` and waits for `what`.
+    /// The wakeup for a future that is polled with `context` and waits for `what`.
     pub(crate) fn wakeup(&mut self, context: &Context<'_>, what: &'static str) -> Wakeup {
         let Some((id, data)) = self.current else {
             return Wakeup::Foreign(Box::new(context.waker().clone()));
@@ -193,7 +193,7 @@ struct Foreign {
 
 impl Foreign {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TaskId>> {
-        // A list of numbers is whole whatever its holder did.
+        // A list of numbers is valid even after a panic of the lock's holder.
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,9 @@
-//! What happened, as records: for a timeline, and as one number for "was it the same run?".
+//! The records of a run: for a timeline, and as one number that tells whether two runs are the
+//! same.
 
 use hikyaku_nic::time::Time;
 
-/// What a record tells of.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -18,34 +19,34 @@ pub enum RecordKind {
     Compute = 5,
     /// A rank has ended.
     End = 6,
-    /// A record of a model: what the words mean is the model's.
+    /// A record of a model, which defines the meaning of the words.
     Model = 7,
     /// A rank's processor is busy with a message: `who` rank, `whom` the other end, `what`
     /// picoseconds.
     Overhead = 8,
     /// A link carries bytes: `who` link, `what` picoseconds.
     Link = 9,
-    /// A rank begins something that has a name: `what` its number ([`Trace::number`]).
+    /// A rank begins a named phase: `what` is its number ([`Trace::number`]).
     Enter = 10,
-    /// A rank ends what it began last.
+    /// A rank ends the phase that it began last.
     Leave = 11,
-    /// A rank's processor is busy in calls, of whatever they are: `what` picoseconds.
+    /// A rank's processor is busy in calls of any kind: `what` picoseconds.
     Call = 12,
 }
 
-/// One line of a trace. Records are in the order of what caused them; a rank that computes ahead
-/// of the others' time notes times ahead of theirs, so a timeline sorts by time.
+/// One line of a trace. Records are in causal order. A rank that computes ahead of the others' time
+/// records times ahead of theirs, so a timeline sorts by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// What happened.
+    /// The kind.
     pub kind: RecordKind,
-    /// To whom: usually a rank.
+    /// The subject, usually a rank.
     pub who: u32,
-    /// The other one, if there is one.
+    /// The other party, if any.
     pub whom: u32,
-    /// How much, or which.
+    /// An amount or a number.
     pub what: u64,
 }
 
@@ -56,7 +57,7 @@ pub struct Trace {
     records: Option<Vec<Record>>,
     limit: usize,
     dropped: u64,
-    /// Names of what ranks enter, by number.
+    /// Names of phases, by number.
     names: Vec<&'static str>,
 }
 
@@ -73,13 +74,13 @@ impl Trace {
         self.records.get_or_insert_default();
     }
 
-    /// Whether anything is kept: if not, records need not be made.
+    /// Whether records are kept; if not, they need not be made.
     pub fn is_on(&self) -> bool {
         self.digest.is_some()
     }
 
-    /// One number for everything so far; equal for two runs that did the same in the same order.
-    /// Zero if the trace is off.
+    /// One number for all records so far; equal for two runs with the same records in the same
+    /// order. Zero if the trace is off.
     pub fn digest(&self) -> u64 {
         self.digest.unwrap_or(0)
     }
@@ -98,7 +99,7 @@ impl Trace {
         }) as u64
     }
 
-    /// The name of a number; empty if there is none.
+    /// The name of a number; empty if it has no name.
     pub fn name(&self, number: u64) -> &'static str {
         usize::try_from(number).ok().and_then(|n| self.names.get(n)).copied().unwrap_or_default()
     }
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn dropped_records_are_counted() {
         let mut trace = Trace::default();
         trace.add(record(0));
         assert_eq!((trace.records().len(), trace.is_on()), (0, false));

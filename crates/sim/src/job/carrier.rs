@@ -1,4 +1,4 @@
-//! The boundary between a job and what moves its messages from node to node.
+//! The boundary between a job and the carrier that moves its messages between nodes.
 
 use std::rc::Weak;
 
@@ -17,43 +17,43 @@ pub struct Parcel {
     pub destination: Node,
     /// Bytes of payload.
     pub bytes: u64,
-    /// The job's name for it, to be handed back; below 2^63.
+    /// The job's number for it, handed back later; below 2^63.
     pub token: u64,
 }
 
 /// Moves messages: a modelled interface with a network below it.
 ///
-/// What it owes: every parcel is delivered once, those between two nodes in the order in which they
-/// were handed over, and no delivery is told before its departure.
+/// Its contract: every parcel is delivered once, parcels between two nodes in the order in which
+/// they were handed over, and no delivery is reported before its departure.
 pub trait Carrier {
     /// How many nodes it reaches.
     fn nodes(&self) -> u32;
 
-    /// What a message of so many bytes costs the processors at its ends, beyond what the job's own
-    /// costs say: the host's steps of this interface. Charged to the ranks, not to the carrier.
+    /// The costs of a message of `bytes` bytes for the processors at its ends, beyond the job's own
+    /// costs: the host's steps of this interface. Charged to the ranks, not to the carrier.
     fn host(&self, bytes: u64) -> HostCosts {
         let _ = bytes;
         HostCosts::default()
     }
 
-    /// What a look for a message costs a processor that finds nothing.
+    /// The processor's cost of a poll that finds no message.
     fn look(&self) -> Time {
         Time::ZERO
     }
 
-    /// Takes a message. `Some(time)` if it is known already when the sender's memory is free again;
-    /// then [`Consignee::departed`] is not called.
+    /// Takes a message. `Some(time)` if the time is already known at which the sender's memory is
+    /// free again; then [`Consignee::departed`] is not called.
     ///
-    /// `at` is now, unless [`takes_ahead`](Carrier::takes_ahead) says that later times are welcome.
+    /// `at` is now, unless [`takes_ahead`](Carrier::takes_ahead) allows later times.
     fn carry(&self, parcel: Parcel, at: Time) -> Option<Time>;
 
     /// Whether messages may be handed over ahead of their time, each node's in order of time. Such
-    /// a carrier tells of no departure before [`carry`](Carrier::carry) has returned.
+    /// a carrier reports no departure before [`carry`](Carrier::carry) has returned.
     fn takes_ahead(&self) -> bool {
         false
     }
 
-    /// Sets whom to tell; held weakly, as it holds the carrier.
+    /// Sets the consignee; held weakly, because it holds the carrier.
     fn connect(&self, consignee: Weak<dyn Consignee>);
 }
 
@@ -66,7 +66,7 @@ pub struct Coming {
     pub destination: Node,
 }
 
-/// Learns what became of messages.
+/// Receives the reports about messages.
 pub trait Consignee {
     /// The sender's memory is free again.
     fn departed(&self, token: u64);
@@ -74,8 +74,8 @@ pub trait Consignee {
     /// The whole message has arrived.
     fn delivered(&self, token: u64);
 
-    /// Messages will soon arrive: what the engine says of
-    /// [preparing](crate::engine::Component::prepare), from the second stage on.
+    /// Messages will soon arrive: a [`prepare`](crate::engine::Component::prepare) of the engine,
+    /// from the second stage on.
     fn prepare(&self, messages: &[Coming], stage: Stage) {
         let _ = (messages, stage);
     }

@@ -1,4 +1,4 @@
-//! What a job is made of: how many ranks, where, and what their hosts cost.
+//! The configuration of a job: how many ranks, where, and the costs of their hosts.
 
 use hikyaku_nic::time::Time;
 
@@ -10,7 +10,7 @@ pub enum Payload {
     /// They carry their bytes, so that the program's answer is right.
     #[default]
     Carried,
-    /// They have a length only, for scale: what was written is dropped, and receives give no data.
+    /// They have only a length, for large runs: contents are dropped, and receives return no data.
     LengthsOnly,
 }
 
@@ -23,11 +23,11 @@ pub struct JobConfig {
     pub ranks_per_node: u32,
     /// Whether messages have contents.
     pub payload: Payload,
-    /// What messages cost the host.
+    /// The host's costs of a message.
     pub host: HostCosts,
     /// How messages travel within a node.
     pub memory: MemoryPath,
-    /// The most messages that may be under way or unexpected at one time.
+    /// The most messages that may be in flight or unexpected at one time.
     pub in_flight: usize,
 }
 
@@ -45,7 +45,7 @@ impl JobConfig {
     }
 }
 
-/// What a message costs the processors at its ends: LogP's `o`, told apart.
+/// The costs of a message for the processors at its ends: LogP's `o`, split in two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCosts {
     /// For each message sent.
@@ -54,11 +54,11 @@ pub struct HostCosts {
     pub receive: Time,
 }
 
-/// Messages between ranks of one node do not use the network.
+/// The path of messages between ranks of one node, which do not use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPath {
-    /// From the end of the copy to its being seen.
+    /// From the end of the copy until the receiver sees it.
     pub latency: Time,
-    /// At which bytes are copied; the sender's processor does it.
+    /// The rate at which the sender's processor copies.
     pub rate: Rate,
 }

@@ -1,7 +1,7 @@
 //! Matching of messages and receives: two lists a rank, first in first out.
 //!
-//! What is compared lies in the lists, 16 bytes an entry, one behind the other; the rest is in
-//! tables. A list of a few receives is then one or two cache lines, where links through a table of
+//! The fields that are compared lie in the lists, 16 bytes an entry, one behind the other; the rest
+//! is in tables. A list of a few receives is then one or two cache lines. Links through a table of
 //! whole receives were a miss each: on a halo of 100,000 ranks that was a third of the time. For
 //! the same reason entries of the tables are half a cache line each, and aligned.
 
@@ -15,13 +15,13 @@ use super::request::{Arrival, Message};
 use crate::engine::{Stage, Wakeup};
 use crate::slab::{NONE, Slab};
 
-/// A message from its sending to its being handed out.
+/// A message from its send to its receive.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(super) struct InFlight {
     /// One more than the destination's rank, so that a place of the table needs no mark.
     destination: NonZeroU32,
-    /// The send request to be told of the departure; `NONE` if nobody asks.
+    /// The send request that waits for the departure; `NONE` if none does.
     pub(super) send: u32,
     source: u32,
     tag: i32,
@@ -31,7 +31,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// A message to a rank that nobody asks the departure of.
+    /// A message to a rank, without a send request that waits for its departure.
     pub(super) fn new(destination: u32, message: Message) -> InFlight {
         let Message { source, tag, bytes, data } = message;
         let destination = NonZeroU32::MIN.saturating_add(destination);
@@ -50,7 +50,7 @@ impl InFlight {
         self.bytes
     }
 
-    /// What the receiver gets.
+    /// The message for the receiver.
     fn into_message(self) -> Message {
         let InFlight { source, tag, bytes, data, .. } = self;
         Message { source, tag, bytes, data: data.map(|data| *data) }
@@ -64,24 +64,24 @@ pub(super) struct Selector {
     pub(super) tag: Option<i32>,
 }
 
-/// A receive from its posting to its being asked for.
+/// A receive from its posting until its result is taken.
 #[derive(Debug)]
 #[repr(align(32))]
-pub(super) struct Posted {
+pub(super) struct PostedReceive {
     pub(super) wakeup: Option<Wakeup>,
-    /// When the message was complete, once there is one.
+    /// When the message was complete, if it is.
     complete: Time,
     /// The number of the message that it was matched with; `NONE` before.
     message: u32,
 }
 
-impl Default for Posted {
+impl Default for PostedReceive {
     fn default() -> Self {
-        Posted { wakeup: None, complete: Time::ZERO, message: NONE }
+        PostedReceive { wakeup: None, complete: Time::ZERO, message: NONE }
     }
 }
 
-impl Posted {
+impl PostedReceive {
     /// The number of the message that it was matched with, and when that was complete.
     fn matched(&self) -> Option<(u32, Time)> {
         (self.message != NONE).then_some((self.message, self.complete))
@@ -92,14 +92,14 @@ impl Posted {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// Receives that wait for a message, oldest first.
-    posted: VecDeque<Waiting>,
+    posted: VecDeque<WaitingReceive>,
     /// Messages that arrived before their receive, oldest first: MPI's unexpected queue.
-    unexpected: VecDeque<Unexpected>,
+    unexpected: VecDeque<UnexpectedMessage>,
 }
 
 /// A receive in the list, with its number in the table.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingReceive {
     /// `ANY` takes any.
     source: u32,
     tag: i32,
@@ -109,7 +109,7 @@ struct Waiting {
 
 /// A message in the list, with its number in the table.
 #[derive(Debug, Clone, Copy)]
-struct Unexpected {
+struct UnexpectedMessage {
     source: u32,
     tag: i32,
     message: u32,
@@ -118,11 +118,11 @@ struct Unexpected {
 /// Any source; no job has a rank of this number.
 const ANY: u32 = u32::MAX;
 
-impl Waiting {
-    fn new(selector: Selector, receive: u32) -> Waiting {
+impl WaitingReceive {
+    fn new(selector: Selector, receive: u32) -> WaitingReceive {
         let Selector { source, tag } = selector;
         let any_tag = tag.is_none();
-        Waiting { source: source.unwrap_or(ANY), tag: tag.unwrap_or(0), any_tag, receive }
+        WaitingReceive { source: source.unwrap_or(ANY), tag: tag.unwrap_or(0), any_tag, receive }
     }
 
     fn takes(&self, source: u32, tag: i32) -> bool {
@@ -141,21 +141,21 @@ impl Waiting {
     }
 }
 
-/// What the lists of all ranks name.
+/// The entries that the lists of all ranks refer to.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) messages: Slab<InFlight>,
-    pub(super) receives: Slab<Posted>,
+    pub(super) receives: Slab<PostedReceive>,
 }
 
 impl Lists {
-    /// A message has arrived: gives it to the oldest receive that takes it, and tells whom to wake;
-    /// keeps it if there is none.
+    /// A message has arrived. The oldest receive that takes it gets it, and its task is returned to
+    /// be woken; without such a receive the message is kept.
     pub(super) fn arrive(&mut self, tables: &mut Tables, key: u32, now: Time) -> Option<Wakeup> {
         let InFlight { source, tag, .. } = tables.messages[key];
         let found = self.posted.iter().position(|waiting| waiting.takes(source, tag));
         let Some(waiting) = found.and_then(|place| self.posted.remove(place)) else {
-            self.unexpected.push_back(Unexpected { source, tag, message: key });
+            self.unexpected.push_back(UnexpectedMessage { source, tag, message: key });
             return None;
         };
         let posted = &mut tables.receives[waiting.receive];
@@ -166,20 +166,20 @@ impl Lists {
     /// A receive is posted: the oldest unexpected message that it takes, or its own number in the
     /// table.
     pub(super) fn post(&mut self, tables: &mut Tables, selector: Selector) -> Arrival {
-        let waiting = Waiting::new(selector, tables.receives.next_key());
-        let takes = |message: &Unexpected| waiting.takes(message.source, message.tag);
+        let waiting = WaitingReceive::new(selector, tables.receives.next_key());
+        let takes = |message: &UnexpectedMessage| waiting.takes(message.source, message.tag);
         let found = self.unexpected.iter().position(takes);
         if let Some(entry) = found.and_then(|place| self.unexpected.remove(place)) {
             return Arrival::Here(entry.message);
         }
         self.posted.push_back(waiting);
-        Arrival::Awaited(tables.receives.insert(Posted::default()))
+        Arrival::Awaited(tables.receives.insert(PostedReceive::default()))
     }
 
-    /// Takes a receive back that nobody will ask for.
+    /// Withdraws a receive whose result is not wanted.
     ///
-    /// A message that it was matched with already is gone with it, as it is with a receive whose
-    /// result is thrown away.
+    /// A message that it already matched is dropped with it, as is the message of a receive whose
+    /// result is dropped.
     pub(super) fn withdraw(&mut self, tables: &mut Tables, key: u32) {
         match tables.receives.remove(key).and_then(|posted| posted.matched()) {
             Some((message, _)) => drop(tables.messages.remove(message)),
@@ -187,9 +187,9 @@ impl Lists {
         }
     }
 
-    /// Asks for what the arrival of a message looks at: the list, and then the receive that it will
-    /// be given to if nothing comes in between, and the one behind, which the rank may well wait
-    /// for next.
+    /// Prefetches the memory that the arrival of a message needs: the list, and then the receive
+    /// that matches unless another comes in between, and the one behind it, which the rank may well
+    /// wait for next.
     pub(super) fn prepare(&self, tables: &Tables, key: u32, stage: Stage) {
         match (stage, self.posted.front(), tables.messages.get(key)) {
             (Stage::Third, Some(first), _) => prefetch_for_write(first),
@@ -201,9 +201,9 @@ impl Lists {
         }
     }
 
-    /// What a rank waits for, in words.
+    /// The wait of a rank, in words.
     pub(super) fn describe(&self) -> String {
-        let words: Vec<String> = self.posted.iter().take(3).map(Waiting::describe).collect();
+        let words: Vec<String> = self.posted.iter().take(3).map(WaitingReceive::describe).collect();
         match self.posted.len() {
             0 => "a message to leave".into(),
             1..=3 => words.join(" and "),
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn entries_of_the_tables_are_half_a_cache_line() {
-        assert_eq!([Slab::<InFlight>::PLACE_BYTES, Slab::<Posted>::PLACE_BYTES], [32; 2]);
+        assert_eq!([Slab::<InFlight>::PLACE_BYTES, Slab::<PostedReceive>::PLACE_BYTES], [32; 2]);
         let data = Some(vec![1, 2, 3].into_boxed_slice());
         let whole = Message { source: 5, tag: -1, bytes: 3, data };
         let kept = InFlight::new(u32::MAX - 1, whole.clone());
@@ -295,8 +295,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is matched with what does not depend on how posts and arrivals interleave: what a
-        /// rank's own time ahead of the engine's rests on.
+        /// The matching does not depend on how posts and arrivals interleave. A rank's own time,
+        /// ahead of the engine's, relies on that.
         #[test]
         fn interleaving_does_not_change_the_matching(
             arrivals in prop::collection::vec((0u32..3, 0i32..3), 0..20),

@@ -14,13 +14,13 @@
 //!        +----------------------------------+
 //! ```
 //!
-//! **A rank's own time.** The engine's clock says what has happened in the network; a rank's
-//! processor may be further ahead: a call that only costs time (`compute`, the overhead of a send)
-//! moves the rank's own time and gives nothing to the engine. The rank is held back where it needs
-//! something from others, that is where it waits for a message. So a message costs the engine its
-//! arrival and nothing else. It is exact, not an approximation: what a receive is matched with is
-//! decided by the order of the receives and the order of the arrivals, not by how the two
-//! interleave; and what the rank hands to the network ahead of time is held until that time.
+//! **A rank's own time.** The engine's clock is the time of the network; a rank's processor may be
+//! further ahead. A call that only costs time (`compute`, the overhead of a send) moves the rank's
+//! own time and schedules no event. The rank is held back only where it needs something from
+//! others, that is where it waits for a message. So a message costs the engine its arrival and
+//! nothing else. This is exact, not an approximation: the order of the receives and the order of
+//! the arrivals decide the matching, not how the two interleave; and a message that the rank hands
+//! to the network ahead of time is held until that time.
 //!
 //! A rank that never waits would run arbitrarily far ahead and fill memory with messages, so a
 //! blocking send joins the engine's time every [`AHEAD`] messages.

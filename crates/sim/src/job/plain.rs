@@ -1,8 +1,7 @@
-//! The plain interface: cuts messages into packets and hands the network one after the other.
+//! The plain interface: cuts messages into packets and hands them to the network one by one.
 //!
-//! It costs no time of its own and has one engine for sending; what the modelled interfaces do
-//! beyond that is theirs. A network that takes messages ahead of their time gets them whole, with
-//! the headers of all their packets.
+//! It costs no time of its own and has one engine for sending. A network that takes messages ahead
+//! of their time gets them whole, with the headers of all their packets.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -30,19 +29,19 @@ impl PacketFormat {
     pub const WHOLE: PacketFormat = PacketFormat { payload: u64::MAX, header: 0 };
 }
 
-/// An interface that only packs.
+/// An interface that only makes packets.
 pub struct PlainInterface {
     sim: Sim,
     network: Rc<Network>,
     format: PacketFormat,
     takes_ahead: bool,
-    /// By node: what waits to leave, the one on its way first.
+    /// By node: the messages that wait to leave, the one in progress first.
     queues: RefCell<Vec<VecDeque<Outgoing>>>,
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
     this: Weak<PlainInterface>,
 }
 
-/// A message that has not left whole.
+/// A message that has not left completely.
 #[derive(Debug, Clone, Copy)]
 struct Outgoing {
     parcel: Parcel,
@@ -80,7 +79,7 @@ impl PlainInterface {
         &self.network
     }
 
-    /// Hands the next packet of a node to the network, if one is left.
+    /// Hands the next packet of a node to the network, if any.
     fn pump(&self, node: Node) {
         let packet = {
             let mut queues = self.queues.borrow_mut();
@@ -161,7 +160,7 @@ impl Listener for PlainInterface {
         consignee.prepare(&coming[..count], stage);
     }
 
-    /// Packets between two nodes keep their order, so with the last one the message is whole.
+    /// Packets between two nodes keep their order, so the last one completes the message.
     fn delivered(&self, packet: &Packet) {
         if packet.token & 1 == 1
             && let Some(consignee) = self.consignee()

@@ -1,4 +1,4 @@
-//! What a simulated program calls.
+//! The calls of a simulated program.
 
 use std::fmt;
 use std::rc::Rc;
@@ -9,16 +9,16 @@ use super::AHEAD;
 use super::config::Payload;
 use super::matching::Selector;
 use super::request::{Message, RecvRequest, SendRequest, WaitAll};
-use super::state::Inner;
+use super::state::JobState;
 use crate::engine::Sim;
 use crate::error::SimError;
 
-/// What a message carries.
+/// The contents of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'b> {
     /// These bytes.
     Bytes(&'b [u8]),
-    /// So many bytes, whatever they are.
+    /// This many bytes without contents.
     Length(u64),
 }
 
@@ -31,7 +31,7 @@ impl Content<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the message is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -49,7 +49,7 @@ impl From<u64> for Content<'_> {
     }
 }
 
-/// Something with a name that a rank does; over when this is dropped.
+/// A named phase of a rank; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "it lasts until it is dropped"]
 pub struct Entered<'r> {
@@ -62,10 +62,10 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A rank of a job: what its program has of the simulation.
+/// A rank of a job: its program's handle on the simulation.
 #[derive(Clone)]
 pub struct Rank {
-    pub(super) job: Rc<Inner>,
+    pub(super) job: Rc<JobState>,
     pub(super) rank: u32,
 }
 
@@ -106,7 +106,7 @@ impl Rank {
         self.job.config().payload
     }
 
-    /// Begins something that a timeline shows under this name, until the guard is dropped.
+    /// Begins a phase that a timeline shows under this name, until the guard is dropped.
     pub fn enter(&self, name: &'static str) -> Entered<'_> {
         self.job.mark(self.rank, Some(name));
         Entered { rank: self }
@@ -118,7 +118,7 @@ impl Rank {
         self.job.compute(self.rank, span);
     }
 
-    /// Does nothing for a span of time, in step with everybody else's.
+    /// Does nothing for a span of time, and waits for the engine's time.
     pub async fn sleep(&self, span: Time) {
         let until = self.now() + span;
         self.sim().delay_until(until).await;
@@ -161,9 +161,9 @@ impl Rank {
         RecvRequest { job: Rc::clone(&self.job), rank: self.rank, arrival }
     }
 
-    /// Waits for all of these receives of this rank, which are used up, and gives their messages in
-    /// the order of the requests (MPI 5.0 §3.7.5, MPI_Waitall). Virtual time is that of waiting for
-    /// one after the other; real time is less.
+    /// Waits for all of these receives of this rank, which are used up, and returns their messages
+    /// in the order of the requests (MPI 5.0 §3.7.5, MPI_Waitall). The virtual time is the same as
+    /// waiting for them one after the other; real time is less.
     pub fn wait_all<'r>(&'r self, requests: &'r mut Vec<RecvRequest>) -> WaitAll<'r> {
         WaitAll { job: &self.job, rank: self.rank, requests, since: self.now() }
     }

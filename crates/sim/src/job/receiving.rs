@@ -1,4 +1,4 @@
-//! The receiving side of a job: receives from their posting to their messages being handed out.
+//! The receiving side of a job: receives from their posting until their messages are taken.
 
 use std::task::Context;
 
@@ -6,10 +6,10 @@ use hikyaku_nic::time::Time;
 
 use super::matching::Selector;
 use super::request::{Arrival, Message};
-use super::state::{Inner, MESSAGE, Totals};
+use super::state::{JobState, MESSAGE, Totals};
 use crate::engine::RecordKind;
 
-impl Inner {
+impl JobState {
     pub(super) fn receive(&self, rank: u32, selector: Selector) -> Arrival {
         let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
         lists.post(&mut self.tables.borrow_mut(), selector)
@@ -35,7 +35,7 @@ impl Inner {
         self.tables.borrow().is_matched(receive)
     }
 
-    /// Has a message that arrives for a posted receive wake whoever is polled.
+    /// Registers the task being polled, to be woken when the message of a posted receive arrives.
     pub(super) fn wake_for(&self, receive: u32, context: &Context<'_>) {
         let wakeup = self.sim.wakeup(context, MESSAGE);
         self.tables.borrow_mut().receives[receive].wakeup = Some(wakeup);
@@ -46,12 +46,12 @@ impl Inner {
         self.tables.borrow_mut().collect(receive)
     }
 
-    /// A receive hands out a message that had arrived at `arrived`.
+    /// A receive returns a message that had arrived at `arrived`.
     pub(super) fn received(&self, rank: u32, message: &Message, arrived: Time) {
         self.received_by(rank, message, arrived.max(self.sim.now()));
     }
 
-    /// The same by the rank's own time, whatever the engine's.
+    /// The same by the rank's own time, not the engine's.
     pub(super) fn received_by(&self, rank: u32, message: &Message, arrived: Time) {
         self.catch_up(rank, arrived);
         let span = match self.are_together(rank, message.source) {

@@ -1,4 +1,4 @@
-//! Sends and receives that are under way, as futures.
+//! Sends and receives in flight, as futures.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use hikyaku_nic::time::Time;
 
-use super::state::Inner;
+use super::state::JobState;
 
-/// A message as its receiver gets it.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The rank that sent it.
@@ -22,12 +22,12 @@ pub struct Message {
     pub data: Option<Box<[u8]>>,
 }
 
-/// A send under way; ready when the sender's memory is free again. Dropping it forgets it: the
-/// message arrives all the same.
+/// A send in flight; ready when the sender's memory is free again. If it is dropped, the message
+/// still arrives.
 #[derive(Debug)]
 #[must_use = "wait for it, or drop it on purpose: the message is sent either way"]
 pub struct SendRequest {
-    pub(super) job: Rc<Inner>,
+    pub(super) job: Rc<JobState>,
     pub(super) rank: u32,
     pub(super) departure: Departure,
 }
@@ -65,24 +65,24 @@ impl Drop for SendRequest {
     }
 }
 
-/// A receive under way; ready with its message. Dropping it takes the receive back.
+/// A receive in flight; ready with its message. Dropping it withdraws the receive.
 #[derive(Debug)]
 #[must_use = "nothing is received until this is awaited"]
 pub struct RecvRequest {
-    pub(super) job: Rc<Inner>,
+    pub(super) job: Rc<JobState>,
     pub(super) rank: u32,
     pub(super) arrival: Arrival,
 }
 
-/// The message of a receive. It stays in the job's table until it is handed out, so that a request
-/// is small: programs keep them by the dozen.
+/// The message of a receive. It stays in the job's table until it is taken, so that a request is
+/// small: programs keep dozens of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arrival {
-    /// It was there already: its number.
+    /// It was already there: its number.
     Here(u32),
     /// Number of the receive in the job's table.
     Awaited(u32),
-    /// It has been handed out.
+    /// It has been taken.
     Taken,
 }
 
@@ -109,7 +109,7 @@ impl Future for RecvRequest {
 #[derive(Debug)]
 #[must_use = "nothing is received until this is awaited"]
 pub struct WaitAll<'r> {
-    pub(super) job: &'r Inner,
+    pub(super) job: &'r JobState,
     pub(super) rank: u32,
     pub(super) requests: &'r mut Vec<RecvRequest>,
     /// The rank's own time when it began to wait.
@@ -119,11 +119,11 @@ pub struct WaitAll<'r> {
 impl Future for WaitAll<'_> {
     type Output = Vec<Message>;
 
-    /// Waits at the last receive that has no message yet, since messages mostly come in the order
-    /// of their receives: then the rank is woken once and not by every one of them.
+    /// Waits at the last receive without a message, since messages mostly come in the order of
+    /// their receives: then the rank is woken once and not by each of them.
     ///
     /// # Panics
-    /// When one of the receives has given its message already.
+    /// When one of the receives has returned its message already.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<Message>> {
         let WaitAll { job, rank, requests, since } = self.get_mut();
         let open = |request: &&RecvRequest| match request.arrival {
@@ -134,8 +134,8 @@ impl Future for WaitAll<'_> {
             job.wake_for(last, context);
             return Poll::Pending;
         }
-        // The rank's own time goes on from when it began, message by message, as if it had waited
-        // for one after the other.
+        // The rank's own time goes on from the beginning of the wait, message by message, as if it
+        // had waited for one after the other.
         job.catch_up(*rank, *since);
         let messages = requests.drain(..).map(|mut request| {
             let arrival = std::mem::replace(&mut request.arrival, Arrival::Taken);

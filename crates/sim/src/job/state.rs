@@ -1,4 +1,4 @@
-//! The state of a job: every rank's own time and lists, and the messages under way.
+//! The state of a job: every rank's own time and lists, and the messages in flight.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -24,17 +24,17 @@ use crate::topology::Node;
 /// Numbers of messages share the words of events with a few bits.
 const MOST_IN_FLIGHT: usize = 1 << 30;
 
-/// Kind of the tasks that are ranks, in reports.
+/// The kind of tasks that are ranks, in reports.
 const RANK: &str = "rank";
 
-/// A simulated job: ranks, and what moves their messages.
+/// A simulated job: its ranks, and the carrier of their messages.
 #[derive(Debug, Clone)]
-pub struct Job(Rc<Inner>);
+pub struct Job(Rc<JobState>);
 
-/// What a run gave.
+/// The report of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report<R> {
-    /// What each rank's program returned.
+    /// The result of each rank's program.
     pub results: Vec<R>,
     /// When each rank ended, by its own time.
     pub ends: Vec<Time>,
@@ -57,7 +57,7 @@ pub struct Totals {
     pub bytes_received: u64,
 }
 
-/// What one rank has done so far. Whatever its time shows beyond `computing` and `calling`, it has
+/// The work of one rank so far. The rest of its time, beyond `computing` and `calling`, it has
 /// waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -70,7 +70,7 @@ pub struct Usage {
 }
 
 /// The job as its ranks share it.
-pub(super) struct Inner {
+pub(super) struct JobState {
     pub(super) sim: Sim,
     pub(super) config: JobConfig,
     carrier: Rc<dyn Carrier>,
@@ -92,7 +92,7 @@ pub(super) struct RankState {
     usage: Usage,
     /// Blocking sends since the rank last joined the engine's time.
     ahead: u32,
-    /// The task that runs it, if the job started one: a guess at whom a message will wake.
+    /// The task that runs it, if the job started one: a guess at the task that a message will wake.
     task: u32,
 }
 
@@ -101,24 +101,24 @@ const _: () = assert!(size_of::<RankState>() == 128);
 /// A send whose departure is not known yet.
 #[derive(Debug)]
 struct PendingSend {
-    /// The message, which is under way as long as it has not departed.
+    /// The message, which is in flight as long as it has not departed.
     message: u32,
     departed: Option<Time>,
     wakeup: Option<Wakeup>,
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 impl Job {
-    /// A job on a carrier, whose consignee it becomes. Whether it writes a trace is decided here:
-    /// switch the simulation's trace on before.
+    /// A job on a carrier, whose consignee it becomes. Switch the simulation's trace on before this
+    /// call, which decides whether the job writes to it.
     ///
     /// # Errors
-    /// [`SimError::TooManyRanks`] if the carrier has not enough nodes.
+    /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
     pub fn new(sim: &Sim, config: JobConfig, carrier: Rc<dyn Carrier>) -> Result<Job, SimError> {
         let JobConfig { ranks, ranks_per_node: per_node, .. } = config;
         let (needed, nodes) = (ranks.div_ceil(per_node.max(1)), carrier.nodes());
@@ -127,7 +127,7 @@ impl Job {
         }
         let mut states = Vec::new();
         states.resize_with(ranks as usize, RankState::default);
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(JobState {
             sim: sim.clone(),
             config,
             carrier,
@@ -154,7 +154,7 @@ impl Job {
         self.0.totals.get()
     }
 
-    /// What a rank has done so far.
+    /// The work of a rank so far.
     ///
     /// # Panics
     /// There is no such rank.
@@ -162,7 +162,7 @@ impl Job {
         self.0.ranks.borrow()[rank as usize].usage
     }
 
-    /// Messages under way or unexpected.
+    /// Messages in flight or unexpected.
     pub fn in_flight(&self) -> usize {
         self.0.tables.borrow().messages.len()
     }
@@ -204,7 +204,7 @@ impl Job {
         Ok(self.report(&results))
     }
 
-    /// What a run gave, once every rank has ended. Results are handed out once.
+    /// The report of a run in which every rank has ended. Results are returned once.
     pub fn report<R>(&self, results: &Results<R>) -> Report<R> {
         let ended = results.0.take().into_iter().flatten();
         let (results, ends): (Vec<R>, Vec<Time>) = ended.unzip();
@@ -212,8 +212,8 @@ impl Job {
         Report { results, ends, end, totals: self.totals() }
     }
 
-    /// What has become of every rank so far, whether the run has ended or not: when it ended or how
-    /// far its own time has come, what it did, and its result. Results are handed out once.
+    /// The state of every rank so far, whether the run has ended or not: when it ended or how far
+    /// its own time has come, its work, and its result. Results are returned once.
     pub fn progress<R>(&self, results: &Results<R>) -> Vec<(Time, Usage, Option<R>)> {
         let ended = results.0.take();
         let of = |(rank, ended): (u32, Ended<R>)| match ended {
@@ -223,7 +223,7 @@ impl Job {
         (0..).zip(ended).map(of).collect()
     }
 
-    /// Says of each rank in a deadlock what it waits for.
+    /// Adds to a deadlock what each rank waits for.
     pub fn explain(&self, error: SimError) -> SimError {
         let SimError::Deadlock { at, mut stuck } = error else { return error };
         let ranks = self.0.ranks.borrow();
@@ -238,11 +238,11 @@ impl Job {
     }
 }
 
-/// Where the results of a program's ranks gather; [`Job::launch`].
+/// The results of a program's ranks; [`Job::launch`].
 #[derive(Debug)]
 pub struct Results<R>(Rc<RefCell<Vec<Ended<R>>>>);
 
-/// What a rank's program returned and when, once it has.
+/// The result of a rank's program and its time, once it has ended.
 type Ended<R> = Option<(R, Time)>;
 
 impl<R> Clone for Results<R> {
@@ -251,14 +251,14 @@ impl<R> Clone for Results<R> {
     }
 }
 
-/// What a rank waits for that waits in a receive.
+/// The wait of a rank in a receive.
 pub(super) const MESSAGE: &str = "a message";
 
-/// What the job's own events are about: the low bit of the word, a message's number above it.
+/// The kinds of the job's own events: the low bit of the word, a message's number above it.
 const HAND_OVER: u32 = 0;
 const ARRIVE: u32 = 1;
 
-impl Component for Inner {
+impl Component for JobState {
     fn handle(&self, sim: &Sim, word: u32) {
         match word & 1 {
             HAND_OVER => {
@@ -271,7 +271,7 @@ impl Component for Inner {
     }
 }
 
-impl Consignee for Inner {
+impl Consignee for JobState {
     fn departed(&self, token: u64) {
         self.depart(token as u32, self.sim.now());
     }
@@ -292,7 +292,7 @@ impl Consignee for Inner {
 
     fn prepare(&self, messages: &[Coming], stage: Stage) {
         if self.config.ranks_per_node > 1 {
-            // The rank would have to be looked up first.
+            // The rank is not known without a search.
             return;
         }
         let (tables, ranks) = (self.tables.borrow(), self.ranks.borrow());
@@ -317,7 +317,7 @@ impl Consignee for Inner {
     }
 }
 
-impl Inner {
+impl JobState {
     pub(super) fn sim(&self) -> &Sim {
         &self.sim
     }
@@ -331,7 +331,7 @@ impl Inner {
         self.ranks.borrow()[rank as usize].local.max(self.sim.now())
     }
 
-    /// A rank's own time is not before `time`.
+    /// Moves a rank's own time to `time` at least.
     pub(super) fn catch_up(&self, rank: u32, time: Time) {
         let state = &mut self.ranks.borrow_mut()[rank as usize];
         state.local = state.local.max(time);
@@ -347,7 +347,7 @@ impl Inner {
         self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
     }
 
-    /// The rank's processor is busy with a message from or to `peer` for a span; gives its start.
+    /// The rank's processor is busy with a message from or to `peer` for a span; returns its start.
     fn overhead(&self, rank: u32, peer: u32, span: Time) -> Time {
         self.overhead_at(self.now(rank), (rank, peer), span, |_| {})
     }
@@ -375,7 +375,7 @@ impl Inner {
         start
     }
 
-    /// What a message costs the processors at its ends.
+    /// The costs of a message for the processors at its ends.
     pub(super) fn host(&self, bytes: u64) -> HostCosts {
         let (own, carrier) = (self.config.host, self.carrier.host(bytes));
         HostCosts { send: own.send + carrier.send, receive: own.receive + carrier.receive }
@@ -386,7 +386,7 @@ impl Inner {
         self.node_of(one) == self.node_of(other)
     }
 
-    /// The node of a rank; without a division in the usual case, as every message asks four times.
+    /// The node of a rank; usually without a division, since every message needs it four times.
     fn node_of(&self, rank: u32) -> Node {
         match self.config.ranks_per_node {
             1 => rank,
@@ -394,7 +394,7 @@ impl Inner {
         }
     }
 
-    /// Counts a blocking send; tells how many there were since the rank joined the engine's time.
+    /// Counts a blocking send; returns their number since the rank joined the engine's time.
     pub(super) fn count_ahead(&self, rank: u32) -> u32 {
         let state = &mut self.ranks.borrow_mut()[rank as usize];
         state.ahead = if state.local > self.sim.now() { state.ahead + 1 } else { 0 };
@@ -441,7 +441,7 @@ impl Inner {
         Ok(self.start(key, from, parcel, start + span))
     }
 
-    /// Puts a message on its way: through memory, or over the carrier now or when its time comes.
+    /// Starts a message: through memory, or over the carrier now or when its time comes.
     fn start(&self, key: u32, from: u32, parcel: Parcel, at: Time) -> Departure {
         if parcel.source == parcel.destination {
             return Departure::Known(self.copy(key, from, at));
@@ -499,7 +499,7 @@ impl Inner {
         self.carrier.carry(parcel, at)
     }
 
-    /// The departure of a message is known.
+    /// The departure time of a message is known.
     fn depart(&self, key: u32, time: Time) {
         let Some(send) = self.tables.borrow_mut().messages.get_mut(key).map(|m| m.send) else {
             return;
@@ -524,7 +524,7 @@ impl Inner {
         departed
     }
 
-    /// Nobody will ask for a departure any more.
+    /// The departure of this send is not wanted any more.
     pub(super) fn forget_send(&self, send: u32) {
         let Some(pending) = self.sends.borrow_mut().remove(send) else { return };
         let mut tables = self.tables.borrow_mut();
@@ -535,7 +535,7 @@ impl Inner {
         }
     }
 
-    /// A rank begins something with a name, or ends what it began last.
+    /// A rank begins a named phase, or ends the one that it began last.
     pub(super) fn mark(&self, rank: u32, name: Option<&'static str>) {
         if !self.traced {
             return;

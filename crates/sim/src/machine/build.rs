@@ -1,4 +1,4 @@
-//! From what a file states to the parts of a simulation: the topology, the network on it.
+//! Builds the parts of a simulation from a machine file: the topology and the network on it.
 
 use std::fmt;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::topology::{
 pub struct Installed {
     /// The interfaces of all nodes.
     pub carrier: Rc<dyn Carrier>,
-    /// The network below them; `None` where an interface model times the way between nodes itself.
+    /// The network below them; `None` if an interface model times the path between nodes itself.
     pub network: Option<Rc<Network>>,
     /// The shape of the network.
     pub topology: Rc<dyn Topology>,
@@ -69,11 +69,11 @@ impl Machine {
         }
     }
 
-    /// The machine with at least so many nodes: its network grown in its own shape, everything else
-    /// as the file says. A machine that is large enough stays as it is.
+    /// The machine with at least this many nodes: a larger network of the same shape, everything
+    /// else as the file says. A machine that is large enough stays as it is.
     ///
     /// # Errors
-    /// A line on why the shape cannot hold so many.
+    /// A line on why the shape cannot hold as many.
     pub fn with_nodes(&self, nodes: u32) -> Result<Machine, String> {
         if nodes <= self.nodes {
             return Ok(self.clone());
@@ -83,7 +83,7 @@ impl Machine {
             return Err(format!("its boards' landing rings are simulated for up to {most} nodes"));
         }
         let shape = self.shape.grown(u64::from(nodes))?;
-        // Shapes grow in steps of their own; all nodes of the last step are there.
+        // Shapes grow in steps; the machine gets all nodes of the last step.
         let room = shape.nodes().and_then(|room| u32::try_from(room).ok());
         Ok(Machine { nodes: room.unwrap_or(nodes), shape, ..self.clone() })
     }
@@ -130,25 +130,25 @@ impl Machine {
         Network::new(sim, model)
     }
 
-    /// What the links of the network cost; those at its edge belong to some interfaces.
+    /// The costs of the network's links; some interfaces have their own costs at its edge.
     fn timing(&self) -> Timing {
         let Links { hop, rate, buffer, .. } = self.links;
         let uniform = Timing::uniform(hop, rate, buffer);
         let edge = |rate| LinkTiming { latency: Time::ZERO, rate, buffer };
         match self.interface {
-            // Each engine has its own way into the router of its node and out of it, at its rate.
+            // Each engine has its own path into the router of its node and out of it, at its rate.
             Interface::Tofu2(_) => uniform
                 .with(LinkClass::Injection, edge(Rate::INFINITE))
                 .with(LinkClass::Ejection, edge(Rate::INFINITE)),
-            // A hop is a switch from port to port: behind the last one is only a wire.
+            // A hop is a switch from port to port: the last switch has only a wire behind it.
             Interface::Rdma(_) => uniform.with(LinkClass::Ejection, edge(rate)),
             _ => uniform,
         }
     }
 }
 
-/// Children and parents by level of a fat tree whose switches have as many ports up as down, all
-/// down at the top.
+/// Children and parents by level of a fat tree whose switches have as many ports up as down, except
+/// at the top, where all are down.
 fn arities(radix: u32, levels: u32) -> Vec<(u32, u32)> {
     let half = radix / 2;
     let level = |level| {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_is_built_has_the_room_that_its_file_was_checked_for() {
+    fn built_shapes_have_the_checked_room() {
         let base = include_str!("../../../../machines/cp-pacs.toml");
         let mut machine = Machine::parse("cp-pacs", base).unwrap();
         machine.nodes = 6;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A machine file that describes no machine.
+/// The error of an invalid machine file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MachineError {
     /// It is not TOML.
@@ -10,39 +10,39 @@ pub enum MachineError {
     Syntax {
         /// The file, as the caller named it.
         file: String,
-        /// Where the parser stopped, from 1.
+        /// The line where the parser stopped, from 1.
         line: usize,
-        /// What it found.
+        /// What the parser found.
         what: String,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("{file}: `{key}` is missing; write `{example}`")]
     Missing {
         /// The file.
         file: String,
         /// The key, dotted from the root.
         key: String,
-        /// A line that would do.
+        /// A valid example line.
         example: String,
     },
-    /// A key that nothing reads: a misspelling, or of another model.
+    /// No code reads this key: it is misspelt, or belongs to another model.
     #[error("{file}: unknown key `{key}`; known here: {known}")]
     Unknown {
         /// The file.
         file: String,
         /// The key, dotted from the root.
         key: String,
-        /// What may stand in its place.
+        /// The known keys.
         known: String,
     },
-    /// A value that no machine has.
+    /// An invalid value.
     #[error("{file}: `{key}`: {what}")]
     Value {
         /// The file.
         file: String,
         /// The key, dotted from the root.
         key: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and a valid value.
         what: String,
     },
 }

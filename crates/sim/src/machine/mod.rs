@@ -5,19 +5,18 @@
 //!                                      + every constant with its source, for people
 //! ```
 //!
-//! A file states clocks, widths, rates, depths and step counts; results come out of running the
-//! protocols on them. No curve and no result is ever an input. Every constant carries its source:
+//! A file states clocks, widths, rates, depths and step counts. Results come from running the
+//! protocols on them; no curve and no result is ever an input. Every constant carries its source:
 //! a paper and the place in it, `fitted to` one printed number, or `assumed` with the reason.
 //!
-//! The parser takes text; reading files is the caller's. Whatever is wrong is one line that names
-//! file and key: unknown keys, impossible values, missing ones, constants without a source.
+//! The parser takes text; the caller reads files. Every error is one line that names file and key:
+//! unknown keys, impossible values, missing ones, constants without a source.
 
 mod build;
 mod error;
 mod picture;
 mod section;
 mod shape;
-mod value;
 
 pub use build::Installed;
 pub use error::MachineError;
@@ -31,21 +30,21 @@ use section::Book;
 
 use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
 
-/// More fitted constants than this in one machine are a smell; the parser refuses them.
+/// Most fitted constants of one machine; the parser refuses more.
 pub const MOST_FITTED: usize = 4;
 
-/// A simulated machine, as its file states it.
+/// A simulated machine, from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// A word that names it.
+    /// Its name, one word.
     pub name: String,
-    /// A line on what it is.
+    /// A line that describes it.
     pub title: String,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u32,
     /// The network's shape.
     pub shape: Shape,
-    /// What links and switches cost, and how contention is computed.
+    /// The costs of links and switches, and the model of contention.
     pub links: Links,
     /// The interface of every node, with the costs of its steps and of the host's.
     pub interface: Interface,
@@ -53,7 +52,7 @@ pub struct Machine {
     pub constants: Vec<Constant>,
 }
 
-/// Which interface a machine's nodes have.
+/// The interface of a machine's nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Interface {
     /// Paper 000.
@@ -71,7 +70,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// The word for it in machine files.
+    /// Its name in machine files.
     pub fn name(&self) -> &'static str {
         match self {
             Interface::Dimmnet2(_) => "dimmnet2",
@@ -93,7 +92,7 @@ impl Interface {
                 .map(|costs| Interface::Dimmnet2(Box::new(costs))),
             "dimmnet1" => dimmnet1::Costs::read(interface, host)
                 .map(|costs| Interface::Dimmnet1(Box::new(costs))),
-            "tofu2" => tofu2::Costs::read(network, interface, host)
+            "tofu2" => tofu2::Costs::checked(network, interface, host)
                 .map(|costs| Interface::Tofu2(Box::new(costs))),
             "cenju4" => cenju4::Costs::read(network, interface, host)
                 .map(|costs| Interface::Cenju4(Box::new(costs))),
@@ -160,7 +159,7 @@ impl Machine {
     }
 }
 
-/// The parser's paragraph as one line.
+/// The parser's message as one line.
 fn syntax(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     MachineError::Syntax {

@@ -1,7 +1,7 @@
-//! What a machine's network looks like: vertices on a plane and the wires between them.
+//! A picture of a machine's network: vertices on a plane and the wires between them.
 //!
-//! Small networks are drawn whole. Of a large one a part is drawn that shows what all of it is made
-//! of: the same shape with a few nodes to a side, or one group.
+//! Small networks are drawn whole. Of a large one the picture shows a typical part: the same shape
+//! with a few nodes to a side, or one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::{Machine, Shape};
 use crate::topology::{LinkEnds, Topology, Vertex};
 
-/// Above so many nodes a part is drawn.
+/// With more nodes only a part is drawn.
 const MOST_NODES: u32 = 64;
 
 /// A vertex of a picture.
@@ -27,11 +27,11 @@ pub struct Spot {
 /// A network as a drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
-    /// What is drawn, in words.
+    /// The title, in words.
     pub title: String,
     /// Nodes and switches.
     pub spots: Vec<Spot>,
-    /// Wires, by the numbers of their ends; both directions are one.
+    /// Wires, by the numbers of their ends; both directions are one wire.
     pub wires: Vec<(usize, usize)>,
 }
 
@@ -63,7 +63,7 @@ impl Machine {
     }
 }
 
-/// The same shape, small.
+/// A small network of the same shape.
 fn part_of(shape: &Shape) -> (Shape, u32) {
     let few = |extent: &[u32], most: u32| -> Vec<u32> {
         extent.iter().map(|&size| size.min(most)).collect()
@@ -107,9 +107,9 @@ fn star(nodes: u32) -> Places {
     (0..nodes).map(place).collect()
 }
 
-/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before;
-/// further dimensions also a little aside, and lines of three and more bowed, so that a wire from
-/// the last node to the first is seen beside those in between.
+/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before.
+/// Further dimensions also go a little aside. Lines of three and more are bowed, so that a wire
+/// from the last node to the first is visible beside those in between.
 fn grid(extent: &[u32]) -> Places {
     let nodes = extent.iter().product();
     let place = |node: u32| {
@@ -147,8 +147,8 @@ fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
     places
 }
 
-/// Every link of a topology that leads somewhere, with its two ends. Where nodes send into the
-/// first stage and receive from the last, the receiving side is drawn apart.
+/// Every link of a topology between two places, with its two ends. `apart`: nodes send into the
+/// first stage and receive from the last, and the receiving side is drawn apart.
 fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkEnds> {
     let ends = (0..topology.links()).map(|link| topology.link(link));
     ends.filter(|ends| ends.from != ends.to).map(move |ends| match ends.to {
@@ -157,7 +157,7 @@ fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkE
     })
 }
 
-/// The receiving side of a node, as the number of a switch that no network has.
+/// The receiving side of a node, as a switch number that no network uses.
 const RECEIVER: u32 = 1 << 31;
 
 /// Stages from the sending nodes on, each a column; within a column in the order of numbers.
@@ -186,7 +186,7 @@ fn layers(topology: &Rc<dyn Topology>, apart: bool) -> Places {
     depth.into_iter().map(place).collect()
 }
 
-/// Puts switches where their neighbours are: a node's own router upon it, a crossbar in the middle
+/// Puts switches near their neighbours: a node's own router on the node, a crossbar in the middle
 /// of its line and a little aside.
 fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     for _ in 0..2 {
@@ -205,8 +205,8 @@ fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     places
 }
 
-/// The middle of some places, and a little aside: below those of a lying line, right of those of an
-/// upright one, above those of a slanting one. One place alone is the place itself.
+/// The middle of some places, and a little aside: below the places of a horizontal line, right of a
+/// vertical one, above a slanting one. The middle of one place is the place itself.
 fn beside(places: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let all: Vec<(f64, f64)> = places.collect();
     let span = |pick: fn(&(f64, f64)) -> f64| {
@@ -223,7 +223,7 @@ fn beside(places: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     }
 }
 
-/// Scales to the unit square; what is upright grows from the bottom.
+/// Scales to the unit square; an upright drawing grows from the bottom.
 fn scale(mut places: Places, upright: bool) -> Places {
     let ends = |pick: fn(&(f64, f64)) -> f64| {
         let values = || places.values().map(pick);
@@ -239,7 +239,7 @@ fn scale(mut places: Places, upright: bool) -> Places {
     places
 }
 
-/// Joins what lies upon each other: a node and its router.
+/// Joins places that coincide: a node and its router.
 fn compose(title: String, places: &Places, links: impl Iterator<Item = LinkEnds>) -> Picture {
     let mut spots: Vec<Spot> = Vec::new();
     let mut numbers = BTreeMap::new();

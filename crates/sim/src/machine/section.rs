@@ -1,8 +1,8 @@
 //! Reading a machine file key by key, so that every error names its key, no key goes unread, and
 //! every constant is kept together with its source.
 //!
-//! A constant is a table of two: `startup = { value = "3.5 us", source = "004 §3.2" }`. What the
-//! source begins with says how far to trust it, see [`Origin`].
+//! A constant is a table of two: `startup = { value = "3.5 us", source = "004 §3.2" }`. The
+//! beginning of the source says how far to trust it, see [`Origin`].
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,30 +10,30 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use super::MachineError;
-use super::value;
 use crate::network::Rate;
 use hikyaku_nic::time::Time;
+use hikyaku_nic::units;
 
 /// Where a constant comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Stated by a paper, a standard or a vendor.
     Cited,
-    /// Chosen such that the model meets one printed number, which then is calibration and not a
-    /// result. The source begins with `fitted to`.
+    /// Chosen so that the model meets one printed number, which then counts as calibration and not
+    /// as a result. The source begins with `fitted to`.
     Fitted,
-    /// Nobody states it; the source begins with `assumed` and says why this value.
+    /// No source states it; the text begins with `assumed` and says why this value.
     Assumed,
 }
 
-/// A constant of a machine: what `hikyaku machine show` and the report list.
+/// A constant of a machine, as listed by `hikyaku machine show` and the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant {
     /// The key, dotted from the root.
     pub key: String,
     /// The value as the file writes it.
     pub value: String,
-    /// The paper and the place in it, what it was fitted to, or why it was assumed.
+    /// The paper and the place in it, the number it was fitted to, or why it was assumed.
     pub source: String,
     /// How far to trust it.
     pub origin: Origin,
@@ -49,7 +49,7 @@ impl Constant {
     }
 }
 
-/// What all sections of one file share.
+/// The state shared by all sections of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     file: String,
@@ -61,7 +61,7 @@ impl Book {
         Book { file: file.to_owned(), ..Book::default() }
     }
 
-    /// The constants that were read: those of the network, the interface, the host, by name.
+    /// The constants that were read, of the network, the interface and the host, by name.
     pub(crate) fn into_constants(self) -> Vec<Constant> {
         let mut constants = self.constants.into_inner();
         let section = |constant: &Constant| {
@@ -70,13 +70,13 @@ impl Book {
                 .position(|name| constant.key.starts_with(name))
         };
         constants.sort_by(|one, other| (section(one), &one.key).cmp(&(section(other), &other.key)));
-        // What two models read is one constant.
+        // A constant that two models read is listed once.
         constants.dedup();
         constants
     }
 }
 
-/// One table of the file. Reading a key marks it; [`Section::finish`] refuses what is unmarked.
+/// One table of the file. Reading a key marks it; [`Section::finish`] refuses unmarked keys.
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
     book: &'t Book,
@@ -91,7 +91,7 @@ impl<'t> Section<'t> {
         Section { book, path: String::new(), table, read: RefCell::default() }
     }
 
-    /// The table under `key`.
+    /// The table `key`.
     pub(crate) fn section(&self, key: &'static str) -> Result<Section<'t>, MachineError> {
         match self.get(key) {
             Some(Value::Table(table)) => {
@@ -146,17 +146,18 @@ impl<'t> Section<'t> {
 
     /// A constant time.
     pub(crate) fn time(&self, key: &'static str) -> Result<Time, MachineError> {
-        self.measured(key, "3.5 us", value::time).map(Time::from_picoseconds)
+        let time = |text: &str| units::time(text).map(Time::picoseconds);
+        self.measured(key, "3.5 us", time).map(Time::from_picoseconds)
     }
 
     /// A constant rate.
     pub(crate) fn rate(&self, key: &'static str) -> Result<Rate, MachineError> {
-        self.measured(key, "300 MB/s", value::rate).map(|rate| Rate::bytes_per_second(rate as f64))
+        self.measured(key, "300 MB/s", units::rate).map(|rate| Rate::bytes_per_second(rate as f64))
     }
 
     /// A constant size, bytes.
     pub(crate) fn bytes(&self, key: &'static str) -> Result<u64, MachineError> {
-        self.measured(key, "256 B", value::bytes)
+        self.measured(key, "256 B", units::size)
     }
 
     /// A constant number without unit: steps, clocks, queues.
@@ -170,7 +171,7 @@ impl<'t> Section<'t> {
         Ok(number)
     }
 
-    /// Refuses keys that nothing has read.
+    /// Refuses keys that no code has read.
     pub(crate) fn finish(self) -> Result<(), MachineError> {
         let read = self.read.borrow();
         match self.table.keys().find(|key| !read.contains(key.as_str())) {
@@ -196,13 +197,16 @@ impl<'t> Section<'t> {
         &self,
         key: &'static str,
         example: &str,
-        read: fn(&str) -> Result<u64, String>,
+        read: impl Fn(&str) -> Result<u64, String>,
     ) -> Result<u64, MachineError> {
         let (value, source) = self.constant(key, &format!("\"{example}\""))?;
         let Some(text) = value.as_str() else {
             return Err(self.refuse(key, format!("`{value}` has no unit; write \"{example}\"")));
         };
         let number = read(text).map_err(|why| self.refuse(key, why))?;
+        if number == 0 {
+            return Err(self.refuse(key, format!("`{text}` is zero; write \"{example}\"")));
+        }
         self.keep(key, text.to_owned(), source);
         Ok(number)
     }

@@ -1,5 +1,5 @@
-//! The shape of a machine's network as its file states it: a name and an extent, and the costs of
-//! a link and of a switch.
+//! The shape of a machine's network in its file: a name and an extent, and the costs of a link and
+//! of a switch.
 //!
 //! ```text
 //! [topology]                     [network]
@@ -15,7 +15,7 @@ use super::section::Section;
 use crate::network::Rate;
 use hikyaku_nic::time::Time;
 
-/// A shape of network and how large it is.
+/// A shape of network with its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// All nodes on one switch.
@@ -32,7 +32,7 @@ pub enum Shape {
     Mesh(Vec<u32>),
     /// The 6-D torus and mesh of the Tofu networks: X, Y, Z, then 2 × 3 × 2 within.
     Tofu([u32; 3]),
-    /// A fat tree (folded Clos) of switches with so many ports, in so many levels.
+    /// A fat tree (folded Clos) of switches with this many ports, in this many levels.
     FatTree {
         /// Ports of a switch.
         radix: u32,
@@ -52,7 +52,7 @@ pub enum Shape {
     },
 }
 
-/// How a network is computed.
+/// The model of contention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// A message holds its channels until its tail has passed.
@@ -66,9 +66,9 @@ pub enum Flow {
 /// The costs of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Links {
-    /// How contention is computed.
+    /// The model of contention.
     pub flow: Flow,
-    /// Payload a link carries.
+    /// The payload rate of a link.
     pub rate: Rate,
     /// Bytes of the buffer at the far end of a channel; 0 without contention.
     pub buffer: u64,
@@ -76,7 +76,7 @@ pub struct Links {
     pub hop: Time,
 }
 
-/// The longest list of dimensions that makes sense, and the most nodes a file may ask for.
+/// Most dimensions, and most nodes that a file may ask for.
 const MOST_DIMENSIONS: usize = 8;
 const MOST_NODES: u64 = 1 << 20;
 
@@ -110,7 +110,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// How many nodes it has room for; `None`: any number.
+    /// The number of nodes it has room for; `None`: any number.
     pub fn nodes(&self) -> Option<u64> {
         let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
         match self {
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// The same shape with room for so many nodes: the shortest extent doubles, trees get a level
+    /// The same shape with room for this many nodes: the shortest extent doubles, trees get a level
     /// or wider switches, dragonflies more groups.
     pub(super) fn grown(&self, nodes: u64) -> Result<Shape, String> {
         if nodes > MOST_NODES {
@@ -154,7 +154,7 @@ impl Shape {
             Shape::FatTree { levels, .. } if *levels < 3 => *levels += 1,
             Shape::FatTree { radix, .. } => *radix *= 2,
             Shape::Dragonfly { routers, links, groups, .. } => {
-                // As long as the links of a group reach all others; then a wider group.
+                // More groups while the links of a group reach all others; then wider groups.
                 match *groups < *routers * *links + 1 {
                     true => *groups += 1,
                     false => *links += 1,

@@ -1,4 +1,4 @@
-//! The seven files that come with the tree, and every way in which a file can be wrong.
+//! The seven machine files of the tree, and every error of a file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -62,7 +62,7 @@ fn unknown_keys_are_named_with_what_is_known() {
 }
 
 #[test]
-fn missing_keys_come_with_a_line_that_would_do() {
+fn missing_keys_come_with_an_example() {
     let error = error_of("start =", "begin =");
     assert!(error.starts_with("m.toml: `host.start` is missing; write `start = {"), "{error}");
     assert!(error_of("[host]", "[guest]").contains("`host` is missing"));
@@ -114,7 +114,7 @@ fn more_fitted_constants_than_allowed_are_refused() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_by_line() {
+fn invalid_toml_is_reported_by_line() {
     let error = error_of("nodes = 256", "nodes = = 256");
     assert!(error.starts_with("m.toml: line 6: "), "{error}");
     assert!(!error.contains('\n'), "{error}");

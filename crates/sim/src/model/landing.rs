@@ -1,16 +1,16 @@
 //! Landing in a modelled node: `nic`'s own rings, tables and records, over plain memory.
 //!
-//! A simulated interface that has received a packet does what a sending process does over shared
-//! memory: it posts to the target's segment, through the reference fabric. So source tables,
-//! rings, granularity, full policies and notifications behave in virtual time as they do on a
-//! real machine, because they are the same functions. Their effect is instantaneous here; the
-//! model charges the time around it and says when anybody may look.
+//! When a simulated interface has received a packet, it does what a sending process does over
+//! shared memory: it posts to the target's segment, through the reference fabric. So source tables,
+//! rings, granularity, full policies and notifications behave in virtual time as they do on a real
+//! machine, because they are the same functions. Here their effect is instantaneous; the model
+//! charges the time around it and decides when a program may see it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullPolicy, Landing as Where, Notification, Port, PostError, Rank,
+    Command, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port, PostError, Rank,
     RemoteAddress,
 };
 use hikyaku_nic::loopback::{Config, LoopbackPort, open};
@@ -37,11 +37,11 @@ pub struct Sizes {
     pub records: u32,
     /// Bytes of each node's registered region, the target of puts.
     pub region_bytes: usize,
-    /// What a full ring does.
+    /// What happens when a ring is full.
     pub policy: FullPolicy,
 }
 
-/// What a node finds when it looks at its status ring.
+/// An arrival that a node finds in its status ring.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A packet of a message landed where the receiver's tables say: source and payload.
@@ -53,10 +53,10 @@ pub enum Arrival {
 }
 
 impl Landing {
-    /// Memory for so many nodes.
+    /// Memory for all nodes.
     ///
     /// # Errors
-    /// The sizes make no layout.
+    /// The sizes give no valid layout.
     pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
         let usual = Layout::for_ranks(sizes.nodes);
         let layout = Layout {
@@ -76,7 +76,7 @@ impl Landing {
     /// IPUSH. The packet is `payload` of a message of `total` bytes, from byte `offset` on.
     ///
     /// # Errors
-    /// [`PostError::Full`] when the ring has no room, and whatever else makes it impossible.
+    /// [`PostError::Full`] when the ring has no room; another error if the packet cannot land.
     pub fn push_indirect(
         &self,
         (source, target): (Rank, Rank),
@@ -110,7 +110,7 @@ impl Landing {
         (buffer, address)
     }
 
-    /// The next record of a node's status ring, its payload read out and its ring's head moved on.
+    /// The next record of a node's status ring. Reads its payload out and moves its ring's head.
     pub fn next(&self, node: Rank) -> Option<Arrival> {
         let mut ports = self.ports.borrow_mut();
         let port = &mut ports[node as usize];
@@ -128,7 +128,7 @@ impl Landing {
                     return Some(Arrival::Written(put.source, put.offset, put.length));
                 }
                 Event::RingFull(_) | Event::StatusFull => return Some(Arrival::Full),
-                // Of commands that models do not post, and of peers, of whom none dies.
+                // Models do not post such commands, and their peers do not die.
                 _ => {}
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_lands_in_the_ring_of_its_source_and_is_read_out_in_order_of_arrival() {
+    fn packets_land_by_source_and_are_read_in_order() {
         let landing = landing(FullPolicy::Stall);
         landing.push_indirect((0, 2), &[1; 300], 0, 300).unwrap();
         landing.push_indirect((1, 2), &[2; 20], 0, 20).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_answers_as_its_policy_says_and_has_room_again_after_a_read_out() {
+    fn a_full_ring_follows_its_policy_until_read_out() {
         for policy in [FullPolicy::Stall, FullPolicy::Refuse] {
             let landing = landing(policy);
             landing.push_indirect((0, 2), &[1; 512], 0, 512).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_is_written_where_it_says_and_nowhere_else() {
+    fn a_put_writes_only_its_address() {
         let landing = landing(FullPolicy::Stall);
         let (buffer, address) = landing.register(1, 64);
         landing.push(0, RemoteAddress { offset: address.offset + 8, ..address }, &[7; 8]).unwrap();

@@ -7,12 +7,13 @@
 //!                         what lands, and which command may run next: nic's own code
 //! ```
 //!
-//! One folder per interface, each with `costs.rs` (what the machine file states) and the units
-//! that spend them. A model times steps and moves bytes; it decides nothing that `nic` decides:
-//! landing goes through [`landing`], which is `nic`'s hosted port, and session queues are `nic`'s
-//! [`CommandQueue`](hikyaku_nic::ring::CommandQueue).
+//! One folder per interface, each with `costs.rs` (the constants of the machine file, by the macro
+//! of `costs.rs` here) and the units that spend them. A model times steps and moves bytes; it makes
+//! no decision that is `nic`'s: landing goes through [`landing`], which is `nic`'s hosted port, and
+//! session queues are `nic`'s [`CommandQueue`](hikyaku_nic::ring::CommandQueue).
 
 pub mod cenju4;
+mod costs;
 pub mod cppacs;
 pub mod dimmnet1;
 pub mod dimmnet2;

@@ -7,12 +7,12 @@
 //!   receiver's wire    |<--- (k-1)G ----->| delivered
 //! ```
 //!
-//! For scale: a message costs one event. What is exact: each end moves one message at a time, so
-//! fan-in and fan-out take their time. What is not there: anything between the ends. `o`, the
-//! processor's part, belongs to the host and not to the network.
+//! The model is for large runs: a message costs one event. It is exact that each end moves one
+//! message at a time, so fan-in and fan-out take their time. The path between the ends is not
+//! modelled. `o`, the processor's part, belongs to the host and not to the network.
 //!
-//! Messages from the two sides of a fan-in are served in the order in which they would have
-//! arrived alone.
+//! Messages from the two sides of a fan-in are served in the order in which each would have arrived
+//! alone.
 
 use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
@@ -37,36 +37,36 @@ pub struct LogGpParameters {
 #[derive(Debug)]
 pub struct LogGp {
     parameters: LogGpParameters,
-    ends: Vec<End>,
-    in_flight: Slab<Flight>,
+    ends: Vec<NodeWires>,
+    in_flight: Slab<LogGpMessage>,
 }
 
 /// A node's two wires.
 #[derive(Debug, Clone, Copy, Default)]
-struct End {
+struct NodeWires {
     /// When the next message may start to leave.
     out_free: Time,
     /// When the next message may start to arrive.
     in_free: Time,
 }
 
-/// Half a cache line, and never across two.
+/// Half a cache line, and never across two lines.
 #[derive(Debug)]
 #[repr(align(32))]
-struct Flight {
+struct LogGpMessage {
     packet: Packet,
-    /// Whether its turn at the receiver has come: it is delivered when its event is due.
+    /// Whether the receiver serves it: it is delivered when its event is due.
     served: bool,
 }
 
 impl LogGp {
     /// `nodes` nodes.
     pub fn new(nodes: u32, parameters: LogGpParameters) -> LogGp {
-        let ends = vec![End::default(); nodes as usize];
+        let ends = vec![NodeWires::default(); nodes as usize];
         LogGp { parameters, ends, in_flight: Slab::default() }
     }
 
-    /// How long bytes after the first take.
+    /// The time of the bytes after the first.
     fn length(&self, packet: &Packet) -> Time {
         self.parameters.rate.time(packet.bytes.saturating_sub(1))
     }
@@ -82,14 +82,14 @@ impl NetworkModel for LogGp {
         let source = &mut self.ends[packet.source as usize];
         let start = at.max(source.out_free);
         source.out_free = start + length.max(self.parameters.gap);
-        let flight = self.in_flight.insert(Flight { packet, served: false });
+        let flight = self.in_flight.insert(LogGpMessage { packet, served: false });
         agenda.schedule(start + self.parameters.latency + length, flight);
         Some(start + length)
     }
 
-    /// The last byte of a message that met nobody arrives now; if it met somebody, later.
+    /// The last byte of a message without contention arrives now; with contention, later.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>) {
-        let Flight { packet, served } = self.in_flight[event];
+        let LogGpMessage { packet, served } = self.in_flight[event];
         if !served {
             let length = self.length(&packet);
             let end = &mut self.ends[packet.destination as usize];

@@ -1,4 +1,4 @@
-//! Networks: how long a packet is on its way, and what it waits for.
+//! Networks: how long a packet travels, and how it waits for links and buffers.
 //!
 //! ```text
 //!   interface --send(packet)--> Network --[ model: LogGp | Wormhole | CutThrough ]--+
@@ -7,21 +7,21 @@
 //!       +--- delivered(packet): the last byte has arrived            <-------------+
 //! ```
 //!
-//! A *model* is a state machine without a clock: it is handed packets and its own events, and
+//! A *model* is a state machine without a clock. It receives packets and its own events, and
 //! schedules events and reports outcomes through an [`Agenda`]. [`Network`] hosts one model in a
-//! simulation and passes the outcomes to whoever moves messages over it, a modelled interface or
-//! the plain one of `job`.
+//! simulation and passes the outcomes to its listener, a modelled interface or the plain one of
+//! `job`.
 //!
-//! | model | what it has | what it costs |
+//! | model | behaviour | cost |
 //! |---|---|---|
 //! | [`LogGp`] | latency, gaps at both ends; no contention inside | one event a message |
 //! | [`Wormhole`] | a message holds its channels until its tail has passed | one event a hop |
-//! | [`CutThrough`] | finite buffers; packets wait whole before what is taken | two events a hop |
+//! | [`CutThrough`] | finite buffers, in which blocked packets wait whole | two events a hop |
 //!
 //! Beside them, [`SyncNetwork`] is the barrier hardware of a multistage network.
 //!
-//! What all models keep: every packet sent is delivered once; nothing arrives before it was sent;
-//! packets between two nodes keep their order; a departure is told before its delivery.
+//! All models guarantee: every packet sent is delivered once; none arrives before it was sent;
+//! packets between two nodes keep their order; a departure is reported before its delivery.
 
 mod cut_through;
 mod log_gp;
@@ -46,20 +46,20 @@ pub use wormhole::Wormhole;
 use crate::engine::{BATCH, Component, ComponentId, Record, RecordKind, Sim, Stage};
 use crate::topology::{Link, Node};
 
-/// What travels: a packet, or a whole message where the network takes messages whole.
+/// A packet, or a whole message where the network takes messages whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Where it comes from.
+    /// The sending node.
     pub source: Node,
-    /// Where it goes.
+    /// The receiving node.
     pub destination: Node,
     /// Bytes on the wire, headers included.
     pub bytes: u64,
-    /// The sender's name for it, handed back with every outcome.
+    /// The sender's number for it, returned with every outcome.
     pub token: u64,
 }
 
-/// What a model reports.
+/// An outcome that a model reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The last byte has left the sender.
@@ -68,7 +68,7 @@ pub enum Outcome {
     Delivered(Packet),
 }
 
-/// A model's way to its simulation, for the time of one call.
+/// A model's access to its simulation, during one call.
 pub struct Agenda<'a> {
     sim: &'a Sim,
     component: ComponentId,
@@ -88,12 +88,12 @@ impl Agenda<'_> {
         self.sim.now()
     }
 
-    /// Has the model handle `event` at `time`.
+    /// Schedules an event: the model handles `event` at `time`.
     pub fn schedule(&mut self, time: Time, event: u32) {
         self.sim.schedule(time, self.component, event);
     }
 
-    /// Notes in the trace that a link carries bytes for a span from `start` on.
+    /// Records in the trace that a link carries bytes for a span from `start` on.
     pub fn carries(&self, link: Link, start: Time, span: Time) {
         if self.traced {
             let (who, what) = (link, span.picoseconds());
@@ -110,17 +110,17 @@ impl Agenda<'_> {
 
 /// A network's behaviour in time.
 pub trait NetworkModel: fmt::Debug {
-    /// How many nodes it joins.
+    /// The number of nodes.
     fn nodes(&self) -> u32;
 
-    /// Takes a packet. `Some(time)` if it is known already when its last byte will have left the
+    /// Takes a packet. `Some(time)` if the time is already known at which its last byte leaves the
     /// sender; then no [`Outcome::Departed`] follows.
     ///
     /// `at` is when the sender hands it over. It lies after now only if
     /// [`takes_ahead`](NetworkModel::takes_ahead).
     fn send(&mut self, packet: Packet, at: Time, agenda: &mut Agenda<'_>) -> Option<Time>;
 
-    /// Takes a packet for several nodes, to be copied on the way; its `destination` means nothing.
+    /// Takes a packet for several nodes, to be copied on the way; its `destination` is ignored.
     /// Each copy is reported as delivered with its own destination.
     ///
     /// # Errors
@@ -135,31 +135,30 @@ pub trait NetworkModel: fmt::Debug {
         Err(NoMulticast)
     }
 
-    /// Handles an event that it scheduled.
+    /// Handles an event that this model scheduled.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>);
 
-    /// The packet that an event is about, if it will deliver one; asked of events that are due
-    /// soon. At the first stage its entry may only be asked for ([`Component::prepare`]).
+    /// The packet that an event will deliver, if any; called for events that are due soon. The
+    /// first stage may only prefetch its entry ([`Component::prepare`]).
     fn prepare(&self, event: u32, stage: Stage) -> Option<Packet> {
         let _ = (event, stage);
         None
     }
 
-    /// Whether packets may be handed over before their time, because nothing that happens until
-    /// then can change what becomes of them at the sender. Each sender's packets come in order of
-    /// time.
+    /// Whether packets may be handed over before their time, because no event until then can change
+    /// their departure. Each sender's packets come in order of time.
     fn takes_ahead(&self) -> bool {
         false
     }
 
-    /// Opens or closes a node's door: while it is closed, packets for it wait in the network, as
-    /// they do in front of an interface that stalls.
+    /// Opens or closes a node's door. While it is closed, packets for the node wait in the network,
+    /// as they do in front of an interface that stalls.
     fn set_open(&mut self, node: Node, open: bool, agenda: &mut Agenda<'_>) {
         let _ = (node, open, agenda);
     }
 
-    /// For how long each link has been carrying bytes so far, by link number of the topology; empty
-    /// where there are no links.
+    /// The time that each link has carried bytes so far, by link number of the topology; empty
+    /// without links.
     fn link_busy(&self) -> &[Time] {
         &[]
     }
@@ -170,7 +169,7 @@ pub trait NetworkModel: fmt::Debug {
 #[error("this network cannot multicast: its topology or its model has no copying switches")]
 pub struct NoMulticast;
 
-/// Whoever moves packets over a network, and learns what became of them.
+/// The user of a network: it is notified of the outcomes of its packets.
 pub trait Listener {
     /// The last byte of a packet has left its sender: the next one may follow.
     fn departed(&self, packet: &Packet);
@@ -190,13 +189,13 @@ pub struct Network {
     component: Cell<Option<ComponentId>>,
     model: RefCell<Box<dyn NetworkModel>>,
     listener: RefCell<Option<Weak<dyn Listener>>>,
-    /// Outcomes of the call that is being made.
+    /// Outcomes of the current call.
     outcomes: RefCell<Vec<Outcome>>,
     counts: Cell<Counts>,
     traced: bool,
 }
 
-/// What has passed a network so far.
+/// Packets and bytes of a network so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets sent; a multicast is one.
@@ -214,8 +213,8 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// Hosts a model in a simulation. Whether links are traced is decided here: switch the
-    /// simulation's trace on before.
+    /// Hosts a model in a simulation. Switch the simulation's trace on before this call, which
+    /// decides whether links are traced.
     pub fn new(sim: &Sim, model: Box<dyn NetworkModel>) -> Rc<Network> {
         let network = Rc::new(Network {
             sim: sim.clone(),
@@ -230,7 +229,8 @@ impl Network {
         network
     }
 
-    /// Sets who learns of outcomes; the last one counts. Held weakly, as it holds the network.
+    /// Sets the listener for outcomes; the last one counts. Held weakly, because it holds the
+    /// network.
     pub fn connect(&self, listener: Weak<dyn Listener>) {
         *self.listener.borrow_mut() = Some(listener);
     }
@@ -240,7 +240,7 @@ impl Network {
         self.model.borrow().nodes()
     }
 
-    /// What has passed so far.
+    /// Packets and bytes so far.
     pub fn counts(&self) -> Counts {
         self.counts.get()
     }
@@ -250,15 +250,15 @@ impl Network {
         self.model.borrow().takes_ahead()
     }
 
-    /// For how long each link has been carrying bytes, by link number; empty where there are none.
+    /// The time that each link has carried bytes, by link number; empty without links.
     pub fn link_busy(&self) -> Vec<Time> {
         self.model.borrow().link_busy().to_vec()
     }
 
-    /// Sends a packet now. `Some(time)`: it departs then, and the listener is not told.
+    /// Sends a packet now. `Some(time)`: it departs then, and the listener is not notified.
     ///
     /// # Panics
-    /// If the packet names a node that is not there: whoever makes packets checks that.
+    /// If the packet names a node that does not exist; the listener checks that before.
     pub fn send(&self, packet: Packet) -> Option<Time> {
         self.send_at(packet, self.sim.now())
     }
@@ -307,14 +307,14 @@ impl Network {
         self.call(|model, agenda| model.set_open(node, open, agenda));
     }
 
-    /// Calls the model and passes on what comes out.
+    /// Calls the model and passes its outcomes on.
     fn call<R>(&self, body: impl FnOnce(&mut dyn NetworkModel, &mut Agenda<'_>) -> R) -> R {
         let component = self.component.get().expect("set when the network is made");
         let mut outcomes = self.outcomes.take();
         let mut agenda =
             Agenda { sim: &self.sim, component, outcomes: &mut outcomes, traced: self.traced };
         let result = body(self.model.borrow_mut().as_mut(), &mut agenda);
-        // The model is free again: a listener may well send in answer.
+        // The model is not borrowed any more: a listener may send in answer.
         for outcome in outcomes.drain(..) {
             self.pass_on(&outcome);
         }

@@ -1,4 +1,4 @@
-//! How long bytes take: rates as time per byte, in integers.
+//! Rates, as integer times per byte.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// No time at all for any number of bytes.
+    /// Any number of bytes takes no time.
     pub const INFINITE: Rate = Rate { per_byte: 0 };
 
-    /// A rate in bytes a second. What is not above zero counts as infinite: a rate that does not
+    /// A rate in bytes a second. A rate that is not above zero counts as infinite, which is no
     /// limit.
     pub fn bytes_per_second(rate: f64) -> Rate {
         if rate <= 0.0 || !rate.is_finite() {

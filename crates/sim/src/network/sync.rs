@@ -1,8 +1,8 @@
 //! Barriers in the switches of a multistage network (paper 003 §2.2 and §4.4).
 //!
 //! Every member sends one synchronisation packet and gets one. A switch has a table with the state
-//! of each identifier: it counts what has come on which input, and when something has come on every
-//! input that it expects, it sends one packet out of every output behind which there are members.
+//! of each identifier. It counts the packets of each input. When every expected input has had one,
+//! it sends one packet out of every output that leads to members.
 //!
 //! ```text
 //!   members 0, 2, 5      stage 0               stage 1
@@ -16,8 +16,7 @@
 //! where `a` is the wait for the table. Stages work in parallel, so the time is set by their number
 //! and hardly by that of the members (paper 003, Fig. 10 E).
 //!
-//! The packets are a few bytes on wires that data use too; that they might wait for data is not
-//! modelled.
+//! The packets are a few bytes on wires that data use too; a wait for data is not modelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ const LARGEST_SYSTEM: u32 = 64;
 /// Ports of a switch.
 const PORTS: usize = 4;
 
-/// What synchronisation costs.
+/// The costs of synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncParameters {
     /// From a node to its first switch, and from the last one into a node.
@@ -62,13 +61,13 @@ pub enum SyncError {
         /// The identifier.
         id: u8,
     },
-    /// The identifier has been given away.
+    /// The identifier is in use.
     #[error("barrier {id} is in use; release it first or take another")]
     InUse {
         /// The identifier.
         id: u8,
     },
-    /// A member is not in the network, or nobody is a member.
+    /// A member is not in the network, or the set is empty.
     #[error("barrier {id} needs at least one member, and all of them among the {nodes} nodes")]
     BadMembers {
         /// The identifier.
@@ -76,7 +75,7 @@ pub enum SyncError {
         /// Nodes of the network.
         nodes: u32,
     },
-    /// A node enters a barrier that it is no member of.
+    /// A node enters a barrier of which it is not a member.
     #[error("node {node} is no member of barrier {id}")]
     NotAMember {
         /// The identifier.
@@ -95,21 +94,21 @@ pub struct SyncNetwork {
     component: Cell<Option<ComponentId>>,
     /// By switch: its table.
     tables: Vec<Server>,
-    groups: RefCell<BTreeMap<u8, Group>>,
+    groups: RefCell<BTreeMap<u8, SyncGroup>>,
     packets: RefCell<Slab<SyncPacket>>,
 }
 
 /// The members of an identifier and the state of the switches for it.
 #[derive(Debug)]
-struct Group {
-    members: BTreeMap<Node, Member>,
-    /// By switch: packets that have come, and whether any are expected, by input.
+struct SyncGroup {
+    members: BTreeMap<Node, SyncMember>,
+    /// By switch: for each input the packets that have come, if any are expected.
     states: BTreeMap<u32, [Option<u32>; PORTS]>,
 }
 
 /// A member of a group.
 #[derive(Debug)]
-struct Member {
+struct SyncMember {
     /// How often it has entered the barrier.
     entered: u64,
     /// Raised when the barrier is over for it.
@@ -120,9 +119,9 @@ struct Member {
 struct SyncPacket {
     id: u8,
     stage: u32,
-    /// The wire that it is on, by its position.
+    /// Its wire, by position.
     position: u32,
-    /// Whether it has been through the table of its switch.
+    /// Whether it has passed the table of its switch.
     looked_up: bool,
 }
 
@@ -170,28 +169,28 @@ impl SyncNetwork {
         }
         let member = |&node: &Node| {
             let released = Signal::new(&self.sim, "a barrier in the switches");
-            (node, Member { entered: 0, released })
+            (node, SyncMember { entered: 0, released })
         };
         let states = self.expectations(members);
         let members = members.iter().map(member).collect();
-        self.groups.borrow_mut().insert(id, Group { members, states });
+        self.groups.borrow_mut().insert(id, SyncGroup { members, states });
         Ok(())
     }
 
-    /// Takes an identifier back; packets under way for it are lost.
+    /// Releases an identifier; packets in flight for it are lost.
     pub fn release(&self, id: u8) {
         self.groups.borrow_mut().remove(&id);
     }
 
-    /// Enters a barrier at a time, which is now or ahead; what it gives is ready when everyone has
-    /// entered as often.
+    /// Enters a barrier at a time, which is now or ahead; the returned wait ends when every member
+    /// has entered as often.
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].
     pub fn enter(&self, node: Node, id: u8, at: Time) -> Result<Wait, SyncError> {
         let mut groups = self.groups.borrow_mut();
         let member = groups.get_mut(&id).and_then(|group| group.members.get_mut(&node));
-        let Some(Member { entered, released }) = member else {
+        let Some(SyncMember { entered, released }) = member else {
             return Err(SyncError::NotAMember { id, node });
         };
         *entered += 1;
@@ -200,7 +199,7 @@ impl SyncNetwork {
         Ok(released.reaches(*entered))
     }
 
-    /// Which inputs of which switches packets of these members come in at.
+    /// The switches and inputs at which packets of these members arrive.
     fn expectations(&self, members: &[Node]) -> BTreeMap<u32, [Option<u32>; PORTS]> {
         let mut states = BTreeMap::<u32, [Option<u32>; PORTS]>::new();
         for &from in members {
@@ -244,7 +243,7 @@ impl SyncNetwork {
         if state.iter().flatten().any(|&count| count == 0) {
             return;
         }
-        // A member may be in the next barrier already: what it sent stays counted.
+        // A member may be in the next barrier already: its packet stays counted.
         state.iter_mut().flatten().for_each(|count| *count -= 1);
         let outputs = self.outputs(group, stage, position);
         drop(groups);
@@ -256,8 +255,8 @@ impl SyncNetwork {
         }
     }
 
-    /// The wires after a switch behind which there are members.
-    fn outputs(&self, group: &Group, stage: u32, position: u32) -> Vec<u32> {
+    /// The wires after a switch that lead to members.
+    fn outputs(&self, group: &SyncGroup, stage: u32, position: u32) -> Vec<u32> {
         let behind = |&to: &Node| {
             // A member lies behind this switch if it agrees with it in all the digits replaced.
             (0..stage)
@@ -304,8 +303,8 @@ mod tests {
         table: Time::from_nanoseconds(50),
     };
 
-    /// When each member leaves each of the rounds, given when it enters the first and how long it
-    /// works in between.
+    /// When each member leaves each of the rounds. `members` says when each enters the first, and
+    /// how long it works in between.
     fn run(nodes: u32, members: &[(Node, u64)], rounds: u32) -> Vec<Vec<(u64, u64)>> {
         let simulation = Simulation::new(0);
         let network = SyncNetwork::new(&simulation, Multistage::new(nodes), PARAMETERS).unwrap();
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_depends_on_stages_and_hardly_on_members() {
+    fn the_time_depends_on_stages_more_than_members() {
         let leave = |count: u32| {
             let members: Vec<(Node, u64)> = (0..count).map(|node| (node, 0)).collect();
             let spans = run(64, &members, 1);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_an_error() {
+    fn invalid_barriers_are_errors() {
         let simulation = Simulation::new(0);
         let too_large = SyncNetwork::new(&simulation, Multistage::new(128), PARAMETERS);
         assert_eq!(too_large.unwrap_err(), SyncError::SystemTooLarge { nodes: 128 });
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_never_comes_is_a_deadlock_with_a_name() {
+    fn a_missing_member_is_a_named_deadlock() {
         let simulation = Simulation::new(0);
         let network = SyncNetwork::new(&simulation, Multistage::new(4), PARAMETERS).unwrap();
         network.set_up(1, &[0, 3]).unwrap();
@@ -379,9 +378,9 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody leaves a round before everybody has entered it, whatever the set and the work.
+        /// No node leaves a round before every node has entered it, for any set and any work.
         #[test]
-        fn nobody_leaves_before_everybody_is_there(
+        fn no_member_leaves_before_all_have_entered(
             nodes in 1u32..65,
             members in prop::collection::btree_map(0u32..64, 0u64..2_000, 1..20),
             rounds in 1u32..5,

@@ -1,4 +1,4 @@
-//! What links cost, by class, and a topology with its links' costs looked up once.
+//! The costs of links, by class, and a topology with these costs in tables.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,15 +8,15 @@ use hikyaku_nic::time::Time;
 use super::rate::Rate;
 use crate::topology::{Channel, Link, LinkClass, Node, Topology, Vertex};
 
-/// What a link costs.
+/// The costs of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkTiming {
-    /// From the moment the link is taken until the head of the packet has been routed at its far
-    /// end and may ask for the next: the switch at the near end, the wire, the routing decision.
+    /// From taking the link until the packet's head has been routed at its far end and may request
+    /// the next: the switch at the near end, the wire, the routing decision.
     pub latency: Time,
-    /// How fast bytes cross it.
+    /// The rate at which bytes cross it.
     pub rate: Rate,
-    /// How many bytes each buffer at its far end holds.
+    /// The bytes of each buffer at its far end.
     pub buffer: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Timing {
     pub default: LinkTiming,
     /// For classes that differ.
     pub by_class: BTreeMap<LinkClass, LinkTiming>,
-    /// More latency for each crossing made by a multicast packet.
+    /// Additional latency for each crossing by a multicast packet.
     pub multicast_extra: Time,
 }
 
@@ -50,13 +50,13 @@ impl Timing {
     }
 }
 
-/// A topology with the costs of its links, as the models use them: lookups by number, in tables
-/// that stay in a cache, since there are few kinds of links and many links.
+/// A topology with the costs of its links, as the models use them: lookups by number. The tables
+/// stay in a cache, because a network has many links but few kinds.
 #[derive(Debug)]
 pub(super) struct Wiring {
     pub(super) topology: Rc<dyn Topology>,
     kinds: Vec<LinkTiming>,
-    /// By link: its place in `kinds`. A class has 8 bits, and two have names: 16 bits hold all.
+    /// By link: its index in `kinds`. A class has 8 bits, and two have names: 16 bits hold all.
     kind_of: Vec<u16>,
     /// By channel: its link.
     pub(super) link_of: Vec<u32>,
@@ -80,12 +80,12 @@ impl Wiring {
         Wiring { topology, kinds, kind_of, link_of, multicast_extra }
     }
 
-    /// What a link costs.
+    /// The costs of a link.
     pub(super) fn link(&self, link: Link) -> &LinkTiming {
         &self.kinds[usize::from(self.kind_of[link as usize])]
     }
 
-    /// What a channel's link costs.
+    /// The costs of a channel's link.
     pub(super) fn timing(&self, channel: Channel) -> &LinkTiming {
         self.link(self.link_of[channel as usize])
     }
@@ -99,7 +99,7 @@ impl Wiring {
         if !doors.is_empty() {
             return doors;
         }
-        // A shared medium ends nowhere: the door is the end of the way to the node.
+        // A shared medium does not end at a node: the door is the end of the path to the node.
         let mut route = Vec::new();
         self.topology.route(node, node, &mut route);
         route.last().copied().into_iter().collect()

@@ -2,24 +2,24 @@
 //!
 //! ```text
 //!    tail                                     head
-//!   [node]==c0==>( )==c1==>( )==c2==>( )  c3 is another's: wait, and hold c0, c1, c2
+//!   [node]==c0==>( )==c1==>( )==c2==>( )  another holds c3: wait, and hold c0, c1, c2
 //! ```
 //!
-//! The head asks for one channel after the other, first come first served; it takes a channel's
-//! latency to get to the next. When it has the last one, the bytes stream. When a channel is free
-//! again follows from where the head got when, without an event for a flit. With `s_j` the time at
-//! which the head got channel `j`, `t` the time that the message takes at the slowest rate of its
-//! path, and `b_j` the time that the bytes of channel `j`'s buffer take, the tail crosses channel
-//! `i` at
+//! The head requests one channel after the other, first come first served; reaching the next takes
+//! a channel's latency. When it has the last one, the bytes stream. The times at which channels
+//! become free follow from the times of the head, without an event for each flit. With `s_j` the
+//! time at which the head got channel `j`, `t` the time that the message takes at the slowest rate
+//! of its path, and `b_j` the time that the bytes of channel `j`'s buffer take, the tail crosses
+//! channel `i` at
 //!
 //! ```text
 //!   r_i = max( s_i + t,  r_(i+1) - b_i,  s_(i+1) )       r_last = s_last + t
 //! ```
 //!
-//! that is: not before its bytes can have crossed; not before what the buffer behind cannot hold
-//! has crossed the next channel; and not before the head has left the buffer, so that a buffer
-//! belongs to one message at a time. A message that fits into the buffers it has reached lets its
-//! first channels go while its head still waits.
+//! that is: not before its bytes can have crossed; not before the bytes that the buffer behind
+//! cannot hold have crossed the next channel; and not before the head has left the buffer, so that
+//! a buffer belongs to one message at a time. A message that fits into the buffers it has reached
+//! releases its first channels while its head still waits.
 //!
 //! Channels of one link share its rate: each message is given the link for its `t`, in the order in
 //! which the channels are taken.
@@ -39,19 +39,19 @@ use crate::topology::{Channel, Link, Node, Topology};
 pub struct Wormhole {
     wiring: Wiring,
     channels: Vec<ChannelState>,
-    /// By link: until when its time is given away.
+    /// By link: the time until which it is allocated.
     given_until: Vec<Time>,
-    /// By link: for how long it has been carrying bytes.
+    /// By link: the time that it has carried bytes.
     busy: Vec<Time>,
     worms: Slab<Worm>,
-    /// Paths of messages that have arrived, to be used again.
+    /// Paths of messages that have arrived, for reuse.
     spare: Vec<Vec<Hop>>,
     route: Vec<Channel>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ChannelState {
-    /// Whether a message holds it whose tail's passing is not known yet.
+    /// Whether a message holds it and the passing of its tail is not known yet.
     held: bool,
     /// From when it may be taken, if it is not held.
     free_at: Time,
@@ -62,20 +62,20 @@ struct ChannelState {
     last_waiting: u32,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Debug)]
 struct Worm {
     packet: Packet,
     path: Vec<Hop>,
     /// How many channels of the path the head has got.
     taken: usize,
-    /// How many channels, from the first, have been let go or will be at a known time.
+    /// How many channels, from the first, have been released or will be at a known time.
     released: usize,
     /// How long the bytes take at the slowest rate of the path.
     length: Time,
     /// That rate.
     rate: Rate,
-    /// The next head that waits for the same channel.
+    /// The next waiting head for the same channel.
     next_waiting: u32,
 }
 
@@ -88,7 +88,7 @@ struct Hop {
     room_before: u64,
 }
 
-/// What an event is about: two bits of its word, the number of a worm or a channel in the others.
+/// The kinds of events: two bits of the word; the others are the number of a worm or a channel.
 const HEAD: u32 = 0;
 const GRANT: u32 = 1;
 const DEPARTED: u32 = 2;
@@ -116,7 +116,7 @@ impl Wormhole {
         }
     }
 
-    /// A new worm with its path laid out, nothing taken.
+    /// A new worm with its path laid out, without any channel.
     fn lay_out(&mut self, packet: Packet) -> u32 {
         let Packet { source, destination, bytes, .. } = packet;
         self.route.clear();
@@ -144,7 +144,7 @@ impl Wormhole {
         })
     }
 
-    /// A head asks for the next channel of its path.
+    /// A head requests the next channel of its path.
     fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let worm = &self.worms[key];
         let number = worm.path[worm.taken].channel;
@@ -163,7 +163,7 @@ impl Wormhole {
         }
     }
 
-    /// A channel may be free: the first of those that wait gets it.
+    /// A channel may be free: the first waiting head gets it.
     fn grant(&mut self, number: Channel, agenda: &mut Agenda<'_>) {
         let channel = &mut self.channels[number as usize];
         let key = channel.first_waiting;
@@ -199,14 +199,14 @@ impl Wormhole {
         }
     }
 
-    /// Lets channels go whose release is known now that the head has got the channel taken last.
+    /// Releases channels whose release is known now that the head has got the channel taken last.
     fn let_go(&mut self, key: u32, last: bool, agenda: &mut Agenda<'_>) {
         let worm = &mut self.worms[key];
         let head = worm.taken - 1;
         let reach = match last {
             true => head + 1,
             false => {
-                // Behind the head, all channels from which the buffers in between hold everything.
+                // Behind the head: all channels from which the buffers in between hold every byte.
                 let Hop { channel, room_before, .. } = worm.path[head];
                 let buffer = self.wiring.timing(channel).buffer;
                 let room = room_before + buffer.min(worm.packet.bytes);
@@ -218,7 +218,7 @@ impl Wormhole {
         if reach == worm.released {
             return;
         }
-        // From the head backward; see the formula at the top.
+        // From the head backward; see the formula in the module's doc.
         let mut release = worm.path[head].taken_at + worm.length;
         for place in (worm.released..=head).rev() {
             if place < head {

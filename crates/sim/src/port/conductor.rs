@@ -1,4 +1,4 @@
-//! Whose turn it is, and what arrives when.
+//! Schedules the turns of ranks and the arrivals of parcels.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -6,24 +6,24 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 
-use hikyaku_nic::fabric::{Port, PostError, QueueAddress, Rank};
+use hikyaku_nic::fabric::{Port, PostError, QueueAddress, QueuePort, Rank};
 use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Outgoing, Request};
 use hikyaku_nic::time::Time;
 
-use super::parcels::{Content, Parcel, Parcels};
+use super::parcels::{Content, Parcels, RankParcel};
 use super::{Config, Ended, Ranks};
 use crate::engine::{Component, ComponentId, Progress, Record, RecordKind, Sim};
 use crate::error::SimError;
 use crate::job::{self, Carrier, Consignee};
 
-/// A turn to look around moves nothing so often in a row before ranks are said to wait for ever:
-/// more often than a call of theirs looks before it says what it waits for.
+/// Poll turns in a row that move nothing before ranks count as waiting for ever: more than a call
+/// polls before it says what it waits for.
 const LOOKS_AROUND: u32 = 48;
 
-/// Turns in which ranks only look before the same is said: so many, and so many more for each rank.
+/// Turns in which ranks only poll before the same: a base, and an addition for each rank.
 const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 
-/// What is due, in the upper bits of an event's word; the lower ones are a rank or a parcel.
+/// The kinds of events, in the upper bits of the word; the lower ones are a rank or a parcel.
 const TURN: u32 = 0;
 const DEPART: u32 = 1 << 29;
 const ARRIVE: u32 = 2 << 29;
@@ -34,18 +34,18 @@ const KIND: u32 = 7 << 29;
 /// Messages and bytes of one rank so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Sends, puts, and other commands that left it.
+    /// Sends, puts, and other commands that left the rank.
     pub messages: u64,
     /// Their payload.
     pub bytes: u64,
-    /// When it left the job, or how far its time has come.
+    /// When it left the job, or its time so far.
     pub now: Time,
     /// Whether it has left or died.
     pub gone: bool,
 }
 
 /// Conducts a job on a simulated machine.
-pub struct Conductor<R: Ranks>(Rc<Inner<R>>);
+pub struct Conductor<R: Ranks>(Rc<ConductorState<R>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
@@ -59,34 +59,34 @@ enum Status {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct RankState {
+struct ConductedRank {
     status: Status,
-    /// When its turn is; events for other times are out of date.
+    /// The time of its next turn; events for other times are out of date.
     due: Option<Time>,
     answer: Answer,
-    /// It was woken since it parked last.
+    /// It has been woken since it parked last.
     woken: bool,
-    /// It did something before it asked last, or computes until its turn.
+    /// It did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
     traffic: Traffic,
 }
 
-struct Inner<R: Ranks> {
+struct ConductorState<R: Ranks> {
     sim: Sim,
     ranks: R,
     carrier: Rc<dyn Carrier>,
     config: Config,
     component: OnceCell<ComponentId>,
-    states: RefCell<Vec<RankState>>,
+    states: RefCell<Vec<ConductedRank>>,
     parcels: RefCell<Parcels>,
     ports: RefCell<Vec<HostedPort<R::Host>>>,
     outbox: Outbox,
-    /// When the last parcel from one rank to another of its node arrives: none overtakes it.
+    /// The arrival of the last parcel between two ranks of a node: none overtakes it.
     near: RefCell<BTreeMap<(Rank, Rank), Time>>,
-    /// Deeds and arrivals so far, but of commands: what shows that something moves.
+    /// Deeds and arrivals so far, except of commands: they show progress.
     moves: Cell<u64>,
-    /// Turns without deeds since something moved last.
+    /// Turns without deeds since the last progress.
     idle: Cell<u64>,
     stuck: Cell<bool>,
     traced: bool,
@@ -99,11 +99,11 @@ impl<R: Ranks> fmt::Debug for Conductor<R> {
 }
 
 impl<R: Ranks> Conductor<R> {
-    /// Conducts these ranks; their nodes are the carrier's first. Whether a trace is written is
-    /// decided here: switch the simulation's on before.
+    /// Conducts these ranks; their nodes are the carrier's first. Switch the simulation's trace on
+    /// before this call, which decides whether it is written.
     ///
     /// # Errors
-    /// [`SimError::TooManyRanks`] if the carrier has not enough nodes.
+    /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
     pub fn new(
         sim: &Sim,
         ranks: R,
@@ -117,7 +117,7 @@ impl<R: Ranks> Conductor<R> {
             return Err(SimError::TooManyRanks { ranks: count, per_node, needed, nodes });
         }
         let outbox = Outbox::default();
-        let state = RankState {
+        let state = ConductedRank {
             status: Status::Ready,
             due: None,
             answer: Answer::GoOn,
@@ -126,7 +126,7 @@ impl<R: Ranks> Conductor<R> {
             computed: Time::ZERO,
             traffic: Traffic::default(),
         };
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(ConductorState {
             sim: sim.clone(),
             carrier,
             config,
@@ -153,7 +153,7 @@ impl<R: Ranks> Conductor<R> {
         self.0.states.borrow().iter().map(|state| state.traffic).collect()
     }
 
-    /// Parcels under way.
+    /// Parcels in flight.
     pub fn in_flight(&self) -> usize {
         self.0.parcels.borrow().moving.len()
     }
@@ -194,9 +194,9 @@ impl<R: Ranks> Conductor<R> {
         }
     }
 
-    /// Serves a request of a rank that nobody let run, for ranks that are stepped from outside:
-    /// brings everything that is under way to its end, and lets the rank go on whether it was woken
-    /// or not.
+    /// Serves a request of a rank that the conductor did not run, for ranks that are stepped from
+    /// outside: completes everything in flight, and lets the rank continue whether it was woken or
+    /// not.
     ///
     /// # Errors
     /// [`Ended::Sim`].
@@ -213,7 +213,7 @@ impl<R: Ranks> Conductor<R> {
     }
 }
 
-impl<R: Ranks> Inner<R> {
+impl<R: Ranks> ConductorState<R> {
     fn schedule(&self, time: Time, word: u32) {
         let component = *self.component.get().expect("set when the conductor is made");
         self.sim.schedule(time, component, word);
@@ -224,8 +224,8 @@ impl<R: Ranks> Inner<R> {
         self.travelled();
     }
 
-    /// A command goes its way. That nothing is left to happen but such may mean that ranks only
-    /// look at each other's memory, again and again.
+    /// A command starts to travel. If only such events are left, ranks may only be polling each
+    /// other's memory, again and again.
     fn travelled(&self) {
         self.idle.set(0);
     }
@@ -236,18 +236,18 @@ impl<R: Ranks> Inner<R> {
         }
     }
 
-    fn state<T>(&self, rank: Rank, change: impl FnOnce(&mut RankState) -> T) -> T {
+    fn state<T>(&self, rank: Rank, change: impl FnOnce(&mut ConductedRank) -> T) -> T {
         change(&mut self.states.borrow_mut()[rank as usize])
     }
 
-    /// A rank's turn is at a time from now on.
+    /// Schedules a rank's next turn at a time.
     fn set_due(&self, rank: Rank, time: Time, answer: Answer) {
         let time = time.max(self.sim.now());
         self.state(rank, |state| (state.due, state.answer) = (Some(time), answer));
         self.schedule(time, TURN | rank);
     }
 
-    /// Wakes a rank if it is parked; else it will not park.
+    /// Wakes a rank if it is parked; otherwise it will not park.
     fn wake(&self, rank: Rank) {
         let now = self.sim.now();
         let due = self.state(rank, |state| match state.status {
@@ -265,7 +265,7 @@ impl<R: Ranks> Inner<R> {
         }
     }
 
-    /// A rank's turn, if it is still meant.
+    /// Runs a rank's turn, if the event is still valid.
     fn turn(&self, rank: Rank) {
         let now = self.sim.now();
         let answer = self.state(rank, |state| {
@@ -274,7 +274,8 @@ impl<R: Ranks> Inner<R> {
                 return None;
             }
             state.due = None;
-            // One that does not return from a wait has not looked yet: it is woken when it waits.
+            // A rank that does not return from a wait has not polled yet: it is woken when it
+            // waits.
             state.woken &= state.status != Status::Parked;
             state.status = Status::Ready;
             Some(state.answer)
@@ -285,7 +286,7 @@ impl<R: Ranks> Inner<R> {
         }
     }
 
-    /// One more turn in which a rank has done nothing: if nothing moves for long, nothing will.
+    /// Counts a turn in which a rank has done nothing: after many without progress, none will come.
     fn count_idle(&self) {
         self.idle.set(self.idle.get() + 1);
         let limit = IDLE_TURNS.0 + IDLE_TURNS.1 * u64::from(self.ranks.count());
@@ -298,7 +299,7 @@ impl<R: Ranks> Inner<R> {
         }
     }
 
-    /// Takes what a rank has done and asks for.
+    /// Handles the deeds of a rank and its request.
     fn take(&self, rank: Rank, time: Time, request: Request) {
         let start = self.sim.now();
         let mut deeds = Vec::new();
@@ -311,7 +312,7 @@ impl<R: Ranks> Inner<R> {
             std::mem::replace(&mut state.computed, computed)
         });
         let computing = computed - before.min(computed);
-        // What it did in calls comes first: a program that computes has the others catch up then.
+        // Time in calls comes first: when a program computes, the others catch up afterwards.
         let calling = (end - start).picoseconds().saturating_sub(computing.picoseconds());
         if calling > 0 {
             self.record(start, RecordKind::Call, rank, rank, calling);
@@ -335,7 +336,7 @@ impl<R: Ranks> Inner<R> {
                 self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
                 let content = Content::Trip { rank, bytes };
-                self.dispatch(time, Parcel { from, to, content });
+                self.dispatch(time, RankParcel { from, to, content });
             }
             Request::Leave => {
                 self.moved();
@@ -366,23 +367,23 @@ impl<R: Ranks> Inner<R> {
             Deed::Wake(other) if other < ranks => self.schedule(at, WAKE | other),
             Deed::Run(queue) if queue.rank < ranks => {
                 let content = Content::Run(queue);
-                self.dispatch(at, Parcel { from: queue.rank, to: queue.rank, content });
+                self.dispatch(at, RankParcel { from: queue.rank, to: queue.rank, content });
             }
             Deed::Announce { to, protocol, header, length, offset } if to < ranks => {
                 let content = Content::Announce { protocol, header, length, offset };
-                self.dispatch(at, Parcel { from: rank, to, content });
+                self.dispatch(at, RankParcel { from: rank, to, content });
             }
             Deed::Send(posted) if posted.destination < ranks => {
                 let to = posted.destination;
-                self.dispatch(at, Parcel { from: rank, to, content: Content::Send(posted, 0) });
+                self.dispatch(at, RankParcel { from: rank, to, content: Content::Send(posted, 0) });
             }
-            // A broken rank's word: it concerns nobody.
+            // A message of a broken rank: ignored.
             _ => {}
         }
     }
 
-    /// Has a parcel leave at a time.
-    fn dispatch(&self, at: Time, parcel: Parcel) {
+    /// Schedules the departure of a parcel.
+    fn dispatch(&self, at: Time, parcel: RankParcel) {
         let key = self.parcels.borrow_mut().moving.insert(parcel);
         self.schedule(at, DEPART | key);
     }
@@ -392,7 +393,7 @@ impl<R: Ranks> Inner<R> {
         let now = self.sim.now();
         let (from, to, bytes, at_once, by_hand) = {
             let parcels = self.parcels.borrow();
-            let Some(Parcel { from, to, content }) = parcels.moving.get(key) else { return };
+            let Some(RankParcel { from, to, content }) = parcels.moving.get(key) else { return };
             let at_once = matches!(content, Content::Run(_) | Content::Announce { .. });
             let by_hand = matches!(content, Content::Send(..));
             (*from, *to, content.bytes(), at_once, by_hand)
@@ -408,7 +409,7 @@ impl<R: Ranks> Inner<R> {
         let (source, destination) = (self.ranks.node_of(from), self.ranks.node_of(to));
         if source == destination {
             let memory = &self.config.memory;
-            // A sender copies itself, before it says so; what nobody's processor does takes time.
+            // A sender copies before it reports the send; a copy without a processor takes time.
             let copied =
                 memory.latency + if by_hand { Time::ZERO } else { memory.rate.time(bytes) };
             let mut near = self.near.borrow_mut();
@@ -431,7 +432,7 @@ impl<R: Ranks> Inner<R> {
             Content::Trip { .. } => self.travelled(),
             _ => self.moved(),
         }
-        let Parcel { from, to, content } = &parcel;
+        let RankParcel { from, to, content } = &parcel;
         let (from, to, bytes) = (*from, *to, content.bytes());
         if !matches!(content, Content::Run(_) | Content::Announce { .. }) {
             self.record(self.sim.now(), RecordKind::Arrive, to, from, bytes);
@@ -464,8 +465,8 @@ impl<R: Ranks> Inner<R> {
         self.wake(queue.rank);
     }
 
-    /// Lands a parcel as its source would; says whether that is done, or it waits for room.
-    fn land(&self, mut parcel: Parcel) -> bool {
+    /// Lands a parcel as its source would; `false`: it waits for room.
+    fn land(&self, mut parcel: RankParcel) -> bool {
         let (from, to) = (parcel.from, parcel.to);
         let landed = {
             let mut ports = self.ports.borrow_mut();
@@ -493,8 +494,8 @@ impl<R: Ranks> Inner<R> {
             }
             self.parcels.borrow_mut().block_first(parcel);
         } else if is_send {
-            // Landed; or the target is gone, or has changed its tables since the post: then it is
-            // lost, as it would be in a real network.
+            // Landed; or the target is gone, or has changed its tables since the post: then the
+            // parcel is lost, as in a real network.
             self.ranks.landed(from, to);
         }
         self.attend_outbox();
@@ -504,7 +505,7 @@ impl<R: Ranks> Inner<R> {
         !matches!(landed, Err(PostError::Full { .. }))
     }
 
-    /// Tries again what waits for room at a rank that has had a turn.
+    /// Retries parcels that wait for room at a rank that has had a turn.
     fn schedule_retries(&self, rank: Rank, at: Time) {
         if !self.parcels.borrow().waiting_at(rank).is_empty() {
             self.schedule(at, RETRY | rank);
@@ -531,17 +532,17 @@ impl<R: Ranks> Inner<R> {
         }
     }
 
-    /// Does what the interfaces want to have done.
+    /// Carries out the requests of the interfaces.
     fn attend_outbox(&self) {
         let Outgoing { woken, shipped } = self.outbox.take();
         woken.into_iter().for_each(|rank| self.wake(rank));
         for shipped in shipped {
             let (from, to) = (shipped.from.rank, shipped.put.to.rank);
-            self.dispatch(self.sim.now(), Parcel { from, to, content: Content::Put(shipped) });
+            self.dispatch(self.sim.now(), RankParcel { from, to, content: Content::Put(shipped) });
         }
     }
 
-    /// Gives every rank that waits a turn to look around; says whether there is any.
+    /// Gives every waiting rank a turn to poll; answers whether any rank waits.
     fn look_around(&self) -> bool {
         let mut any = false;
         for rank in 0..self.ranks.count() {
@@ -564,13 +565,13 @@ impl<R: Ranks> Inner<R> {
     fn stuck(&self) -> Ended {
         let states = self.states.borrow();
         let waits =
-            |(rank, state): (Rank, &RankState)| (state.status != Status::Gone).then_some(rank);
+            |(rank, state): (Rank, &ConductedRank)| (state.status != Status::Gone).then_some(rank);
         let waiting = (0..).zip(states.iter()).filter_map(waits).collect();
         Ended::Stuck { at: self.sim.now(), waiting }
     }
 }
 
-impl<R: Ranks> Component for Inner<R> {
+impl<R: Ranks> Component for ConductorState<R> {
     fn handle(&self, _sim: &Sim, word: u32) {
         let number = word & !KIND;
         match word & KIND {
@@ -584,10 +585,10 @@ impl<R: Ranks> Component for Inner<R> {
     }
 }
 
-impl<R: Ranks> Consignee for Inner<R> {
+impl<R: Ranks> Consignee for ConductorState<R> {
     fn departed(&self, token: u64) {
         let parcels = self.parcels.borrow();
-        if let Some(Parcel { from, to, content }) = parcels.moving.get(token as u32) {
+        if let Some(RankParcel { from, to, content }) = parcels.moving.get(token as u32) {
             let (from, to, bytes) = (*from, *to, content.bytes());
             drop(parcels);
             self.record(self.sim.now(), RecordKind::Depart, from, to, bytes);

@@ -1,4 +1,4 @@
-//! Ranks that are programs with ports, not tasks: in processes of their own, one running at a time.
+//! Ranks that are programs with ports, not tasks: in their own processes, one running at a time.
 //!
 //! ```text
 //!   rank's process       Ranks (a fabric's)        Conductor                  Carrier
@@ -8,25 +8,25 @@
 //!                                                    a send ── parcel ──────► interface,
 //!                                                                             network
 //!   its segment        ◄─ HostedPort::post ─────── delivered ◄────────────────┘
-//!                          as the source           wakes whom that woke
+//!                          as the source           wakes the ranks
 //! ```
 //!
-//! What lands where, whether there is room, and who is woken is decided by the very ports that run
-//! in real time, over the very memory that the ranks have; here is only *when*. A rank runs from
-//! its turn until it asks for something, in no time but its own, which may run ahead; its deeds
-//! become events at their own times. So whatever lands does so in the order of virtual time, and
-//! turns at one time come in the order in which they were asked for: the same run twice is the same
-//! to the byte, as long as the programs are.
+//! The ports decide what lands where, whether there is room, and which rank is woken. They are the
+//! same ports that run in real time, over the ranks' own memory; the conductor decides only *when*.
+//! A rank runs from its turn until it asks for something. It uses only its own time, which may run
+//! ahead, and its deeds become events at their own times. So parcels land in the order of virtual
+//! time, and turns at one time come in the order in which they were requested. Two runs of the same
+//! programs are the same to the byte.
 //!
-//! **What finds no room** waits behind whatever waits already on that way, and is tried again when
-//! its receiver has had a turn. The sender learns of it and is refused meanwhile, as it would be on
-//! any fabric. What needs no room there passes: puts, gets and atomics, and sends that are said to
-//! (`Command::passes`), on which the receiver may wait before it makes room. In real time they are
+//! **A parcel that finds no room** waits behind others on its path, and is retried when its
+//! receiver has had a turn. The sender learns of it and is refused meanwhile, as on any fabric.
+//! Operations that need no room pass it: puts, gets and atomics, and sends marked so
+//! (`Command::passes`), for which the receiver may wait before it makes room. In real time they are
 //! never behind such a send either, since that is still with its sender.
 //!
-//! **Nothing left to happen** while ranks wait may mean that they only have not looked: each gets
-//! a turn to look around (it may learn that a peer has gone, and says what it waits for). When that
-//! moves nothing, again and again, they wait for ever: [`Ended::Stuck`].
+//! **No event is left** while ranks wait: they may only not have polled. Each gets a turn to poll
+//! (it may learn that a peer has gone, and says what it waits for). If several rounds of that move
+//! nothing, the ranks wait for ever: [`Ended::Stuck`].
 
 mod conductor;
 mod parcels;
@@ -54,21 +54,21 @@ pub trait Ranks: 'static {
     /// The port with which a rank's interface lands what the rank sends.
     fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<Self::Host>;
 
-    /// Lets a rank run, and returns when it asks for something: its time then, and what.
-    /// [`Request::Leave`] also if it has died. `None` if its request will come by itself, to
-    /// [`Conductor::serve`].
+    /// Lets a rank run until it asks for something; returns its time then and the request.
+    /// [`Request::Leave`] also if it has died. `None` if its request will be passed to
+    /// [`Conductor::serve`] instead.
     fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)>;
 
-    /// The first request of a rank, which nobody has let run.
+    /// The first request of a rank that has not been run yet.
     fn begin(&self, rank: Rank) -> (Time, Request);
 
-    /// Takes what a rank has done since it was last asked, in the order of its doing.
+    /// Takes the deeds of a rank since the last call, in order.
     fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>);
 
-    /// A send from one rank to another has landed, or come to nothing.
+    /// A send from one rank to another has landed, or is lost.
     fn landed(&self, from: Rank, to: Rank);
 
-    /// Why nothing from one rank lands at another; `None`: it does.
+    /// Why sends from one rank do not land at another; `None`: they do.
     fn set_blocked(&self, from: Rank, to: Rank, cause: Option<FullCause>);
 
     /// Whether a rank that parks was refused room before.
@@ -77,28 +77,28 @@ pub trait Ranks: 'static {
     /// Whether a rank has neither left nor died.
     fn is_there(&self, rank: Rank) -> bool;
 
-    /// What a rank has computed so far, in its own time.
+    /// The time that a rank has computed so far, by its own clock.
     fn computed(&self, rank: Rank) -> Time;
 }
 
-/// How a job is conducted.
+/// The options of a conducted job.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// How messages travel within a node. The sender is charged for the copy by its own host costs.
+    /// The path of messages within a node. The sender's own host costs include the copy.
     pub memory: MemoryPath,
-    /// Bytes that a message has on the wire beside its payload: match bits, length, protocol.
+    /// Bytes of a message on the wire beside its payload: match bits, length, protocol.
     pub envelope_bytes: u64,
 }
 
 /// Why a conducted job ended before its ranks had left.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
-    /// Ranks wait, and nothing is left to happen that could end that.
+    /// Ranks wait, and no event is left that could wake them.
     #[error("at {at} {} ranks wait for ever: nothing is under way to any of them", waiting.len())]
     Stuck {
-        /// When.
+        /// The virtual time.
         at: Time,
-        /// Who waits.
+        /// The waiting ranks.
         waiting: Vec<Rank>,
     },
     /// The simulation came to an end.

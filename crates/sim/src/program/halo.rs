@@ -20,8 +20,8 @@ pub struct Halo {
 }
 
 impl Halo {
-    /// `steps` exchanges of `bytes` a face, after each of which every rank computes for a time.
-    /// Ranks are numbered along `extent`, first dimension fastest.
+    /// `steps` exchanges of `bytes` a face; every rank computes for a time after each. Ranks are
+    /// numbered along `extent`, first dimension fastest.
     pub fn new(extent: &[u32], bytes: u64, steps: u32, compute: Time) -> Halo {
         Halo { grid: Rc::new(Grid::torus(extent)), bytes, steps, compute }
     }
@@ -29,9 +29,9 @@ impl Halo {
     /// One rank's part.
     ///
     /// # Errors
-    /// A call failed, or a message came changed.
+    /// A call failed, or a message arrived changed.
     pub async fn run(self, rank: Rank) -> Result<(), ProgramError> {
-        // Faces by tag: dimension and direction of travel. Along an extent of one there is nobody.
+        // Faces by tag: dimension and direction of travel. An extent of one has no neighbours.
         let sizes = self.grid.dimensions().iter().map(|dimension| dimension.size);
         let faces: Vec<(usize, bool)> = sizes
             .enumerate()
@@ -65,7 +65,7 @@ impl Halo {
     }
 }
 
-/// Extents of a grid of so many dimensions for `ranks` ranks, as equal as the number allows, the
+/// Extents of a grid of this many dimensions for `ranks` ranks, as equal as the number allows, the
 /// largest first.
 pub fn balanced(ranks: u32, dimensions: u32) -> Vec<u32> {
     let mut extent = Vec::new();

@@ -1,15 +1,15 @@
-//! Programs that come along: traffic whose answer is known, for a look at a machine.
+//! Built-in programs: traffic with a known answer, to examine a machine.
 //!
-//! Each is a value that says how much, and one async function that a rank runs. Where messages
-//! carry bytes, every receiver checks every byte, so a run that ends without an error has delivered
-//! what was sent; with lengths only, lengths are checked.
+//! Each is a value with its sizes, and one async function that a rank runs. Where messages carry
+//! bytes, every receiver checks every byte, so a run that ends without an error has delivered what
+//! was sent; with lengths only, lengths are checked.
 //!
-//! | program | what it is for |
+//! | program | traffic |
 //! |---|---|
 //! | [`PingPong`] | latency and bandwidth between two ranks |
-//! | [`Ring`] | everyone to the next: nearest neighbours |
+//! | [`Ring`] | each rank to the next: nearest neighbours |
 //! | [`Halo`] | 1-D to 3-D exchange with neighbours and computation between |
-//! | [`Random`] | everyone to anyone at random times: contention |
+//! | [`Random`] | each rank to any other at random times: contention |
 //!
 //! ```
 //! use hikyaku_sim::engine::Simulation;
@@ -40,25 +40,25 @@ pub use ring::Ring;
 use crate::error::SimError;
 use crate::job::{Content, Message, Payload, Rank, SendRequest};
 
-/// Why a program did not give its answer.
+/// Why a program did not end with its answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] SimError),
-    /// A message is not what its sender sent: a fault of the simulator.
+    /// A message differs from what its sender sent: a fault of the simulator.
     #[error("rank {rank} got a wrong message from rank {source_rank}: {what}")]
     Wrong {
         /// The receiver.
         rank: u32,
         /// The sender.
         source_rank: u32,
-        /// What is wrong with it.
+        /// The difference.
         what: String,
     },
 }
 
-/// The byte that a message of `from` with this number consists of.
+/// The byte that fills message `number` of `from`.
 fn fill(from: u32, number: u32) -> u8 {
     // Odd multipliers: neighbours in either count differ.
     (from.wrapping_mul(167) ^ number.wrapping_mul(59)) as u8

@@ -3,7 +3,7 @@
 use super::{ProgramError, check, start};
 use crate::job::Rank;
 
-/// Rank 0 sends, the last rank answers; the others look on.
+/// Rank 0 sends, the last rank answers; the other ranks do nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingPong {
     /// Bytes of each message.
@@ -13,7 +13,7 @@ pub struct PingPong {
 }
 
 impl PingPong {
-    /// One rank's part. A job of one rank has nobody to play with and ends at once.
+    /// One rank's part. In a job of one rank it ends at once.
     ///
     /// # Errors
     /// A call failed, or a message came back changed.

@@ -1,4 +1,4 @@
-//! Random traffic: everyone to anyone at random times, what a network is loaded with in books.
+//! Random traffic: each rank to any other at random times, the textbook load of a network.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::{ProgramError, check, start};
 use crate::engine;
 use crate::job::Rank;
 
-/// Tag of these messages: no other program's, so that one may follow another.
+/// The tag of these messages. No other program uses it, so one may follow another.
 const TAG: i32 = 100;
 
 /// Messages to destinations drawn uniformly, after gaps drawn from an exponential distribution.
@@ -26,8 +26,8 @@ pub struct Random {
 impl Random {
     /// `messages` messages of each of `ranks` ranks, `gap` apart on average.
     ///
-    /// Who will receive how many is drawn here as the ranks will draw it, so that every rank knows
-    /// when it has got all of its messages; that takes `seed` of the simulation.
+    /// The numbers of messages to receive are drawn here as the ranks will draw them, so that every
+    /// rank knows when it has all of its messages; that takes `seed` of the simulation.
     pub fn new(seed: u64, ranks: u32, bytes: u64, messages: u32, gap: Time) -> Random {
         let mut expected = vec![0; ranks as usize];
         for from in 0..ranks {
@@ -43,7 +43,7 @@ impl Random {
     /// One rank's part.
     ///
     /// # Errors
-    /// A call failed, or a message came changed.
+    /// A call failed, or a message arrived changed.
     pub async fn run(self, rank: Rank) -> Result<(), ProgramError> {
         let mut draws = rank.sim().random(u64::from(rank.rank()));
         for _ in 0..self.messages {

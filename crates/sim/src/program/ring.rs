@@ -1,4 +1,4 @@
-//! Everyone sends to the next rank and receives from the one before: nearest-neighbour traffic.
+//! Each rank sends to the next and receives from the one before: nearest-neighbour traffic.
 
 use super::{ProgramError, check, start};
 use crate::job::Rank;
@@ -8,7 +8,7 @@ use crate::job::Rank;
 pub struct Ring {
     /// Bytes of each message.
     pub bytes: u64,
-    /// How often.
+    /// The number of rounds.
     pub steps: u32,
 }
 
@@ -16,7 +16,7 @@ impl Ring {
     /// One rank's part.
     ///
     /// # Errors
-    /// A call failed, or a message came changed.
+    /// A call failed, or a message arrived changed.
     pub async fn run(self, rank: Rank) -> Result<(), ProgramError> {
         let (me, size) = (rank.rank(), rank.size());
         for number in 0..self.steps {

@@ -27,7 +27,7 @@ where
 }
 
 #[test]
-fn every_program_gives_its_answer_and_lengths_alone_take_the_same_time() {
+fn lengths_alone_take_the_time_of_bytes() {
     for ranks in [1, 2, 12] {
         let both = [Payload::Carried, Payload::LengthsOnly].map(|payload| {
             let compute = Time::from_nanoseconds(500);
@@ -45,7 +45,7 @@ fn every_program_gives_its_answer_and_lengths_alone_take_the_same_time() {
 }
 
 #[test]
-fn a_message_that_is_not_what_was_sent_is_told() {
+fn a_changed_message_is_reported() {
     run(2, Payload::Carried, |rank| async move {
         if rank.rank() == 0 {
             rank.send(1, 0, &[1u8, 2, 3][..]).await?;
@@ -61,7 +61,7 @@ fn a_message_that_is_not_what_was_sent_is_told() {
 }
 
 #[test]
-fn grids_of_ranks_are_as_equal_as_their_number_allows() {
+fn grids_of_ranks_are_nearly_cubes() {
     assert_eq!(balanced(100_000, 3), [50, 50, 40]);
     assert_eq!(balanced(64, 2), [8, 8]);
     assert_eq!(balanced(13, 3), [13, 1, 1]);

@@ -1,14 +1,14 @@
-//! The channel dependency graph: whether the routes of a shape can wait for each other in a circle.
+//! The channel dependency graph: whether the routes of a shape can wait for each other in a cycle.
 //!
-//! Channel `a` depends on channel `b` if some route takes `b` right after `a`: whoever holds `a`
-//! may wait for `b`. Without a cycle some order of the channels exists in which everyone waits for
-//! later ones only, so the holder of the last one always gets on (Dally, Seitz 1987).
+//! Channel `a` depends on channel `b` if some route takes `b` right after `a`: the holder of `a`
+//! may wait for `b`. Without a cycle there is an order of the channels in which every holder waits
+//! only for later ones, so the holder of the last one always makes progress (Dally, Seitz 1987).
 
 use std::collections::BTreeSet;
 
 use super::{Channel, Topology};
 
-/// Channels that wait for each other in a circle, or `None` if no such circle exists.
+/// Channels that wait for each other in a cycle, or `None` without such a cycle.
 ///
 /// Walks every route: meant for tests and for shapes of up to a few hundred nodes.
 pub fn find_cycle(topology: &dyn Topology) -> Option<Vec<Channel>> {
@@ -34,31 +34,31 @@ fn dependencies(topology: &dyn Topology) -> Vec<BTreeSet<Channel>> {
 /// Depth-first search with the path on an explicit stack: shapes may have thousands of channels.
 fn cycle_of(next: &[BTreeSet<Channel>]) -> Option<Vec<Channel>> {
     #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
+    enum Visit {
         New,
         OnPath,
         Done,
     }
-    let mut marks = vec![Mark::New; next.len()];
+    let mut marks = vec![Visit::New; next.len()];
     for start in 0..next.len() as Channel {
-        if marks[start as usize] != Mark::New {
+        if marks[start as usize] != Visit::New {
             continue;
         }
-        marks[start as usize] = Mark::OnPath;
+        marks[start as usize] = Visit::OnPath;
         let mut path = vec![(start, next[start as usize].iter())];
         while let Some((channel, rest)) = path.last_mut() {
             match rest.next() {
                 None => {
-                    marks[*channel as usize] = Mark::Done;
+                    marks[*channel as usize] = Visit::Done;
                     path.pop();
                 }
                 Some(&follower) => match marks[follower as usize] {
-                    Mark::Done => {}
-                    Mark::New => {
-                        marks[follower as usize] = Mark::OnPath;
+                    Visit::Done => {}
+                    Visit::New => {
+                        marks[follower as usize] = Visit::OnPath;
                         path.push((follower, next[follower as usize].iter()));
                     }
-                    Mark::OnPath => {
+                    Visit::OnPath => {
                         let circle = path.iter().map(|step| step.0);
                         return Some(circle.skip_while(|&channel| channel != follower).collect());
                     }

@@ -1,4 +1,4 @@
-//! The dragonfly: groups of routers, everyone joined to everyone at both scales (Kim, Dally, Scott,
+//! The dragonfly: groups of routers, fully connected at both scales (Kim, Dally, Scott,
 //! Abts, ISCA 2008).
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Routing is minimal: to the router of the group that has the link to the receiver's group, over
-//! it, and to the receiver's router. With `g` groups, link `q` of a group leads to the group
-//! `q % (g - 1) + 1` further on: one to each in the largest system, as many to each as there are in
-//! a smaller one. Of several the sender's own router's are taken if it has any, and of those the
-//! one that the receiver's number picks, which spreads receivers evenly and keeps two nodes on one
-//! way. Link classes: `Network(0)` in a group, `Network(1)` between groups.
+//! it, and to the receiver's router. With `g` groups, link `q` of a group leads to the group `q %
+//! (g - 1) + 1` further on: one to each in the largest system, several to each in a smaller one. Of
+//! several links the route prefers those of the sender's own router, and among those the receiver's
+//! number decides. That spreads receivers evenly and keeps two nodes on one path. Link classes:
+//! `Network(0)` in a group, `Network(1)` between groups.
 //!
 //! Deadlock: links within a group have two channels, the first for messages that have not left
 //! their group, the second for those that came from another. In the order injection, first, global,
@@ -38,8 +38,8 @@ impl Dragonfly {
         Dragonfly::with_groups(p, a, h, a * h + 1)
     }
 
-    /// A dragonfly of fewer groups: every pair of groups has as many links as there are for each,
-    /// and what is left over is not used.
+    /// A dragonfly of fewer groups: every pair of groups has equally many links, and the remaining
+    /// links are not used.
     ///
     /// # Panics
     /// If a group has not enough global links for `groups`.
@@ -83,7 +83,7 @@ impl Dragonfly {
         (router, 2 * self.nodes() + router * self.global_per_router + port)
     }
 
-    /// Which of the links to the group `away` further on a message from a router takes.
+    /// The link to the group `away` further on that a message from a router takes.
     fn choose(&self, router: u32, away: u32, to: Node) -> u32 {
         let (others, bundle) = (self.groups - 1, self.bundle());
         let first = router % self.routers_per_group * self.global_per_router;
@@ -122,7 +122,7 @@ impl Topology for Dragonfly {
         if channel < self.links() { channel } else { channel - self.local_links() }
     }
 
-    /// Global links that are left over lead back to their own router.
+    /// Unused global links lead back to their own router.
     fn link(&self, link: Link) -> LinkEnds {
         let nodes = self.nodes();
         let router_of = |node| Vertex::Switch(node / self.nodes_per_router);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_groups_have_more_links_to_each_and_all_of_them_are_used() {
+    fn fewer_groups_use_more_links_to_each() {
         // 8 links of a group to 2 others: 4 to each, one at every router.
         let dragonfly = Dragonfly::with_groups(2, 4, 2, 3);
         assert_eq!(dragonfly.bundle(), 4);
@@ -219,7 +219,7 @@ mod tests {
                 let mut route = Vec::new();
                 dragonfly.route(from, to, &mut route);
                 used.extend(route.iter().map(|&c| dragonfly.link_of(c)).filter(global));
-                // Every router has its own way out: no local link before the global one.
+                // Every router has its own global link: no local link comes before it.
                 assert!(dragonfly.distance(from, to) <= 4, "{from} -> {to}");
             }
         }

@@ -11,19 +11,19 @@
 //! A vertex of level `l - 1` has `w_l` parents, a switch of level `l` has `m_l` children. Routing:
 //! up to the lowest level that the two nodes share, then down; the parents on the way up are chosen
 //! by the receiver's number (D-mod-k), which spreads the receivers of one sender evenly and gives
-//! each receiver one tree of its own downward. Link classes: `Network(l)` between level `l - 1` and
+//! each receiver its own tree downward. Link classes: `Network(l)` between level `l - 1` and
 //! `l`, for `l` from 2 on, both ways.
 //!
 //! Deadlock: routes go up and then down, never up again.
 //!
-//! No multicast: D-mod-k leads each receiver through a tree of its own, so the copies would share
-//! next to nothing; switches that copy route broadcasts through one tree instead.
+//! No multicast: D-mod-k leads each receiver through its own tree, so the copies would share almost
+//! no links; switches that copy route broadcasts through one tree instead.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
 /// One level of a fat tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Level {
+struct TreeLevel {
     /// Children of a switch of this level.
     children: u32,
     /// Parents, in this level, of a vertex of the level below.
@@ -43,7 +43,7 @@ struct Level {
 /// A fat tree of any height and arity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FatTree {
-    levels: Vec<Level>,
+    levels: Vec<TreeLevel>,
     nodes: u32,
 }
 
@@ -57,7 +57,7 @@ impl FatTree {
         let mut levels = Vec::new();
         for &(children, parents) in arities {
             let width = nodes / span * copies * parents;
-            levels.push(Level {
+            levels.push(TreeLevel {
                 children,
                 parents,
                 span_below: span,
@@ -74,14 +74,14 @@ impl FatTree {
         FatTree { levels, nodes }
     }
 
-    /// How many levels of switches there are.
+    /// The number of levels of switches.
     pub fn height(&self) -> u32 {
         self.levels.len() as u32
     }
 
-    /// The highest level on the way between two nodes, counted from 0; the lowest is always used.
+    /// The highest level on the path between two nodes, from 0; the lowest is always used.
     fn turn(&self, from: Node, to: Node) -> usize {
-        let shared = |level: &Level| {
+        let shared = |level: &TreeLevel| {
             let span = level.span_below * level.children;
             from / span == to / span
         };
@@ -89,7 +89,7 @@ impl FatTree {
     }
 }
 
-impl Level {
+impl TreeLevel {
     /// The link between the vertex (subtree of `node`, `copy`) below this level and its `parent`.
     fn up(&self, node: Node, copy: u32, parent: u32) -> Link {
         let below = node / self.span_below * self.copies_below + copy;
@@ -99,7 +99,7 @@ impl Level {
 
 impl Topology for FatTree {
     fn name(&self) -> String {
-        let arity = |level: &Level| format!("{}:{}", level.children, level.parents);
+        let arity = |level: &TreeLevel| format!("{}:{}", level.children, level.parents);
         let arities: Vec<String> = self.levels.iter().map(arity).collect();
         format!(
             "fat tree {} (children:parents from below), {} nodes",

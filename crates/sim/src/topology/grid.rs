@@ -6,18 +6,18 @@
 //! ```
 //!
 //! A router at every node, two wires to each neighbour. Routing: dimension by dimension, the first
-//! one first, the shorter way round a ring; where both are equally long, nodes with an even
+//! one first, and the shorter path round a ring; where both are equally long, nodes with an even
 //! coordinate go up and the others down, so that both directions are used. Link classes:
 //! `Network(d)` along dimension `d`.
 //!
-//! Node and router are joined by one wire each way; or, where several engines of a node use its
-//! router at once ([`Grid::with_own_ways`]), by one to each wire that leaves the router and one
-//! from each that enters it, so that nothing waits at a router but for wires between routers.
+//! Node and router are joined by one wire each way. If several engines of a node use its router at
+//! once ([`Grid::with_own_ways`]), they are joined by one wire to each wire that leaves the router
+//! and one from each that enters it. Then packets wait at a router only for wires between routers.
 //!
-//! Deadlock: dimensions are taken in order, so only one ring could close a circle. Every wire has
-//! two channels; messages start a dimension on channel 0 and take channel 1 on the wire that wraps
+//! Deadlock: dimensions are taken in order, so only one ring could close a cycle. Every wire has
+//! two channels. Messages start a dimension on channel 0, and take channel 1 on the wire that wraps
 //! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps,
-//! channel 1 never on the whole ring, since a shortest way wraps at most once.
+//! channel 1 never on the whole ring, since a shortest path wraps at most once.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
@@ -47,7 +47,7 @@ impl Grid {
     }
 
     /// The same grid, with a wire between a node and its router for each of the router's wires, and
-    /// one for what a node sends to itself.
+    /// one for messages of a node to itself.
     #[must_use]
     pub fn with_own_ways(self) -> Grid {
         let ways = 2 * self.dimensions.len() as u32 + 1;
@@ -83,7 +83,7 @@ impl Grid {
         &self.dimensions
     }
 
-    /// The neighbour of a node along a dimension, up or down, if there is one.
+    /// The neighbour of a node along a dimension, up or down, if any.
     pub fn neighbour(&self, node: Node, d: usize, up: bool) -> Option<Node> {
         let Dimension { size, wraps } = self.dimensions[d];
         let stride: u32 = self.dimensions[..d].iter().map(|dimension| dimension.size).product();
@@ -105,8 +105,8 @@ impl Grid {
         node * self.wires() + 2 * self.ways + 2 * d as u32 + u32::from(!up)
     }
 
-    /// Which of the ways between a node and its router goes with a channel between routers; the
-    /// last one if there is none.
+    /// The path between a node and its router that belongs to a channel between routers; the last
+    /// one without such a channel.
     fn way(&self, channel: Option<Channel>) -> u32 {
         let along = channel.map(|channel| channel / 2 % self.wires() - 2 * self.ways);
         along.unwrap_or(self.ways - 1).min(self.ways - 1)
@@ -140,7 +140,7 @@ impl Topology for Grid {
         channel / 2
     }
 
-    /// Wires beyond the edge of an open dimension exist by number only: they lead back to where
+    /// Wires beyond the edge of an open dimension exist only as numbers: they lead back to where
     /// they start, and no route takes them.
     fn link(&self, link: Link) -> LinkEnds {
         let (node, wire) = (link / self.wires(), link % self.wires());
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn own_ways_are_shared_only_by_what_takes_the_same_wire() {
+    fn own_ways_are_shared_by_one_wire_only() {
         let grid = Grid::torus(&[4, 4]).with_own_ways();
         let ends = |from, to| {
             let mut route = Vec::new();
             grid.route(from, to, &mut route);
             (route[0], route[route.len() - 1])
         };
-        // Right, left, down, up, and to itself: five ways out of node 0.
+        // Right, left, down, up, and to itself: five paths out of node 0.
         let out = [1, 3, 4, 12, 0].map(|to| ends(0, to).0);
         let mut apart = out;
         apart.sort_unstable();

@@ -1,4 +1,4 @@
-//! An Ethernet hub: one medium that every node hears, and on which one sends at a time.
+//! An Ethernet hub: one medium that every node hears, and on which one node sends at a time.
 //!
 //! ```text
 //!   node 0   node 1   node 2   node 3
@@ -6,10 +6,10 @@
 //!   ==+========+========+========+==    one link, one channel for each receiver
 //! ```
 //!
-//! Collisions and back-off are not modelled: whoever finds the medium taken is served in turn,
-//! which is what Ethernet tends to at moderate load and keeps a run a function of its seed.
+//! Collisions and back-off are not modelled: a sender that finds the medium taken is served in
+//! turn. Ethernet tends to that at moderate load, and it keeps a run a function of its seed.
 //!
-//! Deadlock: a route is one channel; nobody holds one and waits for another.
+//! Deadlock: a route is one channel, so no holder of a channel waits for another.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 

@@ -13,10 +13,10 @@
 //!    x=0      x=1        two of the crossbars of dimension y
 //! ```
 //!
-//! Routing: the first dimension whose coordinates differ is corrected first, in one crossing of
-//! its XB, then the next (X, Y, Z; the order is not stated in the paper and is the digest's
-//! recommendation). A message changes XBs at EXs and crosses at most as many XBs as there are
-//! dimensions. Link classes: `Network(2d)` from an EX to the XB of dimension `d`, `Network(2d + 1)`
+//! Routing: the first dimension whose coordinates differ is corrected first, in one crossing of its
+//! XB, then the next (X, Y, Z; the paper does not state the order, the digest recommends this one).
+//! A message changes XBs at EXs and crosses at most as many XBs as there are dimensions. Link
+//! classes: `Network(2d)` from an EX to the XB of dimension `d`, `Network(2d + 1)`
 //! from that XB to an EX.
 //!
 //! Deadlock: order the channels as injection, to XB x, from XB x, to XB y, from XB y, ...,
@@ -67,7 +67,8 @@ impl HyperCrossbar {
             .collect()
     }
 
-    /// Link from the EX of `node` to the XB of its line along `d`; one further is the link back.
+    /// The link from the EX of `node` to the XB of its line along `d`; the next number is the link
+    /// back.
     fn to_crossbar(&self, node: Node, d: usize) -> Link {
         2 * (self.nodes * (d as u32 + 1) + node)
     }

@@ -1,8 +1,8 @@
-//! Shapes of networks: which links there are, and which of them a message takes.
+//! Shapes of networks: their links, and the routes of messages.
 //!
-//! A *link* is a wire with one direction: it has a rate, a latency, and carries one thing at a
-//! time. A *channel* is a link together with a buffer at its far end; several channels of one link
-//! are what Dally and Seitz call virtual channels, and what the crosspoint buffers of a Cenju-4
+//! A *link* is a wire with one direction: it has a rate and a latency, and carries one packet at a
+//! time. A *channel* is a link together with a buffer at its far end. Several channels of one link
+//! are Dally and Seitz' virtual channels, or the crosspoint buffers of a Cenju-4
 //! switch are to the wire that feeds them. A *route* is a list of channels: the first leaves the
 //! sending node, the last enters the receiving one.
 //!
@@ -12,9 +12,9 @@
 //!                                            channel 6: the other buffer of link 5
 //! ```
 //!
-//! Every shape routes deterministically: the route depends on its two ends only, so messages
-//! between them keep their order. Every shape says in its file why its routes cannot deadlock, and
-//! is tested by program: an order of its channels exists in which every route goes upward
+//! Every shape routes deterministically: the route depends only on its two ends, so messages
+//! between them keep their order. Every shape's file says why its routes cannot deadlock, and a
+//! test checks it: an order of its channels exists in which every route goes upward
 //! ([`find_cycle`]), which is Dally and Seitz' condition for wormhole routing (IEEE Trans. Comput.
 //! C-36, 1987) and suffices for virtual cut-through too.
 
@@ -48,7 +48,7 @@ pub type Link = u32;
 /// Number of a channel: a link and one of the buffers at its far end.
 pub type Channel = u32;
 
-/// What kind of link it is, so that a machine can give kinds their own rates and latencies.
+/// The kind of a link, so that a machine can give kinds their own rates and latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkClass {
     /// From a node into the network.
@@ -64,33 +64,33 @@ pub enum LinkClass {
 pub enum Vertex {
     /// A node.
     Node(Node),
-    /// A switch, router or crossbar, numbered as the shape likes.
+    /// A switch, router or crossbar, numbered by the shape.
     Switch(u32),
 }
 
 /// A link as a drawing shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEnds {
-    /// Where it starts.
+    /// Its start.
     pub from: Vertex,
-    /// Where it ends.
+    /// Its end.
     pub to: Vertex,
-    /// What kind it is.
+    /// Its kind.
     pub class: LinkClass,
 }
 
 /// A shape with its routing.
 pub trait Topology: fmt::Debug {
-    /// In a few words, with its sizes: `hyper-crossbar 8 x 17 x 16`.
+    /// The name, in a few words with its sizes: `hyper-crossbar 8 x 17 x 16`.
     fn name(&self) -> String;
 
-    /// How many nodes there are, numbered from 0.
+    /// The number of nodes, numbered from 0.
     fn nodes(&self) -> u32;
 
-    /// How many links there are, numbered from 0.
+    /// The number of links, numbered from 0.
     fn links(&self) -> u32;
 
-    /// How many channels there are, numbered from 0; as many as links unless stated otherwise.
+    /// The number of channels, numbered from 0; as many as links unless stated otherwise.
     fn channels(&self) -> u32 {
         self.links()
     }
@@ -100,11 +100,11 @@ pub trait Topology: fmt::Debug {
         channel
     }
 
-    /// What connects what.
+    /// The two ends and the class of a link.
     fn link(&self, link: Link) -> LinkEnds;
 
-    /// Appends the channels from one node to another. `from` may equal `to`: what a node sends to
-    /// itself through the network goes to its first switch and back.
+    /// Appends the channels from one node to another. `from` may equal `to`: a message of a node to
+    /// itself goes to its first switch and back.
     ///
     /// # Panics
     /// May panic if a node does not exist; callers check that once.
@@ -117,7 +117,7 @@ pub trait Topology: fmt::Debug {
         None
     }
 
-    /// How many channels the route between two nodes has, the first and the last included.
+    /// The number of channels of the route between two nodes, with the first and the last.
     fn distance(&self, from: Node, to: Node) -> u32 {
         let mut route = Vec::new();
         self.route(from, to, &mut route);
@@ -128,7 +128,7 @@ pub trait Topology: fmt::Debug {
 /// A step of a multicast: one crossing of a link into one or several of its buffers at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
-    /// The channels entered, all of one link; the copy in each goes on by its own.
+    /// The channels entered, all of one link; each copy continues independently.
     pub channels: Vec<Channel>,
     /// For each of the channels, the numbers of the branches that follow it.
     pub next: Vec<Vec<u32>>,

@@ -1,7 +1,7 @@
-//! Multicast trees, by laying the routes to all the receivers over each other.
+//! Multicast trees, made from the routes to all the receivers.
 //!
-//! Routes that depend on their two ends only, and where the rest of a route depends on the place
-//! and the receiver only, form a tree when they start at one node. Copies part where the routes do.
+//! If a route depends only on its two ends, and the rest of a route only on the place and the
+//! receiver, then the routes from one node form a tree. Copies part where the routes do.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) fn by_routes(topology: &dyn Topology, from: Node, to: &[Node]) -> Vec
     branches
 }
 
-/// Appends the branches that start where all of `rests` start; gives their numbers, one a link.
+/// Appends the branches that start where all of `rests` start; returns their numbers, one a link.
 fn grow(topology: &dyn Topology, rests: &[&[Channel]], branches: &mut Vec<Branch>) -> Vec<u32> {
     let mut by_link = BTreeMap::<_, BTreeMap<Channel, Vec<&[Channel]>>>::new();
     for (first, rest) in rests.iter().filter_map(|route| route.split_first()) {
@@ -34,7 +34,7 @@ fn grow(topology: &dyn Topology, rests: &[&[Channel]], branches: &mut Vec<Branch
         numbers.push(number as u32);
         let entered = channels.keys().copied().collect();
         branches.push(Branch { channels: entered, next: Vec::new() });
-        // As deep as a route is long; no deeper.
+        // The recursion is as deep as a route is long.
         let next = channels.values().map(|rests| grow(topology, rests, branches)).collect();
         branches[number].next = next;
     }

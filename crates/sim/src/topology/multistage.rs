@@ -12,9 +12,9 @@
 //!
 //! Stage by stage one base-4 digit of the position is replaced by the receiver's, the highest first
 //! (a butterfly): `n` stages reach 4^n nodes. A wire into a switch has four channels, one for each
-//! output: a sender writes a packet into the buffer of the output that it will take, which is what
-//! the port bits in a packet's first flit say. So packets for different outputs never stand behind
-//! each other, and nothing is arbitrated when a packet is written.
+//! output: a sender writes a packet into the buffer of the output that it will take, as the port
+//! bits in a packet's first flit say. So packets for different outputs never wait for each other,
+//! and writing a packet needs no arbitration.
 //!
 //! Multicast: a packet crosses a wire once and enters the buffers of all outputs that it wants; the
 //! copies go on independently.
@@ -43,7 +43,7 @@ impl Multistage {
         Multistage { nodes, stages }
     }
 
-    /// How many switches a packet passes.
+    /// The number of switches that a packet passes.
     pub fn stages(&self) -> u32 {
         self.stages
     }
@@ -76,14 +76,14 @@ impl Multistage {
         }
     }
 
-    /// The switch of a stage at a position, which is that of its four neighbours in the digit too.
+    /// The switch of a stage at a position; its four neighbours in the digit share it.
     pub fn switch_at(&self, stage: u32, position: u32) -> u32 {
         let weight = self.weight(stage);
         let within = position / (weight * PORTS) * weight + position % weight;
         stage * (self.width() / PORTS) + within
     }
 
-    /// How many switches there are; stages of a network that is not full have idle ones.
+    /// The number of switches; stages of a network that is not full have idle ones.
     pub fn switches(&self) -> u32 {
         self.stages * self.width() / PORTS
     }

@@ -9,8 +9,8 @@
 //! With buffers at the inputs, first in first out, this is the input-queued crossbar whose
 //! throughput under uniform traffic ends at 2 - sqrt 2 (Karol, Hluchyj, Morgan 1987).
 //!
-//! Deadlock: a route takes an input and then an output, and nobody waits for an input while
-//! holding an output.
+//! Deadlock: a route takes an input and then an output, and no holder of an output waits for an
+//! input.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 

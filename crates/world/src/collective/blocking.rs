@@ -2,13 +2,14 @@
 
 use std::mem::size_of;
 
-use hikyaku_coll::CollError;
-use hikyaku_msg::Layout;
+use hikyaku_coll::{
+    Begun, CollError, begin_allgather, begin_allreduce, begin_barrier, begin_broadcast,
+};
+use hikyaku_msg::{Layout, MsgError};
 
 use super::Ranks;
 use super::operations::in_bytes;
 use crate::error::Error;
-use crate::node::WIDEST;
 use crate::reducer::{Reducer, on_bytes};
 use crate::scalar::Scalar;
 use crate::world::World;
@@ -19,12 +20,8 @@ impl World {
     /// # Errors
     /// A rank is gone or gave up.
     pub fn barrier(&self) -> Result<(), Error> {
-        if self.choices().barrier.is_none()
-            && let Some(done) = self.on_node(|node| node.barrier())
-        {
-            return done;
-        }
-        self.together(async |ranks| ranks.barrier().await)
+        let ranks = self.ranks().waiting();
+        self.end(begin_barrier(&ranks.group, ranks.choices.barrier))
     }
 
     /// Gives every rank the data of `root` (MPI_Bcast, MPI 5.0 §6.4). Equal lengths everywhere.
@@ -32,14 +29,9 @@ impl World {
     /// # Errors
     /// The root does not exist, a rank is gone or gave up, or lengths differ.
     pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
-        if root < self.size()
-            && self.choices().broadcast.is_none()
-            && let Some(done) =
-                self.on_node(|node| node.broadcast(bytemuck::cast_slice_mut(data), root))
-        {
-            return done;
-        }
-        self.together(async |ranks| ranks.broadcast(data, root).await)
+        let ranks = self.ranks().waiting();
+        let bytes = bytemuck::cast_slice_mut(data);
+        self.end(begin_broadcast(&ranks.of::<T>(), ranks.choices.broadcast, bytes, root))
     }
 
     /// Combines the ranks' data element by element, in place at `root` (MPI_Reduce, MPI 5.0
@@ -63,15 +55,9 @@ impl World {
     /// # Errors
     /// A rank is gone or gave up, or lengths differ.
     pub fn allreduce<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
-        let (bytes, width) = (bytemuck::cast_slice_mut(data), size_of::<T>().max(1));
-        if width <= WIDEST
-            && self.choices().allreduce.is_none()
-            && let Some(done) =
-                self.on_node(|node| node.allreduce(bytes, width, on_bytes(&op).combine))
-        {
-            return done;
-        }
-        self.together(async |ranks| ranks.allreduce(data, &op).await)
+        let ranks = self.ranks().waiting();
+        let (by, bytes) = (ranks.reducing(&op).allreduce, bytemuck::cast_slice_mut(data));
+        self.end(begin_allreduce(&ranks.of::<T>(), by, bytes, on_bytes(&op)))
     }
 
     /// Brings equal blocks of all ranks to `root`, in rank order (MPI_Gather, MPI 5.0 §6.5).
@@ -167,24 +153,9 @@ impl World {
     /// # Errors
     /// A rank is gone or gave up, or lengths differ.
     pub fn allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
-        let (given, needed) = (all.len(), mine.len() * self.size() as usize);
-        let by_messages = self.choices().allgather.is_some();
-        if !by_messages && given != needed {
-            // The others, who need not know, get what they wait for.
-            let mut unseen = vec![T::zeroed(); needed];
-            let bytes = bytemuck::cast_slice_mut(&mut unseen);
-            let mine = bytemuck::cast_slice(mine);
-            if self.on_node(|node| node.allgather(mine, bytes)).flatten().is_some() {
-                return Err(wrong_length::<T>(given, needed));
-            }
-        } else if !by_messages {
-            let bytes = bytemuck::cast_slice_mut(all);
-            let mine = bytemuck::cast_slice(mine);
-            if let Some(done) = self.on_node(|node| node.allgather(mine, bytes)).flatten() {
-                return done;
-            }
-        }
-        self.together(async |ranks| ranks.allgather(Some(mine), all).await)
+        let ranks = self.ranks().waiting();
+        let (mine, bytes) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(all));
+        self.end(begin_allgather(&ranks.of::<T>(), ranks.choices.allgather, Some(mine), bytes))
     }
 
     /// [`World::allgather`] where this rank's block is in its place in `all` already
@@ -317,20 +288,32 @@ impl World {
         self.together(async |ranks| ranks.exscan(data, &op).await)
     }
 
+    /// The end of a call, which most often was over at once.
+    #[inline(always)]
+    fn end<F: Future<Output = Result<(), CollError<MsgError>>>>(
+        &self,
+        begun: Begun<F::Output, F>,
+    ) -> Result<(), Error> {
+        let result = match begun {
+            Begun::Done(result) => result,
+            Begun::Waits(future) => self.wait_for_end(future),
+        };
+        self.drop_left_overs();
+        Ok(result?)
+    }
+
+    #[inline(never)]
+    fn wait_for_end<F: Future>(&self, future: F) -> F::Output {
+        self.drive(future)
+    }
+
     fn together<R>(
         &self,
-        operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, Error>,
+        operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, hikyaku_rank::Error>,
     ) -> Result<R, Error> {
-        let ranks = self.ranks();
+        let ranks = self.ranks().waiting();
         let result = self.drive(operation(&ranks));
         self.drop_left_overs();
-        result
+        Ok(result?)
     }
-}
-
-/// The error of an array for all parts that has not the length of all parts.
-fn wrong_length<T>(given: usize, needed: usize) -> Error {
-    let bytes = |elements: usize| (elements * size_of::<T>()) as u64;
-    let (operation, what) = ("allgather", "the array of all parts, in bytes,");
-    CollError::Length { operation, what, given: bytes(given), needed: bytes(needed) }.into()
 }

@@ -14,7 +14,6 @@
 //! flight moves during calls of this library, see `tasks.rs`.
 
 mod blocking;
-pub(crate) mod choices;
 mod nonblocking;
 mod operations;
 mod persistent;

@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hikyaku_msg::Layout;
+use hikyaku_rank::TaskId;
 
 use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::Reducer;
 use crate::scalar::Scalar;
 use crate::scope::{Core, Scope};
-use crate::tasks::TaskId;
 
 /// A collective that was started and has not been waited for.
 ///

@@ -5,27 +5,33 @@
 
 use hikyaku_coll::{self as coll, Choices, Communicator, Element, Group};
 use hikyaku_msg::Layout;
-use hikyaku_shm::ShmPort;
+use hikyaku_rank::{Error, RankPort};
 
-use crate::error::Error;
 use crate::reducer::{Reducer, on_bytes};
 use crate::scalar::Scalar;
 
 /// The ranks of a communicator as its collectives see them, and how they are to be done.
 #[derive(Debug)]
 pub(crate) struct Ranks<'w> {
-    pub(crate) group: Communicator<'w, ShmPort>,
+    pub(crate) group: Communicator<'w, RankPort>,
     pub(crate) choices: Choices,
 }
 
 impl<'w> Ranks<'w> {
+    /// The same for calls that do nothing else than wait.
+    #[inline]
+    pub(super) fn waiting(self) -> Ranks<'w> {
+        Ranks { group: self.group.waiting(), ..self }
+    }
+
     /// The group, for a call on elements of this type.
-    fn of<T: Scalar>(&self) -> Communicator<'w, ShmPort> {
+    #[inline]
+    pub(super) fn of<T: Scalar>(&self) -> Communicator<'w, RankPort> {
         self.group.with_elements(Element::of::<T>())
     }
 
     /// What is chosen, as far as it can do a reduction.
-    fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
+    pub(super) fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
         if op.is_commutative() { self.choices } else { self.choices.for_ordered() }
     }
 

@@ -10,13 +10,13 @@ use std::ops::DerefMut;
 use std::rc::Rc;
 
 use hikyaku_msg::Layout;
+use hikyaku_rank::{Task, TaskId};
 
 use super::Ranks;
 use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::Reducer;
 use crate::scalar::Scalar;
-use crate::tasks::{Task, TaskId};
 use crate::world::World;
 
 /// Owned memory that a persistent operation works on: a `Vec`, a boxed slice, a
@@ -70,7 +70,7 @@ impl<B: 'static> Persistent<B> {
         world: &World,
         name: &'static str,
         buffers: B,
-        operation: impl AsyncFn(&Ranks<'_>, &mut B) -> Result<(), Error> + 'static,
+        operation: impl AsyncFn(&Ranks<'_>, &mut B) -> Result<(), hikyaku_rank::Error> + 'static,
     ) -> Persistent<B> {
         let world = Rc::new(world.apart());
         let home = Rc::new(Cell::new(None));
@@ -99,7 +99,7 @@ impl<B> Persistent<B> {
     /// It was started before and has not been waited for.
     pub fn start(&mut self) -> Result<(), Error> {
         let buffers = self.buffers.take().ok_or(Error::InFlight { operation: self.name })?;
-        self.task = Some(self.world.start_task((self.begin)(buffers)));
+        self.task = Some(self.world.communicator().start_task((self.begin)(buffers)));
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl<B> Persistent<B> {
     /// What it failed with: as the blocking call. It can be started again if all ranks do.
     pub fn wait(&mut self) -> Result<(), Error> {
         let Some(id) = self.task else { return Ok(()) };
-        let result = self.world.wait_for_task(id, 1);
+        let result = self.world.communicator().wait_for_task(id, 1);
         self.ended(result)
     }
 
@@ -119,7 +119,7 @@ impl<B> Persistent<B> {
     /// As [`Persistent::wait`].
     pub fn test(&mut self) -> Result<bool, Error> {
         let Some(id) = self.task else { return Ok(true) };
-        match self.world.test_task(id) {
+        match self.world.communicator().test_task(id) {
             None => Ok(false),
             Some(result) => self.ended(result).map(|()| true),
         }
@@ -141,10 +141,10 @@ impl<B> Persistent<B> {
         self.buffers.as_mut().ok_or(Error::InFlight { operation: self.name })
     }
 
-    fn ended(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+    fn ended(&mut self, result: Result<(), hikyaku_rank::Error>) -> Result<(), Error> {
         self.task = None;
         self.buffers = self.home.take();
-        result
+        Ok(result?)
     }
 }
 

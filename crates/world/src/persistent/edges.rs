@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use hikyaku_coll::persistent::Scheme;
-
-use super::error::PersistentError;
+use hikyaku_rank::persistent::PersistentError;
 
 /// One edge: who is at the other end, and which elements of the buffer go along it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,10 +36,10 @@
 //!                                                              a copy out of its region at wait
 //! ```
 //!
-//! Between ranks of one node, neighbours write each other a letter a round instead (`mail.rs`), as
-//! long as two copies of the data cost less than what queues do, and unless
-//! [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied from at start and
-//! to at wait.
+//! Between ranks of one node, neighbours write each other a letter a round instead
+//! (`rank/src/persistent/mail.rs`), as long as two copies of the data cost less than what queues
+//! do, and unless [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied
+//! from at start and to at wait.
 //!
 //! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
 //! the receiver: its sender need not wait for anything but the round before the last.
@@ -49,18 +49,12 @@
 //! the job ends, since somebody may still write to them.
 
 mod edges;
-mod error;
-mod mail;
-mod rounds;
-mod setup;
 mod shared;
 mod staged;
-mod tables;
 
 pub use edges::{Neighbour, Neighbours};
-pub use error::PersistentError;
 pub use hikyaku_coll::persistent::{PlanError, Scheme};
 pub use hikyaku_nic::fabric::{QueueError, QueueFault};
-pub(crate) use setup::End;
+pub use hikyaku_rank::persistent::PersistentError;
 pub use shared::Exchange;
 pub use staged::StagedExchange;

@@ -3,9 +3,9 @@
 
 use std::mem::{ManuallyDrop, size_of};
 
+use hikyaku_rank::persistent::{End, Places, Rounds, Use, set_up};
+
 use super::edges::{Neighbour, Neighbours};
-use super::rounds::Rounds;
-use super::setup::{End, Places, Use, set_up};
 use crate::buffer::SharedBuffer;
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -19,6 +19,8 @@ pub struct Exchange<T: Scalar> {
     rounds: Rounds,
     /// There until it is dropped.
     buffers: Option<Buffers<T>>,
+    /// Others' variables are served as long as it is there.
+    _world: World,
 }
 
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl<T: Scalar> Exchange<T> {
         neighbours: &Neighbours,
         buffers: Buffers<T>,
     ) -> Result<Exchange<T>, Error> {
-        let world = world.duplicate();
+        let world = world.try_duplicate()?;
         let prepare = || {
             let one = buffers.outgoing.len();
             let other = buffers.incoming.as_ref().map_or(one, |incoming| incoming.len());
@@ -122,9 +124,15 @@ impl<T: Scalar> Exchange<T> {
             false => (Use::Fixed, [out; 2], [into; 2]),
         };
         let place = |outs: &[End], ins: &[End]| Ok((places(outs, from), places(ins, to)));
-        let wiring =
-            set_up(&world, (neighbours.scheme, buffers_use), prepare(), World::share, place)?;
-        Ok(Exchange { rounds: Rounds::new(world, wiring), buffers: Some(buffers) })
+        let wiring = set_up(
+            world.communicator(),
+            (neighbours.scheme, buffers_use),
+            prepare(),
+            |words| world.share(words),
+            place,
+        )?;
+        let rounds = Rounds::new(world.communicator().clone(), wiring);
+        Ok(Exchange { rounds, buffers: Some(buffers), _world: world })
     }
 
     /// The buffers, if they are the program's now.
@@ -179,7 +187,7 @@ impl<T: Scalar> Exchange<T> {
     #[inline]
     pub fn start(&mut self) -> Result<(), Error> {
         let buffers = self.buffers.as_ref().expect("there until it is dropped");
-        self.rounds.start(bytemuck::cast_slice(&buffers.outgoing))
+        Ok(self.rounds.start(bytemuck::cast_slice(&buffers.outgoing))?)
     }
 
     /// Waits for the round (MPI_Wait): what was sent may be changed, what was to come has.
@@ -219,7 +227,7 @@ impl<T: Scalar> Exchange<T> {
     /// # Errors
     /// It is in flight: the neighbours learn that this end is gone.
     pub fn free(self) -> Result<(), Error> {
-        if self.rounds.is_started() { self.rounds.check_idle() } else { Ok(()) }
+        if self.rounds.is_started() { Ok(self.rounds.check_idle()?) } else { Ok(()) }
     }
 }
 

@@ -10,12 +10,10 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use hikyaku_coll::persistent::Scheme;
-use hikyaku_nic::fabric::{Command, Port, RemoteAddress, Space};
+use hikyaku_nic::fabric::{Command, Port, QueuePort, RemoteAddress, Space};
+use hikyaku_rank::persistent::{Checked, End, Out, PersistentError, Places, Rounds, Use, set_up};
 
 use super::edges::Neighbours;
-use super::error::PersistentError;
-use super::rounds::Rounds;
-use super::setup::{Checked, End, Out, Places, Use, set_up};
 use super::shared::ends;
 use crate::buffer::SharedBuffer;
 use crate::error::Error;
@@ -62,7 +60,7 @@ impl World {
         &self,
         neighbours: &Neighbours,
     ) -> Result<StagedExchange<T>, Error> {
-        let world = self.duplicate();
+        let world = self.try_duplicate()?;
         let needed = neighbours.needed();
         let checked = neighbours.check(world.size(), needed).map_err(Error::from);
         let checked =
@@ -76,11 +74,13 @@ impl<T: Scalar> StagedExchange<T> {
     pub(crate) fn new(
         world: World,
         scheme: Option<Scheme>,
-        (checked, needed): (Checked, (usize, usize)),
+        (checked, needed): (Checked<Error>, (usize, usize)),
         share: impl Fn(&World, &[u32]) -> Result<Vec<Vec<u32>>, Error>,
     ) -> Result<StagedExchange<T>, Error> {
         let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
-        let wiring = set_up(&world, (scheme, Use::Staged), checked, share, |own_outs, own_ins| {
+        let share = |words: &[u32]| share(&world, words);
+        let buffers = (scheme, Use::Staged);
+        let wiring = set_up(world.communicator(), buffers, checked, share, |own_outs, own_ins| {
             let mut end = 0;
             outs = staged(own_outs, 1, &mut end);
             ins = staged(own_ins, 2, &mut end);
@@ -89,7 +89,7 @@ impl<T: Scalar> StagedExchange<T> {
             places = Some(memory);
             Ok((addresses(&outs, at), addresses(&ins, at)))
         })?;
-        let rounds = Rounds::new(world.with_context(world.context()), wiring);
+        let rounds = Rounds::new(world.communicator().clone(), wiring);
         let element = std::marker::PhantomData;
         let mut made = StagedExchange { rounds, places, outs, ins, needed, world, element };
         made.rounds.give_second_places()?;
@@ -133,7 +133,7 @@ impl<T: Scalar> StagedExchange<T> {
         };
         let send =
             |edge: usize, out: &Out, turn: usize| push(world, (out, turn), &outs[edge].runs, bytes);
-        self.rounds.start_with(bytes, prepare, send)
+        Ok(self.rounds.start_with(bytes, prepare, send)?)
     }
 
     /// Waits for the round (MPI_Wait) and puts what has come into `data`.
@@ -172,7 +172,7 @@ impl<T: Scalar> StagedExchange<T> {
                 rest = after;
             }
         }
-        self.rounds.take_mail(bytes)
+        Ok(self.rounds.take_mail(bytes)?)
     }
 
     /// Gives everything back (MPI_Request_free), as dropping it does.
@@ -180,7 +180,7 @@ impl<T: Scalar> StagedExchange<T> {
     /// # Errors
     /// It is in flight: the neighbours learn that this end is gone.
     pub fn free(self) -> Result<(), Error> {
-        if self.rounds.is_started() { self.rounds.check_idle() } else { Ok(()) }
+        if self.rounds.is_started() { Ok(self.rounds.check_idle()?) } else { Ok(()) }
     }
 }
 

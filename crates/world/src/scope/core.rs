@@ -7,10 +7,10 @@ use std::fmt;
 
 use hikyaku_msg::{MsgError, RequestId};
 use hikyaku_nic::fabric::{Activity, Name, Wait};
+use hikyaku_rank::TaskId;
 
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::tasks::TaskId;
 use crate::world::{Received, World};
 
 /// What waits for neighbours are announced as.
@@ -68,7 +68,7 @@ impl<'world> Core<'world> {
             let taken = self.world.engine().borrow_mut().wait_for_next(id);
             if let Some(received) = taken {
                 self.close(id);
-                return Ok(received.into());
+                return Ok(self.world.communicator().told(Ok(received))?.into());
             }
         }
         self.wait_long(id)
@@ -76,9 +76,9 @@ impl<'world> Core<'world> {
 
     #[inline(never)]
     fn wait_long(&self, id: RequestId) -> Result<Received, Error> {
-        let result = self.world.wait_for(id, self.awaited.get());
+        let result = self.world.communicator().wait_for(id, self.awaited.get());
         self.close(id);
-        Ok(result?.into())
+        Ok(self.world.communicator().told(result)?.into())
     }
 
     /// A request has ended: the scope need not wait for it.
@@ -96,12 +96,12 @@ impl<'world> Core<'world> {
     /// Waits for a collective to end, or looks once whether it has: `None` if not.
     pub(crate) fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
         let result = match wait {
-            true => self.world.wait_for_task(id, self.awaited.get()),
-            false => self.world.test_task(id)?,
+            true => self.world.communicator().wait_for_task(id, self.awaited.get()),
+            false => self.world.communicator().test_task(id)?,
         };
         let mut open = self.open.borrow_mut();
         open.retain(|other| !matches!(other, Open::Collective(other) if *other == id));
-        Some(result)
+        Some(result.map_err(Error::from))
     }
 
     /// Waits for an exchange to end, or looks once whether it has: `None` if not.
@@ -116,7 +116,7 @@ impl<'world> Core<'world> {
             };
             let result = match wait {
                 true => self.wait_for_part(next),
-                false => self.world.test(next)?,
+                false => self.world.communicator().test(next)?,
             };
             self.exchange(name, |exchange| exchange.settle(result));
         }
@@ -134,7 +134,7 @@ impl<'world> Core<'world> {
     fn wait_for_part(&self, id: RequestId) -> Result<hikyaku_msg::Received, MsgError> {
         let whole = Wait { open: self.awaited.get(), ..NEIGHBOURS };
         self.world.engine().borrow_mut().set_whole(Some(whole));
-        let result = self.world.wait_for(id, 1);
+        let result = self.world.communicator().wait_for(id, 1);
         self.world.engine().borrow_mut().set_whole(None);
         result
     }

@@ -26,7 +26,6 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::tasks::Task;
 use crate::topology::{Leg, Route};
 use crate::world::{Received, World};
 
@@ -138,7 +137,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: i32,
         mode: SendMode,
     ) -> Result<Request<'scope>, Error> {
-        let envelope = Envelope { destination: to, context: self.core.world.context(), tag };
+        let destination = self.core.world.communicator().in_job(to)?;
+        let envelope = Envelope { destination, context: self.core.world.context(), tag };
         let bytes = bytemuck::cast_slice(data);
         if self.core.world.engine().borrow_mut().send_directly(bytes, &envelope, mode) {
             let (rank, bytes) = (self.core.world.rank(), bytes.len() as u64);
@@ -171,15 +171,16 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         from: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Request<'scope>, Error> {
-        let (source, tag) = (from.into().0, tag.into().0);
+        let (from, tag) = (from.into().0, tag.into().0);
+        let source = self.core.world.communicator().source_in_job(from)?;
         let into = bytemuck::cast_slice_mut(into);
-        if let (Some(source), Some(tag)) = (source, tag) {
+        if let (Some(source), Some(from), Some(tag)) = (source, from, tag) {
             let context = self.core.world.context();
             let mut engine = self.core.world.engine().borrow_mut();
             let taken = engine.recv_if_there(into, source, context, tag);
             drop(engine);
             if let Some(bytes) = taken {
-                return Ok(Request::ended(&self.core, source, tag, bytes));
+                return Ok(Request::ended(&self.core, from, tag, bytes));
             }
         }
         self.open_recv(into, source, tag)
@@ -247,10 +248,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
                 }
             }
         }
-        let (at, result) = self.core.world.wait_for_any(&ids);
+        let (at, result) = self.core.world.communicator().wait_for_any(&ids);
         requests.swap_remove(at);
         self.core.close(ids[at]);
-        Ok(Some((at, result?.into())))
+        Ok(Some((at, self.core.world.communicator().told(result)?.into())))
     }
 
     pub(crate) fn world(&self) -> &'env World {
@@ -260,15 +261,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Leaves a collective in flight.
     pub(crate) fn begin(
         &'scope self,
-        operation: impl Future<Output = Result<(), Error>> + 'scope,
+        operation: impl Future<Output = Result<(), hikyaku_rank::Error>> + 'scope,
     ) -> Collective<'scope> {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
         // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
         // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
         // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
-        let operation: Task = unsafe { mem::transmute(operation) };
-        let id = self.core.world.start_task(operation);
+        let operation: hikyaku_rank::Task = unsafe { mem::transmute(operation) };
+        let id = self.core.world.communicator().start_task(operation);
         self.core.open.borrow_mut().push_back(Open::Collective(id));
         Collective::new(&self.core, id)
     }
@@ -331,8 +332,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             // begin. They are borrowed exclusively for 'scope, or the exchange owns them; it is in
             // `open` until the request has ended or is given up, which is within 'scope.
             let buffer = unsafe { RecvBuffer::new(start.cast(), bytes) };
-            let selector = Selector { source: Some(*process), tag: Some(*tag), context };
-            let started = self.core.world.engine().borrow_mut().start_recv(buffer, selector);
+            let world = self.core.world;
+            let started = world.communicator().in_job(*process).and_then(|source| {
+                let selector = Selector { source: Some(source), tag: Some(*tag), context };
+                world.engine().borrow_mut().start_recv(buffer, selector)
+            });
             let expected = Some((*edge, bytes as u64));
             self.core.exchange(name, |exchange| exchange.started(started, expected));
         }
@@ -351,9 +355,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             // SAFETY: the data is borrowed for 'scope, or the exchange owns it; it is in `open`
             // until the request has ended or is given up, which is within 'scope.
             let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
-            let envelope = Envelope { destination: *process, context, tag: *tag };
-            let mode = SendMode::Standard;
-            let started = self.core.world.engine().borrow_mut().start_send(buffer, envelope, mode);
+            let (world, mode) = (self.core.world, SendMode::Standard);
+            let started = world.communicator().in_job(*process).and_then(|destination| {
+                let envelope = Envelope { destination, context, tag: *tag };
+                world.engine().borrow_mut().start_send(buffer, envelope, mode)
+            });
             self.core.exchange(name, |exchange| exchange.started(started, None));
         }
     }

@@ -71,6 +71,8 @@ impl<'scope> Request<'scope> {
     /// The same, where the engine has to remember what it says.
     #[cold]
     fn kept(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
+        // As the engine says it: it is translated when it is asked for. It exists.
+        let source = core.world.communicator().in_job(source).unwrap_or(source);
         let received = hikyaku_msg::Received { source, tag, bytes };
         let id = core.world.engine().borrow_mut().completed(received);
         Request::opened(core, id)
@@ -111,11 +113,11 @@ impl<'scope> Request<'scope> {
             Stage::Ended(received) => return Ok(Ok(received)),
             Stage::Open(id) => id,
         };
-        match self.core.world.test(id) {
+        match self.core.world.communicator().test(id) {
             None => Ok(Err(self)),
             Some(result) => {
                 self.core.close(id);
-                Ok(Ok(result?.into()))
+                Ok(Ok(self.core.world.communicator().told(result)?.into()))
             }
         }
     }

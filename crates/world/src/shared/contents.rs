@@ -1,14 +1,14 @@
-//! The contents as slices: the only place where what the protocol promises becomes memory.
+//! The contents as slices: the only place where the protocol's promise becomes memory.
 //!
-//! Copies lie in memory that other processes have mapped. Nobody makes a reference to them but who
-//! has acquired the variable: for writing, when no other rank of the node has it; for reading,
-//! when none writes. That is the protocol's promise (its explorer in `crates/dsm/tests` looks at
-//! every interleaving), and what the safety of guards rests on. A process that breaks into the
-//! memory otherwise can spoil the bytes; every value of the bytes is one of the elements.
+//! Copies lie in memory that other processes have mapped. A rank makes a reference to a copy only
+//! after it has acquired the variable: for writing, when no other rank of the node holds it; for
+//! reading, when no rank writes. The protocol promises that (its explorer in `crates/dsm/tests`
+//! checks every interleaving), and the safety of guards rests on it. A process that breaks into the
+//! memory by other means can spoil the bytes, but every value of the bytes is a valid element.
 
 use std::ptr::NonNull;
 
-use hikyaku_shm::View;
+use hikyaku_rank::View;
 
 use crate::scalar::Scalar;
 
@@ -19,7 +19,7 @@ pub(super) struct Contents<T> {
     length: usize,
 }
 
-/// The bytes of a view from `at` on: where they begin and how many there are.
+/// The bytes of a view from `at` on: their start and their number.
 #[inline]
 pub(super) fn tail(view: &View, at: usize) -> (NonNull<u8>, usize) {
     assert!(at <= view.len(), "a copy begins within its block");
@@ -28,7 +28,7 @@ pub(super) fn tail(view: &View, at: usize) -> (NonNull<u8>, usize) {
     (start, view.len() - at)
 }
 
-/// Copies bytes out of a view that nobody writes to.
+/// Copies bytes out of a view that no rank writes.
 pub(super) fn read(view: &View, at: usize, into: &mut [u8]) {
     let (start, length) = tail(view, at);
     assert!(into.len() <= length, "what is read lies within the block");
@@ -51,7 +51,7 @@ impl<T: Scalar> Contents<T> {
     /// The elements.
     ///
     /// # Safety
-    /// The copy stays mapped and nobody writes to it as long as the slice lives.
+    /// The copy stays mapped and no rank writes it as long as the slice lives.
     #[inline]
     pub(super) unsafe fn as_slice<'s>(self) -> &'s [T] {
         // SAFETY: `new` checked bounds and alignment, any bytes are a Scalar, and the caller
@@ -62,14 +62,14 @@ impl<T: Scalar> Contents<T> {
     /// The elements, to be written.
     ///
     /// # Safety
-    /// The copy stays mapped and nobody else reads or writes it as long as the slice lives.
+    /// The copy stays mapped and no other rank reads or writes it as long as the slice lives.
     #[inline]
     pub(super) unsafe fn as_slice_mut<'s>(self) -> &'s mut [T] {
         // SAFETY: as for `as_slice`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
-    /// Where they begin.
+    /// The address of the first element.
     pub(super) fn start(self) -> NonNull<T> {
         self.start
     }

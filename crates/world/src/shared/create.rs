@@ -1,8 +1,9 @@
 //! Making shared variables, together, and finding them by their names.
 //!
-//! What each rank wants and gives is told to all before anything is judged, so that a mistake, or a
-//! want of memory, on one rank is an error on every rank and nobody is left waiting. Those who have
-//! heard of all then vote, so that a death meanwhile is an error on every rank, or on none.
+//! Each rank first tells all others what it wants and gives; only then the offers are judged. So a
+//! mistake, or a lack of memory, on one rank is an error on every rank, and no rank is left
+//! waiting. The ranks that have heard of all then vote, so a death meanwhile is an error on every
+//! rank, or on none.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::task::Poll;
 use hikyaku_dsm::word::{RANKS_MOST, VARIABLES_MOST};
 use hikyaku_dsm::{Copyset, Division, Geometry, Style};
 use hikyaku_nic::fabric::{PeerState, Port};
-use hikyaku_shm::View;
+use hikyaku_rank::View;
 
 use super::Shared;
 use super::direct::DirectDriver;
@@ -36,63 +37,63 @@ use crate::world::World;
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     by_name: RefCell<BTreeMap<String, Weak<Variable>>>,
-    /// What was given to variables that this rank has dropped and others may still use.
+    /// Memory of variables that this rank has dropped and others may still use.
     parked: RefCell<Vec<Parked>>,
-    /// What was given to variables that were not made.
+    /// Memory of variables that were not made.
     ballots: RefCell<Ballots>,
     /// Sync variables in use, and variables made so far.
     counts: RefCell<(u64, u32)>,
-    /// Of variables that do not say theirs.
+    /// The protocol of variables that do not choose one.
     protocol: Protocol,
-    /// What serves the others' requests.
+    /// Serves the others' requests.
     service: Rc<Service>,
-    /// Trouble on purpose, for tests.
+    /// Fault injection, for tests.
     injector: Option<Rc<Injector>>,
 }
 
 /// Memory that others may still use.
 #[derive(Debug)]
 struct Parked {
-    /// Taken when it is given back; never dropped by itself.
+    /// Taken when it is freed; never dropped automatically.
     own: ManuallyDrop<Option<Own>>,
     home: View,
     ranks: u64,
 }
 
 impl Registry {
-    /// For variables of this protocol, unless they say another.
+    /// For variables of this protocol, unless they choose another.
     pub(crate) fn new(protocol: Protocol, injector: Option<Rc<Injector>>) -> Registry {
         let service = Rc::new(Service::new(injector.clone()));
         Registry { protocol, service, injector, ..Registry::default() }
     }
 
-    /// What serves the others' requests.
+    /// The service for the others' requests.
     pub(crate) fn service(&self) -> &Rc<Service> {
         &self.service
     }
 
-    /// What was given to variables that were not made.
+    /// Memory of variables that were not made.
     pub(super) fn ballots(&self) -> RefMut<'_, Ballots> {
         self.ballots.borrow_mut()
     }
 
-    /// This rank does not use a variable any more.
+    /// This rank no longer uses a variable.
     pub(super) fn forget(&self, name: &str, parts: u64) {
         self.by_name.borrow_mut().retain(|known, weak| known != name || weak.strong_count() > 0);
         self.counts.borrow_mut().0 -= parts;
     }
 
-    /// Takes back what a variable had, when nobody uses it any more.
+    /// Keeps the memory of a variable until no rank uses it any more.
     pub(super) fn park(&self, own: Own, home: Option<View>, ranks: u32) {
         let own = ManuallyDrop::new(Some(own));
-        // Without a view of it nobody can tell: then it stays until the job ends.
+        // Without a view of it no rank can say so: then it stays until the job ends.
         let Some(home) = home else { return };
         self.parked.borrow_mut().push(Parked { own, home, ranks: u64::from(ranks) });
         self.sweep();
     }
 
-    /// Gives back what nobody uses any more. What is left of it when the rank ends stays with the
-    /// job: dropped memory would be taken from under the others.
+    /// Frees memory that no rank uses any more. The rest stays with the job when the rank ends:
+    /// freed memory would be taken from under the others.
     fn sweep(&self) {
         self.parked.borrow_mut().retain_mut(|parked| {
             let over = Memory::parted(&parked.home) >= parked.ranks;
@@ -109,7 +110,7 @@ impl World {
     /// it, with the same arguments, in the same order as other collective operations.
     ///
     /// # Errors
-    /// [`SharedError`]: ranks disagree, the name is taken, there is no room. Or a rank is gone.
+    /// [`SharedError`]: ranks disagree, the name is taken, memory is full. Or a rank is gone.
     pub fn shared<T: Scalar>(&self, name: &str, shape: &[u64]) -> Result<Shared<T>, Error> {
         self.shared_with(name, shape, SharedOptions::default())
     }
@@ -127,8 +128,8 @@ impl World {
         Ok(Shared::new(self.make(name, shape, Element::of::<T>(), options)?))
     }
 
-    /// [`World::shared`] with elements of which only name and size are known: its guards are
-    /// slices of their bytes. For bindings of other languages.
+    /// [`World::shared`] with elements of which only name and size are known: its guards are slices
+    /// of their bytes. For bindings of other languages.
     ///
     /// # Errors
     /// As [`World::shared`].
@@ -142,7 +143,7 @@ impl World {
         Ok(Shared::new(self.make(name, shape, element, options)?))
     }
 
-    /// A shared variable of this rank, by its name.
+    /// Finds a shared variable of this rank by its name.
     ///
     /// # Errors
     /// [`SharedError::Unknown`], [`SharedError::WrongElement`].
@@ -156,7 +157,7 @@ impl World {
         Ok(Shared::new(variable))
     }
 
-    /// [`World::shared_named`] as bytes, whatever its elements are.
+    /// [`World::shared_named`] as bytes, for elements of any type.
     ///
     /// # Errors
     /// [`SharedError::Unknown`].
@@ -181,6 +182,9 @@ impl World {
         element: Element,
         options: SharedOptions,
     ) -> Result<Rc<Variable>, Error> {
+        if self.communicator().members().is_some() {
+            return Err(SharedError::SomeRanks { name: name.to_owned() }.into());
+        }
         let registry = self.registry();
         registry.sweep();
         let protocol = options.protocol.unwrap_or(registry.protocol);
@@ -201,7 +205,7 @@ impl World {
         }
     }
 
-    /// Tells the others what this rank offers, and hears what they do.
+    /// Sends what this rank offers to the others, and receives their offers.
     fn place(
         &self,
         name: &str,
@@ -209,7 +213,7 @@ impl World {
         offer: &Offer,
     ) -> Result<Placed, Error> {
         let told = self.share(&offer.words())?;
-        // All ranks have come here: none looks for an earlier vote any more.
+        // All ranks are here: no rank reads an earlier vote any more.
         self.registry().ballots().give_back();
         let prepared = prepared.as_ref().map_err(Error::clone)?;
         let offers = Offer::read_all(&told, name).map_err(|error| match error {
@@ -220,12 +224,12 @@ impl World {
         let injector = self.registry().injector.clone();
         let engine = self.engine().borrow();
         let memory = Memory::new(engine.port(), prepared.sizes, &places, injector);
-        // What a rank told is not in its region: it is not of this program.
+        // A rank offered memory outside its region: it does not run this program.
         let memory = memory.ok_or(SharedError::Refused { name: name.to_owned(), rank: 0 })?;
         Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
     }
 
-    /// The variable that all ranks have. Nothing counts it before.
+    /// Makes the variable, which all ranks have now. It is not counted earlier.
     fn begin(
         &self,
         name: &str,
@@ -243,7 +247,7 @@ impl World {
         variable
     }
 
-    /// What gets the variable to this rank; the same number of contexts is taken at all ranks.
+    /// Makes the driver; all ranks take the same number of contexts.
     fn drive_by(
         &self,
         protocol: Protocol,
@@ -285,8 +289,8 @@ impl World {
         Driver::Mailbox(MailboxDriver::new(side, Rc::clone(service), style == Style::Datagrams))
     }
 
-    /// Has every call that waits serve the others' requests, as long as there are variables for
-    /// which they ask.
+    /// Makes every call that waits serve the others' requests, while variables exist for which
+    /// ranks send requests.
     fn serve(&self, service: &Rc<Service>) {
         self.tasks().set_restless(service.is_restless());
         if let Some(task) = service.task.take() {
@@ -308,7 +312,7 @@ impl World {
         service.task.set(Some(self.tasks().start(Box::pin(task))));
     }
 
-    /// What this rank can tell before it has heard of the others, and what it gives.
+    /// Prepares this rank's offer and memory, before it has heard of the others.
     fn prepare(
         &self,
         name: &str,
@@ -362,7 +366,7 @@ impl World {
         Ok(Prepared { own, sizes, division, socket })
     }
 
-    /// Notes who is gone, if somebody is that was not.
+    /// Updates `departed` if more ranks are gone.
     pub(super) fn note_departures(&self, seen: &mut u64, departed: &mut hikyaku_dsm::Departed) {
         let engine = self.engine().borrow();
         let port = engine.port();
@@ -381,7 +385,7 @@ impl World {
     }
 }
 
-/// What a rank has made ready for a variable.
+/// A rank's memory for a variable, and its offer.
 #[derive(Debug)]
 struct Prepared {
     own: Own,
@@ -391,7 +395,7 @@ struct Prepared {
     socket: (u16, u64),
 }
 
-/// Where all of a variable is.
+/// The places of all memory of a variable.
 #[derive(Debug)]
 struct Placed {
     memory: Memory,
@@ -399,20 +403,20 @@ struct Placed {
     sockets: Vec<(u16, u64)>,
 }
 
-/// What a rank tells of a variable that it makes.
+/// A rank's offer for a variable that it makes.
 #[derive(Debug)]
 struct Offer {
-    /// Whether it could give its part.
+    /// Whether it could allocate its memory.
     made: bool,
-    /// What has to be the same everywhere, and how that is called.
+    /// The values that must be the same on all ranks, and their names.
     same: Vec<(&'static str, String)>,
-    /// Where its block and its node's are.
+    /// The places of its block and of its node's block.
     places: (u64, u64),
     /// Port and key of its socket, if the protocol has one.
     socket: (u16, u64),
 }
 
-/// What is the same, in order.
+/// The names of the values that must be the same, in order.
 const SAME: [&str; 6] = ["name", "shape", "type", "division", "recovery", "protocol"];
 
 impl Offer {
@@ -472,8 +476,8 @@ impl Offer {
         Some(Offer { made, same, places, socket })
     }
 
-    /// What all ranks told: the same error on each of them, if they disagree or one of them could
-    /// not.
+    /// The offers of all ranks. If they disagree, or one of them could not allocate, the error is
+    /// the same on each of them.
     fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<Offer>, SharedError> {
         let mut offers: Vec<Offer> = Vec::new();
         for (rank, words) in (0..).zip(told) {

@@ -1,7 +1,7 @@
-//! How `direct` is driven: operations on words in memory, and contents that are fetched.
+//! The driver of `direct`: operations on words in memory, and fetches of contents.
 //!
-//! Its state machine says what to do next; here it is done, in place on the own node and by
-//! commands of the port elsewhere. No other rank's program takes part.
+//! The state machine says what to do next. The driver does it, in place on the rank's own node and
+//! by commands of the port elsewhere. No other rank's program takes part.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ use hikyaku_dsm::word::{self, Head, READERS_A_WORD, READING, Version};
 use hikyaku_dsm::{
     Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Protocol, State, Word,
 };
-use hikyaku_shm::{Process, View};
+use hikyaku_rank::{Process, View};
 
 use super::contents::Contents;
 use super::driver::{Asked, Outcome};
@@ -18,43 +18,43 @@ use super::protocol::Traffic;
 use crate::error::Error;
 use crate::world::World;
 
-/// Looks at the word that a request waits for, before the whole of the protocol is asked again.
+/// Polls of the word that a request watches, before the protocol is driven again.
 const GLANCES: u32 = 8;
 
-/// A variable under `direct`, as one rank has it.
+/// A variable under `direct` at one rank.
 #[derive(Debug)]
 pub(super) struct DirectDriver {
     memory: Memory,
-    /// What this rank gave; taken when the variable is dropped.
+    /// The memory that this rank gave; taken when the variable is dropped.
     own: Option<Own>,
     parts: RefCell<Vec<PartState>>,
     departed: RefCell<(u64, Departed)>,
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
-    /// The process that is the rank.
+    /// The process of the rank.
     process: Process,
-    /// The process in which what is free is acquired in one go. With trouble on purpose there is
-    /// none, and it is mostly acquired step by step.
+    /// The process that may take the fast path. None with fault injection: then a variable is
+    /// mostly acquired step by step.
     goes_short_in: Process,
-    /// What is done in place takes its time: time is not virtual.
+    /// Operations in place take real time: time is not virtual.
     at_hand: bool,
 }
 
-/// A part, as this rank has it.
+/// A part at this rank.
 #[derive(Debug)]
 struct PartState {
     protocol: Direct,
-    /// Asked for, or had.
+    /// What it was requested for, while it is requested or held.
     taken: Option<Kind>,
     home: u32,
-    /// Its words are at hand. In virtual time none are: what is done in place takes no time.
+    /// Its words are near. In virtual time none are, because an operation in place takes no time.
     near: bool,
-    /// Where its words begin in its home's block.
+    /// The offset of its words in its home's block.
     at: u64,
 }
 
 impl DirectDriver {
-    /// All parts of a variable that lies in `memory`.
+    /// All parts of the variable in `memory`.
     pub(super) fn new(memory: Memory, own: Own, recoverable: bool) -> DirectDriver {
         let sizes = memory.sizes();
         let part = |index| {
@@ -81,13 +81,13 @@ impl DirectDriver {
         self.moved.get()
     }
 
-    /// What this rank has done at others.
+    /// This rank's operations on the memory of others.
     pub(super) fn traffic(&self) -> Traffic {
         let (remote, bytes) = (self.memory.remote(), self.moved.get());
         Traffic { messages: 0, remote: remote + bytes.1, bytes: 8 * remote + bytes.0 }
     }
 
-    /// Asks for a part.
+    /// Requests a part.
     #[inline]
     pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Asked {
         let mut parts = self.parts.borrow_mut();
@@ -100,7 +100,7 @@ impl DirectDriver {
         Asked::Begun
     }
 
-    /// Acquires a part, if that is the simple case; `None`: it is to be asked for.
+    /// Acquires a part on the fast path; `None`: it must be requested.
     #[inline(always)]
     pub(super) fn enter_free(
         &self,
@@ -134,7 +134,7 @@ impl DirectDriver {
         }
     }
 
-    /// Acquires a part that this rank keeps, far from the part's home: by a word of its own node.
+    /// Acquires a part that this rank keeps, far from the part's home, by a word of its own node.
     #[inline(never)]
     fn enter_kept(&self, state: &mut PartState, part: u64, kind: Kind) -> Option<Entry> {
         if !self.is_at_hand() {
@@ -145,7 +145,7 @@ impl DirectDriver {
         Some(entry)
     }
 
-    /// Lets it go again; `false`: it is to be let go in steps.
+    /// Releases it again; `false`: it must be released step by step.
     #[inline(never)]
     fn leave_kept(&self, state: &mut PartState, part: u64) -> bool {
         let near = |word, op| self.memory.near(part, word, op);
@@ -154,13 +154,13 @@ impl DirectDriver {
         left
     }
 
-    /// Whether words of the own node may be changed in one go.
+    /// Whether words of this rank's node may be changed on the fast path.
     #[inline]
     fn is_at_hand(&self) -> bool {
         self.at_hand && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
     }
 
-    /// The rest of what was begun in one go. It has the turn and waits for nobody.
+    /// Continues on the slow path. The rank has the turn and waits for no other rank.
     #[inline(never)]
     fn enter_in_steps(
         &self,
@@ -171,7 +171,7 @@ impl DirectDriver {
     ) -> Option<Result<Entry, Error>> {
         match self.drive_on(world, part, answer, || extent) {
             Ok(Outcome::Entered(entry)) => Some(Ok(entry)),
-            // It is lost, and whoever asks for it is told so.
+            // It is lost; a rank that requests it gets the error.
             Ok(_) => None,
             Err(error) => {
                 self.give(part, false);
@@ -180,7 +180,7 @@ impl DirectDriver {
         }
     }
 
-    /// Whether the short way may be taken.
+    /// Whether the fast path may be taken.
     #[inline]
     fn goes_short(&self, state: &PartState) -> bool {
         state.near && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
@@ -193,7 +193,7 @@ impl DirectDriver {
             && self.memory.injector().is_some_and(|injector| injector.goes_short())
     }
 
-    /// Lets a part go, if that is the simple case; `false`: it is to be released.
+    /// Releases a part on the fast path; `false`: it must be released step by step.
     #[inline]
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
@@ -224,14 +224,14 @@ impl DirectDriver {
         true
     }
 
-    /// Drives what waits for nobody to its end, which cannot fail: what it does to words of the
-    /// living is done.
+    /// Drives steps that wait for no rank to their end. They cannot fail, because the words of
+    /// living ranks can be changed.
     #[inline(never)]
     pub(super) fn finish(&self, world: &World, part: u64) {
         let _ = self.drive(world, part, || (0, 0));
     }
 
-    /// Drives a part until it says something. `extent`: first byte and length of the part.
+    /// Drives a part until it has an outcome. `extent`: first byte and length of the part.
     #[inline]
     pub(super) fn drive(
         &self,
@@ -332,7 +332,7 @@ impl DirectDriver {
         departed: &Departed,
     ) -> Result<bool, Error> {
         let contents = Contents::<u8>::new(self.memory.copy(), extent.0 as usize, extent.1);
-        // SAFETY: the turn is this rank's, and its node's copy is old: nobody of the node reads or
+        // SAFETY: the turn is this rank's, and its node's copy is old: no rank of the node reads or
         // writes it until the turn is passed.
         let into = unsafe { contents.as_slice_mut() };
         let there = self.memory.fetch(world.engine(), departed, from, extent, into)?;
@@ -343,8 +343,8 @@ impl DirectDriver {
         Ok(there)
     }
 
-    /// Looks a few times whether what a request waits for has changed: one word, where it can be
-    /// looked at in place.
+    /// Polls a few times whether the word that a request watches has changed, if the word can be
+    /// read in place.
     #[inline]
     pub(super) fn watch(&self, part: u64) {
         let parts = self.parts.borrow();
@@ -365,15 +365,15 @@ impl DirectDriver {
         self.parts.borrow_mut()[part as usize].protocol.insist();
     }
 
-    /// Looks who is gone: for requests that do not wait, and after somebody was woken.
+    /// Looks up the dead ranks, for requests that do not wait and after a rank was woken.
     pub(super) fn look_around(&self, world: &World) {
         let mut departed = self.departed.borrow_mut();
         let departed = &mut *departed;
         world.note_departures(&mut departed.0, &mut departed.1);
     }
 
-    /// Begins to let a part go that was `had`, or to give up a request for it; answers whether it
-    /// has to be driven for that.
+    /// Begins to release a part that was `had`, or to cancel a request for it; answers whether it
+    /// must be driven for that.
     #[inline]
     pub(super) fn give(&self, part: u64, had: bool) -> bool {
         let mut parts = self.parts.borrow_mut();
@@ -402,7 +402,7 @@ impl DirectDriver {
         Ok(Some((owner.node, State::of(state.taken, held, owner))))
     }
 
-    /// Who has a part that this rank waits for: the rank whose turn it is, or one that reads.
+    /// The holder of a part that this rank waits for: the rank whose turn it is, or one that reads.
     pub(super) fn holder(&self, part: u64) -> Option<u32> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
@@ -419,7 +419,8 @@ impl DirectDriver {
         })
     }
 
-    /// The end: what this rank gave, and its block as others say there that they have parted.
+    /// Ends the use of the variable: the memory that this rank gave, and its block, in which the
+    /// others say that they have parted.
     pub(super) fn part(&mut self, world: &World) -> Option<(Own, Option<View>)> {
         let own = self.own.take()?;
         let home = self.memory.own_home(world.engine().borrow().port());
@@ -428,5 +429,5 @@ impl DirectDriver {
     }
 }
 
-/// The owner of a part and its state at this node, as far as this one was told.
+/// The owner of a part and its state at this node, as far as this node knows.
 pub(super) type Control = (u32, State);

@@ -1,21 +1,21 @@
-//! What drives a variable's protocol: the wall between what all protocols have in common (guards,
-//! parts, names, errors) and how each of them gets a variable to a rank.
+//! Drives a variable's protocol: the boundary between what all protocols share (guards, parts,
+//! names, errors) and how each of them brings a variable to a rank.
 
 use std::ptr::NonNull;
 
 use hikyaku_dsm::{Entry, Kind, Patience, Refusal};
 use hikyaku_nic::time::Time;
-use hikyaku_shm::View;
+use hikyaku_rank::Rest;
+use hikyaku_rank::View;
 
 use super::direct::{Control, DirectDriver};
 use super::mailbox::MailboxDriver;
 use super::memory::{Memory, Own, Sizes};
 use super::protocol::Traffic;
-use super::service::Rest;
 use crate::error::Error;
 use crate::world::World;
 
-/// How a variable gets to this rank.
+/// The driver of a variable at this rank.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one a variable, and no pointer on the short way")]
 pub(super) enum Driver {
@@ -25,22 +25,22 @@ pub(super) enum Driver {
     Mailbox(MailboxDriver),
 }
 
-/// What has come of asking for a part.
+/// The result of requesting a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// It is to be driven.
+    /// The request has begun; drive it.
     Begun,
-    /// This rank has it, or has asked for it.
+    /// This rank holds it, or has requested it.
     Taken,
-    /// There is none of that number.
+    /// The variable has no part of this number.
     NoSuchPart,
 }
 
-/// What a call of the protocol has come to.
+/// The result of a call of the protocol.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Wait,
-    /// To look again soon: others are let past, who wake nobody.
+    /// Poll again soon: this rank lets others ask first, and they do not wake it.
     StandBack,
     Entered(Entry),
     Refused(Refusal),
@@ -48,7 +48,7 @@ pub(super) enum Outcome {
 }
 
 impl Driver {
-    /// Asks for a part.
+    /// Requests a part.
     #[inline]
     pub(super) fn request(
         &self,
@@ -63,7 +63,7 @@ impl Driver {
         }
     }
 
-    /// Acquires a part, if nobody has it and that is simple; `None`: it is to be asked for.
+    /// Acquires a part on the fast path; `None`: it must be requested.
     #[inline(always)]
     pub(super) fn enter_free(
         &self,
@@ -78,7 +78,7 @@ impl Driver {
         }
     }
 
-    /// Lets a part go, if that is simple; `false`: it is to be released.
+    /// Releases a part on the fast path; `false`: it must be released step by step.
     #[inline]
     pub(super) fn leave_free(&self, world: &World, part: u64) -> bool {
         match self {
@@ -87,8 +87,8 @@ impl Driver {
         }
     }
 
-    /// Does what can be done now for a part that was asked for or is let go. `extent`: its first
-    /// byte and its length.
+    /// Drives a requested or released part as far as possible now. `extent`: its first byte and its
+    /// length.
     #[inline]
     pub(super) fn drive(
         &self,
@@ -102,7 +102,7 @@ impl Driver {
         }
     }
 
-    /// Ends the standing back of a request, that is: it asks.
+    /// Ends the standing back of a request: it asks now.
     pub(super) fn insist(&self, part: u64) {
         match self {
             Driver::Direct(direct) => direct.insist(part),
@@ -110,7 +110,7 @@ impl Driver {
         }
     }
 
-    /// Gives up a request that waits, or lets a part go that was entered.
+    /// Cancels a waiting request, or releases an entered part.
     #[inline]
     pub(super) fn give(&self, world: &World, part: u64, had: bool) {
         match self {
@@ -123,7 +123,7 @@ impl Driver {
         }
     }
 
-    /// Waits a moment for what a request waits for.
+    /// Waits a moment for the word that a request watches.
     #[inline]
     pub(super) fn watch(&self, part: u64) {
         match self {
@@ -132,22 +132,22 @@ impl Driver {
         }
     }
 
-    /// Whether what a request waits for is a word of memory.
+    /// Whether a request watches a word of memory.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         matches!(self, Driver::Direct(_))
     }
 
-    /// Looks who is gone: for requests that do not wait.
+    /// Looks up the dead ranks, for requests that do not wait.
     pub(super) fn look_around(&self, world: &World) {
         match self {
             Driver::Direct(direct) => direct.look_around(world),
-            // It does so whenever it looks for messages.
+            // It does so in each poll for messages.
             Driver::Mailbox(_) => {}
         }
     }
 
-    /// Owner and state of a part at this node; asks nobody. `None`: no such part.
+    /// Owner and state of a part at this node; asks no rank. `None`: no such part.
     pub(super) fn control(&self, world: &World, part: u64) -> Result<Option<Control>, Error> {
         match self {
             Driver::Direct(direct) => direct.control(world, part),
@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// Who has a part that this rank waits for, as far as can be seen from here.
+    /// The holder of a part that this rank waits for, as far as this rank knows.
     pub(super) fn holder(&self, part: u64) -> Option<u32> {
         match self {
             Driver::Direct(direct) => direct.holder(part),
@@ -170,13 +170,13 @@ impl Driver {
         }
     }
 
-    /// Where the copy is that this rank uses, and its length.
+    /// The copy that this rank uses, and its length.
     #[inline]
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
         self.memory().copy()
     }
 
-    /// How large things are.
+    /// The sizes of the variable.
     pub(super) fn sizes(&self) -> &Sizes {
         match self {
             Driver::Direct(direct) => direct.memory().sizes(),
@@ -192,7 +192,7 @@ impl Driver {
         }
     }
 
-    /// Bytes of contents that came from elsewhere, and how often.
+    /// Bytes of contents fetched from other nodes, and how often.
     pub(super) fn moved(&self) -> (u64, u64) {
         match self {
             Driver::Direct(direct) => direct.moved(),
@@ -200,7 +200,7 @@ impl Driver {
         }
     }
 
-    /// What was sent between ranks for it, by this one.
+    /// Messages and operations that this rank has sent for it.
     pub(super) fn traffic(&self) -> Traffic {
         match self {
             Driver::Direct(direct) => direct.traffic(),
@@ -208,7 +208,7 @@ impl Driver {
         }
     }
 
-    /// Waits a little in a way of its own; `false`: it has none.
+    /// Waits a moment in the protocol's own way; `false`: it has none.
     pub(super) fn rest(&self, world: &World, rest: &mut Rest, until: Option<Time>) -> bool {
         match self {
             Driver::Direct(_) => false,
@@ -216,8 +216,8 @@ impl Driver {
         }
     }
 
-    /// The end: what this rank gave, to be given back when the others have parted too, which they
-    /// say in the block. `None`: there is nothing to be given back.
+    /// Ends the use of the variable: the memory that this rank gave, to be freed when the others
+    /// have parted too, which they say in the block. `None`: there is nothing to free.
     pub(super) fn part(&mut self, world: &World) -> Option<(Own, Option<View>)> {
         match self {
             Driver::Direct(direct) => direct.part(world),

@@ -1,4 +1,4 @@
-//! What can go wrong with shared variables, and whose fault it is.
+//! The errors of shared variables, and whose fault they are.
 
 use hikyaku_dsm::{Mark, PartsError};
 use thiserror::Error;
@@ -14,16 +14,16 @@ pub enum SharedError {
          {ours}: every rank makes the same variables in the same order"
     )]
     Mismatch {
-        /// Whose call differs from rank 0's.
+        /// The rank whose call differs from rank 0's.
         rank: u32,
-        /// In what.
+        /// The argument that differs.
         what: &'static str,
-        /// What that rank said.
+        /// That rank's value.
         theirs: String,
-        /// What rank 0 said.
+        /// Rank 0's value.
         ours: String,
     },
-    /// The job runs in virtual time, and the protocol does not.
+    /// The job runs in virtual time, which the protocol does not support.
     #[error(
         "the shared variable `{name}` is by `udp`, whose datagrams take no virtual time: choose \
          `direct` or `fagus`, or run the program with hikyaku run (hikyaku reproduce 001 simulates \
@@ -33,36 +33,45 @@ pub enum SharedError {
         /// The variable.
         name: String,
     },
-    /// There is one of that name.
+    /// The communicator has not all ranks of the job.
+    #[error(
+        "the shared variable `{name}` cannot be of some ranks only: make it with a communicator of \
+         all ranks of the job"
+    )]
+    SomeRanks {
+        /// The variable.
+        name: String,
+    },
+    /// A variable of that name exists.
     #[error("there is a shared variable `{name}` already: drop it first, or find it by its name")]
     Exists {
         /// The name.
         name: String,
     },
-    /// There is none of that name.
+    /// No variable of that name exists.
     #[error("there is no shared variable `{name}`: there is {known}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing variables.
         known: String,
     },
-    /// It has other elements than it is asked for with.
+    /// Its elements are of another type.
     #[error("the shared variable `{name}` has elements of {element}, not of {wanted}")]
     WrongElement {
         /// The variable.
         name: String,
-        /// What it has.
+        /// Its element type.
         element: String,
-        /// What was asked for.
+        /// The requested type.
         wanted: String,
     },
-    /// Its shape and parts cannot be.
+    /// Its shape and parts are invalid.
     #[error("the shared variable `{name}` cannot be: {error}")]
     Parts {
         /// The variable.
         name: String,
-        /// Why.
+        /// The reason.
         error: PartsError,
     },
     /// The control region has no room.
@@ -73,11 +82,11 @@ pub enum SharedError {
     TooMany {
         /// The variable.
         name: String,
-        /// Sync variables it needs, one a part.
+        /// The sync variables it needs, one for each part.
         wanted: u64,
-        /// Sync variables left.
+        /// The sync variables left.
         free: u64,
-        /// All there are.
+        /// All sync variables.
         most: u64,
     },
     /// There are more ranks than a protocol can name.
@@ -90,12 +99,12 @@ pub enum SharedError {
         /// Most ranks.
         most: u32,
     },
-    /// There is no socket for it.
+    /// The socket cannot be opened.
     #[error("the shared variable `{name}` needs a UDP socket on 127.0.0.1: {error}")]
     Socket {
         /// The variable.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: String,
     },
     /// Another rank could not make its part; its own error says why.
@@ -106,7 +115,7 @@ pub enum SharedError {
         /// The rank.
         rank: u32,
     },
-    /// Another rank could not hear of all parts of it: then no rank has it.
+    /// Another rank could not hear of all parts of it: then it is made on no rank.
     #[error(
         "rank {rank} gave up making the shared variable `{name}`, so that no rank has it: its own \
          error says why"
@@ -117,30 +126,30 @@ pub enum SharedError {
         /// The rank.
         rank: u32,
     },
-    /// This rank has it.
+    /// This rank holds it.
     #[error("{variable} is held by this rank already: let it go before it is acquired again")]
     Recursive {
         /// The variable, and the part.
         variable: String,
     },
-    /// It has not so many parts.
+    /// It has no such part.
     #[error("the shared variable `{name}` has parts 0 to {}, not {part}", .parts - 1)]
     NoSuchPart {
         /// The variable.
         name: String,
-        /// The part asked for.
+        /// The requested part.
         part: u64,
-        /// How many there are.
+        /// The number of parts.
         parts: u64,
     },
-    /// A rank died with it.
+    /// A rank died while it held it.
     #[error("{variable} is lost: rank {victim} {how}")]
     Lost {
         /// The variable, and the part.
         variable: String,
-        /// Who died.
+        /// The rank that died.
         victim: u32,
-        /// With what of it.
+        /// What was lost with that rank.
         how: &'static str,
     },
 }

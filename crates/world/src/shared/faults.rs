@@ -1,50 +1,51 @@
-//! Trouble on purpose, for tests: what processors and fabrics may do to the protocols at any time,
-//! and seldom do by themselves.
+//! Fault injection, for tests: what processors and fabrics may do to the protocols at any time, and
+//! seldom do by themselves.
 //!
 //! ```text
 //!   between two steps of a protocol   the rank rests: not, a moment, a time slice, 20 us to 2 ms
-//!   what is free                      acquired and let go step by step, three times in four
+//!   an unlocked variable              acquired and released step by step, three times in four
 //!   commands to other nodes           refused as if there were no room
 //!   contents                          copied in up to four pieces, with rests between
-//!   letters of fagus                  looked at late; those of different ranks out of order
-//!   bells                             not rung: who sleeps looks again by itself
-//!   datagrams of udp                  lost, doubled and overtaken (`service/sockets.rs`)
+//!   letters of fagus                  handled late; those of different ranks out of order
+//!   bells                             not rung: a sleeping rank polls on its own
+//!   datagrams of udp                  lost, duplicated and overtaken (`service/sockets.rs`)
 //! ```
 //!
-//! Within a node nothing is ever late: protocols that consist of atomic operations have races only
-//! where a processor is taken from a rank between two of them, which happens once in millions. So
-//! it is the rests that find those; the rest of the table is what a fabric's contract allows.
+//! Within a node no operation is ever late. Protocols of atomic operations have races only where a
+//! processor is taken from a rank between two of them, which happens once in millions. So the rests
+//! find those races; the rest of the table is what a fabric's contract allows.
 //!
 //! Each rank draws from a generator of its own: seed and rank give the same numbers in every run.
-//! What comes of them also depends on when the others run. In virtual time there is none of this.
+//! Their effect also depends on when the others run. In virtual time no faults are injected.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use hikyaku_nic::fabric::Port;
-use hikyaku_shm::ShmPort;
+use hikyaku_nic::random::Random;
+use hikyaku_rank::RankPort;
 use thiserror::Error;
 
-/// Commands in a thousand that are refused, each time they are tried.
+/// Commands in a thousand that are refused, at each attempt.
 const REFUSED: u64 = 30;
 
 /// Bells in a thousand that are not rung.
 const BELLS_LOST: u64 = 100;
 
-/// Letters in a thousand that are looked at late, and how many looks later at most.
+/// Letters in a thousand that are handled late, and by how many polls at most.
 const LATE: u64 = 300;
 const LATE_LOOKS: u64 = 12;
 
-/// Of a thousand rests, how many are none at all; how many of the others are shorter than a
-/// microsecond, give way, and are a short sleep. What is left is a long one.
+/// Of a thousand rests, how many do nothing; how many of the others are shorter than a microsecond,
+/// yield, and are a short sleep. The remaining ones are long sleeps.
 const NO_REST: u64 = 550;
 const A_MOMENT: u64 = 250;
 const GIVE_WAY: u64 = 180;
 const SHORT: u64 = 18;
 
-/// A value of [`NotASeed::VARIABLE`] or [`NotASeed::OF_PORTS`] that is no seed.
+/// An invalid seed in [`NotASeed::VARIABLE`] or [`NotASeed::OF_PORTS`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{given}` is no seed: give a whole number, by which faults are drawn")]
 pub struct NotASeed {
@@ -53,17 +54,17 @@ pub struct NotASeed {
 }
 
 impl NotASeed {
-    /// The variable that asks for faults of shared variables.
+    /// The variable that asks for faults in shared variables.
     pub const VARIABLE: &'static str = "HIKYAKU_SHARED_FAULTS";
 
-    /// The variable that asks for faults of ports: commands that are refused, or land late.
+    /// The variable that asks for faults in ports: commands that are refused, or land late.
     pub const OF_PORTS: &'static str = "HIKYAKU_FAULTS";
 }
 
-/// The seed that a variable of the environment gives; an empty one gives none.
+/// The seed in a variable of the environment; an empty one gives none.
 ///
 /// # Errors
-/// It is no number.
+/// It is not a number.
 pub(crate) fn from_environment(
     variable: &str,
     value_of: impl Fn(&str) -> Option<String>,
@@ -73,47 +74,43 @@ pub(crate) fn from_environment(
     value.map(seed).transpose()
 }
 
-/// What makes trouble for one rank's shared variables.
+/// Injects faults into one rank's shared variables.
 #[derive(Debug)]
 pub(crate) struct Injector {
     seed: u64,
-    state: Cell<u64>,
+    random: RefCell<Random>,
     #[cfg(test)]
     wrong: Option<tests::Wrong>,
 }
 
 impl Injector {
     /// For the rank of this port, if there is a seed and its time is real.
-    pub(crate) fn of(seed: Option<u64>, port: &ShmPort) -> Option<Rc<Injector>> {
+    pub(crate) fn of(seed: Option<u64>, port: &RankPort) -> Option<Rc<Injector>> {
         let seed = seed.filter(|_| !port.host().is_conducted())?;
         Some(Rc::new(Injector::new(seed, port.rank())))
     }
 
     fn new(seed: u64, rank: u32) -> Injector {
-        let state = Cell::new(seed ^ (u64::from(rank) << 48));
+        let random = RefCell::new(Random::new(seed ^ (u64::from(rank) << 48)));
         Injector {
             seed,
-            state,
+            random,
             #[cfg(test)]
             wrong: tests::wrong(),
         }
     }
 
-    /// What it draws from, for other faults.
+    /// The seed for other faults.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// A number below `limit`, by Sebastiano Vigna's splitmix64.
+    /// A number below `limit`.
     fn below(&self, limit: u64) -> u64 {
-        self.state.set(self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let word = self.state.get();
-        let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % limit
+        self.random.borrow_mut().below(limit)
     }
 
-    /// Rests, or not.
+    /// Rests for a random time, which may be none.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "nothing is waited for: it is to be late")]
     pub(super) fn rest(&self) {
@@ -136,7 +133,7 @@ impl Injector {
         thread::sleep(Duration::from_micros(microseconds));
     }
 
-    /// Whether what is free is acquired, or let go, in one go for once.
+    /// Whether an unlocked variable is acquired, or released, on the fast path this time.
     pub(super) fn goes_short(&self) -> bool {
         self.below(4) == 0
     }
@@ -151,24 +148,24 @@ impl Injector {
         self.below(1000) < BELLS_LOST
     }
 
-    /// How long the pieces are in which so many bytes of contents are copied.
+    /// The length of the pieces in which this many bytes of contents are copied.
     pub(super) fn piece(&self, length: usize) -> usize {
         let pieces = 1 + self.below(4) as usize;
         length.div_ceil(pieces).next_multiple_of(64)
     }
 
-    /// How many looks later a letter is looked at.
+    /// By how many polls a letter is late.
     pub(super) fn looks_late(&self) -> u64 {
         if self.below(1000) < LATE { 1 + self.below(LATE_LOOKS) } else { 0 }
     }
 
-    /// What is done wrong on purpose.
+    /// The fault of the protocol itself, for tests of the tests.
     #[cfg(test)]
     pub(super) fn wrong(&self) -> Option<tests::Wrong> {
         self.wrong
     }
 
-    /// How many pieces of contents are not copied, wrongly.
+    /// How many pieces of contents that fault does not copy.
     #[cfg(test)]
     pub(super) fn pieces_lost(&self) -> usize {
         self.wrong.map_or(0, tests::Wrong::pieces_lost)

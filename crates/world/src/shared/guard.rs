@@ -1,4 +1,4 @@
-//! What holds a shared variable, and lets it go when dropped.
+//! The guards: they hold a shared variable, and release it when dropped.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -55,23 +55,23 @@ macro_rules! guards {
                 $guard(Hold::new(variable, part, entry))
             }
 
-            /// What is wrong with the contents because a rank died; only of variables that are
-            /// recoverable. The next write that is let go clears it.
+            /// What is wrong with the contents because a rank died; only of recoverable variables.
+            /// The next released write clears it.
             pub fn mark(&self) -> Option<Mark> {
                 self.0.entry.mark
             }
 
-            /// Whether the contents came from another node just now.
+            /// Whether this acquisition moved the contents from another node.
             pub fn moved(&self) -> bool {
                 self.0.entry.moved
             }
 
-            /// Which part this is.
+            /// The index of this part.
             pub fn part(&self) -> u64 {
                 self.0.part
             }
 
-            /// Where the elements are, as long as the guard lives: for bindings of other languages.
+            /// The address of the elements, valid as long as the guard, for bindings.
             pub fn as_ptr(&self) -> *const T {
                 self.0.contents.start().as_ptr()
             }
@@ -99,7 +99,7 @@ macro_rules! guards {
 guards!(WriteGuard ReadGuard);
 
 impl<T: Scalar> WriteGuard<T> {
-    /// Where the elements are, to be written, as long as the guard lives.
+    /// The address of the elements, to be written, valid as long as the guard.
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.0.contents.start().as_ptr()
     }

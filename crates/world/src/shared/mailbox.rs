@@ -1,17 +1,18 @@
-//! How `fagus` and `udp` are driven: requests and answers go by way of the rank's service.
+//! The driver of `fagus` and `udp`: requests and answers go through the rank's service.
 
 use std::rc::Rc;
 
 use hikyaku_dsm::{Kind, Patience};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
+use hikyaku_rank::{LOOK_AGAIN, Rest};
 
 use super::direct::Control;
 use super::driver::{Asked, Outcome};
-use super::service::{Rest, Service, Side};
+use super::service::{Service, Side};
 use crate::world::World;
 
-/// A variable under a protocol of messages, as its handles have it.
+/// A variable under a message protocol, as its handles use it.
 #[derive(Debug)]
 pub(super) struct MailboxDriver {
     pub(super) side: Rc<Side>,
@@ -42,13 +43,13 @@ impl MailboxDriver {
         self.service.give(world.engine(), &self.side, part);
     }
 
-    /// Owner and state of a part; asks nobody, and handles nothing.
+    /// Owner and state of a part; asks no rank, and handles no message.
     pub(super) fn control(&self, world: &World, part: u64) -> Option<Control> {
         self.side.catch_up(world.engine());
         self.side.control(part)
     }
 
-    /// Waits a little for datagrams, if that is how answers come; `false`: they come otherwise.
+    /// Waits a moment for datagrams if answers come by them; `false`: they do not.
     pub(super) fn rest(&self, world: &World, rest: &mut Rest, until: Option<Time>) -> bool {
         if !self.by_datagrams {
             return false;
@@ -57,16 +58,15 @@ impl MailboxDriver {
         let any = world.engine().borrow_mut().progress();
         let now = world.engine().borrow().port().now();
         if rest.is_long(now, any) {
-            let most = Time::from_nanoseconds(1_000_000);
-            let left = until.map_or(most, |until| if until > now { until - now } else { most });
-            self.service.sleep(left.min(most));
+            let left = until.filter(|until| *until > now).map(|until| until - now);
+            self.service.sleep(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
         } else {
             std::thread::yield_now();
         }
         true
     }
 
-    /// The end of this rank's handles: it goes on serving until all others have parted.
+    /// Ends this rank's handles: it goes on serving until all others have parted.
     pub(super) fn part(&self, world: &World) {
         let memory = self.side.memory();
         if memory.is_virtual() && !std::thread::panicking() {

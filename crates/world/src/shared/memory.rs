@@ -1,4 +1,4 @@
-//! Where a shared variable lies, and the operations on its words.
+//! The memory of a shared variable, and the operations on its words.
 //!
 //! ```text
 //!   each rank's block   bell | parted | vote | words of the parts at home here ...
@@ -6,8 +6,8 @@
 //!                       in the region of the node's first rank: the keeper
 //! ```
 //!
-//! Words on the own node are changed in place; others by commands of the port. When a rank has
-//! died, its words are changed in place by all: on one host the memory outlives the process. In
+//! Words on the rank's own node are changed in place; others by commands of the port. When a rank
+//! has died, all ranks change its words in place: on one host the memory outlives the process. In
 //! virtual time all words of others are changed by commands, which take their time.
 
 use std::cell::Cell;
@@ -19,39 +19,38 @@ use hikyaku_dsm::geometry::{Place, initial_node};
 use hikyaku_dsm::word::CONTROL_BYTES;
 use hikyaku_dsm::{Copyset, Departed, Geometry, Op, Word};
 use hikyaku_nic::fabric::{
-    Atomic, AtomicOp, Command, FullCause, Integer, Notification, PeerState, Port, PostError,
-    RemoteAddress, Space,
+    Atomic, AtomicOp, Command, FullCause, Integer, MemoryPort, Notification, PeerState, Port,
+    PostError, RemoteAddress, Space,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
-use hikyaku_shm::{ShmPort, View};
+use hikyaku_rank::{LOOK_AGAIN, RankPort, View};
 
 use super::faults::Injector;
 use super::service::EngineCell;
-use super::variable::LOOK_AGAIN;
 use super::vote::Vote;
 use crate::error::Error;
 
-/// Bytes before the words in a rank's block: a line for the bell, a line for who has parted and
-/// what the rank says to the variable.
+/// Bytes before the words in a rank's block: a line for the bell, a line for the ranks that have
+/// parted and for the rank's vote.
 const BELL: u64 = 0;
 const PARTED: u64 = 64;
 const PARTED_RANKS: u64 = 72;
 const VOTE: u64 = 88;
 const WORDS: u64 = 128;
 
-/// Where the copy begins in a node's block is a multiple of this.
+/// The alignment of the copy in a node's block.
 const ALIGNMENT: u64 = 4096;
 
-/// What a rank gives to a variable.
+/// The memory that a rank gives to a variable.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) home: RegionBuffer,
-    /// Of the node's first rank.
+    /// The node's block, of its first rank.
     pub(super) node: Option<RegionBuffer>,
 }
 
-/// How large things are.
+/// The sizes of a variable.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) geometry: Geometry,
@@ -63,7 +62,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// The home of a part, and which of its parts there it is.
+    /// The home of a part, and the index of the part among those at that home.
     pub(super) fn home_of(&self, part: u64) -> (u32, u64) {
         let ranks = u64::from(self.geometry.ranks);
         (((u64::from(self.first_home) + part) % ranks) as u32, part / ranks)
@@ -74,7 +73,7 @@ impl Sizes {
         WORDS + slots * self.geometry.home_words() * 8
     }
 
-    /// Where the words of a part begin in its home's block.
+    /// The offset of a part's words in its home's block.
     pub(super) fn words_at(&self, slot: u64) -> u64 {
         WORDS + slot * self.geometry.home_words() * 8
     }
@@ -89,8 +88,8 @@ impl Sizes {
 }
 
 impl Own {
-    /// Allocates and fills what this rank gives.
-    pub(super) fn allocate(port: &mut ShmPort, sizes: &Sizes) -> Result<Own, Error> {
+    /// Allocates and fills this rank's memory.
+    pub(super) fn allocate(port: &mut RankPort, sizes: &Sizes) -> Result<Own, Error> {
         let length = |bytes: u64| {
             let (elements, element) = (usize::try_from(bytes).unwrap_or(usize::MAX), 1);
             let fits = isize::try_from(bytes).is_ok();
@@ -127,7 +126,7 @@ struct Block {
     near: bool,
 }
 
-/// All of a variable's memory, as one rank reaches it.
+/// All of a variable's memory, as seen from one rank.
 #[derive(Debug)]
 pub(super) struct Memory {
     sizes: Sizes,
@@ -137,15 +136,15 @@ pub(super) struct Memory {
     nodes: Vec<Block>,
     /// Operations on words of other nodes so far.
     remote: Cell<u64>,
-    /// Trouble on purpose.
+    /// Fault injection.
     injector: Option<Rc<Injector>>,
 }
 
 impl Memory {
-    /// The memory of which `offsets` says for each rank where its block is and, for the first of a
-    /// node, the node's. `None`: that cannot be.
+    /// The memory at `offsets`: for each rank the offset of its block and, for the first of a node,
+    /// of the node's. `None`: an offset is invalid.
     pub(super) fn new(
-        port: &ShmPort,
+        port: &RankPort,
         sizes: Sizes,
         offsets: &[(u64, u64)],
         injector: Option<Rc<Injector>>,
@@ -166,13 +165,13 @@ impl Memory {
         Some(Memory { sizes, homes, nodes, remote: Cell::default(), injector })
     }
 
-    /// What makes trouble on purpose, if that was asked for.
+    /// The fault injector, if faults were asked for.
     #[inline]
     pub(super) fn injector(&self) -> Option<&Injector> {
         self.injector.as_deref()
     }
 
-    /// Between two steps of a protocol.
+    /// Rests between two steps of a protocol, if faults are injected.
     #[inline]
     pub(super) fn rest(&self) {
         if let Some(injector) = &self.injector {
@@ -189,8 +188,9 @@ impl Memory {
         &self.sizes
     }
 
-    /// Does an operation on a word of a part, whose words begin at `at` of `home`'s block. In line,
-    /// or a hand-over of 8 bytes takes 1.4 times as long: the one who lets go is late in its queue.
+    /// Performs an operation on a word of a part, whose words begin at `at` of `home`'s block. It
+    /// is inlined: otherwise a hand-over of 8 bytes takes 1.4 times as long, because the releasing
+    /// rank is late in its queue.
     #[inline(always)]
     pub(super) fn access(
         &self,
@@ -211,8 +211,8 @@ impl Memory {
         self.command(engine, block, at, op)
     }
 
-    /// What a word of a part is, for people who ask why nothing goes on: it takes no time on any
-    /// machine, and may be old.
+    /// Reads a word of a part, for a report on why a job makes no progress. It takes no time on any
+    /// machine, and the value may be old.
     pub(super) fn peek(&self, part: u64, home: u32, at: u64, word: Word) -> u64 {
         match self.sizes.geometry.place(word) {
             Place::Home(index) => apply(self.homes[home as usize].word(at + 8 * index), Op::Load),
@@ -241,7 +241,7 @@ impl Memory {
         access(op)
     }
 
-    /// Does an operation on a word that is changed by commands.
+    /// Performs an operation on a word that is changed by commands.
     #[inline(never)]
     fn command(
         &self,
@@ -259,14 +259,14 @@ impl Memory {
         let integer = Integer::U64;
         let atomic = Atomic { target, integer, operation, operand, result: None };
         match self.carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
-            // It has died a moment ago; or it has left, and what was sent to it before stays on its
-            // way for ever.
+            // It has just died; or it has left, and what was sent to it before stays in flight for
+            // ever.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
             answer => answer,
         }
     }
 
-    /// Does an operation on one of the own node's words of a part.
+    /// Performs an operation on a part's word at this rank's node.
     pub(super) fn near(&self, part: u64, word: Word, op: Op) -> u64 {
         let Place::Node(node, index) = self.sizes.geometry.place(word) else {
             unreachable!("words at home are not the node's")
@@ -275,19 +275,19 @@ impl Memory {
         apply(self.nodes[node as usize].word(part * CONTROL_BYTES + 8 * index), op)
     }
 
-    /// Where a byte of a node's copy is, for commands.
+    /// The remote address of a byte of a node's copy.
     pub(super) fn copy_address(&self, node: u32, at: u64) -> RemoteAddress {
         self.nodes[node as usize].address(self.sizes.copy_at() + at)
     }
 
-    /// Whether a rank's block can be reached in place: it is of this node.
+    /// Whether a rank's block can be reached in place, because it is on this node.
     #[inline]
     pub(super) fn is_near(&self, rank: u32) -> bool {
         self.homes[rank as usize].near
     }
 
-    /// Does operations on words of a part at home, where they begin at `at` of the block of `home`,
-    /// and at the own node. Both are near.
+    /// Performs operations on words of a part at home, which begin at `at` of the block of `home`,
+    /// and at this rank's node. Both are near.
     #[inline]
     pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
         let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
@@ -297,7 +297,7 @@ impl Memory {
         }
     }
 
-    /// Fetches bytes of the contents from the copy of a node into that of the own; `false` if that
+    /// Fetches bytes of the contents from the copy of a node into this node's copy; `false` if that
     /// node is gone.
     pub(super) fn fetch(
         &self,
@@ -331,7 +331,7 @@ impl Memory {
             Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
                 Ok(false)
             }
-            // The keeper has died or left, and others of its node live: their memory is the node's.
+            // The keeper has died or left, and others of its node live: they share its memory.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => {
                 super::contents::read(&block.view, at as usize, into);
                 Ok(true)
@@ -340,14 +340,14 @@ impl Memory {
         }
     }
 
-    /// Where the own node's copy is in this process, as long as this is.
+    /// This node's copy in this process, valid as long as `self`.
     #[inline]
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
         let block = &self.nodes[self.sizes.geometry.node() as usize];
         super::contents::tail(&block.view, self.sizes.copy_at() as usize)
     }
 
-    /// Wakes a rank, if it sleeps, by storing to its bell. One that is gone needs none.
+    /// Wakes a rank, if it sleeps, by storing to its bell. A rank that is gone needs no wake.
     #[inline(never)]
     pub(super) fn ring(&self, engine: &EngineCell, rank: u32) {
         let address = self.homes[rank as usize].address(BELL);
@@ -381,7 +381,7 @@ impl Memory {
         !self.homes[own].near
     }
 
-    /// Says everywhere that this rank has no use for the memory any more.
+    /// Says in all blocks that this rank does not use the memory any more.
     pub(super) fn part(&self) {
         let rank = u64::from(self.sizes.geometry.rank);
         for block in &self.homes {
@@ -393,7 +393,7 @@ impl Memory {
         }
     }
 
-    /// [`Memory::part`] in virtual time, for ranks that are sent letters: behind those.
+    /// [`Memory::part`] in virtual time, for ranks that receive letters: after those.
     pub(super) fn part_in_time(&self, engine: &EngineCell) {
         let rank = u64::from(self.sizes.geometry.rank);
         for block in &self.homes {
@@ -407,36 +407,36 @@ impl Memory {
             }
             block.word(PARTED).fetch_add(1, Ordering::AcqRel);
         }
-        // They sleep until somebody wakes them, and one that leaves wakes nobody there.
+        // They sleep until they are woken, and in virtual time a rank that leaves wakes none.
         engine.borrow().port().wake_all();
     }
 
-    /// Which of the first ranks have said so, a bit each.
+    /// Which of the first ranks have parted, a bit each.
     pub(super) fn parted_ranks(home: &View) -> [u64; 2] {
         let word = |at| home.word(PARTED_RANKS + at).map_or(0, |word| word.load(Ordering::Acquire));
         [word(0), word(8)]
     }
 
-    /// How many ranks have said so to this one.
+    /// How many ranks have said in this block that they have parted.
     pub(super) fn parted(home: &View) -> u64 {
         home.word(PARTED).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Says what this rank says to the variable, if it has not said so.
+    /// Casts this rank's vote on the variable, if it has not voted.
     pub(super) fn cast(&self, vote: Vote) {
         self.rest();
         let own = &self.homes[self.sizes.geometry.rank as usize];
         cast(own.word(VOTE), vote);
     }
 
-    /// [`Memory::cast`] in a rank's own block, the others' being unknown.
+    /// [`Memory::cast`] in a rank's own block, when the others' blocks are unknown.
     pub(super) fn cast_in(home: &View, vote: Vote) {
         if let Some(word) = home.word(VOTE) {
             cast(word, vote);
         }
     }
 
-    /// What a rank has said to the variable. One that is gone says no more.
+    /// A rank's vote on the variable. A rank that is gone votes no more.
     pub(super) fn vote_of(&self, engine: &EngineCell, rank: u32, gone: bool) -> Vote {
         self.rest();
         let block = &self.homes[rank as usize];
@@ -452,8 +452,8 @@ impl Memory {
         Vote::of(word.unwrap_or_else(|_| in_place()))
     }
 
-    /// Where the pieces of contents begin and how long they are, which are copied one by one: one,
-    /// unless there is to be trouble.
+    /// The offset and length of each piece in which contents are copied: a single piece, unless
+    /// faults are injected.
     fn pieces(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
         let piece = self.injector().map_or(length, |injector| injector.piece(length)).max(1);
         let pieces = (0..length).step_by(piece).map(move |at| (at, piece.min(length - at)));
@@ -462,12 +462,12 @@ impl Memory {
         pieces
     }
 
-    /// [`carry_out`], after a rest and refused now and then if there is to be trouble.
+    /// [`carry_out`]; with fault injection, after a rest, and refused now and then.
     fn carry_out<R>(
         &self,
         engine: &EngineCell,
         to: u32,
-        mut act: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
+        mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
     ) -> Result<R, PostError> {
         let Some(injector) = self.injector() else { return carry_out(engine, to, act) };
         injector.rest();
@@ -478,19 +478,19 @@ impl Memory {
     }
 
     /// This rank's block.
-    pub(super) fn own_home(&self, port: &ShmPort) -> Option<View> {
+    pub(super) fn own_home(&self, port: &RankPort) -> Option<View> {
         let block = &self.homes[self.sizes.geometry.rank as usize];
         port.host().view(block.rank, block.offset, block.view.len())
     }
 }
 
-/// Does something with the port, as often as it takes until there is room: in virtual time a
-/// command does not pass a message that found none. Else there always is. What stays full is the
-/// way to a rank that has left.
+/// Retries an operation of the port until there is room. In virtual time a command does not
+/// overtake a message that found none; otherwise there is always room. Only the path to a rank that
+/// has left stays full.
 fn carry_out<R>(
     engine: &EngineCell,
     to: u32,
-    mut act: impl FnMut(&mut ShmPort) -> Result<R, PostError>,
+    mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
 ) -> Result<R, PostError> {
     loop {
         let mut engine = engine.borrow_mut();
@@ -498,7 +498,7 @@ fn carry_out<R>(
             Err(full @ PostError::Full { .. }) if engine.port().peer(to) == PeerState::Left => {
                 return Err(full);
             }
-            // What has come is taken in, in case that rank waits for room here.
+            // Received messages are taken in, in case that rank waits for room here.
             Err(PostError::Full { .. }) if engine.progress() => {}
             Err(PostError::Full { .. }) => {
                 let port = engine.port_mut();
@@ -537,9 +537,9 @@ fn operation(op: Op) -> (AtomicOp, u64) {
     }
 }
 
-/// The operations as a port does them, all in one order: of two ranks that each change a word and
-/// look at the other's, one sees what the other did. There are no plain stores, so where loads and
-/// stores keep their order (x86) that is the same instructions as releasing and acquiring.
+/// The operations as a port performs them, in one total order: of two ranks that each change a word
+/// and read the other's, one sees what the other did. There are no plain stores, so where loads and
+/// stores keep their order (x86) these are the same instructions as releasing and acquiring.
 #[inline]
 fn apply(word: &AtomicU64, op: Op) -> u64 {
     const ONE: Ordering = Ordering::SeqCst;

@@ -13,12 +13,12 @@
 //! # }
 //! ```
 //!
-//! A variable is an array bound to a lock. A guard is a slice of its elements, the newest when it
-//! is given; many readers or one writer have one. Ranks of a node share one copy: acquiring what is
-//! free is an atomic operation. Between nodes copies travel, if the own one is old.
+//! A variable is an array bound to a lock. A guard is a slice of its elements, newest on entry;
+//! many readers or one writer hold one. Ranks of a node share one copy: acquiring an unlocked
+//! variable is an atomic operation. Between nodes contents travel only if the node's copy is old.
 //!
-//! An array may be divided into [`Parts`], each a variable of its own: `field.part(3)?.write()`.
-//! What a rank knows of a part without asking anybody, owner and state, is [`Part::owner`] and
+//! An array may be divided into [`Parts`], each a variable of its own: `field.part(3)?.write()`. A
+//! rank knows the owner and the state of a part without asking others: [`Part::owner`] and
 //! [`Part::state`].
 
 mod contents;
@@ -55,14 +55,13 @@ pub use guard::{ReadGuard, WriteGuard};
 pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
 pub use options::{Element, SharedOptions};
 pub use protocol::{Protocol, Traffic, UnknownProtocol};
-pub(crate) use service::Rest;
 pub use turn::Turn;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
 use variable::{Asking, Variable};
 
-/// A shared variable; see [`crate::World::shared`]. Another handle to it is a clone.
+/// A shared variable; see [`crate::World::shared`]. A clone is another handle to it.
 #[derive(Debug)]
 pub struct Shared<T: Scalar> {
     variable: Rc<Variable>,
@@ -132,12 +131,12 @@ impl<T: Scalar> Shared<T> {
         Ok(Part { variable: Rc::clone(&self.variable), part, element: PhantomData })
     }
 
-    /// Its protocol: the one that its options name, or the world's.
+    /// Its protocol: the one of its options, or the world's.
     pub fn protocol(&self) -> Protocol {
         self.variable.options.protocol.unwrap_or_default()
     }
 
-    /// What this rank has sent to others for it so far.
+    /// Messages and operations that this rank has sent for it so far.
     pub fn traffic(&self) -> Traffic {
         self.variable.traffic()
     }
@@ -148,14 +147,14 @@ impl<T: Scalar> Shared<T> {
     }
 }
 
-/// The calls that acquire, for a variable (its first part, of mostly one) and for a part.
+/// The calls that acquire, for a variable (its first and mostly only part) and for a part.
 macro_rules! acquire {
     ($what:ident, $part:expr) => {
         impl<T: Scalar> $what<T> {
             /// Acquires it for reading and writing; waits for its turn.
             ///
             /// # Errors
-            /// This rank has it; or it was lost with a rank that died.
+            /// This rank holds it; or it was lost with a rank that died.
             #[inline(always)]
             pub fn write(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
@@ -182,9 +181,8 @@ macro_rules! acquire {
                 Ok(ReadGuard::new(variable, part, entry))
             }
 
-            /// Acquires it for reading and writing if that is a matter of nanoseconds, or of
-            /// fetching it; `None` says nothing, and it is to be asked for by one of the other
-            /// calls.
+            /// Acquires it for reading and writing on the fast path: within nanoseconds, or with a
+            /// fetch. On `None` acquire it by one of the other calls; it may still be unlocked.
             ///
             /// # Errors
             /// None is expected.
@@ -206,7 +204,7 @@ macro_rules! acquire {
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
-            /// Asks for it for reading and writing, to wait look by look.
+            /// Asks for it for reading and writing; the caller polls the [`Turn`].
             ///
             /// # Errors
             /// As for waiting.
@@ -215,7 +213,7 @@ macro_rules! acquire {
                 Turn::new(&self.variable, $part(self), Kind::Write, WriteGuard::new)
             }
 
-            /// Asks for it for reading, to wait look by look.
+            /// Asks for it for reading; the caller polls the [`Turn`].
             ///
             /// # Errors
             /// As for waiting.
@@ -224,7 +222,7 @@ macro_rules! acquire {
                 Turn::new(&self.variable, $part(self), Kind::Read, ReadGuard::new)
             }
 
-            /// Acquires it for reading and writing if nobody else has it or waits for it.
+            /// Acquires it for reading and writing if no other rank holds it or waits for it.
             ///
             /// # Errors
             /// As for waiting.
@@ -234,7 +232,7 @@ macro_rules! acquire {
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
-            /// Acquires it for reading if nobody writes it or waits for it.
+            /// Acquires it for reading if no rank writes it or waits for it.
             ///
             /// # Errors
             /// As for waiting.
@@ -265,7 +263,7 @@ macro_rules! acquire {
             }
 
             /// Acquires it for reading and writing, as a future; run it with
-            /// [`crate::World::block_on`]. Dropping it gives the request up.
+            /// [`crate::World::block_on`]. Dropping it cancels the request.
             ///
             /// # Errors
             /// As for waiting.
@@ -285,14 +283,14 @@ macro_rules! acquire {
                 Ok(ReadGuard::new(variable, part, entry))
             }
 
-            /// The rank in whose memory its queue is, or that owns it at first: the parts of all
+            /// The rank that has its queue in memory, or that owns it at first: the parts of all
             /// variables go round the ranks, in the order in which they were made.
             pub fn home(&self) -> u32 {
                 self.variable.home($part(self))
             }
 
-            /// The node that owns it, as far as this one was told: the last to acquire it for
-            /// writing. Asks nobody (FG-07).
+            /// The node that owns it, as far as this one knows: the last to acquire it for writing.
+            /// Asks no rank (FG-07).
             ///
             /// # Errors
             /// None is expected.
@@ -300,7 +298,7 @@ macro_rules! acquire {
                 Ok(self.variable.control($part(self))?.0)
             }
 
-            /// What this node may do with its copy. Asks nobody.
+            /// What this node may do with its copy. Asks no rank.
             ///
             /// # Errors
             /// None is expected.
@@ -315,7 +313,7 @@ acquire!(Shared, |_: &Self| 0);
 acquire!(Part, |part: &Self| part.part);
 
 impl<T: Scalar> Part<T> {
-    /// Which part it is.
+    /// The index of this part.
     pub fn index(&self) -> u64 {
         self.part
     }
@@ -364,7 +362,7 @@ fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entr
         match asking.poll()? {
             Some(Ok(entry)) => return Ok(Some(entry)),
             Some(Err(refusal)) => return lost(variable, part, refusal),
-            // The owner has to say, with protocols that ask it.
+            // With some protocols the owner must answer first.
             None => asking.rest(None),
         }
     }
@@ -404,7 +402,7 @@ async fn wait_async(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<En
         Ok(entry) => Ok(entry),
         Err(refusal) => {
             lost(variable, part, refusal)?;
-            // Whoever waits is not told that it is busy.
+            // A request that waits is never refused as busy.
             Err(SharedError::Recursive { variable: variable.label(part) }.into())
         }
     }

@@ -1,14 +1,14 @@
-//! Which protocol gets shared variables to those who want them.
+//! The protocols that bring shared variables to ranks.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// How a shared variable gets to whoever acquires it.
+/// How a shared variable comes to a rank that acquires it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// Remote atomics and remote reads: nobody serves requests.
+    /// Remote atomics and remote reads: no rank serves requests.
     #[default]
     Direct,
     /// Paper 001's version for DIMMnet: owners serve requests, which land in their rings; owner
@@ -23,7 +23,7 @@ impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
 
-    /// The variable that chooses the protocol of a world.
+    /// The environment variable that chooses the protocol of a world.
     pub const VARIABLE: &'static str = "HIKYAKU_SHARED";
 
     /// Its name: `direct`, `fagus`, `udp`.
@@ -42,11 +42,11 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A name that is no protocol's.
+/// The error for an unknown protocol name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{given}` is no protocol of shared variables: there are direct, fagus and udp")]
 pub struct UnknownProtocol {
-    /// What was given.
+    /// The given name.
     pub given: String,
 }
 
@@ -59,7 +59,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// What the environment chooses; an empty variable chooses nothing.
+/// The protocol that the environment chooses; an empty variable chooses none.
 ///
 /// # Errors
 /// It names no protocol.
@@ -70,7 +70,7 @@ pub(crate) fn from_environment(
     value.map_or(Ok(Protocol::default()), |value| value.parse())
 }
 
-/// What variables have sent between ranks, of one rank.
+/// What one rank has sent to others for shared variables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Messages to other ranks, which their processors have to handle; datagrams and

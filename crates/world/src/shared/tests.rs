@@ -1,4 +1,4 @@
-//! Shared variables of a world of one; those of more are in `tests/jobs`.
+//! Shared variables of a world of one; `tests/jobs` has those of several ranks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -53,7 +53,7 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
     assert!(other.try_write().unwrap().is_some());
 }
 
-/// So many ranks on a node each, as threads.
+/// Runs this many ranks, each on a node of its own, as threads.
 fn on_nodes(ranks: u32, program: impl Fn(World) + Sync) {
     let ports = open_all(&JobConfig::new(ranks, 1)).unwrap();
     thread::scope(|scope| {
@@ -80,14 +80,14 @@ fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebod
                     let next = guard[0] + 1;
                     guard.fill(next);
                 };
-                // The second is kept. From then on nothing is done anywhere else.
+                // The second write is kept. From then on no other node is involved.
                 write();
                 write();
                 let before = shared.traffic();
                 (0..100).for_each(|_| write());
                 written += 102;
                 assert_eq!(shared.traffic(), before, "round {round}");
-                // But for readers, who are counted at home.
+                // Except for readers, which are counted at home.
                 let read = || shared.read().unwrap()[7];
                 assert_eq!((read(), read()), (written, written));
                 assert_eq!(shared.traffic().remote, before.remote + 4, "round {round}");
@@ -96,7 +96,7 @@ fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebod
             }
             world.barrier().unwrap();
             written = 103 * (round + 1);
-            // Asked for by ranks that wait, and that do not: it is free.
+            // Ranks that wait ask for it, and ranks that do not: it is unlocked.
             if world.rank() == 2 * (round % 2) as u32 {
                 assert_eq!(*shared.try_read().unwrap().unwrap(), [written; 8]);
                 assert_eq!(*shared.try_write().unwrap().unwrap(), [written; 8]);
@@ -144,14 +144,14 @@ fn a_turn_is_waited_for_look_by_look() {
     shared.write_free().unwrap().unwrap()[0] = 1;
     assert_eq!(shared.read_free().unwrap().unwrap()[0], 1);
     let mut turn = shared.ask_write().unwrap();
-    // It is asked for already, by this rank.
+    // This rank has already asked for it.
     assert!(shared.write_free().unwrap().is_none());
     assert!(shared.ask_read().is_err());
     let guard = turn.look().unwrap().unwrap();
     assert!(shared.write_free().unwrap().is_none());
     drop((guard, turn));
     assert_eq!(*shared.ask_read().unwrap().look().unwrap().unwrap(), [1, 0]);
-    // Given up before it was looked at.
+    // Cancelled before the first poll.
     drop(shared.ask_write().unwrap());
     drop(shared.ask_read().unwrap());
     assert_eq!(shared.state().unwrap(), State::Clean);

@@ -1,5 +1,5 @@
-//! Acquiring look by look: for callers that have something to do between two looks, such as the
-//! bindings of a language that has signals and other threads.
+//! Acquiring by polling, for callers that have other work between two polls, such as the bindings
+//! of a language that has signals and other threads.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,8 +10,8 @@ use super::lost;
 use super::variable::{Asking, Variable};
 use crate::error::Error;
 
-/// A request for a part, which has its place in the queue; [`super::Part::ask_write`] makes one.
-/// Dropping it gives it up.
+/// A request for a part, with its place in the queue; [`super::Part::ask_write`] makes one.
+/// Dropping it cancels the request.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,13 +52,13 @@ impl<'p, G> Turn<'p, G> {
         Ok(Turn { asking, guard })
     }
 
-    /// Looks whether it is this rank's turn; never waits. `None`: not yet.
+    /// Polls whether it is this rank's turn; never waits. `None`: not yet.
     ///
     /// # Errors
     /// The part was lost with a rank that died.
     ///
     /// # Panics
-    /// As a future may: the request is over, by a guard or by being lost.
+    /// As a future may: the request is over, because a guard was returned or the part was lost.
     #[inline]
     pub fn look(&mut self) -> Result<Option<G>, Error> {
         assert!(!self.asking.is_over(), "a request that is over is looked at again");
@@ -74,16 +74,16 @@ impl<'p, G> Turn<'p, G> {
         }
     }
 
-    /// Spins for as long as it takes to look at memory a few times, half a microsecond. `false`,
-    /// at once: it has done so for long enough, or there is nothing to look at; to [`Turn::rest`]
-    /// is what is left. Where ranks share a processor that is better done first.
+    /// Spins for the time of a few polls of memory, half a microsecond. Returns `false` at once if
+    /// it has spun long enough, or if no word can be polled; then call [`Turn::rest`]. Where ranks
+    /// share a processor, call that first.
     #[inline]
     pub fn glance(&mut self) -> bool {
         self.asking.glance()
     }
 
-    /// Makes progress on messages and gives way, or sleeps for a millisecond at most. If that is
-    /// done again and again, it spins most of the times, as `write` does.
+    /// Makes progress on messages and yields, or sleeps for a millisecond at most. Called again and
+    /// again, it mostly spins, as `write` does.
     pub fn rest(&mut self) {
         self.asking.rest_after_glances();
     }

@@ -1,4 +1,4 @@
-//! A shared variable as one rank has it, whatever its protocol.
+//! A shared variable at one rank, with any protocol.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,34 +6,29 @@ use std::rc::Rc;
 use hikyaku_dsm::{Division, Entry, Kind, Patience, Refusal, State};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
+use hikyaku_rank::{LOOK_AGAIN, Rest};
 
 use super::contents::Contents;
 use super::driver::{Asked, Driver, Outcome};
 use super::error::SharedError;
 use super::options::{Element, SharedOptions};
 use super::protocol::Traffic;
-use super::service::Rest;
 use crate::error::Error;
 use crate::world::World;
 
-/// How often a waiting rank looks before it makes progress on messages and gives way.
+/// Polls of a waiting rank before it makes progress on messages and yields.
 const LOOKS: u32 = 8;
 
-/// Rests of a request between two times that it says what it waits for, who has it perhaps being
-/// somebody else by then. The first times it would cost as much as short waits take.
+/// Rests of a request between two announcements of its wait, since the holder may have changed.
+/// Announcing the first rests would cost as much as short waits take.
 const ANNOUNCE: u32 = 64;
 
-/// Longest sleep of a rank that waits: whoever is about to sleep when it is woken sleeps so long.
-/// In virtual time no wake is lost, and it sleeps until it is woken, or nothing is under way: ranks
-/// that wait for each other are found out.
-pub(super) const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
-
-/// Longest that a rank stands back for others, who take a few operations for what they are let
-/// past for. One that was stopped by the system in the middle of them must not hold up the others.
+/// Longest time that a rank stands back for others, which need a few operations to ask. A rank that
+/// the system stops in the middle of them must not hold up the others.
 const STAND_BACK: u64 = 1_000_000;
 
-/// First look of one that stands back, in virtual time: about a word of its own node there. Each
-/// further one is after as long as it has stood there so far.
+/// First poll of a rank that stands back, in virtual time: about a word of its own node there. The
+/// time until each further poll is the time that it has stood back so far.
 const SOON: u64 = 100;
 
 /// A shared variable of this rank.
@@ -92,19 +87,19 @@ impl Variable {
         }
     }
 
-    /// Acquires a part, if nobody has it and that is simple.
+    /// Acquires a part on the fast path, if it is unlocked.
     #[inline(always)]
     pub(super) fn enter_free(&self, part: u64, kind: Kind) -> Option<Result<Entry, Error>> {
         self.driver.enter_free(&self.world, part, kind, || self.extent(part))
     }
 
-    /// Drives a part until it says something.
+    /// Drives a part until it has an outcome.
     #[inline]
     pub(super) fn drive(&self, part: u64) -> Result<Outcome, Error> {
         self.driver.drive(&self.world, part, || self.extent(part))
     }
 
-    /// Where the elements of a part are, as `T`s, and how many.
+    /// The elements of a part, as `T`s.
     #[inline]
     pub(super) fn contents<T: crate::Scalar>(&self, part: u64) -> Contents<T> {
         let (start, length) = self.extent(part);
@@ -119,12 +114,12 @@ impl Variable {
         (start * element, (length * element) as usize)
     }
 
-    /// Looks who is gone: for requests that do not wait.
+    /// Looks up the dead ranks, for requests that do not wait.
     pub(super) fn look_around(&self) {
         self.driver.look_around(&self.world);
     }
 
-    /// Waits a little for a part. `turn` counts the waits of one request.
+    /// Waits a moment for a part. `turn` counts the waits of one request.
     #[inline]
     fn rest(&self, (part, kind): (u64, Kind), turn: u32, until: Option<Time>) {
         if self.is_virtual {
@@ -151,8 +146,8 @@ impl Variable {
         }
     }
 
-    /// The first part of [`Variable::rest`], which never sleeps; `false`: there is more to do than
-    /// to look at memory.
+    /// The first part of [`Variable::rest`], which never sleeps; `false`: polling memory is no
+    /// longer enough.
     #[inline]
     pub(super) fn glance(&self, part: u64, turn: u32) -> bool {
         let glances = turn < self.after_glances(turn);
@@ -162,8 +157,7 @@ impl Variable {
         glances
     }
 
-    /// The wait of a request at which there is more to do than to look at memory: this one or a
-    /// later one.
+    /// The wait of a request at which polling memory is no longer enough: this one or a later one.
     #[inline]
     pub(super) fn after_glances(&self, turn: u32) -> u32 {
         let is_watched = !self.is_virtual && self.driver.is_watched();
@@ -186,7 +180,7 @@ impl Variable {
         port.announce_wait(None);
     }
 
-    /// What a rank that waits for a part says of it: who has it now.
+    /// The announcement of a rank that waits for a part: it names the holder.
     fn wait(&self, (part, kind): (u64, Kind), since: Time) -> Wait {
         let activity = match kind {
             Kind::Write => Activity::AcquireToWrite,
@@ -196,7 +190,7 @@ impl Variable {
         wait.named(Name::new(&self.name)).with(self.driver.holder(part), None)
     }
 
-    /// Says that this rank has waited for a part for long. `since`: when that was said first.
+    /// Announces that this rank has waited long for a part. `since`: the first announcement.
     #[cold]
     #[inline(never)]
     fn announce(&self, asked: (u64, Kind), since: &mut Option<Time>) {
@@ -210,13 +204,13 @@ impl Variable {
     #[cold]
     #[inline(never)]
     fn announce_end(&self) {
-        // A rank that panics in a call has the engine, and waits no more anyway.
+        // A rank that panics in a call has borrowed the engine, and waits no more anyway.
         if let Ok(engine) = self.world.engine().try_borrow() {
             engine.port().announce_wait(None);
         }
     }
 
-    /// Lets others past for a moment. `since`: when that began.
+    /// Lets others ask first for a moment. `since`: when that began.
     #[inline(never)]
     fn stand_back(&self, part: u64, since: &mut Option<Time>, until: Option<Time>) {
         self.world.attend();
@@ -238,12 +232,12 @@ impl Variable {
         }
     }
 
-    /// Gives a request up that waits.
+    /// Cancels a waiting request.
     pub(super) fn give_up(&self, part: u64) {
         self.give(part, false);
     }
 
-    /// Lets a part go that was entered.
+    /// Releases an entered part.
     #[inline]
     pub(super) fn release(&self, part: u64) {
         if !self.driver.leave_free(&self.world, part) {
@@ -256,7 +250,7 @@ impl Variable {
         self.give(part, true);
     }
 
-    /// Gives a part or a request for it back; a child of the rank's process has neither.
+    /// Releases a part, or cancels the request for it; a child of the rank's process has neither.
     fn give(&self, part: u64, entered: bool) {
         let engine = self.world.engine();
         if !engine.try_borrow().is_ok_and(|engine| engine.check_process().is_err()) {
@@ -274,12 +268,12 @@ impl Variable {
         self.driver.memory().sizes().home_of(part).0
     }
 
-    /// What this rank has sent to others for it.
+    /// Messages and operations that this rank has sent for it.
     pub(super) fn traffic(&self) -> Traffic {
         self.driver.traffic()
     }
 
-    /// Bytes of contents that came from elsewhere, and how often.
+    /// Bytes of contents fetched from other nodes, and how often.
     pub(super) fn moved(&self) -> (u64, u64) {
         self.driver.moved()
     }
@@ -295,18 +289,18 @@ impl Drop for Variable {
     }
 }
 
-/// A request that is given up unless it comes to something.
+/// A request that is cancelled when dropped, unless it has an outcome.
 #[derive(Debug)]
 pub(super) struct Asking<'v> {
     variable: &'v Rc<Variable>,
     part: u64,
     kind: Kind,
     over: bool,
-    /// How often it has rested; whether it stands back, and since when.
+    /// The number of rests; whether it stands back, and since when.
     turn: u32,
     stands_back: bool,
     since: Option<Time>,
-    /// Since when it has been said that this rank waits.
+    /// Since when this rank's wait has been announced.
     announced: Option<Time>,
 }
 
@@ -325,7 +319,7 @@ impl<'v> Asking<'v> {
         Ok(Asking { variable, part, kind, over, turn: 0, stands_back, since, announced })
     }
 
-    /// Whether it has come to something.
+    /// Whether the request has an outcome.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
@@ -338,7 +332,7 @@ impl<'v> Asking<'v> {
         self.part
     }
 
-    /// What has come of it; `None`: not yet.
+    /// The outcome; `None`: not yet.
     #[inline]
     pub(super) fn poll(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
         let outcome = self.variable.drive(self.part)?;
@@ -353,7 +347,7 @@ impl<'v> Asking<'v> {
 }
 
 impl Asking<'_> {
-    /// Waits a little for what it was told to wait for.
+    /// Waits a moment.
     #[inline]
     pub(super) fn rest(&mut self, until: Option<Time>) {
         self.turn = self.turn.wrapping_add(1);
@@ -367,7 +361,8 @@ impl Asking<'_> {
         self.variable.stand_back(self.part, &mut self.since, until);
     }
 
-    /// The part of a rest that never sleeps; `false`: it is over, or there is nothing to look at.
+    /// The part of a rest that never sleeps; `false`: the request is over, or no word can be
+    /// polled.
     #[inline]
     pub(super) fn glance(&mut self) -> bool {
         let glanced = !self.stands_back && self.variable.glance(self.part, self.turn);
@@ -381,7 +376,7 @@ impl Asking<'_> {
         self.rest(None);
     }
 
-    /// Now and then says what is waited for, if that is not said otherwise.
+    /// Announces the wait now and then, if no other part of the wait does.
     #[inline]
     fn announce_if_long(&mut self) {
         if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual {
@@ -389,8 +384,8 @@ impl Asking<'_> {
         }
     }
 
-    /// [`Asking::poll`] within a future, which is polled when somebody wakes this rank: whoever is
-    /// let past does not, so that is waited for in place.
+    /// [`Asking::poll`] within a future, which is polled when another rank wakes this one. Standing
+    /// back ends without a wake, so it is waited for in place.
     pub(super) fn poll_standing(&mut self) -> Result<Option<Result<Entry, Refusal>>, Error> {
         loop {
             let answer = self.poll()?;

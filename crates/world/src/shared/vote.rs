@@ -1,21 +1,22 @@
-//! All or nothing: whether a variable is made, which its ranks settle by votes that outlive them.
+//! All or nothing: the ranks decide by votes that outlive them whether a variable is made.
 //!
-//! What each rank gives is told by messages ([`World::share`]), and a death meanwhile is an error
-//! at some ranks while others have heard everything. So each rank that gave a block has a word in
-//! it:
+//! The ranks exchange their offers by messages ([`World::share`]), so a death meanwhile is an error
+//! at some ranks while others have heard everything. Therefore each rank that gave a block has a
+//! word in it:
 //!
 //! ```text
 //!   NotYet ──► Yes   it has heard of all blocks, and they fit together
 //!          └─► No    it has not, or they do not: it has returned its error, or will
 //! ```
 //!
-//! A vote never changes again, and a rank that is gone casts none: whoever loads its vote, knowing
-//! of its end, finds what all others find. So all who have heard everything come to the same
-//! answer: the variable is made if all votes are `Yes`. Who has voted `No` needs no answer, and
-//! waits for nobody. The others wait for each vote until its rank is gone.
+//! A vote never changes again, and a rank that is gone casts none. So a rank that loads a vote
+//! after it knows of the voter's end finds what all others find, and all ranks that have heard
+//! everything come to the same answer: the variable is made if all votes are `Yes`. A rank that has
+//! voted `No` needs no answer and waits for no rank. The others wait for each vote until its rank
+//! is gone.
 //!
-//! A block with a vote in it stays as it is until nobody can look at it any more: if the variable
-//! was not made, until its owner has heard that all ranks are making a later one.
+//! A block with a vote in it stays as it is until no rank can read it any more. If the variable was
+//! not made, that is when its owner has heard that all ranks are making a later one.
 
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -30,7 +31,7 @@ use super::memory::{Memory, Own};
 use crate::error::Error;
 use crate::world::World;
 
-/// What a rank says to a variable.
+/// A rank's vote on a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     NotYet,
@@ -39,7 +40,7 @@ pub(super) enum Vote {
 }
 
 impl Vote {
-    /// As it is in a word of zeros and after.
+    /// The word of a vote; a new word is 0.
     pub(super) const fn word(self) -> u64 {
         match self {
             Vote::NotYet => 0,
@@ -48,7 +49,7 @@ impl Vote {
         }
     }
 
-    /// The reverse of [`Vote::word`]; what is no vote is not one for the variable.
+    /// Decodes a vote; a malformed word is not a vote for the variable.
     pub(super) const fn of(word: u64) -> Vote {
         match word {
             0 => Vote::NotYet,
@@ -58,8 +59,8 @@ impl Vote {
     }
 }
 
-/// Blocks of variables that came to nothing, in which others may still look for this rank's vote.
-/// Dropped with the rank they stay with the job.
+/// Blocks of variables that were not made, in which others may still read this rank's vote. If the
+/// rank ends they stay with the job.
 #[derive(Debug, Default)]
 pub(super) struct Ballots(Vec<ManuallyDrop<RegionBuffer>>);
 
@@ -69,12 +70,12 @@ impl Ballots {
         self.0.push(ManuallyDrop::new(home));
     }
 
-    /// Gives all back: every rank has come to a later variable.
+    /// Frees all blocks: every rank has come to a later variable.
     pub(super) fn give_back(&mut self) {
         self.0.drain(..).for_each(|home| drop(ManuallyDrop::into_inner(home)));
     }
 
-    /// How many there are.
+    /// The number of blocks.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.len()
@@ -82,22 +83,22 @@ impl Ballots {
 }
 
 impl World {
-    /// Votes for a variable of which this rank has heard everything, and waits until the votes say
-    /// what comes of it. In virtual time nobody dies, so that all hear the same.
+    /// Votes for a variable of which this rank has heard everything, and waits for the result. In
+    /// virtual time no rank dies, so all hear the same.
     ///
     /// # Errors
-    /// The first rank that did not vote for it, the same one everywhere, is gone; or it voted
-    /// against it, for one that died.
+    /// The first rank that did not vote for it, the same on all ranks, is gone; or it voted against
+    /// it, because of a rank that died.
     pub(super) fn elect(&self, name: &str, memory: &Memory) -> Result<(), Error> {
         if memory.is_virtual() {
             return Ok(());
         }
         memory.cast(Vote::Yes);
-        // Who has waited for long sleeps.
+        // A rank that has waited long sleeps.
         self.engine().borrow().port().wake_all();
         let mut next = 0;
         let wait = Wait::new(Activity::Collective).named(Name::new("making a variable"));
-        self.block_on_memory_for(
+        self.communicator().block_on_memory_for(
             wait,
             poll_fn(|_| {
                 while next < self.size() {
@@ -112,9 +113,9 @@ impl World {
         )
     }
 
-    /// What a rank's vote comes to; `None`: it is still to come.
+    /// The result of a rank's vote; `None`: it has not voted yet.
     fn heed(&self, name: &str, memory: &Memory, rank: u32) -> Option<Result<(), Error>> {
-        // Before the vote: that of a rank that was gone by then is its last.
+        // Checked before the vote: a rank that is gone by then votes no more.
         let gone = self.gone(rank);
         match memory.vote_of(self.engine(), rank, gone.is_some()) {
             Vote::Yes => Some(Ok(())),
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// What to say of a rank that is gone.
+    /// The error for a rank that is gone.
     fn gone(&self, rank: u32) -> Option<Error> {
         let state = self.engine().borrow().port().peer(rank);
         match state {
@@ -142,22 +143,22 @@ impl World {
         ranks.filter_map(|rank| self.gone(rank))
     }
 
-    /// The first rank that died: it is why others give up, if there is one.
+    /// The first rank that died, if any: the reason why others abandon the variable.
     pub(super) fn somebody_died(&self) -> Option<Error> {
         self.all_gone().find(|error| matches!(error, Error::Message(MsgError::PeerFailed(_))))
     }
 
-    /// Whether all ranks are there, as far as this one knows: without one no variable is made, and
-    /// nobody has to keep a block for it.
+    /// Whether all ranks are there, as far as this one knows. Without one no variable is made, and
+    /// no rank has to keep a block for it.
     pub(super) fn all_are_there(&self) -> Result<(), Error> {
         self.somebody_died().or_else(|| self.all_gone().next()).map_or(Ok(()), Err)
     }
 
-    /// This rank has nothing of a variable for which it gave this: it votes against it, unless it
+    /// This rank abandons a variable for which it gave `own`: it votes against it, unless it has
     /// voted for it.
     pub(super) fn give_up(&self, own: Own) {
         let Own { home, node } = own;
-        // It is looked at when all have voted for the variable.
+        // Only read when all have voted for the variable.
         drop(node);
         let view = {
             let engine = self.engine().borrow();

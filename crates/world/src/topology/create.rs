@@ -6,10 +6,13 @@
 use std::cell::{Cell, RefCell};
 
 use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology, TopologyError, place};
+use hikyaku_coll::{Cause, CollError, Operation};
+
+use hikyaku_msg::MsgError;
+use hikyaku_nic::fabric::PeerFailure;
 
 use super::{Distributed, Neighbourhood, Reorder};
 use crate::error::Error;
-use crate::nodes::{Head, of_head, to_head};
 use crate::world::World;
 
 /// Words that an edge is shared as.
@@ -28,7 +31,7 @@ impl World {
         periods: &[bool],
         reorder: Reorder,
     ) -> Result<Option<Neighbourhood<Cartesian>>, Error> {
-        let world = self.duplicate();
+        let world = self.try_duplicate()?;
         let mut words = vec![reorder.word(), dims.len() as u32];
         words.extend(dims);
         words.extend(periods.iter().map(|wraps| u32::from(*wraps)));
@@ -53,7 +56,7 @@ impl World {
         edges: &[u32],
         reorder: Reorder,
     ) -> Result<Option<Neighbourhood<Graph>>, Error> {
-        let world = self.duplicate();
+        let world = self.try_duplicate()?;
         let mut words = vec![reorder.word(), index.len() as u32];
         words.extend(index);
         words.extend(edges);
@@ -80,7 +83,7 @@ impl World {
         A: Copy + Into<Edge>,
         B: Copy + Into<Edge>,
     {
-        let world = self.duplicate();
+        let world = self.try_duplicate()?;
         let mut words = vec![reorder.word(), sources.len() as u32];
         let sources = sources.iter().map(|edge| (*edge).into());
         let edges = sources.chain(destinations.iter().map(|edge| (*edge).into()));
@@ -108,7 +111,7 @@ impl World {
         edges: &[(u32, E)],
         reorder: Reorder,
     ) -> Result<Neighbourhood, Error> {
-        let world = self.duplicate();
+        let world = self.try_duplicate()?;
         let mut words = vec![reorder.word()];
         for (source, destination) in edges {
             let Edge { rank, weight } = (*destination).into();
@@ -133,15 +136,17 @@ impl World {
         let gathered = self.by_itself(|world| world.gatherv(words, 0));
         let blocks = gathered.as_ref().ok().and_then(Option::as_ref);
         let lengths = blocks.into_iter().flatten().map(|block| block.len() as u64);
-        let mut told = to_head(gathered.as_ref().map(|_| (0, 0)), self.rank()).to_vec();
+        let mut told = to_head(gathered.as_ref().err()).to_vec();
         told.extend(lengths);
-        told.resize(size_of::<Head>() / size_of::<u64>() + self.size() as usize, 0);
+        told.resize(HEAD_WORDS + self.size() as usize, 0);
         let heard = self.by_itself(|world| world.broadcast(&mut told, 0));
         if self.rank() != 0 && heard.is_err() {
             // As long as that of a first rank that could not gather.
             told.fill(0);
         }
-        let Some((head, lengths)) = told.split_first_chunk() else { return Ok(Vec::new()) };
+        let Some((head, lengths)) = told.split_first_chunk::<HEAD_WORDS>() else {
+            return Ok(Vec::new());
+        };
         let mut all = blocks.map_or_else(Vec::new, |blocks| blocks.concat());
         all.resize(lengths.iter().sum::<u64>() as usize, 0);
         let rest = self.by_itself(|world| world.broadcast(&mut all, 0));
@@ -149,7 +154,7 @@ impl World {
             gathered?;
         } else {
             heard?;
-            of_head(head, 0)?;
+            of_head(head)?;
             rest?;
         }
         let mut rest = &all[..];
@@ -220,6 +225,36 @@ impl World {
     }
 }
 
+/// Words of what the first rank says came of its gather.
+const HEAD_WORDS: usize = 1 + Cause::MOST_BYTES / size_of::<u64>();
+
+/// Whether it failed, and why.
+fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
+    let mut head = [0; HEAD_WORDS];
+    let Some(failure) = failure else { return head };
+    let cause = match failure {
+        Error::Message(MsgError::PeerFailed(PeerFailure { rank, .. }))
+        | Error::Message(MsgError::PeerLeft { rank }) => Cause::Gone { rank: *rank },
+        Error::Collective(CollError::GaveUp { cause, .. }) => *cause,
+        Error::Collective(CollError::Differ { one, other }) => {
+            Cause::Differ { one: *one, other: *other }
+        }
+        _ => Cause::Failed,
+    };
+    let bytes = cause.to_bytes();
+    head[0] = bytes.len() as u64;
+    bytemuck::cast_slice_mut(&mut head[1..])[..bytes.len()].copy_from_slice(&bytes);
+    head
+}
+
+/// The reverse of [`to_head`].
+fn of_head(head: &[u64; HEAD_WORDS]) -> Result<(), Error> {
+    let Some(length @ 1..) = usize::try_from(head[0]).ok() else { return Ok(()) };
+    let bytes: &[u8] = bytemuck::cast_slice(&head[1..]);
+    let cause = bytes.get(..length).and_then(Cause::from_bytes).unwrap_or(Cause::Failed);
+    Err(CollError::GaveUp { operation: Operation::Gather.name(), peer: 0, cause }.into())
+}
+
 impl Reorder {
     fn word(self) -> u32 {
         u32::from(self == Reorder::Allow)
@@ -283,30 +318,23 @@ impl Neighbourhood<Cartesian> {
     /// Another number of choices than of dimensions, or choices that differ between ranks: the
     /// same error on every rank. Or a rank is gone.
     pub fn sub(&self, keep: &[bool]) -> Result<Neighbourhood<Cartesian>, Error> {
-        let context = self.agree_on_context(keep)?;
+        self.agree_to_keep(keep)?;
         let (shape, ranks) = self.shape.sub(self.rank, keep)?;
         let members: Vec<u32> = ranks.iter().map(|rank| self.members[*rank as usize]).collect();
         let rank = ranks.iter().position(|rank| *rank == self.rank);
         let rank = rank.expect("a rank is part of its own slice") as u32;
-        let world = self.world.with_context(context);
+        let world = self.world.apart_among(&members)?;
         Ok(Neighbourhood::new(world, shape.clone(), &shape, members, rank))
     }
 
-    /// A context that none of these ranks uses: the highest that any of them proposes. Slices
-    /// share it, having no rank in common. Finds out whether all want the same slices.
-    fn agree_on_context(&self, keep: &[bool]) -> Result<u32, Error> {
-        let proposed = self.world.next_group_context();
-        let mut words = vec![proposed, keep.len() as u32];
+    /// Whether all ranks want the same slices.
+    fn agree_to_keep(&self, keep: &[bool]) -> Result<(), Error> {
+        let mut words = vec![keep.len() as u32];
         words.extend(keep.iter().map(|keep| u32::from(*keep)));
         // Too many or too few choices: their number tells.
-        words.resize(2 + self.shape.dims().len(), 0);
+        words.resize(1 + self.shape.dims().len(), 0);
         let tag = self.next_call().first();
-        let shared = self.world.share_among(&self.members, &words, tag)?;
-        let context = shared.iter().map(|words| words[0]).max().unwrap_or(proposed);
-        // Also if the choices differ: all ranks have come here, so all stay in step.
-        self.world.use_group_context(context);
-        let choices: Vec<_> = shared.iter().map(|words| words[1..].to_vec()).collect();
-        agree(&choices, "dimensions to keep")?;
-        Ok(context)
+        let choices = self.world.share_among(&self.members, &words, tag)?;
+        Ok(agree(&choices, "dimensions to keep")?)
     }
 }

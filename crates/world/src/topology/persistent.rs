@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::Layout;
+use hikyaku_rank::persistent::End;
 
 use super::Neighbourhood;
 use crate::error::Error;
-use crate::persistent::{End, StagedExchange};
+use crate::persistent::StagedExchange;
 use crate::scalar::Scalar;
 use crate::world::World;
 
@@ -35,7 +36,7 @@ impl<S> Neighbourhood<S> {
         let checked = outs.and_then(|outs| Ok((outs, ins?)));
         let end = |layouts: &[Layout]| layouts.iter().map(Layout::end).max().unwrap_or(0);
         let needed = (end(out_layouts), end(into_layouts));
-        let world = self.world.with_context(self.world.context());
+        let world = self.world.handle();
         StagedExchange::new(world, None, (checked, needed), |world, words| self.share(world, words))
     }
 

@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hikyaku::launch::Launch;
+use hikyaku_launch::Launch;
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

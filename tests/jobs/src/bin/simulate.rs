@@ -10,8 +10,8 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hikyaku::launch::Launch;
-use hikyaku::processes::{Machine, Processes, Report};
+use hikyaku_launch::Launch;
+use hikyaku_launch::processes::{Machine, Processes, Report};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

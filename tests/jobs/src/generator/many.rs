@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku::processes::Machine;
+use hikyaku_launch::processes::Machine;
 
 use super::{Kept, Program};
 use crate::{End, Job};

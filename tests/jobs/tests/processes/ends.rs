@@ -73,8 +73,25 @@ fn a_rank_that_leaves_is_told_to_have_left() {
 }
 
 #[test]
+fn a_death_in_one_half_is_nothing_to_the_other() {
+    for (ranks, ranks_per_node) in [(5, 0), (7, 2)] {
+        let halves = job(ranks, &["halves"]).ranks_per_node(ranks_per_node);
+        let end = halves.variable("HIKYAKU_JOBS_GRACE", "200").run();
+        assert_eq!(end.code, Some(137), "{}", end.stderr);
+        let mut lines: Vec<&str> = end.stdout.lines().collect();
+        lines.sort_unstable();
+        let told = |line: &str, rank: u32| line.starts_with(&format!("{rank} told: "));
+        assert_eq!(lines.len(), ranks as usize - 1, "{lines:?}");
+        for (rank, line) in (0..ranks).filter(|rank| *rank != 1).zip(lines) {
+            let whole = line == format!("{rank} whole");
+            assert!(if rank % 2 == 0 { whole } else { told(line, rank) }, "{line}");
+        }
+    }
+}
+
+#[test]
 fn an_error_of_the_program_names_its_rank() {
     let end = job(2, &["end", "error"]).run();
-    let expected = "rank 1: rank 99 does not exist: this job has ranks 0 to 1";
+    let expected = "rank 1: rank 99 does not exist: there are ranks 0 to 1";
     assert!(end.stderr.lines().any(|line| line == expected), "{}", end.stderr);
 }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku_jobs::{Random, process};
+use hikyaku_jobs::{Random, at_length, process};
 
 use super::job;
 
-const RUNS: u32 = 100;
+/// How many jobs, at length and in short.
+const RUNS: [u32; 2] = [100, 27];
 
 /// Jobs at a time: enough that the machine is busy, as it is when ranks die.
 const AT_A_TIME: usize = 3;
@@ -34,13 +35,14 @@ const PROGRAMS: [&str; 9] = [
 
 #[test]
 fn a_hundred_jobs_survive_the_death_of_a_rank() {
+    let runs = RUNS[usize::from(!at_length())];
     let (next, memories) = (AtomicU32::new(0), Mutex::new(BTreeSet::new()));
     thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= RUNS {
+                    if number >= runs {
                         return;
                     }
                     let memory = kill_one(number);
@@ -50,7 +52,7 @@ fn a_hundred_jobs_survive_the_death_of_a_rank() {
         }
     });
     let memories = memories.into_inner().unwrap();
-    assert_eq!(memories.len(), RUNS as usize);
+    assert_eq!(memories.len(), runs as usize);
     for process in process::all() {
         let held: Vec<u64> = process.job_memories().intersection(&memories).copied().collect();
         assert!(held.is_empty(), "{} still holds memory of jobs {held:?}", process.command());

@@ -8,6 +8,7 @@ mod ends;
 mod flow;
 mod keepers;
 mod kill;
+mod kill_one;
 mod restricted;
 mod survivors;
 mod torture;

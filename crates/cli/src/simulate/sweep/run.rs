@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use hikyaku::simulated::{CollectiveError, SimulatedRank, chosen, collective};
+use crate::simulated::{CollectiveError, SimulatedRank, chosen, collective};
 use hikyaku::{Choices, CollError, Operation, Time};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
@@ -19,7 +19,7 @@ use crate::simulate::watch::Watch;
 const STEPS: u64 = 1 << 12;
 
 /// Algorithms that need more than messages; no carrier of a job offers it.
-const NEED_FACILITIES: [&str; 4] = ["multicast", "atomic-add", "multicast-add", "sync"];
+const NEED_FACILITIES: [&str; 5] = ["multicast", "atomic-add", "multicast-add", "sync", "lines"];
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,18 +1,18 @@
-//! The contents: where the newest are, fetching them, and telling the others that they are old.
+//! The contents: finding the newest copy, fetching it, and invalidating the other copies.
 
 use super::onward::Then;
-use super::{Direct, State};
+use super::{Direct, Pending};
 use crate::departed::Departed;
 use crate::geometry::Word;
 use crate::protocol::{Action, Op};
 use crate::word::{Head, Kind, Mark, Version};
 
 impl Direct {
-    /// The turn has come. On one node there is one copy, and it is the newest.
+    /// The turn has come. A single node has a single copy, which is the newest.
     #[inline]
     pub(super) fn contents(&mut self) -> Action {
         if !self.alone() {
-            return self.access(State::Latest, Word::Latest, Op::Load);
+            return self.access(Pending::Latest, Word::Latest, Op::Load);
         }
         match self.kind {
             Kind::Write => self.enter(),
@@ -20,43 +20,43 @@ impl Direct {
         }
     }
 
-    /// What the next answer means, from here to the end of the request, and in letting go.
+    /// Handles the next answer, from here to the end of the request, and while releasing.
     pub(super) fn next_of_contents(&mut self, answer: u64, departed: &Departed) -> Action {
         let own = Word::Held(self.geometry.node());
         match self.state {
-            State::Latest => self.on_latest(Version::of(answer), departed),
-            State::Held => self.on_held(Version::of(answer)),
-            State::Invalid => {
-                self.state = State::Copied;
+            Pending::Latest => self.on_latest(Version::of(answer), departed),
+            Pending::Held => self.on_held(Version::of(answer)),
+            Pending::Invalid => {
+                self.state = Pending::Copied;
                 Action::Copy { from: self.latest.node }
             }
-            // The node went while its copy was being read: what it had is looked for anew.
-            State::Copied if answer != 0 => self.contents(),
-            State::Copied => {
+            // The node went while its copy was being read: the newest copy is searched again.
+            Pending::Copied if answer != 0 => self.contents(),
+            Pending::Copied => {
                 self.moved = true;
                 if self.kind == Kind::Write {
                     // It stays invalid while it is written.
                     return self.tell(0);
                 }
-                self.access(State::Fetched, own, Op::Swap(self.latest.bits()))
+                self.access(Pending::Fetched, own, Op::Swap(self.latest.bits()))
             }
-            State::Fetched => self.access(State::Share, Word::Latest, Op::Or(Version::SHARED)),
-            State::Share => self.begin_reading(),
-            State::Writing => self.tell(0),
-            State::Tell(node) => self.tell(node + 1),
-            State::Salvage { node, best } => self.on_salvage(node, best, answer, departed),
-            State::Marked => {
-                self.access(State::Adopted, Word::Latest, Op::Swap(self.latest.bits()))
+            Pending::Fetched => self.access(Pending::Share, Word::Latest, Op::Or(Version::SHARED)),
+            Pending::Share => self.begin_reading(),
+            Pending::Writing => self.tell(0),
+            Pending::Tell(node) => self.tell(node + 1),
+            Pending::Salvage { node, best } => self.on_salvage(node, best, answer, departed),
+            Pending::Marked => {
+                self.access(Pending::Adopted, Word::Latest, Op::Swap(self.latest.bits()))
             }
-            State::Adopted if self.latest.position == self.turn => {
-                self.access(State::Mark, own, Op::Swap(self.latest.bits()))
+            Pending::Adopted if self.latest.position == self.turn => {
+                self.access(Pending::Mark, own, Op::Swap(self.latest.bits()))
             }
-            State::Adopted => self.contents(),
-            State::Bit => {
+            Pending::Adopted => self.contents(),
+            Pending::Bit => {
                 self.mark = self.head.mark;
-                self.access(State::Pass, Word::Head, Op::Swap(self.head.next().bits()))
+                self.access(Pending::Pass, Word::Head, Op::Swap(self.head.next().bits()))
             }
-            State::Pass => self.pass_on(self.head.next(), Then::Enter),
+            Pending::Pass => self.pass_on(self.head.next(), Then::Enter),
             _ => self.next_of_release(answer),
         }
     }
@@ -66,7 +66,7 @@ impl Direct {
         if departed.node_is_gone(&self.geometry, latest.node) {
             return self.salvage(departed);
         }
-        self.access(State::Held, Word::Held(self.geometry.node()), Op::Load)
+        self.access(Pending::Held, Word::Held(self.geometry.node()), Op::Load)
     }
 
     fn on_held(&mut self, held: Version) -> Action {
@@ -74,30 +74,30 @@ impl Direct {
         let clean = held.position == self.latest.position;
         match (clean, self.kind) {
             (true, Kind::Read) => self.begin_reading(),
-            (true, Kind::Write) => self.access(State::Writing, own, Op::Swap(0)),
-            // A copy at the newest node itself that is not the newest: its writer died. Recovery
-            // has said so in the head; what is there is taken as it is.
+            (true, Kind::Write) => self.access(Pending::Writing, own, Op::Swap(0)),
+            // This node has the newest contents, but its copy is an older one: its writer died.
+            // TurnRecovery has marked the head, and the copy is taken as it is.
             (false, _) if self.latest.node == self.geometry.node() => match self.kind {
-                Kind::Write => self.access(State::Writing, own, Op::Swap(0)),
+                Kind::Write => self.access(Pending::Writing, own, Op::Swap(0)),
                 Kind::Read => self.begin_reading(),
             },
-            (false, _) => self.access(State::Invalid, own, Op::Swap(0)),
+            (false, _) => self.access(Pending::Invalid, own, Op::Swap(0)),
         }
     }
 
-    /// Tells the nodes from `node` on that the owner has changed and their copies are old. Who
-    /// wrote last and has let nobody see it has told them before.
+    /// Announces the owner change to the nodes from `node` on, which makes their copies old. A rank
+    /// that wrote last, and whose write no other node has seen, has announced it before.
     fn tell(&mut self, node: u32) -> Action {
         let told = self.latest.node == self.geometry.node() && !self.latest.shared;
         if told || node >= self.geometry.nodes() {
             return self.enter();
         }
         let change = Version { position: self.turn, node: self.geometry.node(), shared: false };
-        self.access(State::Tell(node), Word::Owner(node), Op::Max(change.bits()))
+        self.access(Pending::Tell(node), Word::Owner(node), Op::Max(change.bits()))
     }
 
-    /// The newest contents died with their node. The turn is ours, so nobody writes meanwhile: the
-    /// newest copy of those that are left is taken for the contents.
+    /// The newest contents died with their node. This rank has the turn, so no rank writes
+    /// meanwhile: the newest copy that is left becomes the contents.
     fn salvage(&mut self, departed: &Departed) -> Action {
         let victim = self.geometry.ranks_of(self.latest.node).start;
         self.head.mark = Some(Mark { victim, stale: true });
@@ -111,7 +111,7 @@ impl Direct {
     fn ask_survivors(&mut self, from: u32, best: Version, departed: &Departed) -> Action {
         let mut nodes = from..self.geometry.nodes();
         match nodes.find(|node| !departed.node_is_gone(&self.geometry, *node)) {
-            Some(node) => self.access(State::Salvage { node, best }, Word::Held(node), Op::Load),
+            Some(node) => self.access(Pending::Salvage { node, best }, Word::Held(node), Op::Load),
             None => self.adopt(best),
         }
     }
@@ -123,7 +123,7 @@ impl Direct {
         self.ask_survivors(node + 1, if better { found } else { best }, dead)
     }
 
-    /// Takes a copy for the contents. First the head tells everybody that they are not the newest.
+    /// Takes a copy for the contents. First the head is marked: they are not the newest.
     fn adopt(&mut self, best: Version) -> Action {
         self.latest = best;
         if best.position == 0 {
@@ -131,12 +131,12 @@ impl Direct {
             self.latest.position = self.turn;
         }
         let head = Head { position: self.turn, mark: self.head.mark };
-        self.access(State::Marked, Word::Head, Op::Swap(head.bits()))
+        self.access(Pending::Marked, Word::Head, Op::Swap(head.bits()))
     }
 
-    /// Says that this rank reads.
+    /// Sets this rank's bit as a reader.
     fn begin_reading(&mut self) -> Action {
         let (at, bit) = self.geometry.reader_bit();
-        self.access(State::Bit, Word::Readers(at), Op::Or(bit))
+        self.access(Pending::Bit, Word::Readers(at), Op::Or(bit))
     }
 }

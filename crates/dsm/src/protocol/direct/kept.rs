@@ -1,60 +1,60 @@
-//! Keeping: an idle variable stays with whoever writes it again and again.
+//! Keeping: an idle variable stays with a rank that writes it again and again.
 //!
 //! The words of the queue are at the variable's home. A rank that is far from there, has written
-//! twice in a row and finds nobody behind it keeps its turn when it lets go. Acquiring again is
-//! then one compare-and-swap of `held`, a word of its own node, and so is letting go. To everybody
-//! else it looks as if it had the variable all the time, but for what the word says: whoever wants
-//! it *asks for it* there, by a compare-and-swap as well.
+//! twice in a row and finds no rank behind it keeps its turn when it releases. Acquiring again is
+//! then one compare-and-swap of `held`, a word of its own node, and so is releasing. Other ranks
+//! see a variable that is held all the time, except for what that word says: a rank that wants the
+//! variable *asks for it* there, also by a compare-and-swap.
 //!
 //! ```text
-//!   keeper                    held                whoever else wants the variable
-//!   ------                    ----                -------------------------------
-//!   lets go; cell: kept       7, kept
+//!   keeper                    held                a rank that wants the variable
+//!   ------                    ----                ------------------------------
+//!   releases; cell: kept      7, kept
 //!   acquires                  7, kept, inside
-//!   lets go                   7, kept
-//!                             7, kept, asked      asks; the turn is over: it passes it on
-//!   or, if the keeper has it at the time:
+//!   releases                  7, kept
+//!                             7, kept, asked      asks; the turn is over: passes it on
+//!   or, if the keeper is inside at the time:
 //!   acquires                  7, kept, inside
 //!                             ..., inside, asked  asks, and waits behind it
-//!   lets go: passes it on     7
+//!   releases: passes it on    7
 //! ```
 //!
-//! The cell says that its turn is kept, in a word of its own, so that nobody else pays for the
-//! question. Of two that meet one sees the other: the keeper says it in the cell and then looks
-//! whether somebody is behind, and whoever waits takes a cell and then looks at that of the head.
+//! The cell says that its turn is kept. It is a word of its own, so other requests do not pay for
+//! the question. Of two ranks that meet, one sees the other: the keeper writes the cell and then
+//! checks for a rank behind it, and a waiting rank takes a cell and then reads that of the head.
 //!
-//! **A keeper that reads** does so beside others, and so says it where all readers do, at the home,
-//! and then looks whether the variable is still kept. If so, whoever asks for it from then on finds
-//! the bit. That is two operations at home instead of ten.
+//! **A keeper that reads** does so beside others. It sets its bit at the home, as all readers do,
+//! and then checks whether the variable is still kept. If so, a rank that asks for it from then on
+//! finds the bit. That is two operations at home instead of ten.
 //!
-//! **A keeper that dies** was inside, if the word says so, and what it wrote is torn: there is no
-//! other copy of that version. Else what it kept is whole.
+//! **A keeper that dies** was inside if the word says so. Then what it wrote is torn, and no other
+//! copy of that version exists. Otherwise the kept contents are whole.
 //!
-//! Whoever writes once, in turns with ranks of other nodes, does not keep: there the question would
-//! be six operations more for each of them (the question, passing the turn on, and beginning anew).
+//! A rank that writes once, alternating with ranks of other nodes, does not keep. There asking the
+//! keeper, passing the turn on and beginning again would cost each of them six operations more.
 
 use super::onward::Then;
-use super::recover::{Recovery, Step};
-use super::{Direct, State};
+use super::recover::{RepairStep, TurnRecovery};
+use super::{Direct, Pending};
 use crate::geometry::Word;
 use crate::protocol::{Action, Entry, Op, Patience};
 use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
 
-/// What a rank keeps, and knows of what others keep.
+/// The turn that this rank keeps, and its last request to another keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Keeping {
-    /// The turn that this rank keeps; 0: none.
+    /// The turn that this rank keeps; 0: it keeps none.
     turn: u64,
-    /// That of its last write.
+    /// The turn of its last write.
     pub(super) wrote: u64,
-    /// That for which it has asked last.
+    /// The turn for which it asked last.
     asked: u64,
 }
 
 impl Keeping {
     pub(super) const NONE: Keeping = Keeping { turn: 0, wrote: 0, asked: 0 };
 
-    /// Whether this rank keeps the variable, unless somebody has asked for it.
+    /// Whether this rank keeps the variable. Another rank may have asked for it meanwhile.
     #[inline]
     pub(super) fn keeps(&self) -> bool {
         self.turn != 0
@@ -62,7 +62,7 @@ impl Keeping {
 }
 
 impl Direct {
-    /// What this rank's node holds while it keeps the turn `of`.
+    /// The word of this rank's node while it keeps the turn `of`.
     fn kept(&self, of: u64) -> u64 {
         self.kept_by(of, self.geometry.node())
     }
@@ -71,27 +71,27 @@ impl Direct {
         Version { position, node, shared: false }.bits() | Version::KEPT
     }
 
-    /// A change of the own node's word from one of these states to another.
-    fn change(&mut self, state: State, (from, to): (u64, u64)) -> Action {
+    /// Changes the word of this rank's node from one of these states to another.
+    fn change(&mut self, state: Pending, (from, to): (u64, u64)) -> Action {
         let own = Word::Held(self.geometry.node());
         let kept = self.kept(self.keeping.turn);
         let op = Op::CompareSwap { expected: kept | from, new: kept | to };
         self.access(state, own, op)
     }
 
-    /// A request.
+    /// Begins a request.
     #[inline]
     pub(super) fn begin(&mut self) -> Action {
-        if self.keeping.keeps() { self.take_again() } else { self.look_at_head() }
+        if self.keeping.keeps() { self.take_again() } else { self.load_head() }
     }
 
     #[inline(never)]
     fn take_again(&mut self) -> Action {
         if self.kind == Kind::Write {
-            return self.change(State::Again, (0, Version::INSIDE));
+            return self.change(Pending::Again, (0, Version::INSIDE));
         }
         let (at, bit) = self.geometry.reader_bit();
-        self.access(State::ReadAgain, Word::Readers(at), Op::Or(bit))
+        self.access(Pending::ReadAgain, Word::Readers(at), Op::Or(bit))
     }
 
     pub(super) fn on_again(&mut self, found: u64) -> Action {
@@ -99,7 +99,7 @@ impl Direct {
             return self.enter_again();
         }
         self.keeping.turn = 0;
-        self.look_at_head()
+        self.load_head()
     }
 
     fn enter_again(&mut self) -> Action {
@@ -108,64 +108,64 @@ impl Direct {
         self.on_entered()
     }
 
-    pub(super) fn look_whether_kept(&mut self, state: State) -> Action {
+    pub(super) fn check_kept(&mut self, state: Pending) -> Action {
         self.access(state, Word::Held(self.geometry.node()), Op::Load)
     }
 
-    /// This rank says that it reads, and nobody had asked for the variable then.
+    /// This rank has set its bit as a reader, and no rank had asked for the variable by then.
     pub(super) fn on_still_kept(&mut self, found: u64) -> Action {
         if found == self.kept(self.keeping.turn) {
             return self.enter_again();
         }
         self.keeping.turn = 0;
         let (at, bit) = self.geometry.reader_bit();
-        self.access(State::Retreat, Word::Readers(at), Op::And(!bit))
+        self.access(Pending::Retreat, Word::Readers(at), Op::And(!bit))
     }
 
-    /// It has said so too late. A writer may wait for its bit.
+    /// The bit was set too late. A writer may wait for it.
     pub(super) fn on_retreat(&mut self, before: u64) -> Action {
         let (_, bit) = self.geometry.reader_bit();
         if before & READING & !bit != 0 {
-            return self.look_at_head();
+            return self.load_head();
         }
-        self.access(State::Retreated, Word::Head, Op::Load)
+        self.access(Pending::Retreated, Word::Head, Op::Load)
     }
 
-    /// Whether what is let go is kept: nobody else has had it since this rank wrote it last.
+    /// Whether releasing keeps the turn: no other rank has held the variable since this one wrote.
     pub(super) fn is_to_be_kept(&self) -> bool {
         let (position, node) = (self.keeping.wrote, self.geometry.node());
         let again = self.latest == Version { position, node, shared: false };
         again && self.mark.is_none() && !self.courtesy.near
     }
 
-    /// What the next answer means while what is kept, or to be kept, is let go.
+    /// Handles the next answer while a kept variable, or one to be kept, is released.
     pub(super) fn next_of_keeping(&mut self, answer: u64) -> Action {
         let place = self.geometry.cell(self.turn);
         match self.state {
-            State::Keep => {
+            Pending::Keep => {
                 let (rank, kind, phase) = (self.geometry.rank, Kind::Write, Phase::Kept);
                 let cell = Cell { position: self.turn, rank, kind, phase };
-                self.access(State::Kept, place, Op::Swap(cell.bits()))
+                self.access(Pending::Kept, place, Op::Swap(cell.bits()))
             }
-            State::Kept => {
+            Pending::Kept => {
                 let next = self.geometry.cell(self.turn + 1);
-                self.access(State::Behind, next, Op::Load)
+                self.access(Pending::Behind, next, Op::Load)
             }
-            State::Behind if Cell::of(answer).position == self.turn + 1 => {
+            Pending::Behind if Cell::of(answer).position == self.turn + 1 => {
                 self.head = Head { position: self.turn, mark: None };
                 self.then = Then::Release;
                 self.ask_for(self.geometry.rank)
             }
-            State::Behind => {
+            Pending::Behind => {
                 self.keeping.turn = self.turn;
                 self.over()
             }
-            State::LetGoAgain => self.change(State::LetGo, (Version::INSIDE, 0)),
-            State::LetGo => self.on_let_go(answer),
-            State::ReadKept if answer == self.kept(self.keeping.turn) => self.over(),
-            State::ReadKept => {
+            Pending::LetGoAgain => self.change(Pending::LetGo, (Version::INSIDE, 0)),
+            Pending::LetGo => self.on_let_go(answer),
+            Pending::ReadKept if answer == self.kept(self.keeping.turn) => self.over(),
+            Pending::ReadKept => {
                 self.keeping.turn = 0;
-                self.access(State::LastReader, Word::Head, Op::Load)
+                self.access(Pending::LastReader, Word::Head, Op::Load)
             }
             _ => unreachable!("all other states are those of asking"),
         }
@@ -175,14 +175,15 @@ impl Direct {
         if found == self.kept(self.turn) | Version::INSIDE {
             return self.over();
         }
-        // Somebody waits. `latest` has said all the time where the newest is.
+        // A rank waits. `latest` has named the newest copy all the time.
         self.keeping.turn = 0;
         let (position, node) = (self.turn, self.geometry.node());
         let whole = Version { position, node, shared: false };
-        self.access(State::TurnOn, Word::Held(node), Op::Swap(whole.bits()))
+        self.access(Pending::TurnOn, Word::Held(node), Op::Swap(whole.bits()))
     }
 
-    /// Whether the rank of this cell, which has the turn, keeps it and has not been asked for it.
+    /// Whether this cell, which has the turn, is kept, and its keeper has not yet been asked for
+    /// it.
     #[inline]
     pub(super) fn is_to_be_asked_for(&self, cell: Cell) -> bool {
         cell.phase == Phase::Kept && cell.position != self.keeping.asked
@@ -190,50 +191,50 @@ impl Direct {
 
     /// Asks the keeper of the head's turn for it.
     pub(super) fn ask_for(&mut self, keeper: u32) -> Action {
-        self.recovery = Recovery { victim: keeper, ..Recovery::NONE };
+        self.recovery = TurnRecovery { victim: keeper, ..TurnRecovery::NONE };
         let kept = self.kept_by(self.head.position, self.geometry.node_of(keeper));
         self.ask_for_from(kept)
     }
 
     fn ask_for_from(&mut self, expected: u64) -> Action {
-        self.recovery.step = Step::Ask(expected);
+        self.recovery.step = RepairStep::Ask(expected);
         let node = self.geometry.node_of(self.recovery.victim);
         let op = Op::CompareSwap { expected, new: expected | Version::ASKED };
-        self.access(State::Recover, Word::Held(node), op)
+        self.access(Pending::Recover, Word::Held(node), op)
     }
 
     pub(super) fn on_asked_for(&mut self, expected: u64, found: u64) -> Action {
         let kept = self.kept_by(self.head.position, self.geometry.node_of(self.recovery.victim));
         match found ^ kept {
-            // Nobody was inside: the turn is over.
+            // The keeper was not inside: the turn is over.
             0 if expected == kept => self.pass_over(None),
             Version::ASKED => self.pass_over(None),
             0 => self.ask_for_from(kept),
             Version::INSIDE if expected == kept => self.ask_for_from(kept | Version::INSIDE),
-            // It passes the turn on when it lets go; or is about to, or has.
+            // The keeper passes the turn on when it releases, or is doing so, or has done so.
             _ => self.wait_behind(),
         }
     }
 
     fn wait_behind(&mut self) -> Action {
-        self.recovery = Recovery::NONE;
+        self.recovery = TurnRecovery::NONE;
         self.keeping.asked = self.head.position;
         match self.then {
             Then::Ask if self.claimed => self.rest(),
-            Then::Ask => self.look_behind(self.head.position),
+            Then::Ask => self.try_next_turn(self.head.position),
             Then::Enter | Then::Fail | Then::Release => self.passed_on(),
         }
     }
 
-    /// Enters to write what this rank keeps, where `access` does an operation on a word of its node
-    /// at once; `None`: it is to be requested, and nothing has been changed.
+    /// Enters to write what this rank keeps; `access` performs an operation on a word of its node.
+    /// `None`: nothing has been changed, and the variable must be requested.
     #[inline]
     pub fn enter_kept(
         &mut self,
         kind: Kind,
         access: impl FnOnce(Word, Op) -> u64,
     ) -> Option<Entry> {
-        debug_assert_eq!(self.state, State::Idle, "one request at a time");
+        debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
         if !self.keeping.keeps() || kind == Kind::Read {
             return None;
         }
@@ -247,15 +248,15 @@ impl Direct {
         self.moved = false;
         self.turn = self.keeping.turn;
         self.mark = None;
-        self.state = State::Inside;
+        self.state = Pending::Inside;
         Some(Entry { moved: false, mark: None, position: self.turn })
     }
 
-    /// Lets go of what this rank has written and keeps; `false`: it is to be released, and nothing
-    /// has been changed.
+    /// Releases what this rank has written and keeps. `false`: nothing has been changed, and the
+    /// variable must be released step by step.
     #[inline]
     pub fn leave_kept(&mut self, access: impl FnOnce(Word, Op) -> u64) -> bool {
-        debug_assert_eq!(self.state, State::Inside, "what is let go was had");
+        debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
         if !self.keeping.keeps() || self.kind == Kind::Read {
             return false;
         }
@@ -265,18 +266,18 @@ impl Direct {
             return false;
         }
         self.claimed = false;
-        self.state = State::Idle;
+        self.state = Pending::Idle;
         true
     }
 }
 
-/// What a keeper that died has left in its node's word.
+/// What a dead keeper left in its node's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remains {
     Whole,
-    /// It was inside.
+    /// The keeper was inside.
     Torn,
-    /// Another rank has found that, and taken what is there for the contents.
+    /// Another rank has found the torn contents and adopted them.
     Adopted,
 }
 
@@ -290,7 +291,7 @@ impl Remains {
         }
     }
 
-    /// What is to be said of contents that somebody has adopted.
+    /// The mark of adopted contents.
     pub(super) fn mark(victim: u32) -> Option<Mark> {
         Some(Mark { victim, stale: false })
     }
@@ -305,9 +306,9 @@ mod tests {
 
     /// Words at home, at rank 0, and at two nodes of a rank each.
     #[derive(Debug, Clone, PartialEq)]
-    struct Words(Vec<u64>, [[u64; 2]; 2]);
+    struct KeptWords(Vec<u64>, [[u64; 2]; 2]);
 
-    impl Words {
+    impl KeptWords {
         fn access(&mut self, word: Word, op: Op) -> u64 {
             let word = match Geometry::new(2, 1, 0).place(word) {
                 Place::Home(at) => &mut self.0[at as usize],
@@ -317,8 +318,8 @@ mod tests {
         }
     }
 
-    /// Drives to an end; which words were touched on the way.
-    fn drive(protocol: &mut Direct, words: &mut Words) -> (Action, Vec<Word>) {
+    /// Drives to an end; answers which words were touched on the way.
+    fn drive(protocol: &mut Direct, words: &mut KeptWords) -> (Action, Vec<Word>) {
         let (mut answer, mut touched) = (0, Vec::new());
         loop {
             answer = match protocol.next(answer, &Departed::default()) {
@@ -332,7 +333,7 @@ mod tests {
         }
     }
 
-    fn write(protocol: &mut Direct, words: &mut Words) -> Vec<Word> {
+    fn write(protocol: &mut Direct, words: &mut KeptWords) -> Vec<Word> {
         protocol.request(Kind::Write, Patience::Wait);
         let (entered, mut touched) = drive(protocol, words);
         assert!(matches!(entered, Action::Entered(_)), "{entered:?}");
@@ -344,10 +345,12 @@ mod tests {
     }
 
     /// Rank 1 keeps the variable.
-    fn kept() -> (Direct, Words) {
+    fn kept() -> (Direct, KeptWords) {
         let geometry = Geometry::new(2, 1, 1);
-        let (mut keeper, mut words) =
-            (Direct::new(geometry, 0, true), Words(geometry.initial_home(), [initial_node(); 2]));
+        let (mut keeper, mut words) = (
+            Direct::new(geometry, 0, true),
+            KeptWords(geometry.initial_home(), [initial_node(); 2]),
+        );
         for _ in 0..2 {
             assert!(write(&mut keeper, &mut words).len() > 8);
         }
@@ -355,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn fg_02_what_is_kept_is_acquired_and_let_go_by_a_word_of_the_own_node() {
+    fn fg_02_a_keeper_uses_only_its_nodes_word() {
         let (mut keeper, mut words) = kept();
         let before = words.clone();
         assert_eq!(write(&mut keeper, &mut words), [Word::Held(1); 2]);
         assert_eq!(words, before);
-        // The short way does the same.
+        // The fast path does the same.
         let (mut short, mut same) = kept();
         let entry = short.enter_kept(Kind::Write, |word, op| same.access(word, op)).unwrap();
         keeper.request(Kind::Write, Patience::Wait);
@@ -368,7 +371,7 @@ mod tests {
         assert_eq!(same, words);
         assert!(short.leave_kept(|word, op| same.access(word, op)));
         assert_eq!(same, before);
-        // To read is not as short, and neither is what somebody has asked for.
+        // The fast path declines a read, and a variable that another rank has asked for.
         assert_eq!(short.enter_kept(Kind::Read, |_, _| panic!("nothing is done")), None);
         assert!(short.enter_kept(Kind::Write, |word, op| same.access(word, op)).is_some());
         same.access(Word::Held(1), Op::Or(Version::ASKED));
@@ -383,7 +386,7 @@ mod tests {
     fn at_home_and_on_one_node_nothing_is_kept() {
         for geometry in [Geometry::new(2, 1, 0), Geometry::new(2, 2, 1)] {
             let mut protocol = Direct::new(geometry, 0, true);
-            let mut words = Words(geometry.initial_home(), [initial_node(); 2]);
+            let mut words = KeptWords(geometry.initial_home(), [initial_node(); 2]);
             for _ in 0..4 {
                 let touched = write(&mut protocol, &mut words);
                 assert!(touched.contains(&Word::Head) && !protocol.keeping.keeps());
@@ -392,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_keeper_has_left_is_told_from_its_word() {
+    fn a_dead_keepers_word_tells_torn_from_whole() {
         let version = |shared| Version { position: 7, node: 3, shared }.bits();
         let inside = Version::KEPT | Version::INSIDE;
         for (held, remains) in [

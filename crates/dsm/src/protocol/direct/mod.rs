@@ -1,69 +1,68 @@
 //! `direct`: a variable changes hands by remote atomics and remote reads alone.
 //!
-//! Nobody serves requests. Whoever wants a variable enters a queue in memory of its home, watches
-//! for its turn there, and fetches the contents from the copy that is the newest; whoever lets go
-//! makes it the next one's turn with one store. An owner that computes for seconds without calling
-//! the library delays nobody: paper 001's owner has to read its mailbox and answer.
+//! No rank serves requests. A rank that wants a variable enters a queue in the memory of its home,
+//! watches for its turn there, and fetches the contents from the newest copy. The holder passes the
+//! turn to the next rank with one store. An owner that computes for seconds without calling the
+//! library delays no rank; paper 001's owner has to read its mailbox and answer.
 //!
 //! ```text
-//!   head ──► 7        cells   | 7: rank 2, write, entered |    has it
+//!   head ──► 7        cells   | 7: rank 2, write, entered |    the holder
 //!                             | 8: rank 0, read           |    waits
 //!                             | 9: rank 1, write          |    waits
 //!                             | 6: ...                    |    free: its turn is over
 //! ```
 //!
 //! **Asking** is one compare-and-swap of the first free cell, from `head` on, to "turn *q*, rank,
-//! kind". Turn and rank are taken in one step, so a rank that dies is known by every turn it has
-//! taken. A rank has at most one request, so as many cells as ranks are enough. Turns come in
-//! order: that is the fairness, of readers and writers alike. Whose swaps fail, being far from the
-//! home, says so there, and others stand back for it: `wanting.rs`, with the bound.
+//! kind". One step takes turn and rank, so every turn that a dead rank took names it. A rank has at
+//! most one request, so as many cells as ranks are enough. Turns are served in order, which is fair
+//! to readers and writers alike. A rank far from the home whose swaps fail says so there, and
+//! others stand back for it: `wanting.rs`, with the bound.
 //!
-//! **A writer** has its turn when `head` is *q*, waits until the bits of all readers are gone, and
-//! stays at the head until it lets go. **A reader** has its turn when `head` is *q*, fetches the
-//! contents if the copy of its node is old, sets its bit, and passes the turn on at once: readers
-//! behind it come in beside it, a writer behind it waits for its bit. New readers queue behind that
-//! writer.
+//! **A writer** has its turn when `head` is *q*. It waits until the bits of all readers are clear,
+//! and stays at the head until it releases. **A reader** has its turn when `head` is *q*. It
+//! fetches the contents if its node's copy is old, sets its bit, and passes the turn on at once:
+//! readers behind it enter beside it, a writer behind it waits for its bit. New readers queue
+//! behind that writer.
 //!
-//! **Free** is the case that has to be fast: head, readers and cell are loaded and the cell is
+//! **The fast path** is for an unlocked variable: head, readers and cell are loaded and the cell is
 //! swapped to "entered" at once. If the swap succeeds, then `head` was *q* all the time, since it
-//! passes no turn that nobody has taken; and bits of readers are only set by who has the turn, or
-//! kept an earlier one and takes its bit back.
-//! Letting go is one swap of `head`. On one node with up to four ranks all of it is in one line,
-//! and it is done in one go: `short.rs`.
+//! passes no turn that no rank has taken. Bits of readers are only set by a rank that has the turn,
+//! or that kept an earlier one and clears its bit again. Releasing is one swap of `head`. On one
+//! node with up to four ranks all words are in one line, and one call does everything: `fast.rs`.
 //!
-//! **Contents.** `latest` says which turn wrote last and at which node; a node's `held` says which
-//! write its copy holds. Equal is the paper's CLEAN: nothing moves (FG-03). `held` is zero while a
-//! copy is written or fetched, so that what a rank leaves behind when it dies is never taken for
-//! whole. Owner change and invalidation are one word, told to each node by an atomic maximum with
-//! no processor of the node (FG-06); told by whom in what order does not matter, since a later
-//! turn is a larger word.
+//! **Contents.** `latest` says which turn wrote last and at which node. A node's `held` says which
+//! write its copy holds. If they are equal the copy is the paper's CLEAN, and nothing moves
+//! (FG-03). `held` is zero while a copy is written or fetched, so a copy that a dead rank left
+//! half-written is never taken for whole. Owner change and invalidation are one word, stored at
+//! each node by an atomic maximum without a processor of that node (FG-06). The order of these
+//! stores is irrelevant, since a later turn is a larger word.
 //!
-//! **Kept.** Whoever lets go of what it wrote twice in a row, far from the home, keeps the turn,
-//! until somebody asks for it: the variable is acquired again by one swap of a word of its own
+//! **Kept.** A rank far from the home that releases what it wrote twice in a row keeps the turn
+//! until another rank asks for it. It acquires the variable again by one swap of a word of its own
 //! node. See `kept.rs`.
 //!
-//! **Giving up** marks the own cell. Whoever passes the turn on moves `head` over it and wakes the
-//! one behind, or whoever gives up does, if the cell has the turn: `onward.rs`. The rank can take
-//! the same turn again as long as it has not been passed.
+//! **Cancelling** marks the rank's cell. A rank that passes the turn on moves `head` over it and
+//! wakes the next rank; if the cell already has the turn, the cancelling rank does so: `onward.rs`.
+//! The rank can take the same turn again until it has been passed.
 //!
 //! **Death**: see `recover.rs`.
 
 mod data;
+mod fast;
 mod kept;
 mod onward;
 mod recover;
 mod release;
-mod short;
 mod wanting;
 
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
 use crate::protocol::{Action, Entry, Op, Patience, Protocol, Refusal};
 use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
+pub use fast::{Free, Left};
 use kept::Keeping;
 use onward::Then;
-use recover::Recovery;
-pub use short::{Free, Left};
+use recover::TurnRecovery;
 use wanting::Courtesy;
 pub use wanting::{FAILURES, FAILURES_NEAR, FAR_LOOK};
 
@@ -74,28 +73,28 @@ pub struct Direct {
     recoverable: bool,
     kind: Kind,
     patience: Patience,
-    state: State,
-    /// The head as last seen.
+    state: Pending,
+    /// The head as last read.
     head: Head,
-    /// The turn that this rank asked for; valid from [`State::Claim`] on.
+    /// The turn that this rank asked for; valid from [`Pending::Claim`] on.
     turn: u64,
     claimed: bool,
-    /// Somebody reads, as seen before asking.
+    /// Some rank reads, as seen before asking.
     readers: bool,
     latest: Version,
-    /// Contents were fetched.
+    /// The contents were fetched.
     moved: bool,
-    recovery: Recovery,
-    /// What passing turns on is for, and what was wrong with the contents that were had.
+    recovery: TurnRecovery,
+    /// Why turns are passed on, and what was wrong with the contents that this rank held.
     then: Then,
     mark: Option<Mark>,
     courtesy: Courtesy,
     keeping: Keeping,
 }
 
-/// What the next answer is of.
+/// What the next answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum State {
+enum Pending {
     Idle,
     Start,
     /// Asking.
@@ -144,25 +143,25 @@ enum State {
     },
     Marked,
     Adopted,
-    /// Reading begins.
+    /// Beginning to read.
     Bit,
     Pass,
-    /// Somebody's death, or a request that was given up.
+    /// Recovering the turn of a dead rank or of a cancelled request.
     Recover,
-    /// Lost: the turn is passed on.
+    /// The contents are lost: passing the turn on.
     Fail,
-    /// The turn was passed on: whose it is.
+    /// The turn was passed on: finding out to which rank.
     Onward,
     Follower,
     Hailed(u32),
-    /// Acquiring what is kept.
+    /// Acquiring a kept variable.
     Again,
     ReadAgain,
     StillKept,
     Retreat,
     Retreated,
     Inside,
-    /// Letting go; those without an answer first.
+    /// Releasing; states without an answer first.
     Publish,
     TakeBit,
     Cancel,
@@ -177,14 +176,14 @@ enum State {
     Turned,
     BitTaken,
     LastReader,
-    GivenUp,
-    LastLook,
+    Cancelled,
+    LastHead,
 }
 
 impl Direct {
-    /// The side of `geometry.rank` for a variable at home at the rank `home`. One that is not
-    /// `recoverable` is lost with a rank that may have been writing it; one that is comes back with
-    /// a [`Mark`].
+    /// The side of `geometry.rank` for a variable whose home is the rank `home`. A rank that dies
+    /// while it may be writing loses the variable, unless it is `recoverable`: then it comes back
+    /// with a [`Mark`].
     pub fn new(geometry: Geometry, home: u32, recoverable: bool) -> Direct {
         let latest = Version { position: 0, node: 0, shared: false };
         Direct {
@@ -192,14 +191,14 @@ impl Direct {
             recoverable,
             kind: Kind::Read,
             patience: Patience::Wait,
-            state: State::Idle,
+            state: Pending::Idle,
             head: Head { position: 0, mark: None },
             turn: 0,
             claimed: false,
             readers: false,
             latest,
             moved: false,
-            recovery: Recovery::NONE,
+            recovery: TurnRecovery::NONE,
             then: Then::Ask,
             mark: None,
             courtesy: Courtesy::new(&geometry, home),
@@ -207,27 +206,27 @@ impl Direct {
         }
     }
 
-    /// Whether copies travel at all.
+    /// Whether there is only one node, so that copies never travel.
     #[inline]
     fn alone(&self) -> bool {
         self.geometry.ranks <= self.geometry.ranks_per_node
     }
 
     #[inline]
-    fn access(&mut self, state: State, word: Word, op: Op) -> Action {
+    fn access(&mut self, state: Pending, word: Word, op: Op) -> Action {
         self.state = state;
         Action::Access(word, op)
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Action {
-        self.state = State::Idle;
+        self.state = Pending::Idle;
         Action::Refused(refusal)
     }
 
-    /// Begins, or begins anew: looks whose turn it is.
+    /// Begins, or begins again: reads whose turn it is.
     #[inline]
-    fn look_at_head(&mut self) -> Action {
-        let state = if self.claimed { State::Watch } else { State::Head };
+    fn load_head(&mut self) -> Action {
+        let state = if self.claimed { Pending::Watch } else { Pending::Head };
         self.access(state, Word::Head, Op::Load)
     }
 
@@ -243,15 +242,16 @@ impl Direct {
         }
         self.readers = false;
         if self.kind == Kind::Write || !self.courtesy.done {
-            return self.look_at_readers(0, READING);
+            return self.load_readers(0, READING);
         }
-        self.look(self.head.position)
+        self.load_cell(self.head.position)
     }
 
-    /// Who reads, and who wants to ask: that those of `owed` have asked is waited for.
+    /// Reads the bits of readers and of ranks that want to ask. This rank stands back until those
+    /// in `owed` have asked.
     #[inline]
-    fn look_at_readers(&mut self, at: u32, owed: u64) -> Action {
-        self.access(State::Readers { at, owed }, Word::Readers(at), Op::Load)
+    fn load_readers(&mut self, at: u32, owed: u64) -> Action {
+        self.access(Pending::Readers { at, owed }, Word::Readers(at), Op::Load)
     }
 
     #[inline]
@@ -261,20 +261,20 @@ impl Direct {
             return action;
         }
         if at + 1 < self.geometry.reader_words() {
-            return self.look_at_readers(at + 1, READING);
+            return self.load_readers(at + 1, READING);
         }
         if self.courtesy.end() {
-            return self.look_at_head();
+            return self.load_head();
         }
-        self.look(self.head.position)
+        self.load_cell(self.head.position)
     }
 
     #[inline]
-    fn look(&mut self, turn: u64) -> Action {
-        self.access(State::Look(turn), self.geometry.cell(turn), Op::Load)
+    fn load_cell(&mut self, turn: u64) -> Action {
+        self.access(Pending::Look(turn), self.geometry.cell(turn), Op::Load)
     }
 
-    /// The cell of a turn that might be had.
+    /// The cell of a turn that may be free.
     #[inline]
     fn on_cell(&mut self, turn: u64, found: u64, departed: &Departed) -> Action {
         let cell = Cell::of(found);
@@ -283,7 +283,7 @@ impl Direct {
             return self.claim(turn, found, first && !self.readers);
         }
         if cell.position > turn {
-            return self.overtaken().unwrap_or_else(|| self.look_at_head());
+            return self.overtaken().unwrap_or_else(|| self.load_head());
         }
         if first && Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
@@ -295,23 +295,23 @@ impl Direct {
         if again && self.patience == Patience::Wait {
             return self.claim(turn, found, false);
         }
-        self.look_behind(turn)
+        self.try_next_turn(turn)
     }
 
-    /// Others have this turn; the next one might be had.
+    /// Others have taken this turn; the next one may be free.
     #[inline]
-    fn look_behind(&mut self, turn: u64) -> Action {
+    fn try_next_turn(&mut self, turn: u64) -> Action {
         if self.patience == Patience::Try {
             return self.refuse(Refusal::Busy);
         }
         if turn + 1 >= self.head.position + self.geometry.cells() {
-            // Only if the head has moved on meanwhile: there is a cell for every rank.
-            return self.overtaken().unwrap_or_else(|| self.look_at_head());
+            // Only if the head has moved meanwhile: every rank has a cell.
+            return self.overtaken().unwrap_or_else(|| self.load_head());
         }
-        self.look(turn + 1)
+        self.load_cell(turn + 1)
     }
 
-    /// Asks for a turn. `free`: nobody is before us, nobody reads.
+    /// Asks for a turn. `free`: no rank is ahead, and no rank reads.
     #[inline]
     fn claim(&mut self, turn: u64, expected: u64, free: bool) -> Action {
         let enters = match self.kind {
@@ -325,7 +325,7 @@ impl Direct {
             if enters && self.kind == Kind::Write { Phase::Entered } else { Phase::Waiting };
         let wanted = Cell { position: turn, rank: self.geometry.rank, kind: self.kind, phase };
         let op = Op::CompareSwap { expected, new: wanted.bits() };
-        self.access(State::Claim { expected, wanted }, self.geometry.cell(turn), op)
+        self.access(Pending::Claim { expected, wanted }, self.geometry.cell(turn), op)
     }
 
     #[inline]
@@ -344,19 +344,19 @@ impl Direct {
         self.on_asked(entered)
     }
 
-    /// A reader that took the turn which the head had, as a writer that entered with it, has that
-    /// turn: nobody had taken it, so nobody passed it.
+    /// A reader that took the head's own turn has that turn, like a writer that entered with it: no
+    /// rank had taken the turn, so no rank passed it.
     #[inline]
     fn on_asked(&mut self, entered: bool) -> Action {
         let had = self.kind == Kind::Read && self.turn == self.head.position;
-        if entered || had { self.contents() } else { self.look_at_head() }
+        if entered || had { self.contents() } else { self.load_head() }
     }
 
     /// The head, while waiting.
     fn on_watch(&mut self) -> Action {
         if self.head.position < self.turn {
             let cell = self.geometry.cell(self.head.position);
-            return self.access(State::WatchCell, cell, Op::Load);
+            return self.access(Pending::WatchCell, cell, Op::Load);
         }
         debug_assert_eq!(self.head.position, self.turn, "nobody passes a rank that lives");
         match (self.head.mark, self.kind) {
@@ -366,7 +366,7 @@ impl Direct {
         }
     }
 
-    /// Who has the turn, while waiting.
+    /// The cell of the head's turn, while waiting.
     fn on_watch_cell(&mut self, found: u64, departed: &Departed) -> Action {
         let cell = Cell::of(found);
         let current = cell.position == self.head.position;
@@ -380,22 +380,22 @@ impl Direct {
     }
 
     fn rest(&mut self) -> Action {
-        self.state = State::Rest;
+        self.state = Pending::Rest;
         Action::Wait
     }
 
-    /// Looks who reads.
+    /// Reads which ranks read.
     fn drain(&mut self, at: u32) -> Action {
-        self.access(State::Drain(at), Word::Readers(at), Op::Load)
+        self.access(Pending::Drain(at), Word::Readers(at), Op::Load)
     }
 
     fn on_drain(&mut self, at: u32, bits: u64, departed: &Departed) -> Action {
         let dead = departed.readers(at);
         if bits & dead != 0 {
-            return self.access(State::Sweep(at), Word::Readers(at), Op::And(!dead));
+            return self.access(Pending::Sweep(at), Word::Readers(at), Op::And(!dead));
         }
         if bits & READING != 0 {
-            self.state = State::DrainRest;
+            self.state = Pending::DrainRest;
             return Action::Wait;
         }
         if at + 1 < self.geometry.reader_words() {
@@ -404,23 +404,23 @@ impl Direct {
         let position = self.turn;
         let (rank, kind, phase) = (self.geometry.rank, Kind::Write, Phase::Entered);
         let cell = Cell { position, rank, kind, phase };
-        self.access(State::Mark, self.geometry.cell(position), Op::Swap(cell.bits()))
+        self.access(Pending::Mark, self.geometry.cell(position), Op::Swap(cell.bits()))
     }
 
-    /// The turn is ours and nothing was said about its contents: it is passed on.
+    /// The contents are lost: this rank passes on the turn that it has.
     fn fail(&mut self) -> Action {
         self.mark = self.head.mark;
-        self.access(State::Fail, Word::Head, Op::Swap(self.head.next().bits()))
+        self.access(Pending::Fail, Word::Head, Op::Swap(self.head.next().bits()))
     }
 
-    /// A writer's, whose turn goes on.
+    /// A writer enters and keeps the turn.
     fn enter(&mut self) -> Action {
         self.mark = self.head.mark;
         self.on_entered()
     }
 
     fn on_entered(&mut self) -> Action {
-        self.state = State::Inside;
+        self.state = Pending::Inside;
         Action::Entered(Entry { moved: self.moved, mark: self.mark, position: self.turn })
     }
 
@@ -432,18 +432,18 @@ impl Direct {
 
 impl Protocol for Direct {
     fn request(&mut self, kind: Kind, patience: Patience) {
-        debug_assert_eq!(self.state, State::Idle, "one request at a time");
+        debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
         self.kind = kind;
         self.patience = patience;
         self.claimed = false;
         self.moved = false;
         self.then = Then::Ask;
         self.courtesy.begin(kind);
-        self.state = State::Start;
+        self.state = Pending::Start;
     }
 
     fn release(&mut self) {
-        debug_assert_eq!(self.state, State::Inside, "what is let go was had");
+        debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
         self.begin_release();
     }
 
@@ -454,40 +454,42 @@ impl Protocol for Direct {
     #[inline]
     fn next(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.state {
-            State::Start => self.begin(),
-            State::Head => {
+            Pending::Start => self.begin(),
+            Pending::Head => {
                 self.head = Head::of(answer);
                 self.on_head()
             }
-            State::Readers { at, owed } => self.on_readers(at, owed, answer, departed),
-            State::Look(turn) => self.on_cell(turn, answer, departed),
-            State::Claim { expected, wanted } => self.on_claim(expected, wanted, answer, departed),
-            State::StandBack { at, owed } | State::SweepWants { at, owed } => {
-                self.look_at_readers(at, owed)
+            Pending::Readers { at, owed } => self.on_readers(at, owed, answer, departed),
+            Pending::Look(turn) => self.on_cell(turn, answer, departed),
+            Pending::Claim { expected, wanted } => {
+                self.on_claim(expected, wanted, answer, departed)
             }
-            State::Want => self.look_at_head(),
-            State::Unwant { entered } => self.on_asked(entered),
-            State::Watch => {
+            Pending::StandBack { at, owed } | Pending::SweepWants { at, owed } => {
+                self.load_readers(at, owed)
+            }
+            Pending::Want => self.load_head(),
+            Pending::Unwant { entered } => self.on_asked(entered),
+            Pending::Watch => {
                 self.head = Head::of(answer);
                 self.on_watch()
             }
-            State::WatchCell => self.on_watch_cell(answer, departed),
-            State::Rest => self.look_at_head(),
-            State::Drain(at) => self.on_drain(at, answer, departed),
-            State::Sweep(at) => self.drain(at),
-            State::DrainRest => self.drain(0),
-            State::Mark => self.contents(),
-            State::Fail => self.pass_on(self.head.next(), Then::Fail),
-            State::Onward => self.look_at_follower(),
-            State::Follower => self.on_follower(answer, departed),
-            State::Hailed(rank) => self.on_hailed(rank, departed),
-            State::Recover => self.on_recovery(answer, departed),
-            State::Again => self.on_again(answer),
-            State::ReadAgain => self.look_whether_kept(State::StillKept),
-            State::StillKept => self.on_still_kept(answer),
-            State::Retreat => self.on_retreat(answer),
-            State::Retreated => self.pass_on(Head::of(answer), Then::Ask),
-            State::Inside | State::Idle => unreachable!("nothing was asked for"),
+            Pending::WatchCell => self.on_watch_cell(answer, departed),
+            Pending::Rest => self.load_head(),
+            Pending::Drain(at) => self.on_drain(at, answer, departed),
+            Pending::Sweep(at) => self.drain(at),
+            Pending::DrainRest => self.drain(0),
+            Pending::Mark => self.contents(),
+            Pending::Fail => self.pass_on(self.head.next(), Then::Fail),
+            Pending::Onward => self.load_follower(),
+            Pending::Follower => self.on_follower(answer, departed),
+            Pending::Hailed(rank) => self.on_hailed(rank, departed),
+            Pending::Recover => self.on_recovery(answer, departed),
+            Pending::Again => self.on_again(answer),
+            Pending::ReadAgain => self.check_kept(Pending::StillKept),
+            Pending::StillKept => self.on_still_kept(answer),
+            Pending::Retreat => self.on_retreat(answer),
+            Pending::Retreated => self.pass_on(Head::of(answer), Then::Ask),
+            Pending::Inside | Pending::Idle => unreachable!("nothing was asked for"),
             _ => self.next_of_contents(answer, departed),
         }
     }

@@ -1,59 +1,60 @@
-//! Wanting to ask: how a rank that is far from a variable's home gets past those that are near.
+//! Wanting to ask: how a rank far from a variable's home gets past the ranks near it.
 //!
-//! To ask is a compare-and-swap from what was seen, and meanwhile a rank beside the home may have
-//! acquired and let go many times. So a rank whose swaps fail says that it *wants* to ask, by a bit
-//! at the home, and takes the bit back once it has asked. Whoever begins to ask and sees bits of
-//! others stands back until those have gone that it saw first.
+//! Asking is a compare-and-swap from the value seen. Meanwhile a rank beside the home may have
+//! acquired and released many times. So a rank whose swaps fail sets a bit at the home to say that
+//! it *wants* to ask, and clears the bit once it has asked. A rank that begins to ask and sees the
+//! bits of others stands back until the bits that it saw first are clear.
 //!
 //! ```text
 //!   far   ask ─ failed ─ ask ─ failed ─ bit ─────── ask ─ done ─ no bit
 //!   near  turn turn turn turn turn turn turn (sees bit) ............... ask
 //! ```
 //!
-//! **The bound.** From the moment the bit is there a rank is overtaken at most once by each other
-//! one: by a request that had begun before. Readers from other nodes, for whom the look is a round
-//! trip of its own, take it at every [`FAR_LOOK`]th request, and may overtake so often. Before it
-//! there are [`FAILURES`] attempts, each a few round trips long; [`FAILURES_NEAR`] on the home's
-//! node, where they are short.
+//! **The bound.** Once the bit is set, each other rank overtakes at most once: by a request that
+//! had begun before. Readers from other nodes, to whom reading the bits costs a round trip of its
+//! own, read them at every [`FAR_LOOK`]th request, and may overtake so often. Before the bit there
+//! are [`FAILURES`] attempts, each a few round trips long; [`FAILURES_NEAR`] on the home's node,
+//! where they are short.
 //!
-//! A rank with a bit never waits for anybody, so a bit is there for a few operations, and whoever
-//! stands back looks again soon: there is nobody to be woken, and so no set of those who stand
-//! back, which would be a second bit to put right after a death. Bits of the dead are taken away.
-//! Whoever wants to ask does not stand back for others who want to, each of whom gets past it at
-//! most once; and bits that come up later are not waited for, so nobody stands back for ever.
+//! A rank with a bit never waits for others, so a bit is set for a few operations only, and a rank
+//! that stands back soon polls again. It is never woken, so no set of waiting ranks is needed,
+//! which would be a second set of bits to repair after a death. Others clear the bits of dead
+//! ranks. A rank that wants to ask does not stand back for others that want to, each of which gets
+//! past it at most once. Bits that are set later are not waited for, so no rank stands back for
+//! ever.
 
-use super::{Direct, State};
+use super::{Direct, Pending};
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
 use crate::protocol::{Action, Op, Patience, Refusal};
 use crate::word::{Kind, READERS_A_WORD};
 
-/// Failed attempts to ask before a rank of another node says that it wants to. The first is met by
-/// any two that ask at the same time; a bit would cost both more than asking again.
+/// Failed attempts to ask before a rank of another node says that it wants to. Any two ranks that
+/// ask at the same time meet the first failure; a bit would cost both more than a retry.
 pub const FAILURES: u8 = 2;
 
 /// The same for a rank of the home's node. There an attempt takes as long as a cache line, and two
-/// ranks that do nothing but acquire and let go fail twice all the time: with bits for that, one in
-/// three runs of such a pair took 3 to 10 times as long.
+/// ranks that only acquire and release fail twice all the time: with bits for that, one in three
+/// runs of such a pair took 3 to 10 times as long.
 pub const FAILURES_NEAR: u8 = 16;
 
-/// How often a reader of another node looks who wants to ask: once in so many requests. Writers see
-/// it as they look for readers, which they have to do anyway.
+/// How often a reader of another node checks which ranks want to ask: once in so many requests.
+/// Writers see it without extra cost, because they have to check for readers.
 pub const FAR_LOOK: u8 = 8;
 
-/// What a rank does about others who want to ask, and says about itself.
+/// How this rank treats others that want to ask, and its own wish.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Courtesy {
     /// The words at home are near.
     pub(super) near: bool,
-    /// Requests to read so far, as far as that matters.
+    /// Requests to read so far, modulo [`FAR_LOOK`].
     reads: u8,
-    /// It has been seen who wants to ask, or need not be.
+    /// The bits have been checked, or need not be.
     pub(super) done: bool,
-    /// Somebody was let past: what was seen before is old.
+    /// This rank has stood back: what it saw before is old.
     stood: bool,
     failures: u8,
-    /// The own bit is set.
+    /// This rank's bit is set.
     pub(super) wants: bool,
 }
 
@@ -80,7 +81,7 @@ impl Courtesy {
         (self.failures, self.stood, self.done) = (0, false, true);
     }
 
-    /// All bits have been seen; answers whether somebody was let past.
+    /// All bits have been read; answers whether this rank stood back.
     #[inline]
     pub(super) fn end(&mut self) -> bool {
         self.done = true;
@@ -89,7 +90,7 @@ impl Courtesy {
 }
 
 impl Direct {
-    /// Stands back for those of `owed` who want to ask; `None`: there are none (any more).
+    /// Stands back for those of `owed` that want to ask; `None`: no rank does (any more).
     #[inline]
     pub(super) fn let_past(
         &mut self,
@@ -109,18 +110,18 @@ impl Direct {
     fn stand_back(&mut self, at: u32, wanting: u64, departed: &Departed) -> Action {
         let gone = departed.readers(at);
         if wanting & gone != 0 {
-            let (state, bits) = (State::SweepWants { at, owed: wanting }, gone << READERS_A_WORD);
+            let (state, bits) = (Pending::SweepWants { at, owed: wanting }, gone << READERS_A_WORD);
             return self.access(state, Word::Readers(at), Op::And(!bits));
         }
         if self.patience == Patience::Try {
             return self.refuse(Refusal::Busy);
         }
         self.courtesy.stood = true;
-        self.state = State::StandBack { at, owed: wanting };
+        self.state = Pending::StandBack { at, owed: wanting };
         Action::StandBack
     }
 
-    /// Somebody else took what this rank was about to; `Some`: that is enough.
+    /// Another rank took what this one was about to take; `Some`: that is enough.
     #[inline]
     pub(super) fn overtaken(&mut self) -> Option<Action> {
         let most = if self.courtesy.near { FAILURES_NEAR } else { FAILURES };
@@ -134,22 +135,22 @@ impl Direct {
         }
         self.courtesy.wants = true;
         let (at, bit) = self.geometry.wanting_bit();
-        Some(self.access(State::Want, Word::Readers(at), Op::Or(bit)))
+        Some(self.access(Pending::Want, Word::Readers(at), Op::Or(bit)))
     }
 
-    /// Takes the bit back: this rank has asked, or does not want to any more.
+    /// Clears the bit: this rank has asked, or no longer wants to.
     pub(super) fn unwant(&mut self, entered: bool) -> Action {
         let (at, bit) = self.geometry.wanting_bit();
         self.courtesy.wants = false;
-        self.access(State::Unwant { entered }, Word::Readers(at), Op::And(!bit))
+        self.access(Pending::Unwant { entered }, Word::Readers(at), Op::And(!bit))
     }
 
-    /// Asks, whoever wants to. For one that stands back and cannot for long: a rank that was
-    /// stopped with its bit set holds up whoever knows of it, not for ever.
+    /// Asks even though others want to, for a rank that cannot stand back for long: a rank that was
+    /// stopped with its bit set delays others, but not for ever.
     pub fn insist(&mut self) {
-        if matches!(self.state, State::StandBack { .. }) {
+        if matches!(self.state, Pending::StandBack { .. }) {
             self.courtesy.done = true;
-            self.state = State::Start;
+            self.state = Pending::Start;
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Sets of nodes, of a size that fits a message.
+//! Sets of nodes, small enough for a message.
 
 /// A set of nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Copyset([u64; 2]);
 
 impl Copyset {
-    /// Most nodes.
+    /// Most nodes of a set.
     pub const MOST: u32 = 128;
 
-    /// All of so many.
+    /// The set of nodes `0..nodes`.
     pub fn all(nodes: u32) -> Copyset {
         let mut set = Copyset::default();
         (0..nodes).for_each(|node| set.insert(node));
@@ -25,37 +25,37 @@ impl Copyset {
         self.0
     }
 
-    /// Adds one.
+    /// Adds a node.
     pub fn insert(&mut self, node: u32) {
         self.0[node as usize / 64] |= 1 << (node % 64);
     }
 
-    /// Takes one away.
+    /// Removes a node.
     pub fn remove(&mut self, node: u32) {
         self.0[node as usize / 64] &= !(1 << (node % 64));
     }
 
-    /// Whether it is in.
+    /// Whether a node is in the set.
     pub fn contains(&self, node: u32) -> bool {
         self.0[node as usize / 64] & 1 << (node % 64) != 0
     }
 
-    /// Whether nobody is in.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 2]
     }
 
-    /// Whether all of these are in another set.
+    /// Whether every node of the set is in `other`.
     pub fn is_within(&self, other: &Copyset) -> bool {
         self.0.iter().zip(other.0).all(|(own, other)| own & !other == 0)
     }
 
-    /// Those that are in either.
+    /// The union of both sets.
     pub fn with(&self, other: &Copyset) -> Copyset {
         Copyset([self.0[0] | other.0[0], self.0[1] | other.0[1]])
     }
 
-    /// The lowest.
+    /// The lowest node.
     pub fn first(&self) -> Option<u32> {
         (0..Copyset::MOST).find(|node| self.contains(*node))
     }

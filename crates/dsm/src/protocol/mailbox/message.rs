@@ -1,4 +1,4 @@
-//! What nodes say to each other, and what a node has to do.
+//! The messages between nodes, and the effects that a node has to carry out.
 
 use super::Copyset;
 use crate::protocol::{Patience, Refusal};
@@ -7,112 +7,112 @@ use crate::word::{Kind, Mark, Version};
 /// A request for a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Want {
-    /// Who wants it.
+    /// The node that wants it.
     pub from: u32,
     /// Its number among that node's requests.
     pub number: u32,
-    /// What for.
+    /// What it wants to do.
     pub kind: Kind,
-    /// Whether it may wait for others to let the variable go.
+    /// Whether it may wait for others to release the variable.
     pub patience: Patience,
     /// The version that its copy holds; 0: none.
     pub held: u64,
-    /// Somebody is gone who may have been the owner: whoever stands in has to look who is.
+    /// The owner may be gone: the stand-in must first find out which node it is.
     pub doubt: bool,
 }
 
-/// What a node says of itself when it is asked who owns a variable.
+/// A node's answer to a [`Message::Survey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Account {
-    /// It does.
+    /// Whether it owns the variable.
     pub owns: bool,
-    /// The newest that it was told.
+    /// The newest version that was announced to it.
     pub known: Version,
-    /// To whom it last gave ownership away, and under which position; 0: never.
+    /// The node to which it last passed ownership, with the position; 0: never.
     pub passed: Version,
     /// The version that its copy holds.
     pub held: u64,
-    /// It reads, and was counted.
+    /// It reads, and was counted as a reader.
     pub reads: bool,
-    /// Who was gone when it was asked.
+    /// The nodes that it knew to be gone when it answered.
     pub departed: Copyset,
 }
 
-/// What nodes say to each other. Messages between two nodes arrive in order.
+/// The messages between nodes. Messages between two nodes arrive in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Message {
     /// A request, on its way to the owner.
     Want(Want),
-    /// The contents, of this version, and what is wrong with them.
+    /// The contents of this version, and what is wrong with them.
     Contents(u64, Option<Mark>),
-    /// The variable may be read, or is the receiver's own.
+    /// The receiver may read the variable, or owns it now.
     Grant {
-        /// Which request is answered.
+        /// The number of the granted request.
         number: u32,
-        /// What for.
+        /// What it is granted for.
         kind: Kind,
         /// The newest version.
         version: u64,
-        /// Whose copies are valid; of ownership by datagrams.
+        /// The nodes with valid copies, if ownership is granted by datagrams.
         copies: Copyset,
         /// What is wrong with the contents, because a node died.
         mark: Option<Mark>,
     },
-    /// The request is over, and this is why.
+    /// The request is over, for this reason.
     Refused {
-        /// Which.
+        /// The number of the refused request.
         number: u32,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// A reader that was counted has finished.
     Done {
-        /// Which of its requests that was.
+        /// The number of its request.
         number: u32,
     },
     /// The owner has changed, or copies are old: a version and its owner.
     Told {
         /// Version and owner.
         version: Version,
-        /// Whether the owner waits for [`Message::Heard`], and if so, also for the end of reading.
+        /// Whether the owner waits for [`Message::Heard`], and then also for the end of reading.
         answer: Option<Patience>,
     },
-    /// The sender does not read an older version any more.
+    /// The sender no longer reads an older version.
     Heard {
-        /// The position that it was told.
+        /// The position that was announced to it.
         position: u64,
         /// It does read, and the owner did not want to wait for that.
         busy: bool,
     },
-    /// Asks everybody who owns the variable.
+    /// Asks every node whether it owns the variable.
     Survey,
-    /// The answer.
+    /// The answer to a survey.
     Account(Account),
     /// The receiver owns the variable from now on: its copy is the newest that is left.
     Adopt {
-        /// The version under which.
+        /// The version of its copy.
         version: u64,
         /// What is wrong with it.
         mark: Option<Mark>,
-        /// Who was counted as a reader.
+        /// The nodes that were counted as readers.
         readers: Copyset,
     },
 }
 
-/// What is to be done, in this order.
+/// What the driver has to do, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Send a message. Before [`Message::Contents`] goes the copy itself.
+    /// Send a message. The copy itself goes ahead of [`Message::Contents`].
     Send(u32, Message),
-    /// Store the owner's word at a node, by maximum, with no processor there.
+    /// Store the owner's word at a node, by maximum, without that node's processor.
     Store(u32, Version),
     /// The variable may be used.
     Entered {
-        /// Whether the contents had to come.
+        /// Whether the contents were moved.
         moved: bool,
-        /// What is wrong with them.
+        /// What is wrong with the contents.
         mark: Option<Mark>,
     },
-    /// It may not, and the request is over.
+    /// It may not be used, and the request is over.
     Refused(Refusal),
 }

@@ -4,33 +4,33 @@
 //! ```text
 //!   requester               owner                            the others
 //!   ---------               -----                            ----------
-//!   Want ─────────────────► has it? queue. readers? queue.
+//!   Want ─────────────────► held? queue. readers? queue.
 //!        ◄───────────────── Contents, if the copy is old
 //!        ◄───────────────── Grant: version, reader count or ownership
-//!                           told of the new owner ─────────► fagus: a store (no processor)
+//!                           announces the owner ───────────► fagus: a store (no processor)
 //!   invalidation ──────────────────────────────────────────► udp: a message each, handled
 //!        ◄────────────────────────────────────────────────── udp: Heard, when nobody reads there
 //!   Done (a reader) ──────► one reader less; next of the queue
 //! ```
 //!
-//! Where the two differ is [`Style`]: who decides whether data is needed, whether a reader with a
+//! The two differ in [`Style`]: which side decides whether data is needed, whether a reader with a
 //! valid copy asks at all, and whether owner change and invalidation are stores of one word at
-//! every node or messages to those that have copies.
+//! every node or messages to the nodes that have copies.
 //!
-//! The hazards that the paper leaves open are closed by versions. Each write is a version, and
-//! requests say which the requester's copy holds: a stale belief that it is CLEAN cannot last. The
-//! word that is stored has the version in front and is stored by maximum. Requests that come to a
-//! node that is not the owner go on to the one it knows of; a node that has been promised the
-//! ownership queues them. Contents are sent before the grant on the same way.
+//! Versions close the hazards that the paper leaves open. Each write is a version, and a request
+//! says which version the requester's copy holds: a stale belief that it is CLEAN cannot last. The
+//! stored word has the version in front and is stored by maximum. A node that is not the owner
+//! forwards requests to the owner that it knows of; a node that has been promised the ownership
+//! queues them. Contents are sent before the grant, on the same path.
 //!
-//! Of the two readings of the paper's RLOCK sentence (§3.3) this is the stricter, for both: the
-//! owner enters WLOCK, and gives ownership away, only when nobody reads (FG-09). By stores readers
-//! are counted; by datagrams, where a reader with a valid copy asks nobody, the owner waits until
-//! each that it has told says that it does not read. (The paper's baseline does not wait. Then an
-//! invalidation can be overtaken by a barrier, and what is read after that is old.)
+//! The paper's RLOCK sentence (§3.3) can be read in two ways. Both protocols take the stricter one:
+//! the owner enters WLOCK, and passes ownership on, only when no node reads (FG-09). By stores,
+//! readers are counted. By datagrams a reader with a valid copy asks no node, so the owner waits
+//! until each node that it has notified answers that it does not read. (The paper's baseline does
+//! not wait. Then a barrier can overtake an invalidation, and a read after that is old.)
 //!
-//! A request that is given up stays under way, and there is never a second one: what comes of it is
-//! taken (ownership) or declined (a reader's grant). What a dead node leaves behind is in
+//! A cancelled request stays in flight, and the node never sends a second one. It takes ownership
+//! when that arrives, and declines a reader's grant. `recover.rs` handles what a dead node leaves.
 //! `recover.rs`.
 
 mod copyset;
@@ -46,29 +46,29 @@ use crate::word::{INITIAL, Kind, Mark, Version};
 
 pub use copyset::Copyset;
 pub use message::{Account, Effect, Message, Want};
-use recover::Recovery;
+use recover::StandIn;
 pub use wire::{LETTER_MOST, Letter};
 
-/// In which of its two versions the protocol runs.
+/// Which of the paper's two protocols runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Style {
     /// DIMMnet: owner change and invalidation are remote stores to every node; readers are counted.
     Stores,
-    /// UDP: they are messages to those whose copies are valid (the copyset), which travels with
-    /// ownership; who has a valid copy reads without asking.
+    /// UDP: they are messages to the nodes with valid copies (the copyset), which travels with
+    /// ownership. A node with a valid copy reads without asking.
     Datagrams,
 }
 
-/// What a node has of a variable.
+/// The state of a node's request for a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
-    /// Nothing.
+enum MailboxStage {
+    /// It neither holds nor requests the variable.
     Free,
-    /// It waits for the variable; whether contents have come for that.
+    /// It waits for the variable; `moved`: contents have come for that.
     Asked { kind: Kind, patience: Patience, moved: bool },
-    /// It owns the variable and waits until these do not read any more.
+    /// It owns the variable and waits until the nodes in `left` do not read any more.
     Clearing { patience: Patience, moved: bool, left: Copyset },
-    /// The variable; by whom the reader was counted, and under which number.
+    /// It holds the variable; `counted`: the node that counted it as a reader, and the number.
     Inside { kind: Kind, counted: Option<(u32, u32)> },
 }
 
@@ -79,36 +79,36 @@ pub struct Mailbox {
     nodes: u32,
     style: Style,
     recoverable: bool,
-    stage: Stage,
+    stage: MailboxStage,
     /// The number of the last request.
     number: u32,
-    /// The request that has been sent and not answered, given up or not.
+    /// The request that has been sent and not answered, cancelled or not.
     pending: Option<Kind>,
     /// Whether this node is the owner.
     owns: bool,
-    /// The newest that was told: stored here by others, or handled.
+    /// The newest version that was announced: stored here by others, or handled.
     known: Version,
     /// The version that the copy holds; 0: none.
     held: u64,
     /// What is wrong with the copy.
     mark: Option<Mark>,
-    /// To whom this node last gave ownership away, and under which position.
+    /// The node to which this one last passed ownership, with the position.
     passed: Version,
-    /// Of the owner: who reads, and under which number.
+    /// The owner: its readers, with the numbers of their requests.
     readers: Vec<(u32, u32)>,
-    /// Of the owner: whose copies are valid.
+    /// The owner: the nodes with valid copies.
     copies: Copyset,
-    /// Of the owner, or of whoever will be: who waits.
+    /// The owner, or the node that will be the owner: its queue.
     queue: VecDeque<Want>,
-    /// Who is to hear that this node does not read any more, and of which position.
+    /// The nodes to notify when this one does not read any more, with the positions.
     owed: Vec<(u32, u64)>,
-    recovery: Recovery,
+    recovery: StandIn,
 }
 
 impl Mailbox {
-    /// One of `nodes`; `home` is the owner at first. Everybody's copy is valid: zeros. Of a
-    /// variable that is not `recoverable` nothing is handed out any more when its newest contents
-    /// may have died with their node.
+    /// One of `nodes`; `home` is the first owner. Every copy is valid at first: zeros. Unless the
+    /// variable is `recoverable`, it is never granted again once its newest contents may have died
+    /// with their node.
     pub fn new(style: Style, node: u32, nodes: u32, home: u32, recoverable: bool) -> Mailbox {
         debug_assert!(nodes <= Copyset::MOST);
         Mailbox {
@@ -116,7 +116,7 @@ impl Mailbox {
             nodes,
             style,
             recoverable,
-            stage: Stage::Free,
+            stage: MailboxStage::Free,
             number: 0,
             pending: None,
             owns: node == home,
@@ -128,7 +128,7 @@ impl Mailbox {
             copies: Copyset::all(nodes),
             queue: VecDeque::new(),
             owed: Vec::new(),
-            recovery: Recovery::default(),
+            recovery: StandIn::default(),
         }
     }
 
@@ -142,15 +142,15 @@ impl Mailbox {
         if self.owns { self.node } else { self.known.node }
     }
 
-    /// Who has what this node waits for, as far as it knows: the owner, or of its own variable a
-    /// node that reads. `None`: nobody else.
+    /// The holder that this node waits for, as far as it knows: the owner, or for its own variable
+    /// a node that reads. `None`: no other node.
     pub fn holder(&self) -> Option<u32> {
         if !self.owns {
             return Some(self.known.node).filter(|node| *node != self.node);
         }
         let mut readers = self.readers.iter().map(|(node, _)| *node);
         match self.stage {
-            Stage::Clearing { left, .. } => left.first(),
+            MailboxStage::Clearing { left, .. } => left.first(),
             _ => readers.find(|node| *node != self.node),
         }
     }
@@ -160,20 +160,20 @@ impl Mailbox {
         self.known
     }
 
-    /// Whether the variable is acquired here, and what for.
+    /// Whether this node has acquired the variable, and what for.
     pub fn inside(&self) -> Option<Kind> {
         match self.stage {
-            Stage::Inside { kind, .. } => Some(kind),
+            MailboxStage::Inside { kind, .. } => Some(kind),
             _ => None,
         }
     }
 
-    /// Whether this node has the variable or waits for it.
+    /// Whether this node holds the variable or waits for it.
     pub fn is_taken(&self) -> bool {
-        self.stage != Stage::Free
+        self.stage != MailboxStage::Free
     }
 
-    /// Whether the copy is the newest, as far as is known here: CLEAN, else DIRTY.
+    /// Whether this node knows of no version newer than its copy: CLEAN, else DIRTY.
     pub fn is_clean(&self) -> bool {
         self.held >= self.known.position
     }
@@ -183,55 +183,55 @@ impl Mailbox {
         self.held
     }
 
-    /// Wants the variable. Nothing must be wanted or had.
+    /// Requests the variable. This node must neither hold nor request it.
     pub fn acquire(&mut self, kind: Kind, patience: Patience, effects: &mut Vec<Effect>) {
-        debug_assert_eq!(self.stage, Stage::Free);
+        debug_assert_eq!(self.stage, MailboxStage::Free);
         let alone = self.style == Style::Datagrams && kind == Kind::Read && self.is_clean();
         if alone && !self.owns {
             return self.enter(kind, None, false, effects);
         }
-        self.stage = Stage::Asked { kind, patience, moved: false };
+        self.stage = MailboxStage::Asked { kind, patience, moved: false };
         if self.owns {
             self.ask_own(kind, patience, effects);
         } else if self.pending.is_none() {
             self.ask(kind, patience, effects);
         } else if patience == Patience::Try {
-            // What was given up is still in a queue somewhere: others have the variable.
+            // The cancelled request is still in a queue: other nodes hold the variable.
             self.refuse(Refusal::Busy, effects);
         }
     }
 
-    /// Gives up what is waited for.
+    /// Cancels the request.
     pub fn cancel(&mut self, effects: &mut Vec<Effect>) {
         match self.stage {
-            Stage::Asked { .. } => {
-                self.stage = Stage::Free;
+            MailboxStage::Asked { .. } => {
+                self.stage = MailboxStage::Free;
                 if self.owns {
                     self.queue.retain(|want| want.from != self.node);
                     self.serve(effects);
                 }
             }
-            Stage::Clearing { .. } => self.stop_clearing(effects),
-            Stage::Free | Stage::Inside { .. } => {}
+            MailboxStage::Clearing { .. } => self.stop_clearing(effects),
+            MailboxStage::Free | MailboxStage::Inside { .. } => {}
         }
     }
 
-    /// Lets it go.
+    /// Releases the variable.
     pub fn release(&mut self, effects: &mut Vec<Effect>) {
-        let Stage::Inside { kind, counted } = self.stage else {
-            debug_assert!(false, "what is let go was had");
+        let MailboxStage::Inside { kind, counted } = self.stage else {
+            debug_assert!(false, "only a held variable is released");
             return;
         };
-        self.stage = Stage::Free;
+        self.stage = MailboxStage::Free;
         if kind == Kind::Write {
-            // What is written anew is whole.
+            // Contents that were written again are whole.
             self.mark = None;
         }
         match counted {
             Some((owner, number)) if owner == self.node => {
                 self.on_done(owner, number, effects);
             }
-            // Whoever comes after an owner that is gone asks.
+            // If the owner is gone, the next one asks.
             Some((owner, number)) if !self.is_gone(owner) => {
                 effects.push(Effect::Send(owner, Message::Done { number }));
             }
@@ -243,10 +243,10 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// A message of another node has come: the processor has to handle it.
+    /// Handles a message of another node, with this node's processor.
     pub fn receive(&mut self, from: u32, message: Message, effects: &mut Vec<Effect>) {
         if self.is_gone(from) {
-            // Of somebody who is gone only what has come before that was known counts.
+            // From a node that is gone, only what arrived before that was known counts.
             return;
         }
         match message {
@@ -277,24 +277,24 @@ impl Mailbox {
         }
     }
 
-    /// A word has been stored here by another node. This is what the store does: nobody has to
-    /// call it for the others to go on.
+    /// A store of another node has landed here. The store itself has this effect: the other nodes
+    /// do not need this call.
     pub fn told(&mut self, version: Version) {
         if version.bits() > self.known.bits() {
             self.known = version;
         }
     }
 
-    /// The copy holds this version from now on, 0 for none: by stores, whoever fills it writes that
-    /// here, before and after. Only before, if something is wrong with the contents: they hold
-    /// nothing until the message has come that says so.
+    /// The copy holds this version from now on; 0: nothing. By stores, the node that fills the copy
+    /// writes this here, before and after. If something is wrong with the contents it does so only
+    /// before: they hold nothing until the message arrives that says so.
     pub fn hold(&mut self, version: u64) {
         self.held = version;
     }
 
-    /// Whether contents of this version, which have come in a message, are to be put into the copy.
+    /// Whether contents of this version, received in a message, are to be copied in.
     pub fn takes(&self, version: u64) -> bool {
-        !matches!(self.stage, Stage::Inside { .. }) && version > self.held
+        !matches!(self.stage, MailboxStage::Inside { .. }) && version > self.held
     }
 
     /// Sends a request to the owner.
@@ -310,7 +310,7 @@ impl Mailbox {
         Want { from, number, kind, patience, held, doubt: false }
     }
 
-    /// The owner's own request waits in line with the others'.
+    /// The owner queues its own request with those of others.
     fn ask_own(&mut self, kind: Kind, patience: Patience, effects: &mut Vec<Effect>) {
         self.number += 1;
         self.queue.push_back(self.want(kind, patience));
@@ -321,7 +321,7 @@ impl Mailbox {
     fn on_contents(&mut self, version: u64, mark: Option<Mark>) {
         if self.style == Style::Datagrams {
             if !self.takes(version) {
-                // Not asked for, or overtaken.
+                // Not requested, or overtaken.
                 return;
             }
             self.held = version;
@@ -329,7 +329,7 @@ impl Mailbox {
             self.held = version;
         }
         self.mark = mark;
-        if let Stage::Asked { moved, .. } = &mut self.stage {
+        if let MailboxStage::Asked { moved, .. } = &mut self.stage {
             *moved = true;
         }
     }
@@ -341,7 +341,7 @@ impl Mailbox {
         mark: Option<Mark>,
         effects: &mut Vec<Effect>,
     ) {
-        if matches!(self.stage, Stage::Inside { counted: Some(own), .. } if own == counted) {
+        if matches!(self.stage, MailboxStage::Inside { counted: Some(own), .. } if own == counted) {
             return;
         }
         let asked = self.pending.is_some() && counted.1 == self.number;
@@ -349,11 +349,11 @@ impl Mailbox {
             self.pending = None;
         }
         self.told(Version { position: version, node: counted.0, shared: false });
-        // By stores: the owner has handed the variable over meanwhile, and the next one has been
-        // told that nobody reads here.
+        // By stores: the owner has handed the variable over meanwhile, and has told the next one
+        // that no node reads here.
         let overtaken = version < self.known.position;
         match self.stage {
-            Stage::Asked { kind: Kind::Read, moved, .. } if asked && !overtaken => {
+            MailboxStage::Asked { kind: Kind::Read, moved, .. } if asked && !overtaken => {
                 self.mark = mark;
                 self.enter(Kind::Read, Some(counted), moved, effects);
             }
@@ -362,7 +362,7 @@ impl Mailbox {
                     let done = Message::Done { number: counted.1 };
                     effects.push(Effect::Send(counted.0, done));
                 }
-                if let (Stage::Asked { kind, patience, .. }, None) = (stage, self.pending) {
+                if let (MailboxStage::Asked { kind, patience, .. }, None) = (stage, self.pending) {
                     self.ask(kind, patience, effects);
                 }
             }
@@ -376,16 +376,16 @@ impl Mailbox {
         self.pending = None;
         self.hand_on(effects);
         match (self.stage, refusal) {
-            (Stage::Asked { kind, patience: Patience::Wait, .. }, Refusal::Busy) => {
+            (MailboxStage::Asked { kind, patience: Patience::Wait, .. }, Refusal::Busy) => {
                 self.ask(kind, Patience::Wait, effects);
             }
-            (Stage::Asked { .. }, _) => self.refuse(refusal, effects),
+            (MailboxStage::Asked { .. }, _) => self.refuse(refusal, effects),
             _ => {}
         }
     }
 
     fn refuse(&mut self, refusal: Refusal, effects: &mut Vec<Effect>) {
-        self.stage = Stage::Free;
+        self.stage = MailboxStage::Free;
         effects.push(Effect::Refused(refusal));
     }
 
@@ -397,13 +397,13 @@ impl Mailbox {
         effects: &mut Vec<Effect>,
     ) {
         let counted = counted.filter(|_| self.style == Style::Stores);
-        self.stage = Stage::Inside { kind, counted };
+        self.stage = MailboxStage::Inside { kind, counted };
         effects.push(Effect::Entered { moved, mark: self.mark });
     }
 
-    /// The owner wants to know when nobody reads an older version here.
+    /// The owner asks to be notified when this node reads no older version.
     fn hear(&mut self, owner: u32, position: u64, patience: Patience, effects: &mut Vec<Effect>) {
-        let reads = matches!(self.stage, Stage::Inside { .. });
+        let reads = matches!(self.stage, MailboxStage::Inside { .. });
         if reads && patience == Patience::Wait {
             return self.owed.push((owner, position));
         }

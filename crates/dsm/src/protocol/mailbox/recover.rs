@@ -1,57 +1,57 @@
-//! When a node is gone: who stands in for an owner, and what becomes of requests.
+//! When a node is gone: which node stands in for an owner, and what becomes of requests.
 //!
-//! The paper says nothing of it. Here the lowest node that is left stands in: it asks everybody who
-//! owns the variable, and if nobody does and no ownership is on its way between two of them, gives
-//! it to the node whose copy is the newest.
+//! The paper does not say. Here the lowest node that is left stands in. It asks every node whether
+//! it owns the variable. If none does, and no ownership is in flight between two of them, it gives
+//! the variable to the node with the newest copy.
 //!
 //! ```text
-//!   requester              stand-in                     everybody that is left
-//!   Want, in doubt ──────► Survey ────────────────────► Account: owns it? told what? holds what?
-//!                          nobody owns it:
-//!                          Adopt ─────────────────────► the newest copy's node: tells the others
+//!   requester              stand-in                     every node that is left
+//!   Want, in doubt ──────► Survey ────────────────────► Account: owner? known? held?
+//!                          no node owns it:
+//!                          Adopt ─────────────────────► the node of the newest copy: notifies all
 //!                          Want ──────────────────────►
 //! ```
 //!
-//! Whoever has a request under way sends it again, in doubt: it may have been in the dead node's
-//! queue. If it was not, it comes twice, and its number says so.
+//! A node with a request in flight sends it again, in doubt, because it may have been in the dead
+//! node's queue. If it was not, it arrives twice, and its number shows that.
 //!
-//! Who drives this promises: what a node sent before its end is handled before [`Mailbox::depart`]
-//! is called, or never; and a message is handled by a node that knows of every end that its sender
-//! knew of.
+//! The driver guarantees two things. What a node sent before its end is handled before
+//! [`Mailbox::depart`] is called, or never. A node handles a message only when it knows of every
+//! end that the sender knew of.
 
-use super::{Account, Copyset, Effect, Mailbox, Message, Stage, Want};
+use super::{Account, Copyset, Effect, Mailbox, MailboxStage, Message, Want};
 use crate::protocol::Patience;
 use crate::word::{Kind, Mark, Version};
 
-/// What a node knows of those that are gone, and does as a stand-in.
+/// What a node knows of the nodes that are gone, and its state as a stand-in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Recovery {
-    /// Who is gone.
+pub(super) struct StandIn {
+    /// The nodes that are gone.
     departed: Copyset,
-    /// Those of them that did not leave in order.
+    /// The gone nodes that did not leave in order.
     died: Copyset,
-    /// The owner that was found since somebody was last gone.
+    /// The owner that was found since the last node went.
     found: Option<u32>,
-    /// What was answered so far, if a survey is under way.
+    /// The answers so far, while a survey is under way.
     accounts: Option<Vec<(u32, Account)>>,
-    /// What waits for its end.
+    /// Requests that wait for the end of the survey.
     waiting: Vec<Want>,
-    /// To whom this node has handed the variable over, who has not said that it has it.
+    /// The node that this one has handed the variable over to, until it answers.
     heir: Option<Heir>,
 }
 
-/// To whom a node hands the variable over.
+/// The node that receives a variable by hand-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Heir {
     node: u32,
-    /// Under which version.
+    /// The version of the hand-over.
     version: u64,
-    /// Who was counted as a reader.
+    /// The nodes that were counted as readers.
     readers: Copyset,
 }
 
 impl Mailbox {
-    /// A node is gone; `died`: not in order.
+    /// A node is gone; `died`: it did not leave in order.
     pub fn depart(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         if self.is_gone(node) || node == self.node {
             return;
@@ -66,16 +66,16 @@ impl Mailbox {
         self.queue.retain(|want| want.from != node);
         self.owed.retain(|(owner, _)| *owner != node);
         self.take_back(node, died, effects);
-        if let Stage::Clearing { left, .. } = &mut self.stage {
+        if let MailboxStage::Clearing { left, .. } = &mut self.stage {
             left.remove(node);
-            self.look_whether_clear(effects);
+            self.check_clear(effects);
         }
         if self.recovery.accounts.is_some() {
             self.survey(effects);
         }
         if let Some(kind) = self.pending {
             let patience = match self.stage {
-                Stage::Asked { patience, .. } => patience,
+                MailboxStage::Asked { patience, .. } => patience,
                 _ => Patience::Wait,
             };
             let want = Want { doubt: true, ..self.want(kind, patience) };
@@ -84,29 +84,32 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// Whether a node is gone, as far as this one was told.
+    /// Whether a node is gone, as far as this one knows.
     pub fn is_gone(&self, node: u32) -> bool {
         self.recovery.departed.contains(node)
     }
 
-    /// Whether the others can do without this node: it has nothing of the variable, and nothing of
-    /// it is on its way here.
+    /// Whether the others can do without this node: it holds no part of the variable, and nothing
+    /// of it is in flight to this node.
     pub fn may_leave(&self) -> bool {
-        !self.owns && !self.waits_for_heir() && self.pending.is_none() && self.stage == Stage::Free
+        !self.owns
+            && !self.waits_for_heir()
+            && self.pending.is_none()
+            && self.stage == MailboxStage::Free
     }
 
     /// Whether this node owns the variable and may hand it over.
     pub fn may_hand_over(&self) -> bool {
-        self.owns && self.stage == Stage::Free
+        self.owns && self.stage == MailboxStage::Free
     }
 
-    /// Whether whoever it was handed over to has not said yet that it has it.
+    /// Whether the heir has not yet answered the hand-over.
     pub fn waits_for_heir(&self) -> bool {
         self.recovery.heir.is_some()
     }
 
-    /// Hands the variable over to a node that stays: the contents, who reads, and who waits. For a
-    /// node that is about to leave; it may when the heir has answered.
+    /// Hands the variable over to a node that stays: the contents, the readers and the queue. A
+    /// node that is about to leave calls this, and may leave when the heir has answered.
     pub fn hand_over(&mut self, heir: u32, effects: &mut Vec<Effect>) {
         if !self.may_hand_over() || heir == self.node || self.is_gone(heir) {
             return;
@@ -114,7 +117,7 @@ impl Mailbox {
         let (position, mark) = (self.known.position, self.mark);
         let mut readers = Copyset::default();
         self.readers.drain(..).for_each(|(node, _)| readers.insert(node));
-        // Whoever reads has the newest contents, and nobody stores into its copy.
+        // A reader has the newest contents, and no node stores into its copy.
         if !readers.contains(heir) {
             effects.push(Effect::Send(heir, Message::Contents(position, mark)));
         }
@@ -128,10 +131,10 @@ impl Mailbox {
         self.hand_on(effects);
     }
 
-    /// Somebody is gone. An heir that left in order and had not answered never knew.
+    /// A node is gone. An heir that left in order without an answer never received the variable.
     fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         let Some(heir) = self.recovery.heir.take_if(|heir| heir.node == node) else { return };
-        // A later version was told by somebody who has had it from that one.
+        // If a later version was announced, a node got the variable from that heir.
         if !died && self.known.position == heir.version {
             self.adopt(heir.version + 1, None, heir.readers, effects);
         }
@@ -145,7 +148,7 @@ impl Mailbox {
         self.living().next().unwrap_or(self.node)
     }
 
-    /// Sends a request on to the owner, or to whoever finds out who that is.
+    /// Sends a request on to the owner, or to the stand-in that finds the owner.
     pub(super) fn forward(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let owner = self.known.node;
         if !want.doubt && owner != self.node && !self.is_gone(owner) {
@@ -179,7 +182,7 @@ impl Mailbox {
             Some(owner) if owner != self.node => {
                 effects.push(Effect::Send(owner, Message::Want(want)));
             }
-            // It is on its way to this node.
+            // It is in flight to this node.
             Some(_) if want.from == self.node => {}
             Some(_) => {
                 let owner = self.known.node;
@@ -187,19 +190,19 @@ impl Mailbox {
                 if coming || owner == self.node {
                     self.queue.push_back(want);
                 } else {
-                    // It was here, and has gone on.
+                    // The variable was here, and has been passed on.
                     effects.push(Effect::Send(owner, Message::Want(want)));
                 }
             }
         }
     }
 
-    /// Asks everybody, anew if somebody else is gone.
+    /// Asks every node; starts again when another node is gone.
     fn survey(&mut self, effects: &mut Vec<Effect>) {
         self.recovery.accounts = Some(vec![(self.node, self.account())]);
         let others: Vec<u32> = self.living().filter(|node| *node != self.node).collect();
         effects.extend(others.into_iter().map(|node| Effect::Send(node, Message::Survey)));
-        self.look_whether_all_have_answered(effects);
+        self.check_answers(effects);
     }
 
     fn account(&self) -> Account {
@@ -208,7 +211,7 @@ impl Mailbox {
             known: self.known,
             passed: self.passed,
             held: self.held,
-            reads: matches!(self.stage, Stage::Inside { counted: Some(_), .. }),
+            reads: matches!(self.stage, MailboxStage::Inside { counted: Some(_), .. }),
             departed: self.recovery.departed,
         }
     }
@@ -220,17 +223,17 @@ impl Mailbox {
     pub(super) fn on_account(&mut self, from: u32, account: Account, effects: &mut Vec<Effect>) {
         let position = account.known.position;
         self.recovery.heir.take_if(|heir| heir.node == from && position >= heir.version);
-        // Who knew less, or of more, was asked before, or will be asked again.
+        // A node that knew less, or more, was asked before, or will be asked again.
         let departed = self.recovery.departed;
         let Some(accounts) = &mut self.recovery.accounts else { return };
         if account.departed != departed || accounts.iter().any(|(node, _)| *node == from) {
             return;
         }
         accounts.push((from, account));
-        self.look_whether_all_have_answered(effects);
+        self.check_answers(effects);
     }
 
-    fn look_whether_all_have_answered(&mut self, effects: &mut Vec<Effect>) {
+    fn check_answers(&mut self, effects: &mut Vec<Effect>) {
         let living = self.living().count();
         let Some(accounts) = self.recovery.accounts.take_if(|all| all.len() == living) else {
             return;
@@ -241,15 +244,15 @@ impl Mailbox {
         }
     }
 
-    /// Who owns the variable, now that everybody has answered.
+    /// Decides which node owns the variable, after all answers.
     fn decide(&mut self, mut accounts: Vec<(u32, Account)>, effects: &mut Vec<Effect>) {
-        // Its own may have changed meanwhile.
+        // This node's own account may have changed meanwhile.
         accounts[0].1 = self.account();
         let newest = accounts.iter().map(|(_, account)| account.known).max_by_key(|v| v.bits());
         let Some(newest) = newest else { return };
         let owner = accounts.iter().find(|(_, account)| account.owns).map(|(node, _)| *node);
-        // Whoever was given it last, by somebody who is left, has it or will, or has given it away
-        // since and knows to whom.
+        // The last node that received it from a living node holds it, or will, or has passed it on
+        // and knows to which node.
         let given = accounts.iter().map(|(_, account)| account.passed);
         let given = given.max_by_key(|v| v.position).filter(|v| v.position > 0);
         let given = given.map(|v| v.node).filter(|node| !self.is_gone(*node));
@@ -276,11 +279,11 @@ impl Mailbox {
         }
     }
 
-    /// What is wrong with a copy of version `held`, where `newest` is the last owner that anybody
-    /// was told of, and `sent` by somebody who is left. An owner that died may have written; one
-    /// that never got the variable has not.
+    /// What is wrong with a copy of version `held`. `newest` is the last owner that was announced
+    /// to any node; `sent`: a living node passed it the variable. An owner that died may have
+    /// written; a node that never received the variable has not.
     fn judge(&self, newest: Version, sent: bool, held: u64) -> Option<Mark> {
-        let Recovery { died, departed, .. } = &self.recovery;
+        let StandIn { died, departed, .. } = &self.recovery;
         let node = newest.node;
         let never_had = !departed.contains(node) || (sent && !died.contains(node));
         let written = newest.position - u64::from(never_had);
@@ -288,7 +291,7 @@ impl Mailbox {
         victim.filter(|_| held < written).map(|victim| Mark { victim, stale: true })
     }
 
-    /// This node owns the variable, its copy being the newest that is left.
+    /// This node owns the variable now: its copy is the newest that is left.
     pub(super) fn adopt(
         &mut self,
         version: u64,
@@ -307,15 +310,15 @@ impl Mailbox {
         self.count_anew(readers, effects);
         self.tell_of_owner(self.node, effects);
         self.pending = None;
-        if let Stage::Asked { kind, patience, .. } = self.stage {
+        if let MailboxStage::Asked { kind, patience, .. } = self.stage {
             self.number += 1;
             self.queue.push_front(self.want(kind, patience));
         }
         self.serve(effects);
     }
 
-    /// Whoever read under the owner before this one says when it has finished. Who is gone, which
-    /// that one may not have known, is not asked.
+    /// A node that read under the previous owner reports when it has finished. Nodes that are gone
+    /// are not asked; the previous owner may not have known of them.
     fn count_anew(&mut self, readers: Copyset, effects: &mut Vec<Effect>) {
         let (version, answer) = (self.known, Some(Patience::Wait));
         self.readers.clear();
@@ -326,7 +329,7 @@ impl Mailbox {
                 effects.push(Effect::Send(node, Message::Told { version, answer }));
             }
         }
-        if let Stage::Inside { counted: Some(counted), .. } = &mut self.stage {
+        if let MailboxStage::Inside { counted: Some(counted), .. } = &mut self.stage {
             *counted = (self.node, 0);
             self.readers.push(*counted);
         }

@@ -1,6 +1,6 @@
-//! The owner: its queue, what it grants, and how it becomes and ceases to be one.
+//! The owner: its queue, its grants, and how ownership comes and goes.
 
-use super::{Copyset, Effect, Mailbox, Message, Stage, Style, Want};
+use super::{Copyset, Effect, Mailbox, MailboxStage, Message, Style, Want};
 use crate::protocol::{Patience, Refusal};
 use crate::word::{Kind, Mark, Version};
 
@@ -14,7 +14,7 @@ impl Mailbox {
         if !self.owns && !promised {
             return self.forward(want, effects);
         }
-        // What was sent again because somebody died may be here already.
+        // A request that was sent again after a death may be here already.
         match self.queue.iter_mut().find(|other| other.from == from) {
             Some(other) if other.number >= number => return,
             Some(other) => *other = want,
@@ -26,7 +26,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether a request has been answered: it was sent again after a death.
+    /// Whether a request, sent again after a death, has already been answered.
     pub(super) fn is_stale(&self, want: &Want) -> bool {
         if want.from == self.node {
             return self.owns || self.pending.is_none() || want.number != self.number;
@@ -34,7 +34,7 @@ impl Mailbox {
         self.readers.iter().any(|(node, number)| *node == want.from && want.number <= *number)
     }
 
-    /// Takes a request that must not wait out of the queue, if it is still there.
+    /// Removes a request that must not wait from the queue, if it is still there.
     pub(super) fn refuse_the_hasty(&mut self, from: u32, number: u32, effects: &mut Vec<Effect>) {
         let hasty = |want: &Want| {
             want.from == from && want.number == number && want.patience == Patience::Try
@@ -47,27 +47,27 @@ impl Mailbox {
     fn answer(&mut self, to: u32, number: u32, refusal: Refusal, effects: &mut Vec<Effect>) {
         if to != self.node {
             effects.push(Effect::Send(to, Message::Refused { number, refusal }));
-        } else if matches!(self.stage, Stage::Asked { .. }) {
+        } else if matches!(self.stage, MailboxStage::Asked { .. }) {
             self.refuse(refusal, effects);
         }
     }
 
-    /// What is lost and must not be handed out.
+    /// The mark of contents that are lost and must not be granted.
     fn lost(&self) -> Option<Mark> {
         self.mark.filter(|_| !self.recoverable)
     }
 
-    /// Serves the queue, in order, as far as may be (FG-04).
+    /// Serves the queue in order, as far as possible (FG-04).
     pub(super) fn serve(&mut self, effects: &mut Vec<Effect>) {
         if !self.owns {
             return;
         }
         while self.owns && !self.is_written() {
             let Some(want) = self.queue.front().copied() else { return };
-            let reads_here = matches!(self.stage, Stage::Inside { .. });
+            let reads_here = matches!(self.stage, MailboxStage::Inside { .. });
             let blocked = match want.kind {
                 Kind::Write => !self.readers.is_empty() || reads_here,
-                // It has just let go: that it has is on its way.
+                // The node has just released: its message is in flight.
                 Kind::Read => self.readers.iter().any(|(node, _)| *node == want.from),
             };
             if let Some(mark) = self.lost() {
@@ -86,11 +86,14 @@ impl Mailbox {
     }
 
     fn is_written(&self) -> bool {
-        matches!(self.stage, Stage::Inside { kind: Kind::Write, .. } | Stage::Clearing { .. })
+        matches!(
+            self.stage,
+            MailboxStage::Inside { kind: Kind::Write, .. } | MailboxStage::Clearing { .. }
+        )
     }
 
-    /// Ownership is elsewhere: who still waits here, perhaps this node too, waits there, in the
-    /// same order.
+    /// Ownership is elsewhere: the requests that still wait here, perhaps this node's own, are sent
+    /// there in the same order.
     pub(super) fn hand_on(&mut self, effects: &mut Vec<Effect>) {
         for want in std::mem::take(&mut self.queue) {
             if want.from == self.node {
@@ -124,14 +127,14 @@ impl Mailbox {
         effects.push(Effect::Send(from, Message::Grant { number, kind, version, copies, mark }));
         if kind == Kind::Write {
             self.owns = false;
-            // The version that the new owner is about to write: a later word than any before.
+            // The version that the new owner is about to write: larger than any before.
             self.known = Version { position: version + 1, node: from, shared: false };
             self.passed = self.known;
             self.tell_of_owner(from, effects);
         }
     }
 
-    /// The owner change is told to all nodes, at the same time as to the new owner.
+    /// Announces the owner change to all nodes, at the same time as to the new owner.
     pub(super) fn tell_of_owner(&mut self, owner: u32, effects: &mut Vec<Effect>) {
         let version = self.known;
         for node in (0..self.nodes).filter(|node| *node != self.node && *node != owner) {
@@ -151,17 +154,17 @@ impl Mailbox {
         self.pending = None;
         self.known = Version { position: version, node: self.node, shared: false };
         match self.stage {
-            Stage::Asked { kind: Kind::Write, .. } => {
-                // What waited for this node to be the owner waits for it to let go.
+            MailboxStage::Asked { kind: Kind::Write, .. } => {
+                // Requests that waited for this node's ownership now wait for its release.
                 return self.begin_writing(Some(from), effects);
             }
-            Stage::Asked { kind, patience, .. } => {
+            MailboxStage::Asked { kind, patience, .. } => {
                 self.number += 1;
                 self.queue.push_front(self.want(kind, patience));
             }
             _ => {}
         }
-        // The number that was promised, without a write.
+        // The promised number is taken, without a write.
         self.known.position += 1;
         self.held = self.known.position;
         self.tell_of_owner(self.node, effects);
@@ -169,10 +172,10 @@ impl Mailbox {
     }
 
     fn has_moved(&self) -> bool {
-        matches!(self.stage, Stage::Asked { moved: true, .. })
+        matches!(self.stage, MailboxStage::Asked { moved: true, .. })
     }
 
-    /// The owner is about to enter WLOCK: its version is a new one, and the others' copies are old.
+    /// The owner is about to enter WLOCK: its version is new, and the others' copies are old.
     fn begin_writing(&mut self, granter: Option<u32>, effects: &mut Vec<Effect>) {
         let moved = self.has_moved();
         let version = Version { position: self.known.position + 1, node: self.node, shared: false };
@@ -183,10 +186,10 @@ impl Mailbox {
             effects.extend(others.map(|node| Effect::Store(node, version)));
             return self.enter(Kind::Write, None, moved, effects);
         }
-        let Stage::Asked { patience, .. } = self.stage else { return };
+        let MailboxStage::Asked { patience, .. } = self.stage else { return };
         let mut left = Copyset::default();
         for node in others.filter(|node| self.copies.contains(*node)) {
-            // Who has just given it away does not read.
+            // The node that has just passed ownership does not read.
             let answer = (granter != Some(node)).then_some(patience);
             if answer.is_some() {
                 left.insert(node);
@@ -195,12 +198,12 @@ impl Mailbox {
         }
         self.copies = Copyset::default();
         self.copies.insert(self.node);
-        self.stage = Stage::Clearing { patience, moved, left };
-        self.look_whether_clear(effects);
+        self.stage = MailboxStage::Clearing { patience, moved, left };
+        self.check_clear(effects);
     }
 
-    pub(super) fn look_whether_clear(&mut self, effects: &mut Vec<Effect>) {
-        if let Stage::Clearing { moved, left, .. } = self.stage
+    pub(super) fn check_clear(&mut self, effects: &mut Vec<Effect>) {
+        if let MailboxStage::Clearing { moved, left, .. } = self.stage
             && left.is_empty()
         {
             self.enter(Kind::Write, None, moved, effects);
@@ -215,13 +218,13 @@ impl Mailbox {
         effects: &mut Vec<Effect>,
     ) {
         if self.style == Style::Stores {
-            // It read when the owner before this one died or handed the variable over.
+            // It read when the previous owner died or handed the variable over.
             if position == self.known.position {
                 self.on_done(from, 0, effects);
             }
             return;
         }
-        let Stage::Clearing { left, .. } = &mut self.stage else { return };
+        let MailboxStage::Clearing { left, .. } = &mut self.stage else { return };
         if position != self.known.position {
             return;
         }
@@ -230,14 +233,14 @@ impl Mailbox {
             return effects.push(Effect::Refused(Refusal::Busy));
         }
         left.remove(from);
-        self.look_whether_clear(effects);
+        self.check_clear(effects);
     }
 
-    /// Who has not answered may still read: it is told again before the next write.
+    /// A node that has not answered may still read: it is notified again before the next write.
     pub(super) fn stop_clearing(&mut self, effects: &mut Vec<Effect>) {
-        let Stage::Clearing { left, .. } = self.stage else { return };
+        let MailboxStage::Clearing { left, .. } = self.stage else { return };
         self.copies = self.copies.with(&left);
-        self.stage = Stage::Free;
+        self.stage = MailboxStage::Free;
         self.serve(effects);
     }
 

@@ -5,24 +5,24 @@
 //!         kind  flags  part     variable   [departed: 16]  fields of the kind
 //! ```
 //!
-//! All numbers are little-endian. What comes from elsewhere is checked: nonsense is no message.
+//! All numbers are little-endian. Bytes from elsewhere are checked; malformed ones are no message.
 
 use super::{Account, Copyset, Message, Want};
 use crate::protocol::{Patience, Refusal};
 use crate::word::{Kind, Mark, RANKS_MOST, Version};
 
-/// A message, of which variable it speaks and of whose end its sender knows.
+/// A message with its variable, and the ends that its sender knows of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Letter {
     /// The number of the variable.
     pub variable: u32,
-    /// The part of it.
+    /// The part of the variable.
     pub part: u16,
-    /// Who is gone, as far as the sender knows.
+    /// The nodes that are gone, as far as the sender knows.
     pub departed: Copyset,
     /// Whether the contents of this grant have been stored into the receiver's copy.
     pub filled: bool,
-    /// What it says.
+    /// The message.
     pub message: Message,
 }
 
@@ -39,12 +39,12 @@ const FIRST: u8 = 64;
 const SECOND: u8 = 128;
 
 #[derive(Default)]
-struct Writer {
+struct LetterWriter {
     flags: u8,
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl LetterWriter {
     fn short(&mut self, value: u32) {
         self.bytes.extend(value.to_le_bytes());
     }
@@ -71,7 +71,7 @@ impl Writer {
 impl Letter {
     /// The letter as bytes, at most [`LETTER_MOST`].
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = LetterWriter::default();
         let kind = write(&mut out, &self.message);
         out.flag(DEPARTED, !self.departed.is_empty());
         out.flag(FILLED, self.filled);
@@ -86,10 +86,10 @@ impl Letter {
         bytes
     }
 
-    /// What bytes say; `None`: they are no letter.
+    /// Decodes a letter; `None`: the bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Option<Letter> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
-        let mut reader = Reader { flags: head[1], rest };
+        let mut reader = LetterReader { flags: head[1], rest };
         let part = u16::from_le_bytes([head[2], head[3]]);
         let variable = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
         let departed = if reader.has(DEPARTED) { reader.set()? } else { Copyset::default() };
@@ -100,7 +100,7 @@ impl Letter {
     }
 }
 
-fn write(out: &mut Writer, message: &Message) -> u8 {
+fn write(out: &mut LetterWriter, message: &Message) -> u8 {
     match *message {
         Message::Want(Want { from, number, kind, patience, held, doubt }) => {
             out.flag(WRITE, kind == Kind::Write);
@@ -166,12 +166,12 @@ fn write(out: &mut Writer, message: &Message) -> u8 {
     }
 }
 
-struct Reader<'b> {
+struct LetterReader<'b> {
     flags: u8,
     rest: &'b [u8],
 }
 
-impl Reader<'_> {
+impl LetterReader<'_> {
     fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -188,7 +188,7 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// A position, of which there are 46 bits.
+    /// A position, which has 46 bits.
     fn position(&mut self) -> Option<u64> {
         self.long().filter(|position| *position < 1 << 46)
     }
@@ -220,7 +220,7 @@ impl Reader<'_> {
     }
 }
 
-fn read(from: &mut Reader<'_>, kind: u8) -> Option<Message> {
+fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
     Some(match kind {
         0 => Message::Want(Want {
             from: from.node()?,
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_say_what_was_put_in() {
+    fn letters_survive_encoding() {
         for letter in letters() {
             let bytes = letter.encode();
             assert!(bytes.len() <= LETTER_MOST, "{}", bytes.len());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_letter() {
+    fn malformed_bytes_are_no_letter() {
         for letter in letters() {
             let bytes = letter.encode();
             for length in 0..bytes.len() {
@@ -328,7 +328,7 @@ mod tests {
             }
             let longer = [&bytes[..], &[0]].concat();
             assert_eq!(Letter::decode(&longer), None);
-            // Whatever one byte is: no panic, and no node that cannot be.
+            // Any value of any byte: no panic, and no node out of range.
             for at in 0..bytes.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let mut other = bytes.clone();

@@ -1,4 +1,4 @@
-//! Blocking calls: the direct path, waiting, wait any, and a rank that waits for itself.
+//! Blocking calls: the fast path, waiting, wait any, and a rank that waits for itself.
 
 use hikyaku_nic::fabric::Activity;
 
@@ -28,7 +28,7 @@ fn messages_of_every_length_go_round() {
 }
 
 #[test]
-fn a_small_message_takes_no_request_and_no_outbox() {
+fn a_small_message_takes_no_request() {
     let (mut a, mut b) = pair();
     a.send(&[1, 2, 3], to(1, 0), SendMode::Standard).unwrap();
     let mut buffer = [0; 4];
@@ -52,13 +52,13 @@ fn a_direct_receive_leaves_older_receives_their_messages() {
 }
 
 #[test]
-fn a_wait_takes_its_message_from_where_it_landed_and_leaves_the_slot_free() {
+fn a_wait_for_next_frees_its_slot() {
     let (mut a, mut b) = pair();
     let [(first, one), (second, two)] = [1, 2].map(|_| irecv(&mut b, 2, from(0, 1)));
     for byte in [7, 8] {
         a.send(&[byte], to(1, 1), SendMode::Standard).unwrap();
     }
-    // Not the first of its source: what comes next is another's.
+    // Not the first receive of its source: the next message belongs to another.
     assert!(b.wait_for_next(second).is_none());
     assert_eq!(b.wait_for_next(first).map(|received| received.bytes), Some(1));
     assert_eq!(b.test(first), Some(Err(MsgError::NoSuchRequest)));
@@ -69,15 +69,15 @@ fn a_wait_takes_its_message_from_where_it_landed_and_leaves_the_slot_free() {
 }
 
 #[test]
-fn a_wait_leaves_what_it_must_not_take_to_the_general_way() {
+fn a_wait_for_next_leaves_other_messages() {
     let (mut a, mut b) = pair();
     let wildcard = irecv(&mut b, 1, any());
     let named = irecv(&mut b, 1, from(0, 3));
     a.send(&[1], to(1, 3), SendMode::Standard).unwrap();
-    // The wildcard was posted before it.
+    // The wildcard was posted earlier.
     assert!(b.wait_for_next(named.0).is_none());
     assert_eq!(taken(&mut b, wildcard).unwrap().1, [1]);
-    // Another tag comes first; and then a message that is too long.
+    // Another tag arrives first, then a message that is too long.
     a.send(&[2], to(1, 4), SendMode::Standard).unwrap();
     a.send(&[3, 4], to(1, 3), SendMode::Standard).unwrap();
     assert!(b.wait_for_next(named.0).is_none());
@@ -89,7 +89,7 @@ fn a_wait_leaves_what_it_must_not_take_to_the_general_way() {
 }
 
 #[test]
-fn a_direct_receive_leaves_what_does_not_fit_to_others() {
+fn a_direct_receive_leaves_unmatched_messages_alone() {
     let (mut a, mut b) = pair();
     for tag in [3, 2, 1] {
         a.send(&[tag as u8], to(1, tag), SendMode::Standard).unwrap();
@@ -103,7 +103,7 @@ fn a_direct_receive_leaves_what_does_not_fit_to_others() {
 }
 
 #[test]
-fn a_direct_receive_says_that_its_buffer_is_too_short() {
+fn a_direct_receive_reports_a_short_buffer() {
     let (mut a, mut b) = pair();
     a.send(&[1, 2, 3], to(1, 0), SendMode::Standard).unwrap();
     let mut buffer = [0; 2];
@@ -121,7 +121,7 @@ fn a_synchronous_send_returns_only_after_the_match() {
             engine.send(&[], to(1, 0), SendMode::Synchronous).unwrap();
             order.lock().unwrap().push("sent");
         } else {
-            // The announcement is here, and still the sender must wait.
+            // The announcement is here, and the sender must still wait.
             engine.wait_probe(from(0, 0)).unwrap();
             (0..100).for_each(|_| engine.idle());
             order.lock().unwrap().push("received");
@@ -133,7 +133,7 @@ fn a_synchronous_send_returns_only_after_the_match() {
 }
 
 #[test]
-fn wait_any_gives_the_one_that_is_complete() {
+fn wait_any_returns_the_complete_request() {
     let mut all = engines(3);
     let receives: Vec<_> = (0..3).map(|source| irecv(&mut all[0], 8, from(source, 0))).collect();
     let ids: Vec<_> = receives.iter().map(|(id, _)| *id).collect();
@@ -146,7 +146,7 @@ fn wait_any_gives_the_one_that_is_complete() {
 }
 
 #[test]
-fn long_waiting_is_announced_and_accounted_short_waiting_is_not() {
+fn only_long_waits_are_announced_and_accounted() {
     let (mut a, mut b) = pair();
     a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
     b.recv(&mut [0], from(0, 0)).unwrap();
@@ -165,7 +165,7 @@ fn long_waiting_is_announced_and_accounted_short_waiting_is_not() {
 }
 
 #[test]
-fn a_blocking_call_that_only_this_rank_could_end_is_an_error() {
+fn a_wait_for_oneself_is_an_error() {
     for ranks in [1, 2] {
         let mut all = engines(ranks);
         let me = &mut all[0];
@@ -174,14 +174,14 @@ fn a_blocking_call_that_only_this_rank_could_end_is_an_error() {
         assert_eq!(me.send(&[], to(0, 0), SendMode::Synchronous), error);
         assert_eq!(me.recv(&mut [], from(0, 0)).map(drop), error);
         assert_clean(me);
-        // The rank goes on as if nothing had happened.
+        // The rank continues as if nothing had happened.
         me.send(&[1], to(0, 0), SendMode::Standard).unwrap();
         assert_eq!(me.recv(&mut [0], from(0, 0)).unwrap().bytes, 1);
     }
 }
 
 #[test]
-fn eager_messages_to_oneself_are_bounded_by_the_credit_alone() {
+fn only_credit_bounds_eager_messages_to_oneself() {
     let mut all = engines(1);
     let me = &mut all[0];
     for n in 0..4 {
@@ -198,16 +198,16 @@ fn eager_messages_to_oneself_are_bounded_by_the_credit_alone() {
 }
 
 #[test]
-fn a_wildcard_receive_alone_in_the_world_is_an_error() {
+fn a_wildcard_receive_of_one_rank_fails() {
     let mut all = engines(1);
     let error = MsgError::WaitsForItself { rank: 0 };
     assert_eq!(all[0].recv(&mut [], any()), Err(error));
 }
 
 #[test]
-fn a_flush_waits_and_says_so() {
+fn a_long_flush_is_announced() {
     let (mut a, _b) = pair();
-    // More refusals than there are rounds before a wait is announced.
+    // More refusals than rounds before a wait is announced.
     a.port_mut().rules().full = 100;
     isend(&mut a, &[1], to(1, 0));
     a.flush();

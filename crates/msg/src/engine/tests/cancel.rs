@@ -1,11 +1,11 @@
-//! Taking operations back, and giving them up.
+//! Cancelling and abandoning operations.
 
 use super::*;
 use crate::engine::CancelOutcome;
 use crate::testing::{engines, pair, pattern, settle};
 
 #[test]
-fn a_receive_that_nothing_has_matched_is_cancelled() {
+fn an_unmatched_receive_is_cancelled() {
     let (mut a, mut b) = pair();
     let (receive, memory) = irecv(&mut b, 1, from(0, 0));
     assert_eq!(b.cancel(receive), CancelOutcome::Cancelled);
@@ -18,7 +18,7 @@ fn a_receive_that_nothing_has_matched_is_cancelled() {
 }
 
 #[test]
-fn a_receive_that_has_matched_is_not_cancelled() {
+fn a_matched_receive_is_not_cancelled() {
     for length in [1, 500, 3000] {
         let (mut a, mut b) = pair();
         let receive = irecv(&mut b, length, from(0, 0));
@@ -32,7 +32,7 @@ fn a_receive_that_has_matched_is_not_cancelled() {
 }
 
 #[test]
-fn a_send_that_was_not_posted_is_cancelled() {
+fn an_unposted_send_is_cancelled() {
     let (mut a, mut b) = pair();
     a.port_mut().rules().full = 100;
     let sends = [1, 500, 3000].map(|length| isend(&mut a, &pattern(length, 1), to(1, 0)));
@@ -46,7 +46,7 @@ fn a_send_that_was_not_posted_is_cancelled() {
 }
 
 #[test]
-fn an_announced_send_is_cancelled_unless_it_has_matched() {
+fn an_announced_send_is_cancelled_unless_matched() {
     for matched in [false, true] {
         let (mut a, mut b) = pair();
         let send = isend(&mut a, &pattern(3000, 1), to(1, 0));
@@ -71,7 +71,7 @@ fn an_announced_send_is_cancelled_unless_it_has_matched() {
 }
 
 #[test]
-fn a_cancelled_announcement_gives_its_credit_back() {
+fn a_cancelled_announcement_returns_its_credit() {
     let (mut a, mut b) = pair();
     for _ in 0..20 {
         let send = isend(&mut a, &pattern(700, 1), to(1, 0));
@@ -83,7 +83,7 @@ fn a_cancelled_announcement_gives_its_credit_back() {
 }
 
 #[test]
-fn a_message_given_up_half_way_arrives_if_eager_and_ends_if_not() {
+fn an_abandoned_message_arrives_only_if_eager() {
     for length in [500, 3000] {
         let (mut a, mut b) = pair();
         a.port_mut().rules().part = Some(100);
@@ -107,7 +107,7 @@ fn a_message_given_up_half_way_arrives_if_eager_and_ends_if_not() {
 }
 
 #[test]
-fn an_announcement_given_up_is_taken_back_or_ends_its_receive() {
+fn an_abandoned_announcement_ends_its_receive() {
     for matched in [false, true] {
         let (mut a, mut b) = pair();
         let send = isend(&mut a, &pattern(3000, 1), to(1, 0));
@@ -126,7 +126,7 @@ fn an_announcement_given_up_is_taken_back_or_ends_its_receive() {
 }
 
 #[test]
-fn a_receive_given_up_swallows_what_it_has_matched_and_no_more() {
+fn an_abandoned_receive_consumes_only_its_match() {
     for length in [500, 3000] {
         for cleared in [false, true] {
             let (mut a, mut b) = pair();
@@ -152,7 +152,7 @@ fn a_receive_given_up_swallows_what_it_has_matched_and_no_more() {
 }
 
 #[test]
-fn what_is_complete_or_gone_can_be_given_up() {
+fn complete_and_freed_requests_can_be_abandoned() {
     let mut all = engines(1);
     let me = &mut all[0];
     let send = isend(me, &[1], to(0, 0));

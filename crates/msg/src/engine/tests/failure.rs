@@ -14,7 +14,7 @@ fn kill(witness: &Engine<Unruly>, rank: Rank) -> MsgError {
 }
 
 #[test]
-fn a_death_ends_what_needs_the_rank_and_nothing_else() {
+fn a_death_ends_only_requests_of_that_rank() {
     let mut all = engines(3);
     let [a, b, c] = &mut all[..] else { unreachable!() };
     let named = irecv(a, 8, from(1, 0));
@@ -36,7 +36,7 @@ fn a_death_ends_what_needs_the_rank_and_nothing_else() {
 }
 
 #[test]
-fn what_is_started_after_a_death_fails_at_once() {
+fn operations_started_after_a_death_fail_at_once() {
     let mut all = engines(2);
     let [a, _] = &mut all[..] else { unreachable!() };
     let error = kill(a, 1);
@@ -55,7 +55,7 @@ fn what_is_started_after_a_death_fails_at_once() {
 }
 
 #[test]
-fn messages_that_came_whole_outlive_their_sender_and_others_do_not() {
+fn only_whole_messages_outlive_their_sender() {
     let mut all = engines(2);
     let [a, b] = &mut all[..] else { unreachable!() };
     isend(b, &[5], to(0, 1));
@@ -75,7 +75,7 @@ fn messages_that_came_whole_outlive_their_sender_and_others_do_not() {
 }
 
 #[test]
-fn a_death_in_the_middle_of_a_message_ends_its_receive() {
+fn a_death_within_a_message_ends_its_receive() {
     for length in [500, 3000] {
         let mut all = engines(2);
         let [a, b] = &mut all[..] else { unreachable!() };
@@ -94,13 +94,13 @@ fn a_death_in_the_middle_of_a_message_ends_its_receive() {
 }
 
 #[test]
-fn blocked_ranks_are_told_of_a_death() {
+fn a_death_ends_blocked_calls() {
     // Rank 2 is declared dead by rank 3 while 0 and 1 wait for it in different ways.
     let results = run(tight(4), |mut engine| match engine.rank() {
         0 => engine.recv(&mut [], from(2, 0)).map(drop),
         1 => engine.send(&pattern(5000, 1), to(2, 0), SendMode::Standard),
         2 => {
-            // Stays, and says nothing, until it is declared dead.
+            // Stays, silently, until it is declared dead.
             while !is_dead(&engine, 2) {
                 engine.port_mut().park(None);
             }
@@ -120,7 +120,7 @@ fn is_dead(engine: &Engine<Unruly>, rank: Rank) -> bool {
 }
 
 #[test]
-fn a_rank_that_left_is_not_waited_for_but_its_last_messages_come() {
+fn last_messages_of_a_departed_rank_arrive() {
     let results = run(tight(2), |mut engine| {
         if engine.rank() == 0 {
             engine.send(&[1], to(1, 0), SendMode::Standard).unwrap();
@@ -136,7 +136,7 @@ fn a_rank_that_left_is_not_waited_for_but_its_last_messages_come() {
 }
 
 #[test]
-fn everything_that_needs_a_rank_that_left_ends() {
+fn requests_of_a_departed_rank_end() {
     let mut all = engines(3);
     let _c = all.pop().unwrap();
     drop(all.pop().unwrap());
@@ -146,13 +146,13 @@ fn everything_that_needs_a_rank_that_left_ends() {
     assert_eq!(a.send(&pattern(1000, 0), to(1, 0), SendMode::Standard), left);
     assert_eq!(a.send(&[], to(1, 0), SendMode::Synchronous), left);
     assert_eq!(a.wait_probe(from(1, 0)).map(drop), left);
-    // Into what room there is a message may still go; then no more.
+    // Messages may still go until there is no room; then no more.
     let until_full = (0..100).find_map(|_| a.send(&[1], to(1, 0), SendMode::Standard).err());
     assert_eq!(until_full, left.err());
 }
 
 #[test]
-fn a_wildcard_receive_waits_until_all_others_have_left() {
+fn a_wildcard_receive_waits_for_the_last_peer() {
     let mut all = engines(3);
     let mut c = all.pop().unwrap();
     drop(all.pop().unwrap());
@@ -167,7 +167,7 @@ fn a_wildcard_receive_waits_until_all_others_have_left() {
 }
 
 #[test]
-fn a_sender_that_leaves_before_it_was_asked_for_its_message_ends_the_receive() {
+fn a_sender_that_leaves_ends_its_rendezvous() {
     let mut all = engines(2);
     let mut b = all.pop().unwrap();
     let a = &mut all[0];

@@ -1,4 +1,4 @@
-//! Credit and room: a fast sender is slowed, a needed one is not kept waiting.
+//! Credit and room: a fast sender is slowed, a needed one is relieved.
 
 use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
 
@@ -8,12 +8,12 @@ use crate::engine::Blocked;
 use crate::testing::{Rules, engines, pair, pattern, ports, run, settle, tight};
 
 #[test]
-fn a_fast_sender_is_slowed_and_memory_stays_flat() {
+fn a_fast_sender_is_slowed_in_flat_memory() {
     let (mut a, mut b) = pair();
     let sends: Vec<_> = (0..100u8).map(|n| isend(&mut a, &[n], to(1, 0))).collect();
     for _ in 0..200 {
         settle(&mut [&mut a, &mut b]);
-        // A rank that waits for nothing relieves nobody.
+        // A rank that waits for nothing gives no relief.
         b.attend(None);
     }
     assert_eq!(b.statistics().unexpected_messages, 4);
@@ -44,7 +44,7 @@ fn test_often(
 }
 
 #[test]
-fn a_note_passes_messages_that_have_no_credit_and_no_room() {
+fn a_note_overtakes_messages_without_credit_or_room() {
     for length in [1, 500] {
         let (mut a, mut b) = pair();
         for n in 0..10 {
@@ -56,7 +56,7 @@ fn a_note_passes_messages_that_have_no_credit_and_no_room() {
         a.send_note(&note, to(1, 9)).unwrap();
         a.send_note(&[], to(1, 9)).unwrap();
         settle(&mut [&mut a, &mut b]);
-        // A rank that waits for none of the messages has it all the same.
+        // A rank that waits for none of the messages receives it nevertheless.
         let about = |bytes| Received { source: 0, tag: 9, bytes };
         assert_eq!(b.take_note(1, |tag| tag == 8), None);
         assert_eq!(b.take_note(1, |_| true), Some((about(note.len() as u64), note)));
@@ -72,7 +72,7 @@ fn a_note_passes_messages_that_have_no_credit_and_no_room() {
 }
 
 #[test]
-fn a_note_is_cut_into_records_and_each_that_finds_no_room_is_sent_later_in_order() {
+fn refused_note_pieces_are_retried_in_order() {
     let (mut a, mut b) = pair();
     let (first, second) = (pattern(150, 1), pattern(90, 2));
     a.port_mut().rules().full = 2;
@@ -90,7 +90,7 @@ fn a_note_is_cut_into_records_and_each_that_finds_no_room_is_sent_later_in_order
 }
 
 #[test]
-fn a_source_that_is_needed_and_out_of_credit_is_relieved() {
+fn a_needed_source_without_credit_is_relieved() {
     let (mut a, mut b) = pair();
     for n in 0..10u8 {
         isend(&mut a, &[n], to(1, 0));
@@ -108,8 +108,8 @@ fn a_source_that_is_needed_and_out_of_credit_is_relieved() {
 }
 
 #[test]
-fn a_source_that_is_needed_and_out_of_ring_room_is_relieved() {
-    // IP-10: reading out lets reception go on, nothing lost or duplicated.
+fn a_needed_source_without_room_is_relieved() {
+    // IP-10: reading out lets reception continue, nothing lost or duplicated.
     let (mut a, mut b) = pair();
     for n in 0..4 {
         isend(&mut a, &pattern(500, n), to(1, 0));
@@ -128,7 +128,7 @@ fn a_source_that_is_needed_and_out_of_ring_room_is_relieved() {
 }
 
 #[test]
-fn a_probe_relieves_the_source_it_looks_for() {
+fn a_probe_relieves_its_source() {
     let (mut a, mut b) = pair();
     for n in 0..10u8 {
         isend(&mut a, &[n], to(1, 0));
@@ -142,13 +142,13 @@ fn a_probe_relieves_the_source_it_looks_for() {
 }
 
 #[test]
-fn the_sources_of_a_shared_ring_are_moved_out_of_each_others_way() {
+fn sources_of_a_shared_ring_are_relieved_together() {
     // IP-04, IP-07.
     let (layout, config) = tight(3);
     let layout = hikyaku_nic::segment::Layout { rings: 1, ..layout };
     let mut all: Vec<_> = ports(layout).into_iter().map(|port| Engine::new(port, config)).collect();
     let [b, a, c] = &mut all[..] else { unreachable!() };
-    // Source 2 fills the ring with what nobody waits for; source 1 is needed.
+    // Source 2 fills the ring with messages that no receive takes; source 1 is needed.
     isend(c, &pattern(500, 1), to(0, 0));
     isend(c, &pattern(500, 2), to(0, 0));
     isend(a, &pattern(400, 3), to(0, 5));
@@ -168,13 +168,13 @@ fn the_sources_of_a_shared_ring_are_moved_out_of_each_others_way() {
 }
 
 #[test]
-fn a_detached_receive_whose_stream_fills_the_ring_does_not_stop_its_source() {
+fn a_detached_stream_does_not_stop_its_source() {
     let (mut a, mut b) = pair();
     isend(&mut a, &pattern(4000, 1), to(1, 0));
     let streamed = b.start_recv_detached(4000, from(0, 0)).unwrap();
     settle(&mut [&mut a, &mut b]);
     let mut buffer = vec![0; 4000];
-    // Lent for a moment, so that it clears the sender, then taken back.
+    // Lent for a moment, so that it clears the sender, then detached.
     b.lend_to_receive(streamed, &mut buffer, |_| {});
     isend(&mut a, &[5], to(1, 1));
     let (receive, _) = irecv(&mut b, 1, from(0, 1));
@@ -191,7 +191,7 @@ fn a_detached_receive_whose_stream_fills_the_ring_does_not_stop_its_source() {
 }
 
 #[test]
-fn posts_refused_for_a_while_are_only_late() {
+fn refused_posts_are_retried() {
     for length in [0, 48, 500, 2000] {
         let (mut a, mut b) = pair();
         *a.port_mut().rules() = Rules { full: 7, part: Some(90), ..Rules::default() };
@@ -206,7 +206,7 @@ fn posts_refused_for_a_while_are_only_late() {
 }
 
 #[test]
-fn ranks_that_all_send_before_they_receive_come_through_while_credit_lasts() {
+fn ranks_may_all_send_first_within_credit() {
     let sums = run(tight(4), |mut engine| {
         let me = engine.rank();
         for other in (0..4).filter(|other| *other != me) {
@@ -227,7 +227,7 @@ fn ranks_that_all_send_before_they_receive_come_through_while_credit_lasts() {
 }
 
 #[test]
-fn flush_posts_what_waits_and_does_not_wait_for_the_gone() {
+fn flush_does_not_wait_for_departed_ranks() {
     let mut all = engines(3);
     let gone = all.pop().unwrap();
     let [a, b] = &mut all[..] else { unreachable!() };
@@ -252,9 +252,9 @@ fn next(state: &mut u64) -> usize {
 }
 
 #[test]
-fn threads_that_receive_in_another_order_than_they_are_sent_come_through() {
-    // Each round every rank sends more than credit and ring hold, and asks for it in another
-    // order: all of stalls, relief, streams and direct receives happen, for real.
+fn threads_may_receive_out_of_order() {
+    // Each round every rank sends more than credit and ring hold, and receives it in another order:
+    // stalls, relief, streams and direct receives all occur in practice.
     const BATCH: usize = 7;
     let lengths = [0, 8, 48, 100, 600, 601, 2500];
     let evacuations = run(tight(4), |mut engine| {
@@ -288,7 +288,7 @@ fn threads_that_receive_in_another_order_than_they_are_sent_come_through() {
 }
 
 #[test]
-fn evacuation_ends_at_the_limit_and_the_wait_says_so() {
+fn evacuation_stops_at_the_announced_limit() {
     let (layout, config) = tight(2);
     let limited = EngineConfig { unmatched_bytes: 2_000, ..config };
     let mut both = ports(layout).into_iter().map(|port| Engine::new(port, limited));
@@ -298,13 +298,13 @@ fn evacuation_ends_at_the_limit_and_the_wait_says_so() {
     let (receive, memory) = irecv(&mut b, 1, from(0, 1));
     assert!(test_often(receive, &mut b, &mut a).is_none());
     let held = b.at_limit.unwrap();
-    // Ten of 60 and 128 bytes are the limit, and up to a window is taken in at once.
+    // The limit is ten of 60 and 128 bytes, and up to a window is handled at once.
     assert!((11..=20).contains(&held.messages) && held.bytes == 60 * held.messages, "{held:?}");
     let mut blocked = Blocked::new(Wait::new(Activity::Receive).with(Some(0), Some(1)));
     (0..40).for_each(|_| b.rest(&mut blocked));
     assert_eq!(b.waiting().unwrap().unmatched, Some(held));
     b.awake(&blocked);
-    // What is received makes room again.
+    // Receiving messages makes room again.
     for n in 0..100u8 {
         let receive = irecv(&mut b, 60, from(0, 0));
         let sent = test_often(receive.0, &mut b, &mut a).unwrap();
@@ -319,7 +319,7 @@ fn evacuation_ends_at_the_limit_and_the_wait_says_so() {
 }
 
 #[test]
-fn what_was_evacuated_is_not_looked_at_again() {
+fn evacuated_messages_are_not_scanned_again() {
     let (mut a, mut b) = pair();
     let (receive, _memory) = irecv(&mut b, 1, from(0, 1));
     for n in 0..200u8 {

@@ -1,13 +1,13 @@
-//! Packets that make no sense: dropped and counted, never a panic, never past a buffer.
+//! Invalid packets: dropped and counted, never a panic, never past a buffer.
 
-use hikyaku_nic::fabric::{Command, Port};
+use hikyaku_nic::fabric::{Command, Port, RingPort};
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::{CTS, Control, DATA, EAGER, FIN, NOTE, Outcome, RTS, ReadyToSend};
+use crate::protocol::{CTS, Control, DATA, EAGER, FIN, MessageOutcome, NOTE, RTS, ReadyToSend};
 use crate::testing::{pair, pattern, settle};
 
-/// Posts a packet from `a` past its engine.
+/// Posts a packet from `a` without its engine.
 fn inject(a: &mut Engine<Unruly>, protocol: u8, header: u64, payload: &[u8]) {
     inject_part(a, protocol, header, payload, payload.len() as u64, 0);
 }
@@ -24,7 +24,7 @@ fn inject_part(
     a.port_mut().post(&command).unwrap();
 }
 
-/// The two still understand each other.
+/// Checks that the two can still communicate.
 fn assert_working(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>) {
     for length in [3, 400, 2000] {
         let receive = irecv(b, length, from(0, 63));
@@ -35,11 +35,11 @@ fn assert_working(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>) {
 }
 
 #[test]
-fn control_packets_about_nothing_are_dropped_and_counted() {
+fn control_packets_of_no_request_are_counted() {
     let (mut a, mut b) = pair();
     let packets = [
-        Control::Finish { sender: 12345, outcome: Outcome::Consumed },
-        Control::Finish { sender: u64::MAX, outcome: Outcome::Withdrawn },
+        Control::Finish { sender: 12345, outcome: MessageOutcome::Consumed },
+        Control::Finish { sender: u64::MAX, outcome: MessageOutcome::Withdrawn },
         Control::Abort { receiver: 9 },
         Control::Cancel { sender: RequestId::from_word(8) },
         Control::ClearToSend { sender: 77, receiver: RequestId::from_word(1), want: 10 },
@@ -56,7 +56,7 @@ fn control_packets_about_nothing_are_dropped_and_counted() {
 }
 
 #[test]
-fn payloads_of_the_wrong_form_are_dropped_and_counted() {
+fn malformed_payloads_are_dropped_and_counted() {
     let (mut a, mut b) = pair();
     for protocol in [RTS, CTS, FIN, 0, 11, 255] {
         inject(&mut a, protocol, 0, &[0xFF; 7]);
@@ -65,7 +65,7 @@ fn payloads_of_the_wrong_form_are_dropped_and_counted() {
         settle(&mut [&mut a, &mut b]);
     }
     assert_eq!(b.statistics().malformed, 12);
-    // A note that lies in a ring is none.
+    // A note in a ring is invalid.
     inject(&mut a, NOTE, 0, &[0xFF; 100]);
     settle(&mut [&mut a, &mut b]);
     assert_eq!((b.statistics().malformed, b.take_note(0, |_| true)), (13, None));
@@ -74,7 +74,7 @@ fn payloads_of_the_wrong_form_are_dropped_and_counted() {
 }
 
 #[test]
-fn parts_that_contradict_each_other_end_their_message_only() {
+fn contradicting_parts_end_only_their_message() {
     let bits = to(1, 0).bits();
     // (offset, total) of a second part after 100 bytes of 300.
     for (offset, total, bits_too) in
@@ -91,7 +91,7 @@ fn parts_that_contradict_each_other_end_their_message_only() {
                 assert_eq!(b.test(id), Some(Err(MsgError::Malformed { source_rank: 0 })));
             }
             if offset == 0 {
-                // A beginning: the message that never ends is the second one. End it.
+                // A valid start: the message without an end is the second one. End it.
                 inject_part(&mut a, EAGER, bits, &[3; 100], 300, 0);
                 inject_part(&mut a, EAGER, bits, &[3; 200], 300, 100);
                 settle(&mut [&mut a, &mut b]);
@@ -121,7 +121,7 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
 }
 
 #[test]
-fn an_address_that_leads_nowhere_is_not_followed() {
+fn an_invalid_address_is_not_read() {
     use hikyaku_nic::fabric::Space;
     for space in [Space::Region, Space::Process] {
         let (mut a, mut b) = pair();
@@ -130,7 +130,7 @@ fn an_address_that_leads_nowhere_is_not_followed() {
         let rts = ReadyToSend { total: u64::MAX, request: 3, address, ready: false };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         settle(&mut [&mut a, &mut b]);
-        // It asked for a stream instead, of a request that is none: told so.
+        // It asked for a stream instead, of an unknown request, and was informed.
         assert_eq!(b.statistics().refused_reads, 1);
         let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
         assert_eq!(b.test(receive), Some(Err(error)));
@@ -139,13 +139,13 @@ fn an_address_that_leads_nowhere_is_not_followed() {
 }
 
 #[test]
-fn nobody_clears_or_ends_the_messages_of_another() {
+fn a_rank_controls_only_its_own_messages() {
     let mut all = crate::testing::engines(3);
     let [a, b, c] = &mut all[..] else { unreachable!() };
     let send = isend(b, &pattern(1000, 1), to(2, 0));
-    // Rank 0 names the request that rank 1 has with rank 2.
+    // Rank 0 names the request of rank 1 to rank 2.
     for control in [
-        Control::Finish { sender: send.word(), outcome: Outcome::Consumed },
+        Control::Finish { sender: send.word(), outcome: MessageOutcome::Consumed },
         Control::ClearToSend { sender: send.word(), receiver: send, want: 1000 },
     ] {
         let packet = control.packet();
@@ -160,7 +160,7 @@ fn nobody_clears_or_ends_the_messages_of_another() {
 }
 
 #[test]
-fn a_receiver_that_asks_for_more_than_there_is_gets_nothing() {
+fn asking_for_too_much_gets_nothing() {
     let (mut a, mut b) = pair();
     let send = isend(&mut b, &pattern(1000, 1), to(0, 0));
     for want in [1001, u64::MAX, 0] {
@@ -193,7 +193,7 @@ proptest! {
             let command = Command {
                 total, offset, ..Command::send(1, protocol, header, &payload)
             };
-            // A full ring takes no more of them, which is as good.
+            // A full ring takes no more of them, which is just as well.
             let _ = a.port_mut().post(&command);
             b.progress();
             a.progress();
@@ -204,7 +204,7 @@ proptest! {
         }
         b.abandon(send);
         settle(&mut [&mut a, &mut b]);
-        // Whatever is left unexpected can be received or at least given up.
+        // All messages left unexpected can be received or at least abandoned.
         while let Ok(Some(_)) = b.probe(super::any()) {
             let (id, _) = irecv(&mut b, 10, super::any());
             settle(&mut [&mut a, &mut b]);

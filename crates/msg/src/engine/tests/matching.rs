@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{engines, pair, pattern, settle};
 
 #[test]
-fn a_posted_receive_takes_its_message_whatever_its_length() {
+fn a_posted_receive_takes_messages_of_any_length() {
     for length in [0, 1, 48, 49, 128, 129, 600, 601, 5000] {
         let (mut a, mut b) = pair();
         let receive = irecv(&mut b, 6000, from(0, 3));
@@ -22,7 +22,7 @@ fn a_posted_receive_takes_its_message_whatever_its_length() {
 }
 
 #[test]
-fn an_unexpected_message_waits_in_its_ring_and_only_that_source_is_searched() {
+fn an_unexpected_message_stays_in_its_sources_ring() {
     // IP-24.
     let (mut a, mut b) = pair();
     let send = isend(&mut a, &pattern(400, 2), to(1, 0));
@@ -38,7 +38,7 @@ fn an_unexpected_message_waits_in_its_ring_and_only_that_source_is_searched() {
 }
 
 #[test]
-fn wildcards_take_in_order_of_arrival_over_all_sources() {
+fn wildcards_take_in_order_of_arrival() {
     // IP-09.
     let mut all = engines(3);
     for (rank, tag) in [(2, 5), (1, 5), (2, 6), (0, 7)] {
@@ -54,7 +54,7 @@ fn wildcards_take_in_order_of_arrival_over_all_sources() {
 }
 
 #[test]
-fn the_receive_posted_first_wins_between_a_wildcard_and_a_named_source() {
+fn of_wildcard_and_named_the_first_posted_wins() {
     let (mut a, mut b) = pair();
     let named = irecv(&mut b, 8, from(0, 1));
     let wild = irecv(&mut b, 8, any());
@@ -83,7 +83,7 @@ fn contexts_do_not_mix_even_under_wildcards() {
 }
 
 #[test]
-fn a_message_longer_than_the_buffer_is_consumed_and_its_front_received() {
+fn a_truncated_message_is_consumed() {
     for (length, room) in [(40, 7), (500, 7), (500, 0), (500, 130), (3000, 7), (3000, 0)] {
         for posted_first in [true, false] {
             let (mut a, mut b) = pair();
@@ -109,7 +109,7 @@ fn a_message_longer_than_the_buffer_is_consumed_and_its_front_received() {
 }
 
 #[test]
-fn a_receive_posted_in_the_middle_of_a_message_gets_all_of_it() {
+fn a_receive_posted_mid_message_gets_all_parts() {
     let (mut a, mut b) = pair();
     a.port_mut().rules().part = Some(100);
     let send = isend(&mut a, &pattern(500, 4), to(1, 0));
@@ -138,7 +138,7 @@ fn a_rank_can_send_to_itself() {
 }
 
 #[test]
-fn a_ready_message_that_finds_no_receive_is_delivered_and_counted() {
+fn an_unposted_ready_message_is_delivered_and_counted() {
     for length in [8, 500, 3000] {
         let (mut a, mut b) = pair();
         let send = isend_as(&mut a, &pattern(length, 0), to(1, 0), SendMode::Ready);

@@ -12,7 +12,7 @@ mod property;
 mod rendezvous;
 mod unexpected;
 
-use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::fabric::{Rank, RingPort};
 
 use super::Engine;
 use crate::buffer::memory::Leaked;
@@ -63,9 +63,8 @@ fn taken(
     Ok((received, bytes))
 }
 
-/// Every landing ring is empty and nobody is owed anything.
+/// Checks that every landing ring is empty and no credit is owed.
 fn assert_clean(engine: &Engine<Unruly>) {
-    use hikyaku_nic::fabric::Port;
     assert!((0..engine.size()).all(|rank| engine.outbox.is_empty_to(rank)), "posts are left");
     assert_eq!(engine.requests.iter().count(), 0, "requests are left");
     assert_eq!(engine.statistics().unexpected_messages, 0);

@@ -1,4 +1,4 @@
-//! Random programs of sends and receives, stepped in one thread, against what MPI demands.
+//! Random programs of sends and receives, stepped in one thread, against MPI's rules.
 //!
 //! A program is a list of operations of two to four ranks in a job so small that rings, status
 //! rings and credit are full all the time. Whatever the interleaving:
@@ -7,7 +7,7 @@
 //! - of two messages from one rank to another that fit the same receive, the earlier one is not
 //!   left for a later receive (non-overtaking, MPI 5.0 §3.5);
 //! - without wildcard sources the matching is the one a sequential oracle finds;
-//! - unmatched messages stay within the credit as long as nobody had to be relieved.
+//! - unmatched messages stay within the credit as long as no source was relieved.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ enum Step {
     Part { at: Rank, bytes: Option<usize> },
 }
 
-/// Long enough for a message to say which one it is.
+/// Long enough for a message to identify itself.
 const LENGTHS: [usize; 7] = [4, 48, 49, 200, 600, 601, 3000];
 const ROOM: usize = 3000;
 
@@ -60,7 +60,7 @@ fn program(wild: bool) -> impl Strategy<Value = (u32, Vec<Step>)> {
 
 /// A message that was sent. Its place in the list is its seed.
 #[derive(Debug)]
-struct Sent {
+struct SentMessage {
     from: Rank,
     to: Rank,
     tag: i32,
@@ -68,9 +68,9 @@ struct Sent {
     id: RequestId,
 }
 
-/// A receive that was posted, in the order of posts; what it got.
+/// A posted receive, in the order of posts, and its result.
 #[derive(Debug)]
-struct Posted {
+struct PostedReceive {
     at: Rank,
     source: Option<Rank>,
     tag: Option<i32>,
@@ -78,8 +78,8 @@ struct Posted {
     got: Option<usize>,
 }
 
-impl Posted {
-    fn fits(&self, sent: &Sent) -> bool {
+impl PostedReceive {
+    fn fits(&self, sent: &SentMessage) -> bool {
         self.at == sent.to
             && self.source.is_none_or(|source| source == sent.from)
             && self.tag.is_none_or(|tag| tag == sent.tag)
@@ -88,15 +88,15 @@ impl Posted {
 
 struct World {
     ranks: Vec<Engine<Unruly>>,
-    sent: Vec<Sent>,
-    posted: Vec<Posted>,
+    sent: Vec<SentMessage>,
+    posted: Vec<PostedReceive>,
 }
 
 impl World {
     fn post(&mut self, at: Rank, source: Option<Rank>, tag: Option<i32>) {
         let selector = Selector { source, tag, context: 1 };
         let request = irecv(&mut self.ranks[at as usize], ROOM, selector);
-        self.posted.push(Posted { at, source, tag, request, got: None });
+        self.posted.push(PostedReceive { at, source, tag, request, got: None });
     }
 
     fn run(&mut self, step: &Step) {
@@ -104,7 +104,7 @@ impl World {
             Step::Send { from, to: dest, tag, length, mode } => {
                 let bytes = content(self.sent.len(), length);
                 let id = isend_as(&mut self.ranks[from as usize], &bytes, to(dest, tag), mode);
-                self.sent.push(Sent { from, to: dest, tag, length, id });
+                self.sent.push(SentMessage { from, to: dest, tag, length, id });
             }
             Step::Receive { at, source, tag } => self.post(at, source, tag),
             Step::Progress { at, budget } => {
@@ -120,7 +120,7 @@ impl World {
         self.collect();
     }
 
-    /// Notes which receives are complete, and checks what they got.
+    /// Collects the complete receives and checks their results.
     fn collect(&mut self) {
         for posted in self.posted.iter_mut().filter(|posted| posted.got.is_none()) {
             let engine = &mut self.ranks[posted.at as usize];
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Receives all that is left, on every rank, as a program that waits for it would.
+    /// Receives all remaining messages, on every rank, as a program that waits for them would.
     fn drain(&mut self) {
         let mut last: Vec<Option<usize>> = vec![None; self.ranks.len()];
         for _ in 0..100_000 {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Takes back the receives that nothing was left for; nothing else is left then.
+    /// Cancels the receives without a message; nothing else is left then.
     fn clean_up(&mut self) {
         for posted in self.posted.iter().filter(|p| p.got.is_none()) {
             let outcome = self.ranks[posted.at as usize].cancel(posted.request.0);
@@ -190,8 +190,8 @@ impl World {
         }
     }
 
-    /// What the receives from named sources get: each message in turn takes the oldest receive
-    /// that fits and is free. Both sides prefer the oldest, so no interleaving can differ.
+    /// The results of receives from named sources: each message in turn takes the oldest free
+    /// receive that matches. Both sides prefer the oldest, so no interleaving can differ.
     fn oracle(&self, receives: usize) -> Vec<Option<usize>> {
         let mut got = vec![None; receives];
         for (which, sent) in self.sent.iter().enumerate() {
@@ -214,7 +214,7 @@ impl World {
     }
 }
 
-/// Bytes that say which message they are.
+/// Bytes that identify their message.
 fn content(which: usize, length: usize) -> Vec<u8> {
     let mut bytes = pattern(length, which);
     bytes[..4].copy_from_slice(&(which as u32).to_le_bytes());

@@ -1,11 +1,11 @@
 //! Rendezvous: direct reads, streams, refusals, and messages that are cleared in part.
 
-use hikyaku_nic::fabric::Port;
+use hikyaku_nic::fabric::MemoryPort;
 
 use super::*;
 use crate::testing::{Rules, pair, pattern, ports_of, settle, tight};
 
-/// Sends a long message from `a` to `b` and checks that it comes.
+/// Sends a long message from `a` to `b` and checks that it arrives.
 fn exchange(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>, length: usize, posted_first: bool) {
     let early = posted_first.then(|| irecv(b, length, from(0, 0)));
     let send = isend(a, &pattern(length, 6), to(1, 0));
@@ -19,7 +19,7 @@ fn exchange(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>, length: usize, poste
 }
 
 #[test]
-fn memory_that_can_be_reached_is_read_and_nothing_is_streamed() {
+fn reachable_memory_is_read_directly() {
     for posted_first in [true, false] {
         let (mut a, mut b) = pair();
         a.port_mut().rules().process = true;
@@ -29,7 +29,7 @@ fn memory_that_can_be_reached_is_read_and_nothing_is_streamed() {
 }
 
 #[test]
-fn memory_that_cannot_be_named_is_streamed() {
+fn unreachable_memory_is_streamed() {
     for posted_first in [true, false] {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 5000, posted_first);
@@ -38,7 +38,7 @@ fn memory_that_cannot_be_named_is_streamed() {
 }
 
 #[test]
-fn a_refused_read_becomes_a_stream_and_is_not_tried_again() {
+fn a_refused_read_becomes_a_stream_for_good() {
     let (mut a, mut b) = pair();
     a.port_mut().rules().process = true;
     b.port_mut().rules().refuse_reads = true;
@@ -48,13 +48,13 @@ fn a_refused_read_becomes_a_stream_and_is_not_tried_again() {
 }
 
 #[test]
-fn a_buffer_in_the_region_is_read_from_a_smaller_size_on() {
+fn region_buffers_are_read_from_smaller_sizes() {
     let (mut a, mut b) = pair();
     let mut shared = a.port_mut().allocate(1000).unwrap();
     shared.copy_from_slice(&pattern(1000, 8));
     for (length, reads) in [(255, 0), (256, 1), (600, 2), (1000, 3)] {
         let receive = irecv(&mut b, length, from(0, 0));
-        // Blocking in synchronous steps: the receive is posted, so the send ends by itself.
+        // Blocking in synchronous steps: the receive is posted, so the send completes by itself.
         let id = a.open_send(&shared[..length], to(1, 0), SendMode::Standard, true).unwrap();
         if let Some(id) = id {
             a.lend_to_send(id, &shared[..length], |a| settle(&mut [a, &mut b]));
@@ -67,7 +67,7 @@ fn a_buffer_in_the_region_is_read_from_a_smaller_size_on() {
 }
 
 #[test]
-fn ranks_of_different_nodes_do_not_name_their_memory() {
+fn ranks_of_different_nodes_expose_no_memory() {
     let (layout, config) = tight(2);
     let job = hikyaku_nic::loopback::Config {
         layout,
@@ -83,7 +83,7 @@ fn ranks_of_different_nodes_do_not_name_their_memory() {
 }
 
 #[test]
-fn a_stream_through_a_full_ring_takes_turns_with_messages() {
+fn a_stream_alternates_with_messages_when_full() {
     let (mut a, mut b) = pair();
     *a.port_mut().rules() = Rules { part: Some(60), ..Rules::default() };
     let long = irecv(&mut b, 4000, from(0, 0));
@@ -116,14 +116,14 @@ fn both_ways_at_once_through_full_rings() {
 }
 
 #[test]
-fn a_detached_send_streams_only_while_it_has_its_bytes() {
+fn a_detached_send_streams_only_while_attached() {
     let (mut a, mut b) = pair();
     let bytes = pattern(2000, 4);
     let send = a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
     let receive = irecv(&mut b, 2000, from(0, 0));
     settle(&mut [&mut a, &mut b]);
     assert!(a.test(send).is_none() && b.test(receive.0).is_none());
-    // Not the bytes it was started with: not taken.
+    // Not the bytes that it was started with: refused.
     a.lend_to_send(send, &bytes[..1999], |a| settle(&mut [a, &mut b]));
     assert!(a.test(send).is_none());
     a.lend_to_send(send, &bytes, |a| settle(&mut [a, &mut b]));
@@ -132,7 +132,7 @@ fn a_detached_send_streams_only_while_it_has_its_bytes() {
 }
 
 #[test]
-fn a_detached_receive_reads_only_while_it_has_its_memory() {
+fn a_detached_receive_reads_only_while_attached() {
     for process in [true, false] {
         let (mut a, mut b) = pair();
         a.port_mut().rules().process = process;
@@ -148,12 +148,12 @@ fn a_detached_receive_reads_only_while_it_has_its_memory() {
 }
 
 #[test]
-fn a_stream_that_cannot_move_is_no_progress() {
+fn a_blocked_stream_is_no_progress() {
     let (mut a, mut b) = pair();
     let bytes = pattern(2000, 4);
     a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
     irecv(&mut b, 2000, from(0, 0));
-    // Far more rounds than the handshake takes: then the stream waits for its bytes.
+    // Far more rounds than the handshake takes: the stream waits for its bytes.
     for _ in 0..100 {
         a.progress();
         b.progress();

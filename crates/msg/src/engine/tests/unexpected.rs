@@ -1,10 +1,10 @@
-//! What is looked for and taken among the messages that nobody has asked for.
+//! Finding and taking unexpected messages.
 
 use super::*;
 use crate::testing::{engines, pattern, settle};
 
-/// Three engines; to the first, rank 1 has sent tag 1 in context 2 and tags 2 and 3 in context 1,
-/// rank 2 tag 3 in context 1. Lengths are ten times the tag, plus the rank.
+/// Three engines. Rank 1 has sent tag 1 in context 2 and tags 2 and 3 in context 1 to rank 0, rank
+/// 2 tag 3 in context 1. Lengths are ten times the tag, plus the rank.
 fn with_unexpected() -> Vec<Engine<Unruly>> {
     let mut all = engines(3);
     for (source, context, tag) in [(1, 2, 1), (1, 1, 2), (1, 1, 3), (2, 1, 3)] {
@@ -20,24 +20,24 @@ fn message(source: Rank, tag: i32) -> Option<Received> {
 }
 
 #[test]
-fn an_unexpected_message_is_found_by_context_and_tag() {
+fn unexpected_messages_are_found_by_context_and_tag() {
     let all = with_unexpected();
     let me = &all[0];
     assert_eq!(me.find_unexpected(1, |tag| tag == 2), message(1, 2));
     assert_eq!(me.find_unexpected(1, |tag| tag >= 2), message(1, 2));
     assert_eq!(me.find_unexpected(1, |tag| tag == 3), message(1, 3));
     assert_eq!(me.find_unexpected(2, |_| true), message(1, 1));
-    // Of another context, of no tag, of no context.
+    // Another context, no tag, no context.
     assert_eq!(me.find_unexpected(1, |tag| tag == 1), None);
     assert_eq!(me.find_unexpected(1, |_| false), None);
     assert_eq!(me.find_unexpected(3, |_| true), None);
 }
 
 #[test]
-fn the_oldest_unexpected_is_the_first_of_its_source() {
+fn the_oldest_unexpected_is_its_sources_first() {
     let all = with_unexpected();
     let me = &all[0];
-    // Before rank 1's tags 2 and 3 stands its message of context 2.
+    // Rank 1's message of context 2 precedes its tags 2 and 3.
     assert_eq!(me.find_oldest_unexpected(1, |_| true), message(2, 3));
     assert_eq!(me.find_oldest_unexpected(1, |tag| tag == 2), None);
     assert_eq!(me.find_oldest_unexpected(2, |tag| tag == 1), message(1, 1));
@@ -45,7 +45,7 @@ fn the_oldest_unexpected_is_the_first_of_its_source() {
 }
 
 #[test]
-fn only_what_is_here_whole_is_taken() {
+fn only_whole_messages_are_taken() {
     let mut all = with_unexpected();
     let whole = pattern(600, 4);
     let announced = pattern(601, 5);
@@ -58,6 +58,6 @@ fn only_what_is_here_whole_is_taken() {
     assert_eq!(into[..600], whole);
     assert_eq!(all[0].take_unexpected(&mut into, from(2, 4)), None);
     assert_eq!(all[0].take_unexpected(&mut into, from(2, 5)), None);
-    // It is still to be received.
+    // It can still be received.
     assert!(all[0].find_unexpected(1, |tag| tag == 5).is_some());
 }

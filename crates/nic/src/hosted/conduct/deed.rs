@@ -1,7 +1,7 @@
-//! What passes between a rank in virtual time and whoever conducts its job.
+//! What a rank in virtual time exchanges with the conductor of its job.
 //!
-//! A rank's *deeds* leave its memory and are carried out by others, later; each has the rank's own
-//! time. A *request* hands the processor over: the rank goes on when it is answered.
+//! A rank's *deeds* leave its memory and are executed by others, later; each carries the rank's own
+//! time. A *request* hands the processor to the conductor: the rank continues with the answer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,34 +9,34 @@ use std::rc::Rc;
 use crate::fabric::{Command, Granularity, QueueAddress, QueuePut, Rank, Route, Wake};
 use crate::time::Time;
 
-/// Something a rank has done that others will see.
+/// An action of a rank that others will see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
-    /// A send, to be landed when it arrives.
+    /// A send, to land on arrival.
     Send(Posted),
-    /// The record of a command that was carried out at `to` just now.
+    /// The record of a command that was just executed at `to`.
     Announce {
-        /// In whose status ring.
+        /// The rank whose status ring gets it.
         to: Rank,
-        /// As the command said.
+        /// From the command.
         protocol: u8,
-        /// As the command said.
+        /// From the command.
         header: u64,
-        /// Bytes of the target's memory it was about.
+        /// The number of target bytes it accessed.
         length: u64,
         /// Where in the target's region they are.
         offset: u64,
     },
-    /// A queue may have something to run.
+    /// A queue may have become runnable.
     Run(QueueAddress),
-    /// A rank is to look again, if it sleeps.
+    /// A rank should poll again, if it sleeps.
     Wake(Rank),
 }
 
 /// A send with a copy of its payload; the fields are those of [`Command`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posted {
-    /// To which rank.
+    /// The target rank.
     pub destination: Rank,
     /// Opaque to the interface.
     pub protocol: u8,
@@ -48,18 +48,18 @@ pub struct Posted {
     pub offset: u64,
     /// One record for each packet or for the message.
     pub granularity: Granularity,
-    /// By which table or ring it lands.
+    /// Which table or ring decides where it lands.
     pub route: Route,
-    /// Whether it uses up one of the messages the receiver granted.
+    /// Whether it consumes one of the receiver's credits.
     pub credited: bool,
-    /// Whether it lands although others before it have found no room.
+    /// Whether it may overtake sends that wait for room.
     pub passes: bool,
     /// The bytes.
     pub payload: Vec<u8>,
 }
 
 impl Posted {
-    /// What is left of the command when `taken` bytes have landed.
+    /// The rest of the command after `taken` bytes have landed.
     pub fn rest(&self, taken: usize) -> Command<'_> {
         Command {
             total: self.total,
@@ -78,34 +78,34 @@ impl Posted {
 pub enum Request {
     /// To begin.
     Start,
-    /// That all others have come to its time.
+    /// Until all others have reached its time.
     CatchUp,
-    /// To be woken, or for a point in time.
+    /// Until it is woken, or a point in time.
     Park(Option<Time>),
-    /// That bytes have come from one rank to another, one of which it is.
+    /// Until bytes have travelled from one rank to another. The caller is one of the two.
     Travel {
-        /// Where they come from.
+        /// The source.
         from: Rank,
-        /// Where they go.
+        /// The destination.
         to: Rank,
         /// How many.
         bytes: u64,
     },
-    /// Nothing any more: it has left the job.
+    /// The rank has left the job and waits for nothing.
     Leave,
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on; of a wait: something may have happened.
+    /// Continue. After a wait: something may have happened.
     GoOn,
-    /// Nothing is under way to anybody: look at everything, and say what you wait for.
+    /// Nothing is in flight to any rank: check everything, and say what you wait for.
     LookAround,
 }
 
 impl Answer {
-    /// What [`Port::park`](crate::fabric::Port::park) says then.
+    /// The result of [`Port::park`](crate::fabric::Port::park).
     pub fn wake(self) -> Wake {
         match self {
             Answer::GoOn => Wake::Look,
@@ -114,11 +114,11 @@ impl Answer {
     }
 }
 
-/// What interfaces that a conductor plays want to have done: shared by all of them.
+/// Actions that the interfaces played by a conductor ask for: shared by all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Outbox(Rc<RefCell<Outgoing>>);
 
-/// What is in an [`Outbox`].
+/// The contents of an [`Outbox`].
 #[derive(Debug, Default)]
 pub struct Outgoing {
     /// Ranks to be woken.
@@ -127,14 +127,14 @@ pub struct Outgoing {
     pub shipped: Vec<Shipped>,
 }
 
-/// A put of a command queue on its way, with its payload.
+/// A put of a command queue in flight, with its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shipped {
-    /// The queue it was in.
+    /// The queue it belongs to.
     pub from: QueueAddress,
     /// Its place in that queue.
     pub index: u32,
-    /// What is to be done where it arrives.
+    /// The put to land on arrival.
     pub put: QueuePut,
     /// The bytes.
     pub payload: Vec<u8>,
@@ -146,12 +146,12 @@ impl Outbox {
         self.0.borrow_mut().woken.push(rank);
     }
 
-    /// Sends a put of a command queue off.
+    /// Sends a put of a command queue.
     pub fn ship(&self, shipped: Shipped) {
         self.0.borrow_mut().shipped.push(shipped);
     }
 
-    /// Takes everything out.
+    /// Takes all of them.
     pub fn take(&self) -> Outgoing {
         self.0.take()
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_of_a_send_is_not_paid_for_again() {
+    fn the_rest_of_a_send_consumes_no_credit() {
         let posted = Posted {
             destination: 1,
             protocol: 2,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outbox_is_emptied_once() {
+    fn taking_empties_the_outbox() {
         let outbox = Outbox::default();
         outbox.clone().wake(3);
         assert_eq!(outbox.take().woken, [3]);

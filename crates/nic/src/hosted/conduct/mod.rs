@@ -1,26 +1,26 @@
-//! Ports in virtual time: what a rank does itself, and what it hands to whoever conducts the job.
+//! Ports in virtual time: what a rank does itself, and what its conductor does.
 //!
-//! A simulator runs the very same ports. What concerns a rank's own memory (its rings, its tables,
-//! its queues' slots) the rank does itself, in no time or at the host's cost; what leaves it takes
-//! time, which only the simulator knows:
+//! A simulator runs the same ports. A rank handles its own memory (its rings, its tables, its
+//! queues' slots) itself, in no time or at the host's cost. Everything else takes time that only
+//! the simulator knows:
 //!
 //! ```text
 //!   rank                      conductor                        target's segment
 //!   ----                      ---------                        ----------------
 //!   post(send) ── carry ────► interface, network ── arrival ─► HostedPort::post, as the source
 //!   post(put), get, fetch
-//!        └─ go ─────────────► request under way
+//!        └─ go ─────────────► request in flight
 //!        touches the memory itself, when its turn comes ─────► bytes
-//!        └─ come_back ──────► answer under way
+//!        └─ come_back ──────► reply in flight
 //!   post_queue ── run ──────► HostedPort::help_queue; Host::ship ── arrival ─► land_put
 //!   park, look_in_vain ─────► time passes for the others
 //! ```
 //!
-//! One rank runs at a time, so nothing of this is concurrent. A rank's own time may run ahead of
-//! the others' until it needs to know what they have done: what it posts carries its time.
+//! One rank runs at a time, so there is no concurrency here. A rank's own time may run ahead of the
+//! others' until it needs to know what they have done: its posts carry its time.
 //!
-//! A send that was carried is landed later, by a port of the conductor's that plays the source's
-//! interface: that one keeps the source's place in the target's rings, and this one only counts.
+//! A carried send lands later, through a port of the conductor's that plays the source's interface.
+//! That port keeps the source's place in the target's rings; the rank's own port only counts.
 
 mod deed;
 
@@ -33,66 +33,64 @@ use crate::fabric::{
 };
 use crate::time::Time;
 
-/// Whoever conducts a job in virtual time, as one rank sees it.
+/// The conductor of a job in virtual time, as one rank sees it.
 pub trait Conductor {
-    /// Takes a send away, to be landed when it arrives; answers how many bytes of its payload were
-    /// taken.
+    /// Takes a send away, to land it on arrival. Returns how many payload bytes were taken.
     ///
     /// # Errors
-    /// As many are under way to that rank as can be, or what arrived there last found no room;
-    /// never of one that [passes](Command::passes).
+    /// The limit of messages in flight to that rank is reached, or the last arrival there found no
+    /// room. Never for a send that [passes](Command::passes).
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
 
-    /// Whether something that was sent to a rank has not landed there yet. Then this rank is woken
-    /// when it has.
+    /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
     fn awaits_landing(&mut self, to: Rank) -> bool;
 
-    /// Leaves a notification's record at `to` for a command that has just been done there.
+    /// Leaves a notification's record at `to` for a command that was just executed there.
     fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64);
 
-    /// Returns when a command with so many bytes has come to another rank, after all that this one
-    /// sent there before. It needs no room there: it does not wait for sends that found none.
+    /// Returns when a command of `bytes` has reached another rank, after all earlier sends of this
+    /// rank to it. It needs no room there: it does not wait for sends that found no room.
     fn go(&mut self, to: Rank, bytes: u64);
 
-    /// Returns when so many bytes of an answer have come back.
+    /// Returns when `bytes` of a reply have come back.
     fn come_back(&mut self, from: Rank, bytes: u64);
 
-    /// A record was found, and so many bytes of its message are copied out. `begins`: it is the
-    /// message's first, and so long is the whole.
+    /// A record was found, and `bytes` of its message are copied out. `begins`: it is the message's
+    /// first record, and this is the length of the whole.
     fn received(&mut self, from: Rank, bytes: u64, begins: Option<u64>);
 
-    /// Bytes of a rank of the same node were read from its memory.
+    /// `bytes` were read from the memory of a rank of the same node.
     fn near(&mut self, bytes: u64);
 
-    /// Memory of this rank is looked at or changed that others change too: what they have done to
-    /// it by now comes first.
+    /// This rank is about to read or change memory of its own that others change too. What they
+    /// have done to it by now comes first.
     fn own(&mut self);
 
-    /// The program computes for so long.
+    /// The program computes for `span`.
     fn compute(&mut self, span: Time);
 
-    /// There was nothing to be found. A program that only looks must not stop the clock.
+    /// A poll found nothing. A program that only polls must not stop the clock.
     fn look_in_vain(&mut self);
 
-    /// Returns when all others have come to this rank's time: before it does what they see at once.
+    /// Returns when all others have reached this rank's time: before actions they see at once.
     fn catch_up(&mut self);
 
-    /// A queue of this rank, or one that it has released, may have something to run.
+    /// A queue of this rank, or one that it has released, may have become runnable.
     fn run(&mut self, queue: QueueAddress);
 }
 
-/// Bytes that a request without payload, an answer or an acknowledgement has on the wire.
+/// Bytes on the wire of a request without payload, a reply or an acknowledgement.
 const FRAME_BYTES: u64 = 16;
 
 impl<H: Host> HostedPort<H> {
-    /// A send in virtual time: what the tables say is checked now, room when it arrives.
-    pub(super) fn hand_over(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+    /// A send in virtual time: tables are checked now, room on arrival.
+    pub(super) fn hand_off(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let length = command.payload.len();
         let whole = command.offset == 0 && command.total == length as u64;
         let destination = command.destination;
         if !self.as_post(destination).has_credit(command) {
-            // A sender that is held up says so behind all that it has sent: a receiver believes
-            // that it goes on when anything lands later (`held_up` of `Port`).
+            // A rank that waits for credit reports that after its last send has landed: the
+            // receiver takes any later landing as a sign that it continues (`held_up` of `Port`).
             let cause = FullCause::Credit;
             if self.host.conductor().is_some_and(|conductor| conductor.awaits_landing(destination))
             {
@@ -125,8 +123,8 @@ impl<H: Host> HostedPort<H> {
         Ok(taken)
     }
 
-    /// Leaves the record of a put, get or atomic operation that was
-    /// [announced](Conductor::announce), as its source.
+    /// Leaves, as its source, the record of a put, get or atomic operation that was
+    /// [announced](Conductor::announce).
     ///
     /// # Errors
     /// There is no room, or no such rank.
@@ -145,7 +143,7 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// Where what has no room is refused, every attempt is.
+    /// Counts each refused attempt, where a full ring refuses.
     fn count_refusal(&mut self, command: &Command<'_>, cause: FullCause) {
         let mut post = self.as_post(command.destination);
         match cause {
@@ -159,20 +157,19 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Whether this port's sends are carried by somebody else.
+    /// Whether a conductor carries this port's sends.
     #[inline]
     pub(super) fn is_conducted(&mut self) -> bool {
         self.host.conductor().is_some()
     }
 
-    /// Whether somebody waits for room here although this rank has looked at everything: a rank in
-    /// virtual time does not look again and again before it sleeps, so it is told here that it is
-    /// time to do what is done now and then.
+    /// Whether a rank waits for room here after this one has polled everything. A rank in virtual
+    /// time does not poll repeatedly before it sleeps, so this triggers its periodic work.
     pub(super) fn holds_up_somebody(&self) -> bool {
         self.eager && self.host.is_conducted()
     }
 
-    /// A request with so many bytes of payload is on its way to where it will be carried out.
+    /// Sends a request with `bytes` of payload to the rank that executes it.
     #[inline]
     pub(super) fn go(&mut self, to: Rank, bytes: u64) {
         let from = self.rank;
@@ -183,7 +180,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Its answer is on its way back.
+    /// Sends its reply back.
     #[inline]
     pub(super) fn come_back(&mut self, from: Rank, bytes: u64) {
         let to = self.rank;
@@ -194,7 +191,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A direct read of another rank's memory.
+    /// Spends the time of a direct read of another rank's memory.
     #[inline]
     pub(super) fn spend_reading(&mut self, from: RemoteAddress, bytes: u64) {
         let own = self.rank;
@@ -206,8 +203,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// In virtual time what others have done to this rank's memory by now comes before what it
-    /// looks at next, which takes as long as a poll; in real time nothing.
+    /// Orders what others have done to this rank's memory by now before this rank's next read, and
+    /// spends the time of a poll. Does nothing in real time.
     #[inline]
     pub fn look_at_own_memory(&mut self) {
         if let Some(conductor) = self.host.conductor() {
@@ -215,7 +212,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// What this rank does next is seen at once by the others.
+    /// Lets the others catch up: they see this rank's next action at once.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if let Some(conductor) = self.host.conductor() {
@@ -223,7 +220,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// What a neighbour left in shared memory was found.
+    /// Spends the time of reading what a neighbour left in shared memory.
     #[inline]
     pub(super) fn found_near(&mut self, bytes: u64) {
         if let Some(conductor) = self.host.conductor() {

@@ -1,7 +1,7 @@
-//! What only the inside shows: runners that die, words that make no sense, the bound on a call.
+//! Faults that only other processes cause: dead runners, invalid words; and the bound on a call.
 
 use super::*;
-use crate::fabric::{DeathCause, Port};
+use crate::fabric::DeathCause;
 use crate::loopback::{Config, LoopbackPort, open};
 
 const SESSION: QueueMode = QueueMode::Session { offset: 0 };
@@ -14,18 +14,18 @@ fn ready(to: QueueAddress, release: u32) -> QueueCommand {
     QueueCommand::Put(QueuePut::ready(to, release))
 }
 
-/// A queue as another process sees it, to do what only a broken one does.
+/// A queue as another process sees it, for actions of a broken process.
 fn view(ports: &[LoopbackPort], of: QueueAddress) -> CommandQueue<'_> {
     ports[0].host().segment(of.rank).queue(of.queue).unwrap().0
 }
 
 #[test]
-fn a_queue_whose_runner_died_fails_and_names_it() {
+fn a_failed_queue_names_its_dead_runner() {
     let mut ports = job(3);
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     let normal = ports[2].create_queue(QueueMode::Normal, 4).unwrap();
     ports[0].post_queue(mine.queue, &[QueueCommand::Nop; 2]).unwrap();
-    // Rank 1 dies within a command of rank 0's queue.
+    // Rank 1 dies inside a command of rank 0's queue.
     assert!(view(&ports, mine).enter(1));
     assert_eq!(ports[0].queue_state(mine).unwrap().fault, None);
     ports[2].post_queue(normal.queue, &[ready(mine, 2)]).unwrap();
@@ -44,7 +44,7 @@ fn a_queue_whose_runner_died_fails_and_names_it() {
 }
 
 #[test]
-fn a_queue_whose_runner_cannot_exist_fails() {
+fn a_queue_with_an_invalid_runner_fails() {
     let mut ports = job(1);
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     assert!(view(&ports, mine).enter(77));
@@ -52,7 +52,7 @@ fn a_queue_whose_runner_cannot_exist_fails() {
 }
 
 #[test]
-fn a_slot_that_makes_no_sense_stops_its_queue() {
+fn an_invalid_slot_stops_its_queue() {
     let mut ports = job(1);
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     view(&ports, mine).write(&[crate::ring::Descriptor([0xff; 8])]).unwrap();
@@ -63,17 +63,17 @@ fn a_slot_that_makes_no_sense_stops_its_queue() {
 }
 
 #[test]
-fn one_call_runs_a_bounded_number_of_commands_and_the_owner_the_rest() {
+fn one_call_runs_a_bounded_number_of_commands() {
     let mut config = Config::for_ranks(2);
-    (config.layout.queues, config.layout.queue_slots) = (1, MOST_COMMANDS);
+    (config.layout.queues, config.layout.queue_slots) = (1, MAX_COMMANDS);
     let mut ports = open(&config).unwrap();
-    let mine = ports[0].create_queue(QueueMode::Normal, MOST_COMMANDS).unwrap();
+    let mine = ports[0].create_queue(QueueMode::Normal, MAX_COMMANDS).unwrap();
     let theirs = ports[1].create_queue(SESSION, 4).unwrap();
     ports[1].post_queue(theirs.queue, &[QueueCommand::Nop; 3]).unwrap();
-    let mut chain = vec![QueueCommand::Nop; MOST_COMMANDS as usize];
+    let mut chain = vec![QueueCommand::Nop; MAX_COMMANDS as usize];
     chain[0] = ready(theirs, 3);
     ports[0].post_queue(mine.queue, &chain).unwrap();
-    let most = u64::from(MOST_COMMANDS);
+    let most = u64::from(MAX_COMMANDS);
     assert_eq!(ports[0].queue_state(mine).unwrap().executed, most);
     assert_eq!(ports[1].queue_state(theirs).unwrap().executed, 0, "too much for one call");
     ports[1].help_queue(theirs);
@@ -81,7 +81,7 @@ fn one_call_runs_a_bounded_number_of_commands_and_the_owner_the_rest() {
 }
 
 #[test]
-fn a_helper_runs_only_what_may_run_and_nobody_has() {
+fn a_helper_runs_only_runnable_idle_queues() {
     let mut ports = job(2);
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     ports[0].post_queue(mine.queue, &[QueueCommand::Nop]).unwrap();
@@ -99,7 +99,7 @@ fn a_helper_runs_only_what_may_run_and_nobody_has() {
 }
 
 #[test]
-fn a_sleeper_to_be_notices_that_its_queues_have_moved() {
+fn a_rank_about_to_sleep_detects_queue_progress() {
     let mut ports = job(2);
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     let theirs = ports[1].create_queue(QueueMode::Normal, 4).unwrap();

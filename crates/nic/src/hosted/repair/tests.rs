@@ -1,8 +1,8 @@
-//! Senders that die between any two steps of a post. Rank 1 dies; what it has done until then is
-//! done here by hand, in rank 0's segment.
+//! Senders that die between any two steps of a post. Rank 1 dies; the tests take its steps by hand,
+//! in rank 0's segment.
 
 use super::*;
-use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError};
+use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError, RingPort};
 use crate::loopback::{Config, LoopbackPort, open};
 use crate::ring::{Claim, Poster};
 use crate::segment::{Layout, Segment};
@@ -33,7 +33,7 @@ fn begin(ports: &[LoopbackPort], rank: Rank) {
     target(ports, rank as usize).sender(rank).epoch.fetch_add(1, Ordering::Relaxed);
 }
 
-/// `rank` ends it.
+/// `rank` ends its post.
 fn end(ports: &[LoopbackPort], rank: Rank) {
     target(ports, rank as usize).sender(rank).epoch.fetch_add(1, Ordering::Release);
 }
@@ -58,7 +58,7 @@ fn send(ports: &mut [LoopbackPort], from: usize, header: u64, length: usize) {
     assert_eq!(ports[from].post(&Command::send(0, 0, header, &payload)), Ok(length));
 }
 
-/// What rank 0 polls until there is nothing: headers of messages, and the dead as negatives.
+/// All that rank 0 polls: headers of messages, and dead ranks as negative numbers.
 fn told(ports: &mut [LoopbackPort]) -> Vec<i64> {
     let mut told = Vec::new();
     while let Some(event) = ports[0].poll() {
@@ -126,7 +126,7 @@ fn bytes_claimed_and_never_announced_are_given_back() {
 }
 
 #[test]
-fn claimed_stored_and_reserved_but_not_published_is_both() {
+fn a_claim_reserved_but_not_published_is_repaired() {
     let mut ports = job(1);
     begin(&ports, 1);
     let claim = claim(&ports, 1, 100);
@@ -142,7 +142,7 @@ fn claimed_stored_and_reserved_but_not_published_is_both() {
 }
 
 #[test]
-fn what_was_published_in_the_last_moment_is_delivered() {
+fn a_record_published_before_death_is_delivered() {
     let mut ports = job(1);
     begin(&ports, 1);
     let index = reserve(&ports, 1);
@@ -152,7 +152,7 @@ fn what_was_published_in_the_last_moment_is_delivered() {
 }
 
 #[test]
-fn a_living_sender_in_the_middle_of_a_post_holds_the_repair_up_and_loses_nothing() {
+fn a_live_post_delays_the_repair() {
     let mut ports = job(1);
     begin(&ports, 1);
     reserve(&ports, 1);
@@ -171,13 +171,13 @@ fn a_living_sender_in_the_middle_of_a_post_holds_the_repair_up_and_loses_nothing
 }
 
 #[test]
-fn a_sender_that_dies_while_it_holds_a_repair_up_is_repaired_too() {
+fn a_death_during_a_repair_is_repaired_too() {
     let mut ports = job(1);
     begin(&ports, 1);
     begin(&ports, 2);
     kill(&ports, 1);
     assert!(told(&mut ports).is_empty());
-    // Behind what the first repair knows of, and never to be published either.
+    // Behind the records that the first repair knows, and never published either.
     claim(&ports, 2, 64);
     reserve(&ports, 2);
     send(&mut ports, 3, 30, 100);
@@ -190,7 +190,7 @@ fn a_sender_that_dies_while_it_holds_a_repair_up_is_repaired_too() {
 }
 
 #[test]
-fn all_the_others_may_die_in_a_post() {
+fn all_other_ranks_may_die_inside_a_post() {
     let mut ports = job(1);
     for rank in 1..4 {
         begin(&ports, rank);
@@ -207,9 +207,9 @@ fn all_the_others_may_die_in_a_post() {
 }
 
 #[test]
-fn a_nonsensical_count_of_records_does_not_hold_a_death_back() {
+fn invalid_record_counts_delay_no_death() {
     let mut ports = job(1);
-    // More reservations than there are slots: nobody asked whether there was room.
+    // More reservations than slots, as from a sender that ignores the limit.
     (0..40).for_each(|_| _ = reserve(&ports, 1));
     kill(&ports, 1);
     assert_eq!(told(&mut ports), [-1]);

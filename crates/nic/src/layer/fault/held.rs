@@ -1,21 +1,21 @@
-//! A command that a link holds: it owns its payload, since the caller's is borrowed for the post
-//! only.
+//! A command that a link holds. It owns its payload, since the caller's is borrowed only for the
+//! post.
 
 use crate::fabric::{Command, Completed, Event, PostError};
 
 /// A command that owns its payload. It needs no credit.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
-    /// All but the payload.
+pub(super) struct HeldCommand {
+    /// The command without its payload.
     pub(super) frame: Command<'static>,
     payload: Vec<u8>,
     /// Payload bytes that the port underneath has taken.
     pub(super) taken: usize,
 }
 
-impl Held {
+impl HeldCommand {
     /// A copy of the first `bytes` of a command.
-    pub(super) fn new(command: &Command<'_>, bytes: usize) -> Held {
+    pub(super) fn new(command: &Command<'_>, bytes: usize) -> HeldCommand {
         let payload = command.payload[..bytes].to_vec();
         let Command { operation, destination, protocol, header, total, offset, .. } = *command;
         let Command { granularity, route, credited, passes, notification, reply, .. } = *command;
@@ -34,10 +34,10 @@ impl Held {
             notification,
             reply,
         };
-        Held { frame, payload, taken: 0 }
+        HeldCommand { frame, payload, taken: 0 }
     }
 
-    /// What of it is still to be posted.
+    /// The part still to post.
     pub(super) fn rest(&self) -> Command<'_> {
         after(&self.frame, &self.payload, self.taken)
     }
@@ -47,7 +47,7 @@ impl Held {
     }
 }
 
-/// The command `frame` with what is left of its payload when `taken` bytes are.
+/// The command `frame` with the payload that remains after `taken` bytes.
 pub(super) fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) -> Command<'a> {
     Command {
         payload: &payload[taken..],
@@ -57,7 +57,7 @@ pub(super) fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) ->
     }
 }
 
-/// How whoever asked for a completion event learns that a held command came to nothing.
+/// The completion event of a held command that failed, if its sender asked for one.
 pub(super) fn completion(command: &Command<'_>, error: PostError) -> Option<Event> {
     let Command { destination, protocol, header, .. } = *command;
     let completed = Completed { destination, protocol, header, outcome: Err(error) };

@@ -1,18 +1,18 @@
-//! Which faults there are to be, how many there were, and the seeded generator that decides.
+//! Which faults to inject, and how many there were.
 
 /// Which faults, and how often. Rates are in thousandths of the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// The seed of the generator.
     pub seed: u64,
-    /// Commands answered with [`PostError::Full`](crate::fabric::PostError::Full) though there may
-    /// be room.
+    /// Commands refused with [`PostError::Full`](crate::fabric::PostError::Full) even if there is
+    /// room.
     pub refuse: u32,
     /// Commands that land later.
     pub delay: u32,
     /// How much later at most, in calls.
     pub delay_polls: u32,
-    /// Packets lost on the way, each time they are sent.
+    /// Packets lost in the link, each time they are sent.
     pub drop: u32,
     /// After how many calls a lost packet is sent again.
     pub retransmit_polls: u32,
@@ -20,8 +20,8 @@ pub struct Faults {
     pub duplicate: u32,
     /// Packets that a link holds.
     pub window: usize,
-    /// Whether puts and atomic operations without an answer are held too. Otherwise they are
-    /// refused for as long, so that they have had their effect when `post` returns.
+    /// Whether puts and atomic operations without a reply are held too. Otherwise they are refused
+    /// for as long, so that they have taken effect when `post` returns.
     pub hold_remote: bool,
 }
 
@@ -54,8 +54,8 @@ impl Faults {
         }
     }
 
-    /// The same for a whole job: less often, so that it gets on, and without holding what programs
-    /// count on as done. `Window::put` is complete on return because a hosted port's put is.
+    /// Faults for a whole job: fewer, so that it progresses, and puts are never held.
+    /// `Window::put` is complete on return because a hosted port's put is.
     pub const fn of_a_job(seed: u64) -> Faults {
         Faults {
             refuse: 50,
@@ -87,29 +87,6 @@ pub struct FaultCounts {
     pub duplicated: u64,
     /// Second copies suppressed at the end of the link.
     pub suppressed: u64,
-    /// Held commands that came to nothing: their destination died or they could not be done.
+    /// Held commands that failed: their destination died or the port underneath refused them.
     pub abandoned: u64,
-}
-
-/// Sebastiano Vigna's splitmix64: one word of state, any seed is good.
-#[derive(Debug)]
-pub(super) struct SplitMix(pub(super) u64);
-
-impl SplitMix {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `limit`; the bias of the remainder does not matter here.
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// True `thousandths` times in a thousand.
-    pub(super) fn chance(&mut self, thousandths: u32) -> bool {
-        thousandths > 0 && self.below(1000) < u64::from(thousandths)
-    }
 }

@@ -1,4 +1,4 @@
-//! Each fault alone, counted; held commands; what a link refuses to hold.
+//! Each fault alone, counted; held commands; commands that a link does not hold.
 
 use super::*;
 use crate::fabric::{Landing, Rights, Route, Space};
@@ -46,7 +46,7 @@ fn without_faults_nothing_is_held_or_counted() {
 }
 
 #[test]
-fn an_absent_layer_changes_nothing_until_it_meets_faults() {
+fn an_absent_layer_changes_nothing() {
     let mut ports = open(&Config::for_ranks(2)).unwrap().into_iter();
     let mut next = || FaultInjector::absent(ports.next().unwrap());
     let (mut a, mut b) = (next(), next());
@@ -63,7 +63,7 @@ fn an_absent_layer_changes_nothing_until_it_meets_faults() {
 }
 
 #[test]
-fn puts_of_a_job_are_refused_and_not_held() {
+fn puts_of_a_job_are_never_held() {
     let (mut a, mut b) = job(Faults { delay: 500, delay_polls: 3, ..Faults::of_a_job(1) });
     let context = b.open_context().unwrap();
     let key = b.register(context, 0, 64, Rights::ALL).unwrap();
@@ -83,7 +83,7 @@ fn puts_of_a_job_are_refused_and_not_held() {
 }
 
 #[test]
-fn a_delayed_command_lands_after_its_polls_and_those_behind_it_after_it() {
+fn a_delayed_command_delays_those_behind_it() {
     let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
     let mut payload = vec![1; 100];
     assert_eq!(a.post(&Command::send(1, 0, 0, &payload)), Ok(100));
@@ -124,7 +124,7 @@ fn a_refusal_is_spontaneous_and_takes_nothing() {
 }
 
 #[test]
-fn a_lost_packet_is_sent_again_and_later_ones_wait_for_it() {
+fn a_lost_packet_is_resent_in_order() {
     let (mut a, mut b) =
         job(Faults { drop: 500, retransmit_polls: 3, window: 64, seed: 1, ..Faults::NONE });
     for header in 0..8 {
@@ -155,7 +155,7 @@ fn a_second_copy_is_suppressed() {
 }
 
 #[test]
-fn short_posts_underneath_are_gone_on_with() {
+fn partial_posts_underneath_are_continued() {
     let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 64, ..Faults::NONE });
     let payload: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
     let (mut taken, mut received) = (0, Vec::new());
@@ -179,7 +179,7 @@ fn short_posts_underneath_are_gone_on_with() {
 }
 
 #[test]
-fn what_needs_credit_is_never_held() {
+fn credited_commands_are_never_held() {
     let (mut a, mut b) =
         job(Faults { delay: 500, delay_polls: 3, window: 4, seed: 3, ..Faults::NONE });
     let mut header = 0;
@@ -195,7 +195,7 @@ fn what_needs_credit_is_never_held() {
 }
 
 #[test]
-fn an_error_of_a_held_command_is_the_next_answer() {
+fn the_next_post_returns_a_held_error() {
     let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
     let bad = Command { route: Route::Ring(9), ..message(0) };
     assert_eq!(a.post(&bad), Ok(100));
@@ -209,7 +209,7 @@ fn an_error_of_a_held_command_is_the_next_answer() {
 }
 
 #[test]
-fn what_is_held_is_sent_before_the_port_leaves() {
+fn held_packets_are_sent_before_the_port_leaves() {
     let (mut a, mut b) =
         job(Faults { delay: 1000, delay_polls: 1 << 30, window: 9, seed: 8, ..Faults::NONE });
     for header in 0..5 {

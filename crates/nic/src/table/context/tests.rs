@@ -1,9 +1,9 @@
-//! The book and the lines, without a fabric: what a scribbler can do to them.
+//! The book and the lines without a fabric, and what a scribbler can do to them.
 
 use super::*;
 use crate::table::Extent;
 
-/// Tables as they lie in a segment.
+/// Tables as in a segment.
 struct Tables {
     lines: Vec<ContextLine>,
     entries: Vec<Vec<SegmentEntry>>,
@@ -57,7 +57,7 @@ impl Shared for Tables {
 const EXTENT: Extent = Extent { base: 1000, length: 100 };
 
 #[test]
-fn cj_05_there_are_as_many_contexts_as_a_key_can_tell_apart() {
+fn cj_05_a_key_tells_all_contexts_apart() {
     let tables = Tables::new(256, 1);
     let mut book = Book::new(256, 1);
     let keys: Vec<Key> = (0..=255)
@@ -76,7 +76,7 @@ fn cj_05_there_are_as_many_contexts_as_a_key_can_tell_apart() {
 }
 
 #[test]
-fn a_peer_inside_is_waited_for_and_then_its_place_is_given_out_again() {
+fn an_entry_is_reused_after_its_last_access() {
     let tables = Tables::new(1, 1);
     let mut book = Book::new(1, 1);
     let id = book.open(&tables).unwrap();
@@ -96,7 +96,7 @@ fn a_peer_inside_is_waited_for_and_then_its_place_is_given_out_again() {
 }
 
 #[test]
-fn a_register_takes_places_until_its_segment_is_full() {
+fn a_register_reserves_until_its_segment_is_full() {
     let tables = Tables::new(1, 2);
     let mut book = Book::new(1, 2);
     let id = book.open(&tables).unwrap();
@@ -117,7 +117,7 @@ fn a_register_takes_places_until_its_segment_is_full() {
 }
 
 #[test]
-fn a_scribbled_register_gives_no_place_outside_and_no_endless_loop() {
+fn a_scribbled_register_stays_inside_and_ends() {
     let tables = Tables::new(1, 2);
     let mut book = Book::new(1, 2);
     let id = book.open(&tables).unwrap();
@@ -135,7 +135,7 @@ fn a_scribbled_register_gives_no_place_outside_and_no_endless_loop() {
             tables.lines[0].get(id, 0);
         }
     }
-    // The owner's own setting makes it good again.
+    // The owner's own setting repairs it.
     let segment = Key { context: id, index: 0, generation: 1 };
     let value = RegisterValue { segment, offset: 0, advance: Advance::Hold };
     book.set_register(id, 0, Some(value), &tables).unwrap();
@@ -143,7 +143,7 @@ fn a_scribbled_register_gives_no_place_outside_and_no_endless_loop() {
 }
 
 #[test]
-fn a_scribbled_table_does_not_make_the_owner_give_a_place_twice() {
+fn a_scribbled_table_allocates_no_entry_twice() {
     let tables = Tables::new(2, 2);
     let mut book = Book::new(2, 2);
     let id = book.open(&tables).unwrap();

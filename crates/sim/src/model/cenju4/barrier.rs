@@ -40,7 +40,7 @@ impl Synchronisation {
         Ok(Synchronisation { sim: sim.clone(), costs: Rc::new(costs.clone()), network })
     }
 
-    /// Host: one sync packet, and the wait for the one that comes back.
+    /// Host: sends one sync packet, and waits for the one that comes back.
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].

@@ -16,17 +16,17 @@ use crate::topology::Topology;
 
 /// Carries a job's messages.
 ///
-/// A rank pays half of the library's time and a store to a register for each message that it sends,
-/// a poll in cache and the other half for each that it receives. Buffers begin at a page, and what
-/// is sent lies in the processor's cache, as what a program has just computed does.
+/// For each message that it sends, a rank pays half of the library's time and a store to a
+/// register; for each that it receives, a poll in cache and the other half. Buffers begin at a
+/// page. Sent data lies in the processor's cache, because the program has just computed it.
 #[derive(Debug)]
 pub struct Interfaces {
     system: System,
-    /// Messages of several parcels: how many have not left, and how many have not arrived.
+    /// Messages of several parcels, with the numbers of parcels that have not left and not arrived.
     cut: Rc<Cut>,
 }
 
-/// By message: parcels left to go and to come.
+/// By message: the parcels that have not left and those that have not arrived.
 #[derive(Debug, Default)]
 struct Cut {
     left: RefCell<BTreeMap<u64, [u64; 2]>>,
@@ -89,7 +89,7 @@ impl Carrier for Interfaces {
 }
 
 impl Cut {
-    /// One parcel fewer to go (0) or to come (1); tells the job when it was the last.
+    /// One parcel fewer to leave (0) or to arrive (1); notifies the job at the last one.
     fn count(&self, token: u64, which: usize, tell: impl Fn(&dyn Consignee)) {
         let mut all = self.left.borrow_mut();
         let Some(left) = all.get_mut(&token) else { return };

@@ -1,93 +1,97 @@
-//! What the steps of Cenju-4's interface, memory controller and libraries cost (paper 003).
+//! The costs of Cenju-4's interface, memory controller and libraries (paper 003).
 
 use crate::machine::{MachineError, Section};
-use crate::network::Rate;
-use hikyaku_nic::time::Time;
+use crate::model::costs::costs;
 
-/// The memory controller as the interface sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
-    /// Asking the processor for a line's state, when it has not got it dirty.
-    pub query: Time,
-    /// The same when it has: until its first double word comes.
-    pub dirty: Time,
-    /// Each double word of a line after the wait.
-    pub word: Time,
-    /// Until a line comes from main memory, the processor not asked.
-    pub plain: Time,
-    /// Bytes of a cache line.
-    pub line_bytes: u64,
-    /// Bytes of a page.
-    pub page_bytes: u64,
-    /// A walk of segment and page table after a miss.
-    pub walk: Time,
-    /// Entries of each of the two TLBs.
-    pub tlb_entries: u64,
+costs! {
+    /// The memory controller as the interface sees it.
+    pub struct Memory from (section) {
+        /// Asking the processor for the state of a line that it does not hold dirty.
+        query: section.time("query"),
+        /// The same for a dirty line: until its first double word comes.
+        dirty: section.time("dirty"),
+        /// Each double word of a line after the wait.
+        word: section.time("word"),
+        /// Until a line comes from main memory, without asking the processor.
+        plain: section.time("plain"),
+        /// Bytes of a cache line.
+        line_bytes: section.bytes("line"),
+        /// Bytes of a page.
+        page_bytes: section.bytes("page"),
+        /// A walk of segment and page table after a miss.
+        walk: section.time("walk"),
+        /// Entries of each of the two TLBs.
+        tlb_entries: section.count("tlb_entries"),
+    }
 }
 
-/// Sender and receiver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
-    /// One clock of the interface.
-    pub clock: Time,
-    /// Clocks to check a parcel header and look up the node table entry in the module.
-    pub check: u64,
-    /// Clocks to choose among the header registers and write a packet header.
-    pub start_packet: u64,
-    /// Header registers.
-    pub registers: u64,
-    /// Bytes of a parcel header.
-    pub parcel_header_bytes: u64,
-    /// Most bytes of a parcel's data.
-    pub parcel_bytes: u64,
-    /// Most data bytes of a packet.
-    pub packet_bytes: u64,
-    /// Bytes of a packet's header in the network.
-    pub packet_header_bytes: u64,
-    /// Clocks the receiver takes for a packet besides its memory accesses.
-    pub accept: u64,
-    /// Bytes of a parcel whose data may stand in its header.
-    pub inline_bytes: u64,
+costs! {
+    /// Sender and receiver.
+    pub struct Interface from (section) {
+        /// One clock of the interface.
+        clock: section.time("clock"),
+        /// Clocks to check a parcel header and look up the node table entry in the module.
+        check: section.count("check"),
+        /// Clocks to choose among the header registers and write a packet header.
+        start_packet: section.count("start_packet"),
+        /// Header registers.
+        registers: section.count("registers"),
+        /// Bytes of a parcel header.
+        parcel_header_bytes: section.bytes("parcel_header"),
+        /// Most bytes of a parcel's data.
+        parcel_bytes: section.bytes("parcel"),
+        /// Most data bytes of a packet.
+        packet_bytes: section.bytes("packet"),
+        /// Bytes of a packet's header in the network.
+        packet_header_bytes: section.bytes("packet_header"),
+        /// Clocks the receiver takes for a packet besides its memory accesses.
+        accept: section.count("accept"),
+        /// Bytes of a parcel whose data may be inside its header.
+        inline_bytes: section.bytes("inline"),
+    }
 }
 
-/// The network's own constants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
-    /// What a link carries, 8 of every 9 bits being data.
-    pub link: Rate,
-    /// A switch, for the head of a packet to one node.
-    pub single: Time,
-    /// A switch, for flits that come when the head has long passed.
-    pub body: Time,
-    /// A switch, for a multicast packet.
-    pub multicast: Time,
-    /// A switch, for a synchronisation packet, without waiting for its table.
-    pub synchronise: Time,
-    /// One access to a switch's synchronisation table.
-    pub table: Time,
+costs! {
+    /// The network's own constants.
+    pub struct Network from (section) {
+        /// The payload rate of a link: 8 of every 9 bits are data.
+        link: section.rate("link_rate"),
+        /// A switch, for the head of a packet to one node.
+        single: section.time("hop"),
+        /// A switch, for flits that come long after the head has passed.
+        body: section.time("body_hop"),
+        /// A switch, for a multicast packet.
+        multicast: section.time("multicast_hop"),
+        /// A switch, for a synchronisation packet, without waiting for its table.
+        synchronise: section.time("synchronise_hop"),
+        /// One access to a switch's synchronisation table.
+        table: section.time("synchronise_table"),
+    }
 }
 
-/// The libraries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// An uncached store to a register of the interface.
-    pub register: Time,
-    /// One look at a notification in cache.
-    pub poll: Time,
-    /// Paralib's own work for one message, both sides together.
-    pub paralib: Time,
-    /// What MPI adds to it.
-    pub mpi: Time,
-    /// A system call that flushes the data from the cache.
-    pub system_call: Time,
-    /// From how many bytes on MPI announces a message before it sends it.
-    pub mpi_announces_from: u64,
-    /// Copying between buffers with the processor.
-    pub copy: Rate,
+costs! {
+    /// The libraries.
+    pub struct Host from (section) {
+        /// An uncached store to a register of the interface.
+        register: section.time("register"),
+        /// One poll of a notification in cache.
+        poll: section.time("poll"),
+        /// Paralib's own work for one message, both sides together.
+        paralib: section.time("paralib"),
+        /// The additional work of MPI.
+        mpi: section.time("mpi"),
+        /// A system call that flushes the data from the cache.
+        system_call: section.time("system_call"),
+        /// From this many bytes on MPI announces a message before it sends it.
+        mpi_announces_from: section.bytes("mpi_announces_from"),
+        /// The processor's rate of copying between buffers.
+        copy: section.rate("copy"),
+    }
 }
 
 /// All of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+/// All of them.
 pub struct Costs {
     /// The memory controller.
     pub memory: Memory,
@@ -120,64 +124,5 @@ impl Costs {
             return Err(interface.refuse("packet", format!("is no multiple of the line, {line} B")));
         }
         Ok(costs)
-    }
-}
-
-impl Memory {
-    fn read(section: &Section<'_>) -> Result<Memory, MachineError> {
-        Ok(Memory {
-            query: section.time("query")?,
-            dirty: section.time("dirty")?,
-            word: section.time("word")?,
-            plain: section.time("plain")?,
-            line_bytes: section.bytes("line")?,
-            page_bytes: section.bytes("page")?,
-            walk: section.time("walk")?,
-            tlb_entries: section.count("tlb_entries")?,
-        })
-    }
-}
-
-impl Interface {
-    fn read(section: &Section<'_>) -> Result<Interface, MachineError> {
-        Ok(Interface {
-            clock: section.time("clock")?,
-            check: section.count("check")?,
-            start_packet: section.count("start_packet")?,
-            registers: section.count("registers")?,
-            parcel_header_bytes: section.bytes("parcel_header")?,
-            parcel_bytes: section.bytes("parcel")?,
-            packet_bytes: section.bytes("packet")?,
-            packet_header_bytes: section.bytes("packet_header")?,
-            accept: section.count("accept")?,
-            inline_bytes: section.bytes("inline")?,
-        })
-    }
-}
-
-impl Network {
-    fn read(section: &Section<'_>) -> Result<Network, MachineError> {
-        Ok(Network {
-            link: section.rate("link_rate")?,
-            single: section.time("hop")?,
-            body: section.time("body_hop")?,
-            multicast: section.time("multicast_hop")?,
-            synchronise: section.time("synchronise_hop")?,
-            table: section.time("synchronise_table")?,
-        })
-    }
-}
-
-impl Host {
-    fn read(section: &Section<'_>) -> Result<Host, MachineError> {
-        Ok(Host {
-            register: section.time("register")?,
-            poll: section.time("poll")?,
-            paralib: section.time("paralib")?,
-            mpi: section.time("mpi")?,
-            system_call: section.time("system_call")?,
-            mpi_announces_from: section.bytes("mpi_announces_from")?,
-            copy: section.rate("copy")?,
-        })
     }
 }

@@ -1,9 +1,9 @@
 //! Cenju-4 (paper 003): a network interface in the memory controller, and a multistage network
 //! that multicasts and synchronises.
 //!
-//! What makes it slow or fast is memory: every line of a packet is asked of the processor, which
-//! mostly has it dirty (410 ns), so throughput follows from the number of lines a packet touches
-//! ([`packet`]), and latency from the number of accesses on the way ([`System`]).
+//! Memory decides its speed: every line of a packet is requested from the processor, which mostly
+//! has it dirty (410 ns). So throughput follows from the number of lines that a packet touches
+//! ([`packet`]), and latency from the number of accesses on the path ([`System`]).
 
 mod barrier;
 mod carrier;

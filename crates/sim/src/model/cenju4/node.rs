@@ -6,11 +6,11 @@
 //!   RHM: reads the header (dirty in cache), checks it, looks up node or multicast table
 //!     │   up to four parcels, to different destinations, in header registers
 //!   SPM: packet by packet: header to FIFO; lines by coherent or plain requests
-//!     │   the network takes whichever of the four has room in its switch's buffer
+//!     │   the network takes any of the four with room in its switch's buffer
 //!   network ─► Receiver: memory written, pointer or notification updated ─► host polls in cache
 //! ```
 //!
-//! Lengths only: every address is named by the sender, so there is nothing for `nic` to decide.
+//! Lengths only: the sender names every address, so `nic` has no decision to make.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,7 @@ use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, Timing};
 use crate::slab::Slab;
 use crate::topology::{LinkClass, Node, Topology};
 
-/// To whom a parcel goes: offsets in the node table and in the multicast header table.
+/// The destination of a parcel: offsets in the node table and in the multicast header table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum To {
     /// One node.
@@ -40,7 +40,7 @@ pub enum To {
 /// What the receiver does with a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// Remote DMA of what lies at an address.
+    /// Remote DMA of data at an address.
     Write(Span),
     /// Remote DMA of a double word in the header itself (inline mode).
     Inline,
@@ -51,53 +51,53 @@ pub enum Protocol {
 /// A parcel, as its header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parcel {
-    /// To whom.
+    /// The destination.
     pub to: To,
-    /// What.
+    /// The protocol.
     pub protocol: Protocol,
-    /// What its receiver waits for.
+    /// The area whose arrivals its receiver counts.
     pub area: u32,
     /// Whether the read optimisation is on.
     pub optimise: bool,
-    /// Whether the processor has the data dirty in its cache; it has unless it flushed it.
+    /// Whether the processor has the data dirty in its cache; true unless it flushed the data.
     pub dirty: bool,
 }
 
 /// Headers that a header queue holds: 4 KB of 32 bytes, its least size.
 const HEADERS: usize = 128;
 
-/// Packets of a parcel in the FIFO between interface and network: one leaves, one comes in.
+/// Packets of a parcel in the FIFO between interface and network: one leaves, one enters.
 const FIFO_PACKETS: usize = 2;
 
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
-pub struct System(Rc<State>);
+pub struct System(Rc<CenjuState>);
 
-struct State {
+struct CenjuState {
     sim: Sim,
     costs: Costs,
     network: Rc<Network>,
     stages: u64,
-    nodes: Vec<Interface>,
-    flights: RefCell<Slab<Flight>>,
+    nodes: Vec<NodeInterface>,
+    flights: RefCell<Slab<CenjuPacket>>,
     /// The job whose messages these are; areas are its numbers for them.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for CenjuState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+        f.debug_struct("CenjuState").field("costs", &self.costs).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug)]
-struct Interface {
+struct NodeInterface {
     queue: Mailbox<Parcel>,
     /// Destinations of the parcels in header registers.
     active: RefCell<BTreeSet<To>>,
     /// A header register has become free.
     freed: Signal,
-    /// SPM's way to memory.
+    /// SPM's access to memory.
     reader: Server,
     receiver: Server,
     send_tlb: RefCell<Tlb>,
@@ -107,11 +107,11 @@ struct Interface {
 
 /// A packet in the network.
 #[derive(Debug)]
-struct Flight {
+struct CenjuPacket {
     area: u32,
     /// Whether the parcel ends with it.
     last: bool,
-    /// What the receiver does with it; `None`: an atomic add.
+    /// Where the receiver writes it; `None`: an atomic add.
     write: Option<Span>,
     /// Copies still to arrive, and whether its tail has left.
     copies: usize,
@@ -125,7 +125,7 @@ impl System {
         // A route has a link into each stage and one out of the last.
         let stages = u64::from(topology.distance(0, 0)) - 1;
         let network = Network::new(sim, Box::new(cut_through(costs, topology, buffer)));
-        let interface = |_| Interface {
+        let interface = |_| NodeInterface {
             queue: Mailbox::new(sim, HEADERS, "a parcel header, or room for one"),
             active: RefCell::default(),
             freed: Signal::new(sim, "a header register"),
@@ -135,7 +135,7 @@ impl System {
             receive_tlb: RefCell::new(Tlb::new(costs.memory.tlb_entries)),
             arrived: RefCell::default(),
         };
-        let state = Rc::new(State {
+        let state = Rc::new(CenjuState {
             sim: sim.clone(),
             costs: costs.clone(),
             network: Rc::clone(&network),
@@ -166,12 +166,12 @@ impl System {
         self.0.nodes[node as usize].queue.send(parcel).await;
     }
 
-    /// Writes a header without the host's time, however many wait in the queue.
+    /// Writes a header without the host's time, even if the queue is full.
     pub(super) fn enqueue(&self, node: Node, parcel: Parcel) {
         self.0.nodes[node as usize].queue.admit(parcel);
     }
 
-    /// From here on areas are a job's messages, and the job is told of each parcel.
+    /// From here on areas are a job's messages, and the job is notified of each parcel.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         *self.0.consignee.borrow_mut() = Some(consignee);
     }
@@ -189,7 +189,7 @@ impl System {
 
     /// Read Header Module: one header after the other into a register.
     async fn read_headers(&self, node: Node) {
-        let State { sim, costs, .. } = &*self.0;
+        let CenjuState { sim, costs, .. } = &*self.0;
         let interface = &self.0.nodes[node as usize];
         let memory = &costs.memory;
         loop {
@@ -248,7 +248,7 @@ impl System {
         }
     }
 
-    /// How long a packet's lines take to come. A line comes whole.
+    /// The time until a packet's lines have come. A line comes whole.
     fn read_time(&self, coherent: u64, plain: u64, dirty: bool) -> Time {
         let memory = &self.0.costs.memory;
         let words = times(memory.word, memory.line_bytes / 8);
@@ -256,8 +256,8 @@ impl System {
         times(asked + words, coherent) + times(memory.plain + words, plain)
     }
 
-    /// One packet (what it writes, and whether the parcel ends with it): its header goes ahead,
-    /// its data follows as it comes from memory, when the FIFO has room.
+    /// Sends one packet (its write, and whether it ends the parcel): the header goes ahead, the
+    /// data follows as it comes from memory, when the FIFO has room.
     async fn send_packet(
         &self,
         node: Node,
@@ -266,15 +266,15 @@ impl System {
         reads: Time,
         leaving: &mut VecDeque<Signal>,
     ) {
-        let State { sim, costs, network, stages, .. } = &*self.0;
-        let Interface { reader, .. } = &self.0.nodes[node as usize];
+        let CenjuState { sim, costs, network, stages, .. } = &*self.0;
+        let NodeInterface { reader, .. } = &self.0.nodes[node as usize];
         let start = times(costs.interface.clock, costs.interface.start_packet);
         let begun = reader.book(sim.now(), start + reads);
         let (head, data) = (begun + start, begun + start + self.first_word(write, reads));
         let bytes = costs.interface.packet_header_bytes + write.map_or(8, |span| span.bytes);
         let wire = costs.network.link.time(bytes);
-        // The tail cannot leave before its data is there; but the head may have gone through the
-        // switches by then, and what follows it passes them faster.
+        // The tail cannot leave before its data is there. But by then the head may have gone
+        // through the switches, and the flits behind it pass them faster.
         let ahead = times(costs.network.single - costs.network.body, *stages);
         sim.delay_until(head.max(data - wire - ahead)).await;
         if leaving.len() >= FIFO_PACKETS
@@ -287,7 +287,8 @@ impl System {
             To::One(_) => 1,
             To::All(nodes) => nodes.len(),
         };
-        let flight = Flight { area: parcel.area, last, write, copies, departed: departed.clone() };
+        let flight =
+            CenjuPacket { area: parcel.area, last, write, copies, departed: departed.clone() };
         let token = u64::from(self.0.flights.borrow_mut().insert(flight));
         let packet = Packet { source: node, destination: node, bytes, token };
         match &parcel.to {
@@ -300,7 +301,7 @@ impl System {
     }
 
     /// From the start of the reads until the packet's data is in the FIFO. A small packet needs
-    /// the first words of its lines only; the rest of the line comes while others are served.
+    /// only the first words of its lines; the rest of a line comes while others are served.
     fn first_word(&self, write: Option<Span>, reads: Time) -> Time {
         let memory = &self.0.costs.memory;
         let whole = times(memory.word, memory.line_bytes / 8);
@@ -313,7 +314,7 @@ impl System {
     }
 }
 
-impl Interface {
+impl NodeInterface {
     /// Whether a parcel may enter a header register: one is free, and none holds a parcel to the
     /// same destination, so that those stay in order.
     fn takes(&self, to: &To, registers: u64) -> bool {
@@ -322,7 +323,7 @@ impl Interface {
     }
 }
 
-/// Injection and every stage take a switch; the way out of the last one only its wire.
+/// Injection and every stage take a switch; the path out of the last one takes only its wire.
 fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThrough {
     let network = &costs.network;
     let mut timing = Timing::uniform(network.single, network.link, buffer);
@@ -332,7 +333,7 @@ fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThr
     CutThrough::new(topology, &timing)
 }
 
-impl State {
+impl CenjuState {
     fn consignee(&self) -> Option<Rc<dyn Consignee>> {
         self.consignee.borrow().as_ref().and_then(Weak::upgrade)
     }
@@ -343,13 +344,13 @@ impl State {
         arrived.entry(area).or_insert_with(new).clone()
     }
 
-    /// The Receiver's time for a packet: full lines are written, the processor only told to drop
-    /// them; a part of a line, or a word to add to, is asked for. Then the notification's line.
+    /// The Receiver's time for a packet: full lines are written, and the processor only has to drop
+    /// them; a partial line, or a word to add to, is requested. Then the notification's line.
     fn accept_time(&self, node: Node, write: Option<Span>, last: bool) -> Time {
         let memory = &self.costs.memory;
         let mut time = times(self.costs.interface.clock, self.costs.interface.accept);
         match write {
-            // Who waits for an atomic add polls the word itself.
+            // The program that waits for an atomic add polls the word itself.
             None => return time + memory.query + times(memory.word, 2),
             Some(Span { destination, bytes, .. }) => {
                 let page = destination / memory.page_bytes;
@@ -368,7 +369,7 @@ impl State {
     }
 }
 
-impl Listener for State {
+impl Listener for CenjuState {
     fn departed(&self, packet: &Packet) {
         let flights = self.flights.borrow();
         if let Some(flight) = flights.get(packet.token as u32) {
@@ -383,7 +384,7 @@ impl Listener for State {
         let (area, last, write) = (flight.area, flight.last, flight.write);
         flight.copies -= 1;
         if flight.copies == 0 {
-            // Nobody waits for the tail of a packet that has arrived everywhere.
+            // No program waits for the tail of a packet that has arrived everywhere.
             flight.departed.raise();
             flights.remove(key);
         }

@@ -1,12 +1,12 @@
-//! Cutting a parcel into packets, and the memory requests that each of them takes.
+//! Cuts a parcel into packets, and counts the memory requests of each.
 //!
 //! ```text
 //!   destination   |..####|########|########|####....|     lines of 128 bytes
 //!   packets          1       2 lines, 256 B     3          ends are line ends, at most 256 bytes
 //!
 //!   source        |.....###|########|########|##....|     other alignment: packet 2 touches three
-//!   requests               c    c        c                 lines; the first of them again, which
-//!                          n    c        c                 the optimisation reads without asking
+//!   requests               c    c        c                 lines. The first of them was flushed
+//!                          n    c        c                 before: the optimisation does not ask
 //! ```
 //!
 //! Neither end of a packet crosses a page (paper 003 §4.3). A request is coherent (the processor
@@ -19,12 +19,12 @@ use super::costs::{Interface, Memory};
 const WORD: u64 = 4;
 const DOUBLE_WORD: u64 = 8;
 
-/// What is to be moved, as addresses.
+/// A move of data, as addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Where the data is.
+    /// The source address.
     pub source: u64,
-    /// Where it goes.
+    /// The destination address.
     pub destination: u64,
     /// Bytes.
     pub bytes: u64,
@@ -40,11 +40,11 @@ impl Span {
 /// A packet of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// What it moves.
+    /// The data that it moves.
     pub span: Span,
-    /// Lines read with the processor asked.
+    /// Lines read after asking the processor.
     pub coherent: u64,
-    /// Lines read from main memory without.
+    /// Lines read from main memory without asking.
     pub plain: u64,
 }
 
@@ -52,8 +52,8 @@ pub struct Packet {
 pub fn packets(parcel: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<Packet> {
     let (interface, memory) = costs;
     let line = memory.line_bytes;
-    // At a distance of one word the line at the head of a page has to be read coherently, which
-    // the hardware does not tell apart: no optimisation then.
+    // At a distance of one word the line at the head of a page must be read coherently. The
+    // hardware cannot tell the two cases apart, so it does not optimise then.
     let optimise = optimise && parcel.distance(line) != 1;
     let (mut packets, mut done, mut flushed) = (Vec::new(), 0, None);
     while done < parcel.bytes {
@@ -64,7 +64,7 @@ pub fn packets(parcel: Span, optimise: bool, costs: (&Interface, &Memory)) -> Ve
         let room = whole.min(page(source)).min(page(destination));
         let bytes = room.min(parcel.bytes - done);
         let span = Span { source, destination, bytes };
-        // Whole double words are read: one more than sent if words have to change places.
+        // Whole double words are read: one more than sent if words have to be realigned.
         let (first, last) = (source / line, (source + bytes).next_multiple_of(DOUBLE_WORD) - 1);
         let last = last / line;
         let lines = last - first + 1;
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn aligned_packets_take_two_requests_and_unaligned_three_or_one_and_two() {
+    fn alignment_decides_the_requests_of_a_packet() {
         assert_eq!(requests(&cut(0, 0, 768, false)), [(2, 0); 3]);
         assert_eq!(requests(&cut(8, 0, 768, false)), [(3, 0); 3]);
         assert_eq!(requests(&cut(8, 0, 768, true)), [(3, 0), (2, 1), (2, 1)]);
     }
 
     #[test]
-    fn cj_17_at_a_distance_of_one_word_nothing_is_optimised() {
+    fn cj_17_one_word_of_distance_prevents_optimisation() {
         assert_eq!(requests(&cut(4, 0, 512, true)), [(3, 0); 2]);
         assert_eq!(requests(&cut(12, 0, 512, true)), [(3, 0), (2, 1)]);
     }
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cj_02_packets_cover_a_parcel_end_at_lines_and_cross_no_page(
+        fn cj_02_packets_cover_parcels_and_cross_no_page(
             source in 0_u64..9000, destination in 0_u64..9000, bytes in 1_u64..20_000,
         ) {
             let all = cut(source, destination, bytes, true);

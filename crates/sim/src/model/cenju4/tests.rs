@@ -77,7 +77,7 @@ fn cj_20_throughput_follows_the_lines_of_a_packet() {
 }
 
 #[test]
-fn parcels_to_one_destination_arrive_in_order_whatever_their_length() {
+fn parcels_of_any_length_arrive_in_order() {
     let simulation = Simulation::new(5);
     let system = system(&simulation);
     let sim = simulation.clone();
@@ -92,8 +92,8 @@ fn parcels_to_one_destination_arrive_in_order_whatever_their_length() {
     simulation.run().unwrap();
 }
 
-/// The time at which a word from node 0 is at node 17 while 31 nodes flood node 1 and node 0 has a
-/// parcel for node 1 standing before it.
+/// The time at which a word from node 0 is at node 17 while 31 nodes flood node 1 and a parcel of
+/// node 0 for node 1 is ahead of it.
 fn word_behind_a_blocked_parcel(registers: u64) -> f64 {
     let simulation = Simulation::new(5);
     let mut costs = costs();
@@ -117,13 +117,13 @@ fn word_behind_a_blocked_parcel(registers: u64) -> f64 {
 }
 
 #[test]
-fn cj_16_four_header_registers_let_a_parcel_pass_one_that_is_blocked() {
+fn cj_16_header_registers_let_parcels_pass_blocked_ones() {
     let (one, four) = (word_behind_a_blocked_parcel(1), word_behind_a_blocked_parcel(4));
     assert!(four < 0.5 * one, "{four} {one}");
 }
 
 #[test]
-fn cj_22_synchronisation_in_the_switches_does_not_grow_with_the_nodes() {
+fn cj_22_switch_barriers_do_not_grow_with_nodes() {
     let time = |nodes: u32| {
         let simulation = Simulation::new(5);
         let group: Vec<u32> = (0..nodes).collect();
@@ -131,7 +131,7 @@ fn cj_22_synchronisation_in_the_switches_does_not_grow_with_the_nodes() {
         for node in group {
             let (barrier, sim) = (barrier.clone(), simulation.clone());
             simulation.spawn(host(node), async move {
-                // The last one decides, twice.
+                // The last node decides, twice.
                 sim.delay(Time::from_nanoseconds(u64::from(node) * 10)).await;
                 for _ in 0..2 {
                     barrier.synchronise(node).await.unwrap();

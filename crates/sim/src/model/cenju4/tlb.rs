@@ -1,6 +1,6 @@
 //! The address TLB of a sender or receiver: four entries, the oldest replaced (paper 003 §5.1).
 
-/// Translations that are at hand, by page number.
+/// The cached translations, by page number.
 #[derive(Debug, Clone)]
 pub(super) struct Tlb {
     entries: Vec<u64>,
@@ -13,7 +13,7 @@ impl Tlb {
         Tlb { entries: Vec::new(), next: 0, size: entries.max(1) as usize }
     }
 
-    /// Whether a page's translation is at hand; it is from now on.
+    /// Whether a page's translation is cached; it is from now on.
     pub(super) fn hits(&mut self, page: u64) -> bool {
         if self.entries.contains(&page) {
             return true;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_pages_fit_and_the_fifth_replaces_the_oldest() {
+    fn the_fifth_page_replaces_the_oldest() {
         let mut tlb = Tlb::new(4);
         let found: Vec<bool> = [1, 2, 3, 4, 1, 5, 2, 1].map(|page| tlb.hits(page)).to_vec();
         assert_eq!(found, [false, false, false, false, true, false, true, false]);

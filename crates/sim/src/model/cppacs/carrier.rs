@@ -10,9 +10,9 @@ use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
 
 /// Carries a job's messages. A rank pays the light system call for each message that it sends, and
-/// a poll of cached memory for each that it receives; the adaptor's steps follow from there.
+/// a poll of cached memory for each that it receives; then come the adaptor's steps.
 ///
-/// Messages wait at the adaptor beyond the length of its queue of chains: a job bounds them.
+/// Messages beyond the length of its queue of chains wait at the adaptor: a job bounds them.
 #[derive(Debug)]
 pub struct Adaptors {
     system: System,

@@ -1,8 +1,8 @@
 //! CP-PACS (paper 004): remote DMA between preset areas, started by a light system call, chains of
 //! transfer control words behind one start, on a hyper-crossbar with wormhole routing.
 //!
-//! Lengths only: what the paper measures is time under traffic, and data goes straight from area
-//! to area without a decision at the receiver, so there is nothing for `nic` to decide.
+//! Lengths only: the paper measures time under traffic, and data goes straight from area to area
+//! without a decision at the receiver, so `nic` has no decision to make.
 
 mod carrier;
 mod costs;

@@ -3,11 +3,11 @@
 //! ```text
 //!   host: light system call ─► NIA: TCW ─► packet, packet, ... ─► next TCW of the chain ─► ...
 //!         once a chain               h      gap                    h
-//!                                    arrivals at any time, besides: the NIA is full duplex
+//!                                    arrivals at any time: the NIA is full duplex
 //! ```
 //!
-//! A node sends one packet at a time: the next follows when the tail of the last has left for the
-//! network, which is when wormhole blocking lets it. Data goes from area to area; nobody copies.
+//! A node sends one packet at a time. The next follows when the tail of the last has left for the
+//! network; wormhole blocking may delay that. Data goes from area to area without a copy.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,38 +21,38 @@ use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
 
-/// A message to be sent: what a transfer control word says.
+/// A message to be sent: the contents of a transfer control word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tcw {
     /// The destination.
     pub to: Node,
     /// Bytes.
     pub bytes: u64,
-    /// Which area it goes to; what its receiver waits for.
+    /// The area that it goes to, whose arrivals its receiver counts.
     pub area: u32,
 }
 
-/// Chains that wait at an adaptor: the host is held back beyond.
+/// Chains that wait at an adaptor; beyond that the host waits.
 const CHAINS: usize = 16;
 
 /// The adaptors of all nodes on their network.
 #[derive(Debug, Clone)]
-pub struct System(Rc<State>);
+pub struct System(Rc<NiaState>);
 
-struct State {
+struct NiaState {
     sim: Sim,
     costs: Costs,
     network: Rc<Network>,
     nodes: Vec<Nia>,
     /// Messages under way.
-    messages: RefCell<Slab<Message>>,
+    messages: RefCell<Slab<NiaMessage>>,
     /// The job whose messages these are; areas are its numbers for them.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for NiaState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+        f.debug_struct("NiaState").field("costs", &self.costs).finish_non_exhaustive()
     }
 }
 
@@ -68,7 +68,7 @@ struct Nia {
 }
 
 #[derive(Debug)]
-struct Message {
+struct NiaMessage {
     to: Node,
     area: u32,
     /// Packets that have not arrived.
@@ -85,7 +85,7 @@ impl System {
             arrived: RefCell::default(),
         };
         let nodes: Vec<Nia> = (0..network.nodes()).map(nia).collect();
-        let state = Rc::new(State {
+        let state = Rc::new(NiaState {
             sim: sim.clone(),
             costs: costs.clone(),
             network: Rc::clone(&network),
@@ -110,12 +110,12 @@ impl System {
         self.0.nodes[node as usize].chains.send(chain).await;
     }
 
-    /// Hands the adaptor a chain of one, without the host's time, however many wait.
+    /// Hands the adaptor a chain of one, without the host's time, even if the queue is full.
     pub(super) fn enqueue(&self, node: Node, tcw: Tcw) {
         self.0.nodes[node as usize].chains.admit(vec![tcw]);
     }
 
-    /// From here on areas are a job's messages, and the job is told of each.
+    /// From here on areas are a job's messages, and the job is notified of each.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         *self.0.consignee.borrow_mut() = Some(consignee);
     }
@@ -147,7 +147,7 @@ impl System {
 
     /// A node's adaptor: chain by chain, TCW by TCW, packet by packet.
     async fn send_chains(&self, node: Node) {
-        let State { sim, costs, .. } = &*self.0;
+        let NiaState { sim, costs, .. } = &*self.0;
         let nia = &self.0.nodes[node as usize];
         loop {
             for tcw in nia.chains.receive().await {
@@ -159,9 +159,9 @@ impl System {
     }
 
     async fn send_message(&self, node: Node, Tcw { to, bytes, area }: Tcw) {
-        let State { sim, costs, network, nodes, messages, .. } = &*self.0;
+        let NiaState { sim, costs, network, nodes, messages, .. } = &*self.0;
         let packets = bytes.div_ceil(costs.packet_bytes).max(1);
-        let token = u64::from(messages.borrow_mut().insert(Message { to, area, packets }));
+        let token = u64::from(messages.borrow_mut().insert(NiaMessage { to, area, packets }));
         let departed = &nodes[node as usize].departed;
         let mut left = bytes;
         for packet in 1..=packets {
@@ -183,7 +183,7 @@ impl System {
     }
 }
 
-impl State {
+impl NiaState {
     fn consignee(&self) -> Option<Rc<dyn Consignee>> {
         self.consignee.borrow().as_ref().and_then(Weak::upgrade)
     }
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-impl Listener for State {
+impl Listener for NiaState {
     fn departed(&self, packet: &Packet) {
         self.nodes[packet.source as usize].departed.raise();
     }
@@ -209,7 +209,7 @@ impl Listener for State {
         if message.packets > 0 {
             return;
         }
-        let Message { to, area, .. } = *message;
+        let NiaMessage { to, area, .. } = *message;
         messages.remove(key);
         drop(messages);
         match self.consignee() {

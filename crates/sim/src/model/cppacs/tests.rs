@@ -1,4 +1,4 @@
-//! A transfer, a chain, both directions at once, and messages that share a way.
+//! A transfer, a chain, both directions at once, and messages that share a path.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,14 +43,14 @@ fn time(chains: Vec<Vec<Tcw>>) -> Time {
 }
 
 #[test]
-fn cp_06_a_chain_of_k_messages_has_one_start_and_k_hardware_overheads() {
+fn cp_06_a_chain_has_one_start_and_k_overheads() {
     let (_, _, costs) = system();
     let one = time(vec![vec![tcw(1, 8)]]);
     let chain = time(vec![vec![tcw(1, 8); 11]]);
     let single = time(vec![vec![tcw(1, 8)]; 11]);
     let further = |all: Time| Time::from_picoseconds((all - one).picoseconds() / 10);
     assert!(further(chain) >= costs.message && further(chain) < costs.message + ns(300));
-    // A start each, less what overlaps: nothing does, the host waits for the chain to leave.
+    // Without overlap each has its own start: the host waits for the chain to leave.
     assert!(further(single) >= costs.message + costs.start, "{}", further(single));
 }
 
@@ -59,7 +59,7 @@ fn ns(nanoseconds: u64) -> Time {
 }
 
 #[test]
-fn a_message_is_there_when_its_last_packet_is() {
+fn a_message_arrives_with_its_last_packet() {
     let (_, _, costs) = system();
     let bytes = 10 * costs.packet_bytes + 1;
     let took = time(vec![vec![tcw(1, bytes)]]);
@@ -102,7 +102,7 @@ fn messages_to_one_node_share_its_link() {
 }
 
 #[test]
-fn waiting_for_a_message_that_nobody_sends_is_a_deadlock_that_says_so() {
+fn waiting_for_an_unsent_message_is_a_named_deadlock() {
     let (simulation, system, _) = system();
     simulation.spawn(host(9), async move { system.receive(9, 1, 1).await });
     let error = simulation.run().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A job's messages over DIMMnet-1 boards: a word by AOTF, everything longer by BOTF.
+//! A job's messages over DIMMnet-1 boards: a word by AOTF, a longer message by BOTF.
 //!
 //! ```text
 //!   up to 8 B   store ──270 ns──► memory ──► rank: response
@@ -15,12 +15,12 @@ use super::costs::Costs;
 use crate::engine::{Server, Sim};
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 
-/// The boards of all nodes on their switch. The paper has two; of more, messages to one node share
-/// the way into it, as those from one node share the way out.
+/// The boards of all nodes on their switch. The paper has two. With more, messages to one node
+/// share the path into it, as those from one node share the path out.
 pub struct Boards {
     sim: Sim,
     costs: Costs,
-    /// By node: the way out, the way in.
+    /// By node: the path out, the path in.
     ways: Vec<[Server; 2]>,
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
 }
@@ -32,14 +32,14 @@ impl fmt::Debug for Boards {
 }
 
 impl Boards {
-    /// A board at each of so many nodes.
+    /// A board at each of `nodes` nodes.
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32) -> Rc<Boards> {
         let ways = (0..nodes).map(|_| [Server::new(sim), Server::new(sim)]).collect();
         let (sim, costs) = (sim.clone(), costs.clone());
         Rc::new(Boards { sim, costs, ways, consignee: RefCell::new(None) })
     }
 
-    /// How long a message occupies a way: nothing for a word, which one bus cycle carries.
+    /// How long a message occupies a path: no time for a word, which one bus cycle carries.
     fn span(&self, bytes: u64) -> Time {
         let interface = &self.costs.interface;
         match bytes <= interface.atomic_bytes {
@@ -54,7 +54,7 @@ impl Carrier for Boards {
         self.ways.len() as u32
     }
 
-    /// A send is stores of the program itself; what is charged is the answer to an arrival.
+    /// A send is stores of the program itself; the charge is for the answer to an arrival.
     fn host(&self, _bytes: u64) -> HostCosts {
         HostCosts { send: Time::ZERO, receive: self.costs.host.response }
     }

@@ -1,50 +1,53 @@
-//! What DIMMnet-1 and the Ethernet beside it cost (paper 001).
+//! The costs of DIMMnet-1 and of the Ethernet beside it (paper 001).
 
 use crate::machine::{MachineError, Section};
-use crate::network::Rate;
-use hikyaku_nic::time::Time;
+use crate::model::costs::costs;
 
-/// The board: stores that leave the node by themselves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
-    /// AOTF: a store of up to 8 bytes, until it is in the other node's memory.
-    pub atomic: Time,
-    /// Most bytes an AOTF store carries.
-    pub atomic_bytes: u64,
-    /// Most bytes of a BOTF packet.
-    pub block_bytes: u64,
-    /// What BOTF packets sustain in one direction.
-    pub block_rate: Rate,
+costs! {
+    /// The board: stores that leave the node by themselves.
+    pub struct Interface from (section) {
+        /// AOTF: a store of up to 8 bytes, until it is in the other node's memory.
+        atomic: section.time("atomic"),
+        /// Most bytes an AOTF store carries.
+        atomic_bytes: section.bytes("atomic_size"),
+        /// Most bytes of a BOTF packet.
+        block_bytes: section.bytes("block_size"),
+        /// The sustained rate of BOTF packets in one direction.
+        block_rate: section.rate("block_rate"),
+    }
 }
 
-/// UDP over Ethernet, the version compared with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ethernet {
-    /// What the medium carries.
-    pub rate: Rate,
-    /// Payload of a frame after the IP header.
-    pub frame_bytes: u64,
-    /// What a frame needs besides: preamble, headers, checksum, gap.
-    pub frame_extra_bytes: u64,
-    /// Processor time to send a datagram, system call included.
-    pub send: Time,
-    /// Processor time to take one in: interrupt, stack, wake-up.
-    pub receive: Time,
+costs! {
+    /// UDP over Ethernet, the paper's baseline.
+    pub struct Ethernet from (section) {
+        /// The rate of the medium.
+        rate: section.rate("rate"),
+        /// Payload of a frame after the IP header.
+        frame_bytes: section.bytes("frame"),
+        /// Other bytes of a frame: preamble, headers, checksum, gap.
+        frame_extra_bytes: section.bytes("frame_extra"),
+        /// Processor time to send a datagram, system call included.
+        send: section.time("send"),
+        /// Processor time to receive a datagram: interrupt, stack, wake-up.
+        receive: section.time("receive"),
+    }
 }
 
-/// The program's side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// From a word's arrival until the program that polls it has answered with a store.
-    pub response: Time,
-    /// Copying shared data between its place and a buffer.
-    pub copy: Rate,
-    /// One update of a synchronisation variable's members.
-    pub bookkeeping: Time,
+costs! {
+    /// The program's side.
+    pub struct Host from (section) {
+        /// From a word's arrival until the program that polls it has answered with a store.
+        response: section.time("response"),
+        /// Copying shared data between its place and a buffer.
+        copy: section.rate("copy"),
+        /// One update of a synchronisation variable's members.
+        bookkeeping: section.time("bookkeeping"),
+    }
 }
 
 /// All of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+/// All of them.
 pub struct Costs {
     /// The board.
     pub interface: Interface,
@@ -59,24 +62,9 @@ impl Costs {
     pub(crate) fn read(interface: &Section<'_>, host: &Section<'_>) -> Result<Costs, MachineError> {
         let udp = interface.section("ethernet")?;
         let costs = Costs {
-            interface: Interface {
-                atomic: interface.time("atomic")?,
-                atomic_bytes: interface.bytes("atomic_size")?,
-                block_bytes: interface.bytes("block_size")?,
-                block_rate: interface.rate("block_rate")?,
-            },
-            ethernet: Ethernet {
-                rate: udp.rate("rate")?,
-                frame_bytes: udp.bytes("frame")?,
-                frame_extra_bytes: udp.bytes("frame_extra")?,
-                send: udp.time("send")?,
-                receive: udp.time("receive")?,
-            },
-            host: Host {
-                response: host.time("response")?,
-                copy: host.rate("copy")?,
-                bookkeeping: host.time("bookkeeping")?,
-            },
+            interface: Interface::read(interface)?,
+            ethernet: Ethernet::read(&udp)?,
+            host: Host::read(host)?,
         };
         udp.finish()?;
         Ok(costs)

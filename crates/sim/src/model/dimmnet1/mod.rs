@@ -1,8 +1,8 @@
 //! DIMMnet-1 (paper 001): stores that become remote writes (AOTF), user-built packets (BOTF), and
 //! the Ethernet with UDP that the paper compares with.
 //!
-//! Lengths only. What lands lands at an address that the sender's store names; the words of a
-//! shared variable and who may write them are the protocol's business, above.
+//! Lengths only. The sender's store names the address where data lands; the words of a shared
+//! variable and the right to write them belong to the protocol above.
 
 mod carrier;
 mod costs;

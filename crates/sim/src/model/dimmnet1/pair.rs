@@ -1,4 +1,4 @@
-//! Two nodes joined by DIMMnet-1 boards and by Ethernet, and what a message costs each processor.
+//! Two nodes joined by DIMMnet-1 boards and by Ethernet, and the processors' costs of a message.
 //!
 //! ```text
 //!   AOTF   store ──270 ns──► word in the other node's memory      no processor there
@@ -6,7 +6,7 @@
 //!   UDP    system call ──frames, 100 Mb/s──► interrupt, stack, wake-up
 //! ```
 //!
-//! A node's processor serves its program and what comes for it in the order of asking.
+//! A node's processor serves its program and its arrivals in the order of asking.
 
 use std::rc::Rc;
 
@@ -20,10 +20,10 @@ pub type Side = usize;
 
 /// The pair.
 #[derive(Debug, Clone)]
-pub struct Pair(Rc<State>);
+pub struct Pair(Rc<PairState>);
 
 #[derive(Debug)]
-struct State {
+struct PairState {
     sim: Sim,
     costs: Costs,
     processors: [Server; 2],
@@ -37,7 +37,8 @@ impl Pair {
     pub fn new(sim: &Sim, costs: &Costs) -> Pair {
         let servers = || [Server::new(sim), Server::new(sim)];
         let (processors, boards, ethernet) = (servers(), servers(), servers());
-        let state = State { sim: sim.clone(), costs: costs.clone(), processors, boards, ethernet };
+        let state =
+            PairState { sim: sim.clone(), costs: costs.clone(), processors, boards, ethernet };
         Pair(Rc::new(state))
     }
 
@@ -46,7 +47,7 @@ impl Pair {
         &self.0.costs
     }
 
-    /// A node's processor works for so long.
+    /// A node's processor works for this time.
     pub async fn work(&self, side: Side, time: Time) {
         self.0.processors[side].serve(time).await;
     }

@@ -18,7 +18,7 @@ fn time(program: impl AsyncFnOnce(Pair) + 'static) -> f64 {
 }
 
 #[test]
-fn fg_12_a_store_takes_270_ns_and_its_answer_is_there_after_1_84_us() {
+fn fg_12_stores_take_270_ns_answers_1_84_us() {
     assert!((time(async |pair| pair.store().await) - 270e-9).abs() < 1e-12);
     let round_trip = time(async |pair| {
         pair.store().await;

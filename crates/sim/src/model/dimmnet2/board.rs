@@ -21,8 +21,8 @@ use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
 use crate::model::landing::Landing;
 
-/// Packets that may be on their way to a board: flow control of the link is not modelled, the
-/// largest message of the experiments fits.
+/// Most packets in flight to a board. The link's flow control is not modelled; the largest message
+/// of the experiments fits.
 const WIRE: usize = 1 << 12;
 
 /// The primitive of a message.
@@ -36,7 +36,7 @@ pub enum Primitive {
 
 /// A packet on the wire.
 #[derive(Debug)]
-pub(super) struct Packet {
+pub(super) struct WirePacket {
     pub(super) source: Rank,
     pub(super) primitive: Primitive,
     pub(super) payload: Vec<u8>,
@@ -49,10 +49,10 @@ pub type Steps = Vec<(&'static str, Time)>;
 
 /// One node's board.
 #[derive(Debug, Clone)]
-pub struct Board(Rc<State>);
+pub struct Board(Rc<BoardState>);
 
 #[derive(Debug)]
-struct State {
+struct BoardState {
     sim: Sim,
     costs: Rc<Costs>,
     node: Rank,
@@ -62,23 +62,23 @@ struct State {
     cable: Server,
     /// The Receive Controller: headers and status records.
     receive: Server,
-    /// Packets at SWIF, in the order in which they came.
-    arrived: Mailbox<Packet>,
+    /// Packets at SWIF, in order of arrival.
+    arrived: Mailbox<WirePacket>,
     /// From the Receive Controller to the Write Unit.
-    parsed: Mailbox<Packet>,
+    parsed: Mailbox<WirePacket>,
     /// Records written; what the host polls.
     status: Signal,
-    /// The host read something out: a full ring may have room.
+    /// The host has read something out: a full ring may have room.
     room: Signal,
-    /// The steps taken, for breakdowns; a job's board notes none.
+    /// The steps taken, for breakdowns; a job's board records none.
     log: RefCell<Steps>,
-    /// The messages of a job, where one is served.
+    /// The messages of a job, if one is served.
     job: OnceCell<Expected>,
 }
 
 impl Board {
     pub(super) fn new(sim: &Sim, costs: &Rc<Costs>, node: Rank, memory: Landing) -> Board {
-        let board = Board(Rc::new(State {
+        let board = Board(Rc::new(BoardState {
             sim: sim.clone(),
             costs: Rc::clone(costs),
             node,
@@ -101,27 +101,27 @@ impl Board {
         board
     }
 
-    /// From here on this board serves a job: packets are taken out as they come, and steps are not
-    /// noted.
+    /// From here on this board serves a job: packets are read out as they come, and steps are not
+    /// recorded.
     pub(super) fn serve_job(&self) {
         let _ = self.0.job.set(Expected::default());
     }
 
-    /// Sets the job that learns of messages.
+    /// Sets the job that is notified of messages.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         if let Some(job) = self.0.job.get() {
             job.connect(consignee);
         }
     }
 
-    /// A message of the job will come.
+    /// Announces a message of the job.
     pub(super) fn expect(&self, source: Rank, token: u64, bytes: u64) {
         if let Some(job) = self.0.job.get() {
             job.add(source, token, bytes);
         }
     }
 
-    /// Takes a request: packets of the message leave one after the other. Gives when the last has.
+    /// Takes a request: packets of the message leave one by one. Returns when the last has left.
     pub(super) fn request(&self, to: &Board, primitive: Primitive, message: &[u8]) -> Time {
         let state = &self.0;
         let interface = &state.costs.interface;
@@ -139,21 +139,21 @@ impl Board {
                 Primitive::IndirectPush => Primitive::IndirectPush,
             };
             let source = state.node;
-            left = self.transmit(to, Packet { source, primitive, payload, offset, total });
+            left = self.transmit(to, WirePacket { source, primitive, payload, offset, total });
         }
         left
     }
 
-    /// One packet from SO-DIMM to the other board's SWIF (table 7, rows B and C); gives when its
-    /// tail is on the cable.
-    fn transmit(&self, to: &Board, packet: Packet) -> Time {
+    /// Sends one packet from SO-DIMM to the other board's SWIF (table 7, rows B and C); returns
+    /// when its tail is on the cable.
+    fn transmit(&self, to: &Board, packet: WirePacket) -> Time {
         let state = &self.0;
         let (interface, now) = (&state.costs.interface, state.sim.now());
         let bytes = packet.payload.len() as u64;
         let words = interface.further_words(bytes);
         let start = state.sender.book(now, words + interface.packet_gap);
         let leaves = start + interface.send + words;
-        // The link is faster than the SO-DIMM's port, so the tail is what the port gives last.
+        // The link is faster than the SO-DIMM's port, so the port's last bytes are the tail.
         let span = state.costs.link.time(interface.header_bytes + bytes);
         let tail = state.cable.book(leaves - span, span) + span;
         let (at, to) = (tail + state.costs.crossing + state.costs.cable, to.clone());
@@ -171,8 +171,8 @@ impl Board {
         tail
     }
 
-    /// The Receive Controller's loop: headers of one packet after the other, each handed to the
-    /// Write Unit when that is free.
+    /// The Receive Controller's loop: takes the headers of one packet after the other, and hands
+    /// each to the Write Unit when that is free.
     async fn take_headers(&self) {
         loop {
             let packet = self.0.arrived.receive().await;
@@ -186,7 +186,7 @@ impl Board {
         }
     }
 
-    /// The Write Unit's loop; a packet that finds its ring full holds it, and all behind it.
+    /// The Write Unit's loop; a packet that finds its ring full blocks all behind it.
     async fn store_packets(&self) {
         loop {
             let packet = self.0.parsed.receive().await;
@@ -194,8 +194,8 @@ impl Board {
             for step in self.steps(packet.primitive, Unit::Write) {
                 self.0.sim.delay(self.span(step, bytes)).await;
                 self.mark(step.what, self.0.sim.now());
-                // Whether there is room is judged before the payload moves; nobody looks at what
-                // has landed before the status pointer moves.
+                // The check for room comes before the payload moves; no program reads the landed
+                // data before the status pointer moves.
                 let lands = match packet.primitive {
                     Primitive::IndirectPush => Effect::Place,
                     Primitive::Push(_) => Effect::Move,
@@ -227,8 +227,8 @@ impl Board {
         }
     }
 
-    /// The library's part where a job is served: what has landed goes to main memory, and the job
-    /// is told; the rank pays for it when it receives.
+    /// The library's part when a job is served: moves landed data to main memory and notifies the
+    /// job; the rank pays for it when it receives.
     fn take_for_job(&self) {
         let Some(job) = self.0.job.get() else { return };
         while let Some(arrival) = self.0.memory.next(self.0.node) {
@@ -237,9 +237,9 @@ impl Board {
         self.read_something_out();
     }
 
-    /// The landing itself, by nic. A full ring keeps this waiting until the host has read
+    /// The landing itself, by nic. While the ring is full this waits until the host has read
     /// something out.
-    async fn land(&self, packet: &Packet) {
+    async fn land(&self, packet: &WirePacket) {
         let state = &self.0;
         let source = packet.source;
         loop {
@@ -266,7 +266,7 @@ impl Board {
         steps.filter(move |step| step.unit == unit && (indirect || !step.ipush_only))
     }
 
-    /// How long a row takes; the SO-DIMM's port takes further words.
+    /// The time of a row; the SO-DIMM's port takes further words.
     fn span(&self, step: &Step, bytes: u64) -> Time {
         let interface = &self.0.costs.interface;
         let further = match step.effect {
@@ -286,14 +286,14 @@ impl Board {
         self.0.room.raise();
     }
 
-    /// Notes that a step ended, for breakdowns.
+    /// Records the end of a step, for breakdowns.
     pub(super) fn mark(&self, what: &'static str, at: Time) {
         if self.0.job.get().is_none() {
             self.0.log.borrow_mut().push((what, at));
         }
     }
 
-    /// The steps noted since the last call.
+    /// The steps recorded since the last call.
     pub fn take_log(&self) -> Steps {
         self.0.log.take()
     }

@@ -18,21 +18,21 @@ use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::model::landing::{Arrival, Landing, Sizes};
 
-/// Bytes of each landing ring, in packets: the library empties it as packets come.
+/// Bytes of each landing ring, in packets: the library empties it as packets arrive.
 const RING_PACKETS: u32 = 8;
 
 /// Records of a status ring.
 const RECORDS: u32 = 256;
 
-/// The most nodes: every node's rings are there, some hundred kibibytes each.
+/// The most nodes: the rings of each node take some hundred kibibytes.
 pub const MOST_NODES: u32 = 1024;
 
 /// The boards of all nodes on one switch.
 ///
 /// A rank pays row A for each message that it sends. For each that it receives it pays the rows of
-/// detection, status and read-out, where polling counts with its mean of one access. What waits for
-/// its receive has been moved to main memory by the library, so a ring fills up only while packets
-/// come faster than the Write Unit stores them.
+/// detection, status and read-out, where polling counts with its mean of one access. The library
+/// has moved messages that wait for their receive to main memory, so a ring fills up only while
+/// packets arrive faster than the Write Unit stores them.
 #[derive(Debug)]
 pub struct Boards {
     costs: Rc<Costs>,
@@ -40,7 +40,7 @@ pub struct Boards {
 }
 
 impl Boards {
-    /// A board at each of so many nodes, at most [`MOST_NODES`].
+    /// A board at each of `nodes` nodes, at most [`MOST_NODES`].
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32) -> Rc<Boards> {
         let costs = Rc::new(costs.clone());
         let packet = costs.interface.packet_bytes as u32;
@@ -87,7 +87,7 @@ impl Carrier for Boards {
     }
 }
 
-/// What a board knows of a job: whose messages will come from where, and whom to tell.
+/// The messages of a job that a board expects, by source, and the consignee.
 #[derive(Default)]
 pub(super) struct Expected {
     /// By source: number of the message and bytes still to come, in the order of sending.
@@ -114,7 +114,7 @@ impl Expected {
         messages[source as usize].push_back((token, bytes));
     }
 
-    /// A packet of `source` has landed and been taken out; tells the job when it was the last.
+    /// A packet of `source` has landed and been read out; notifies the job after the last one.
     pub(super) fn take(&self, arrival: &Arrival) {
         let Arrival::Landed(source, payload) = arrival else { return };
         let mut messages = self.messages.borrow_mut();

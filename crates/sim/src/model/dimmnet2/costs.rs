@@ -1,9 +1,9 @@
-//! What the steps of a DIMMnet-2 and of its host cost; where each number comes from stands in
+//! The costs of a DIMMnet-2 and of its host; the machine file states the source of each number.
 //! the machine file.
 
 use super::host::Window;
 use crate::machine::{MachineError, Section};
-use crate::network::Rate;
+use crate::model::costs::costs;
 use hikyaku_nic::time::Time;
 
 /// The unit of the controller that takes a step of the receive path.
@@ -30,16 +30,17 @@ pub enum Effect {
 
 /// One row of tables 2 and 3 of paper 000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One row of tables 2 and 3 of paper 000.
 pub struct Step {
-    /// Who takes it.
+    /// The unit that takes it.
     pub unit: Unit,
-    /// What is done, as the tables name it.
+    /// Its name in the tables.
     pub what: &'static str,
     /// Whether only IPUSH has this step.
     pub ipush_only: bool,
     /// Clocks.
     pub clocks: u64,
-    /// What it does besides taking time.
+    /// Its effect besides taking time.
     pub effect: Effect,
 }
 
@@ -80,87 +81,73 @@ const ROWS: [Row; 16] = [
     Row { effect: Effect::Publish, ..row(Unit::Receive, "status", "write packet receive status") },
 ];
 
-/// The interface's side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
-    /// One clock of the controller.
-    pub clock: Time,
-    /// Table 7 row B: a packet of 8 bytes, from the request to the cable.
-    pub send: Time,
-    /// Between two packets of one message, at the sending side.
-    pub packet_gap: Time,
-    /// Table 7 row D without the clocks of tables 2 and 3: through SWIF and its link.
-    pub arrive: Time,
-    /// The rows of tables 2 and 3.
-    pub steps: Vec<Step>,
-    /// Table 7 row I: from SO-DIMM to the Prefetch Window, 8 bytes.
-    pub read_out: Time,
-    /// What moving the ring's head adds to it.
-    pub head_update: Time,
-    /// Bytes the SO-DIMM's port moves in a clock.
-    pub bytes_per_clock: u64,
-    /// Bytes of the two headers.
-    pub header_bytes: u64,
-    /// Most payload of a packet.
-    pub packet_bytes: u64,
-    /// What one read-out request fetches at most.
-    pub window_bytes: u64,
+costs! {
+    /// The interface's side.
+    pub struct Interface from (section) {
+        /// One clock of the controller.
+        clock: section.time("clock"),
+        /// Table 7 row B: a packet of 8 bytes, from the request to the cable.
+        send: section.time("send"),
+        /// Between two packets of one message, at the sending side.
+        packet_gap: section.time("packet_gap"),
+        /// Table 7 row D without the clocks of tables 2 and 3: through SWIF and its link.
+        arrive: section.time("arrive"),
+        /// Table 7 row I: from SO-DIMM to the Prefetch Window, 8 bytes.
+        read_out: section.time("read_out"),
+        /// The additional time of moving the ring's head.
+        head_update: section.time("head_update"),
+        /// Bytes the SO-DIMM's port moves in a clock.
+        bytes_per_clock: section.bytes("bytes_per_clock"),
+        /// Bytes of the two headers.
+        header_bytes: section.bytes("header"),
+        /// Most payload of a packet.
+        packet_bytes: section.bytes("packet"),
+        /// Most bytes that one read-out request fetches.
+        window_bytes: section.bytes("window");
+        /// The rows of tables 2 and 3.
+        steps: Vec<Step> = steps(section)?,
+    }
 }
 
-/// The host's side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// Row A: issue a send request.
-    pub issue_send: Time,
-    /// One uncached access to the board: a poll takes this long and looks at its middle.
-    pub access: Time,
-    /// Row G: read a status record.
-    pub read_status: Time,
-    /// Row H: issue a read-out request.
-    pub issue_read_out: Time,
-    /// Rows K and L for up to one cache line: flush, prefetch, copy.
-    pub copy_first: Time,
-    /// Each further line that the prefetch brought in time.
-    pub copy_line: Time,
-    /// Bytes of a cache line.
-    pub line_bytes: u64,
-    /// Bytes of cache that the prefetch instruction may fill.
-    pub prefetch_bytes: u64,
-    /// Bytes that one uncached load reads.
-    pub load_bytes: u64,
-    /// What a read-out takes beyond the rows of table 7.
-    pub unexplained: Time,
+costs! {
+    /// The host's side.
+    pub struct Host from (section) {
+        /// Row A: issue a send request.
+        issue_send: section.time("issue_send"),
+        /// One uncached access to the board: a poll takes this long and reads at its middle.
+        access: section.time("access"),
+        /// Row G: read a status record.
+        read_status: section.time("read_status"),
+        /// Row H: issue a read-out request.
+        issue_read_out: section.time("issue_read_out"),
+        /// Rows K and L for up to one cache line: flush, prefetch, copy.
+        copy_first: section.time("copy_first"),
+        /// Each further line that the prefetch fetched in time.
+        copy_line: section.time("copy_line"),
+        /// Bytes of a cache line.
+        line_bytes: section.bytes("line"),
+        /// Bytes of cache that the prefetch instruction may fill.
+        prefetch_bytes: section.bytes("prefetch_reach"),
+        /// Bytes that one uncached load reads.
+        load_bytes: section.bytes("load"),
+        /// The time of a read-out beyond the rows of table 7.
+        unexplained: section.time("unexplained"),
+    }
 }
 
-/// The costs of a pair of nodes on one switch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Costs {
-    /// The board's.
-    pub interface: Interface,
-    /// The host's.
-    pub host: Host,
-    /// Table 7 row C: through the switch.
-    pub crossing: Time,
-    /// What the table calls α: cables.
-    pub cable: Time,
-    /// What the link carries.
-    pub link: Rate,
-}
-
-impl Costs {
-    /// Reads `[network]`, `[interface]` and `[host]`.
-    pub(crate) fn read(
-        network: &Section<'_>,
-        interface: &Section<'_>,
-        host: &Section<'_>,
-    ) -> Result<Costs, MachineError> {
-        Ok(Costs {
-            crossing: network.time("hop")?,
-            cable: network.time("cable")?,
-            link: network.rate("link_rate")?,
-            interface: Interface::read(interface)?,
-            host: Host::read(host)?,
-        })
+costs! {
+    /// The costs of a pair of nodes on one switch.
+    pub struct Costs from (network, interface, host) {
+        /// Table 7 row C: through the switch.
+        crossing: network.time("hop"),
+        /// The cables: α in the table.
+        cable: network.time("cable"),
+        /// The rate of the link.
+        link: network.rate("link_rate");
+        /// The board's.
+        interface: Interface = Interface::read(interface)?,
+        /// The host's.
+        host: Host = Host::read(host)?,
     }
 }
 
@@ -183,29 +170,6 @@ impl Costs {
 }
 
 impl Interface {
-    fn read(section: &Section<'_>) -> Result<Interface, MachineError> {
-        let receive = section.section("receive")?;
-        let step = |row: &Row| {
-            let Row { unit, key, what, ipush_only, effect } = *row;
-            Ok(Step { unit, what, ipush_only, effect, clocks: receive.count(key)? })
-        };
-        let steps = ROWS.iter().map(step).collect::<Result<_, MachineError>>()?;
-        receive.finish()?;
-        Ok(Interface {
-            clock: section.time("clock")?,
-            send: section.time("send")?,
-            packet_gap: section.time("packet_gap")?,
-            arrive: section.time("arrive")?,
-            steps,
-            read_out: section.time("read_out")?,
-            head_update: section.time("head_update")?,
-            bytes_per_clock: section.bytes("bytes_per_clock")?,
-            header_bytes: section.bytes("header")?,
-            packet_bytes: section.bytes("packet")?,
-            window_bytes: section.bytes("window")?,
-        })
-    }
-
     /// Clocks as time.
     pub fn clocks(&self, clocks: u64) -> Time {
         Time::from_picoseconds(self.clock.picoseconds() * clocks)
@@ -235,21 +199,18 @@ impl Host {
         let missed = times(host.access, lost * (host.line_bytes / host.load_bytes));
         host.copy_first + times(host.copy_line, kept.saturating_sub(1)) + missed
     }
+}
 
-    fn read(section: &Section<'_>) -> Result<Host, MachineError> {
-        Ok(Host {
-            issue_send: section.time("issue_send")?,
-            access: section.time("access")?,
-            read_status: section.time("read_status")?,
-            issue_read_out: section.time("issue_read_out")?,
-            copy_first: section.time("copy_first")?,
-            copy_line: section.time("copy_line")?,
-            line_bytes: section.bytes("line")?,
-            prefetch_bytes: section.bytes("prefetch_reach")?,
-            load_bytes: section.bytes("load")?,
-            unexplained: section.time("unexplained")?,
-        })
-    }
+/// The rows of tables 2 and 3, from `[interface.receive]`.
+fn steps(section: &Section<'_>) -> Result<Vec<Step>, MachineError> {
+    let receive = section.section("receive")?;
+    let step = |row: &Row| {
+        let Row { unit, key, what, ipush_only, effect } = *row;
+        Ok(Step { unit, what, ipush_only, effect, clocks: receive.count(key)? })
+    };
+    let steps = ROWS.iter().map(step).collect();
+    receive.finish()?;
+    steps
 }
 
 fn times(span: Time, count: u64) -> Time {

@@ -1,10 +1,10 @@
-//! The host: what a program on the Pentium 4 does to send, to notice, and to read out.
+//! The host: how a program on the Pentium 4 sends, polls, and reads out.
 //!
-//! The host reaches the board by uncached accesses only. It polls: accesses one after the other,
-//! each of which takes `access` and sees what the register holds at its middle. So a change is
-//! noticed between half an access and one and a half after it happened (table 7, rows F and J).
-//! Controller and processor have different clocks; where in an access a change falls is random,
-//! uniformly, from the simulation's seed.
+//! The host reaches the board by uncached accesses only. It polls with one access after the other.
+//! Each takes `access` and reads the register at its middle, so a change is detected between half
+//! an access and one and a half after it happened (table 7, rows F and J). Controller and processor
+//! have different clocks, so the position of a change within an access is random, uniformly, from
+//! the simulation's seed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ impl Host {
         Host { sim: sim.clone(), costs: Rc::clone(costs), node, memory, board, random }
     }
 
-    /// Which node it is.
+    /// The number of this node.
     pub fn node(&self) -> Rank {
         self.node
     }
@@ -64,7 +64,7 @@ impl Host {
         &self.memory
     }
 
-    /// Issues a send request (row A) and goes on: the board does the rest.
+    /// Issues a send request (row A) and continues: the board does the rest.
     pub async fn send(&self, to: &Host, primitive: Primitive, message: &[u8]) {
         self.board.mark("Start", self.sim.now());
         self.sim.delay(self.costs.host.issue_send).await;
@@ -78,14 +78,14 @@ impl Host {
         self.board.mark("F detection by polling", self.sim.now());
     }
 
-    /// Reads the status record of the last packet (row G) and gives all that have arrived.
+    /// Reads the status record of the last packet (row G) and returns all arrivals.
     pub async fn read_status(&self) -> Vec<Arrival> {
         self.sim.delay(self.costs.host.read_status).await;
         self.board.mark("G read status record", self.sim.now());
         self.take_arrivals()
     }
 
-    /// All that has arrived, without the host's time: what stays in SO-DIMM.
+    /// All arrivals, without the host's time; the data stays in SO-DIMM.
     pub fn take_arrivals(&self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         while let Some(arrival) = self.memory.next(self.node) {
@@ -95,8 +95,8 @@ impl Host {
         arrivals
     }
 
-    /// Has `bytes` brought from SO-DIMM into the Prefetch Window and copies them to main memory
-    /// (rows H to L, and what table 7 leaves unexplained).
+    /// Moves `bytes` from SO-DIMM into the Prefetch Window and copies them to main memory (rows H
+    /// to L, and the time that table 7 leaves unexplained).
     pub async fn read_out(&self, bytes: u64, indirect: bool, window: Window) {
         let (interface, host) = (&self.costs.interface, &self.costs.host);
         let mut left = bytes;
@@ -120,7 +120,7 @@ impl Host {
         self.sim.delay(host.unexplained).await;
     }
 
-    /// Waits for `change` the way a polling loop notices it.
+    /// Waits until a polling loop detects `change`.
     async fn poll(&self, change: impl Future<Output = ()>) {
         let access = self.costs.host.access.picoseconds();
         let phase = self.random.borrow_mut().below(access);

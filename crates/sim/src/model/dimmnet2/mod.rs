@@ -30,14 +30,14 @@ use hikyaku_nic::segment::LayoutError;
 use crate::engine::Sim;
 use crate::model::landing::{Landing, Sizes};
 
-/// Records that a status ring holds at least: those of the largest message, packet by packet, while
-/// its receiver waits for the last of them.
+/// Least records of a status ring: those of the largest message, packet by packet, while its
+/// receiver waits for the last of them.
 const RECORDS: u32 = 2048;
 
-/// Two nodes on one switch: what the paper measures.
+/// Two nodes on one switch: the paper's setup.
 ///
 /// # Errors
-/// `ring_bytes` is no size of a ring.
+/// `ring_bytes` is not a valid ring size.
 pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], LayoutError> {
     let costs = Rc::new(costs.clone());
     let memory = Landing::new(Sizes {

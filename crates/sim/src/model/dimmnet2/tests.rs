@@ -20,7 +20,7 @@ fn task(index: u32) -> TaskName {
     TaskName { kind: "host", index }
 }
 
-/// Sends one message of `bytes` and gives the receiving board's log.
+/// Sends one message of `bytes` and returns the receiving board's log.
 fn one_way(primitive: Primitive, bytes: usize) -> Steps {
     let simulation = Simulation::new(1);
     let [a, b] = pair(&simulation, &costs(), 1 << 20).unwrap();
@@ -42,7 +42,7 @@ fn clocks_between(log: &Steps, from: &str, to: &str) -> f64 {
 }
 
 #[test]
-fn ip_15_a_packet_of_24_bytes_takes_24_clocks_by_table_and_20_by_address() {
+fn ip_15_24_bytes_take_24_clocks_or_20_by_address() {
     let clocks = |log| clocks_between(&log, "detect arrival at SWIF", "E status write");
     assert!((clocks(one_way(Primitive::IndirectPush, 8)) - 24.0).abs() < 1e-6);
     let simulation = Simulation::new(1);
@@ -56,20 +56,20 @@ fn packets_of_a_message_overlap() {
     let time = |bytes| one_way(Primitive::IndirectPush, bytes).last().unwrap().1;
     let (one, eight) = (time(2048), time(8 * 2048));
     let packet = Time::from_picoseconds((eight - one).picoseconds() / 7);
-    // What the sending side takes for a packet, not the sum of all units.
+    // The sending side's time for a packet, not the sum of all units.
     let sending = costs().interface.further_words(2048) + costs().interface.packet_gap;
     assert!(packet <= sending + Time::from_nanoseconds(30), "{packet} {sending}");
 }
 
 #[test]
-fn ip_10_a_full_ring_holds_the_board_until_the_host_reads_out_and_nothing_is_lost() {
+fn ip_10_a_full_ring_blocks_the_board_without_loss() {
     let simulation = Simulation::new(3);
     let [a, b] = pair(&simulation, &costs(), 4096).unwrap();
     let sim = simulation.clone();
     simulation.spawn(task(0), async move {
         let message: Vec<u8> = (0..16 * 2048).map(|n| (n / 2048) as u8).collect();
         a.send(&b, Primitive::IndirectPush, &message).await;
-        // The board has long received what fits, and stands.
+        // The board has long received all that fits, and is blocked.
         sim.delay(Time::from_nanoseconds(1_000_000)).await;
         assert_eq!(b.board().status().count(), 2);
         let mut got = Vec::new();
@@ -87,7 +87,7 @@ fn ip_10_a_full_ring_holds_the_board_until_the_host_reads_out_and_nothing_is_los
 }
 
 #[test]
-fn ip_20_polling_takes_half_to_one_and_a_half_accesses_and_one_on_average() {
+fn ip_20_a_poll_takes_one_access_on_average() {
     let simulation = Simulation::new(7);
     let [_, b] = pair(&simulation, &costs(), 4096).unwrap();
     let sim = simulation.clone();

@@ -29,7 +29,7 @@ pub struct Interfaces {
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
 }
 
-/// What the events of an interface are about: the low bits of the word, a number above them.
+/// The kinds of an interface's events: the low bits of the word, a number above them.
 const INJECT: u32 = 0;
 const DEPARTED: u32 = 1;
 const LANDED: u32 = 2;

@@ -18,9 +18,8 @@ use crate::topology::Node;
 const SLOTS: u32 = 256;
 
 /// Carries a job's messages.
-///
 /// A rank pays the library's time, a descriptor and a doorbell for each message that it sends, and
-/// a look at the event queue for each that it receives. Messages between two nodes all take the
+/// a poll of the event queue for each that it receives. All messages between two nodes take the
 /// same engine, so that they stay in order; those to different nodes are spread over the engines.
 #[derive(Debug)]
 pub struct Engines {
@@ -54,12 +53,12 @@ impl Engines {
         carrier
     }
 
-    /// The queue of a node that serves another.
+    /// The queue of a node for messages with another node.
     fn queue(&self, node: Node, other: Node) -> QueueAddress {
         self.system.first_queue(node, other % self.engines)
     }
 
-    /// Moves what waits into the queue, as far as there is room.
+    /// Moves waiting commands into the queue, as far as there is room.
     fn feed(&self, at: QueueAddress) {
         let engine = self.system.engine_number(at);
         let mut waiting = self.waiting[(at.node * self.engines + engine) as usize].borrow_mut();

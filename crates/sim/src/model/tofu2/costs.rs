@@ -1,62 +1,49 @@
-//! What the steps of a Tofu2 interface cost (paper 002; Ajima et al., ISC 2014).
+//! The costs of a Tofu2 interface (paper 002; Ajima et al., ISC 2014).
 
 use crate::machine::{MachineError, Section};
-use crate::network::Rate;
-use hikyaku_nic::time::Time;
+use crate::model::costs::costs;
 
-/// Costs of one node's four engines and of the host that feeds them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Costs {
-    /// DMA engines (TNIs) of a node.
-    pub engines: u64,
-    /// Command queues (CQs) of an engine.
-    pub queues: u64,
-    /// Reading a descriptor and decoding it, once the engine turns to it.
-    pub fetch: Time,
-    /// From a decoded put to its first byte in the router.
-    pub inject: Time,
-    /// What a link carries.
-    pub link: Rate,
-    /// Most payload bytes of a packet.
-    pub packet_bytes: u64,
-    /// From the router to memory, notification included, for the last byte of a packet.
-    pub land: Time,
-    /// What an engine moves, payload.
-    pub rate: Rate,
-    /// Executing a NOP.
-    pub nop: Time,
-    /// Writing one descriptor into a queue.
-    pub describe: Time,
-    /// Writing the doorbell register.
-    pub doorbell: Time,
-    /// One look at the event queues in memory.
-    pub poll: Time,
-    /// Software of a start and a wait beyond those steps.
-    pub software: Time,
+costs! {
+    /// Costs of one node's four engines and of the host that feeds them.
+    pub struct Costs from (network, interface, host) {
+        /// DMA engines (TNIs) of a node.
+        engines: interface.count("engines"),
+        /// Command queues (CQs) of an engine.
+        queues: interface.count("queues"),
+        /// Reading a descriptor and decoding it, once the engine turns to it.
+        fetch: interface.time("fetch"),
+        /// From a decoded put to its first byte in the router.
+        inject: interface.time("inject"),
+        /// The rate of a link.
+        link: network.rate("link_rate"),
+        /// Most payload bytes of a packet.
+        packet_bytes: interface.bytes("packet"),
+        /// From the router to memory, notification included, for the last byte of a packet.
+        land: interface.time("land"),
+        /// The payload rate of an engine.
+        rate: interface.rate("rate"),
+        /// Executing a NOP.
+        nop: interface.time("nop"),
+        /// Writing one descriptor into a queue.
+        describe: host.time("describe"),
+        /// Writing the doorbell register.
+        doorbell: host.time("doorbell"),
+        /// One poll of the event queues in memory.
+        poll: host.time("poll"),
+        /// Software time of a start and a wait beyond those steps.
+        software: host.time("software"),
+    }
 }
 
 impl Costs {
-    /// Reads `[network]`, `[interface]` and `[host]`.
-    pub(crate) fn read(
+    /// Reads `[network]`, `[interface]` and `[host]`, and checks what is a number of units.
+    pub(crate) fn checked(
         network: &Section<'_>,
         interface: &Section<'_>,
         host: &Section<'_>,
     ) -> Result<Costs, MachineError> {
-        let costs = Costs {
-            engines: interface.count("engines")?,
-            queues: interface.count("queues")?,
-            fetch: interface.time("fetch")?,
-            inject: interface.time("inject")?,
-            link: network.rate("link_rate")?,
-            packet_bytes: interface.bytes("packet")?.max(1),
-            land: interface.time("land")?,
-            rate: interface.rate("rate")?,
-            nop: interface.time("nop")?,
-            describe: host.time("describe")?,
-            doorbell: host.time("doorbell")?,
-            poll: host.time("poll")?,
-            software: host.time("software")?,
-        };
+        let mut costs = Costs::read(network, interface, host)?;
+        costs.packet_bytes = costs.packet_bytes.max(1);
         for (key, value) in [("engines", costs.engines), ("queues", costs.queues)] {
             if !(1..=64).contains(&value) {
                 return Err(interface.refuse(key, format!("{value} is not from 1 to 64")));

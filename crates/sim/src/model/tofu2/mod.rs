@@ -1,9 +1,9 @@
 //! Tofu2 (paper 002): engines that run queues of commands by themselves, gated in session mode by
 //! a scheduling pointer that arriving puts advance.
 //!
-//! Scheduling is `nic`'s own [`CommandQueue`](hikyaku_nic::ring::CommandQueue): what a session
-//! does here is what it does over shared memory. The model adds the four engines of a node, the
-//! twelve queues of each, and what their steps cost.
+//! Scheduling is `nic`'s own [`CommandQueue`](hikyaku_nic::ring::CommandQueue): a session behaves
+//! here as it does over shared memory. The model adds the four engines of a node, the twelve queues
+//! of each, and the costs of their steps.
 
 mod carrier;
 mod costs;

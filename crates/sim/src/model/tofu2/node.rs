@@ -9,11 +9,10 @@
 //!         └──────────────── scheduling pointer ◄───────────────┘
 //! ```
 //!
-//! An engine runs one command at a time, turning to its queues in order. Sending and receiving
-//! are separate and overlap. A put travels in packets, which wait for the links between routers as
-//! those of others do. Each engine has a way of its own into and out of the router of its node: the
-//! network's first and last links only have to take no time ([`Machine`](crate::machine::Machine)
-//! sees to that).
+//! An engine runs one command at a time and takes its queues in turn. Sending and receiving are
+//! separate and overlap. A put travels in packets, which compete with others for the links between
+//! routers. Each engine has its own path into and out of the router of its node: only the network's
+//! first and last links have to take no time ([`Machine`](crate::machine::Machine) sets that).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -23,88 +22,88 @@ use hikyaku_nic::time::Time;
 use thiserror::Error;
 
 use super::costs::Costs;
-use super::queue::{Command, Queue, QueueAddress};
+use super::queue::{Command, EngineQueue, QueueAddress};
 use crate::engine::{Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
 use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
 
-/// Why there is no queue.
+/// The error when no queue is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("all {queues} command queues of engine {engine} of node {node} are in use")]
 pub struct NoQueue {
-    /// Where.
+    /// The node.
     pub node: Node,
-    /// Which of its engines.
+    /// The engine of the node.
     pub engine: u32,
-    /// How many it has.
+    /// The number of its queues.
     pub queues: u64,
 }
 
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
-pub struct System(Rc<State>);
+pub struct System(Rc<TofuState>);
 
-struct State {
+struct TofuState {
     sim: Sim,
     costs: Costs,
     network: Rc<Network>,
     /// By node and engine.
-    engines: Vec<Engine>,
+    engines: Vec<TofuEngine>,
     /// Packets between an engine and another.
-    flights: RefCell<Slab<Flight>>,
+    flights: RefCell<Slab<PutPacket>>,
     /// The job whose messages these are.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
     /// Called when a message of a job has left a queue.
     completed: OnceCell<Box<dyn Fn(QueueAddress)>>,
-    this: Weak<State>,
+    this: Weak<TofuState>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for TofuState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("costs", &self.costs).finish_non_exhaustive()
+        f.debug_struct("TofuState").field("costs", &self.costs).finish_non_exhaustive()
     }
 }
 
 /// One TNI.
 #[derive(Debug)]
-struct Engine {
-    queues: RefCell<Vec<Rc<Queue>>>,
-    /// Where the next look begins.
+struct TofuEngine {
+    queues: RefCell<Vec<Rc<EngineQueue>>>,
+    /// The queue at which the next search begins.
     turn: Cell<usize>,
     /// Something may have become runnable.
     bell: Signal,
     receive: Server,
-    /// Packets whose head has come to the router, and a count of those that the router has taken.
+    /// Packets whose head has reached the router, and the number that the router has taken.
     injected: Cell<u64>,
     departed: Signal,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct PutPacket {
     /// The engine that sends it.
     engine: u32,
     to: QueueAddress,
     bytes: u64,
-    /// What its arrival means, if the put ends with it.
-    end: Option<End>,
+    /// The effect of its arrival, if it ends the put.
+    end: Option<PutEnd>,
 }
 
-/// What the arrival of a whole put means.
+/// The effect of the arrival of a whole put.
 #[derive(Debug, Clone, Copy)]
-enum End {
-    /// Slots of the addressed queue are released; there is an event, or none.
+enum PutEnd {
+    /// Releases slots of the addressed queue; `notify`: leaves an event.
     Put { release: u32, notify: bool },
-    /// A job is told of its message.
+    /// The job is notified of its message.
     Message { token: u64 },
 }
 
 impl System {
     /// The interfaces of all nodes of a network, whose listener they become.
     pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> System {
-        let engine = |_| Engine {
+        let engine = |_| TofuEngine {
             queues: RefCell::default(),
             turn: Cell::new(0),
             bell: Signal::new(sim, "a runnable command"),
@@ -114,7 +113,7 @@ impl System {
         };
         let count = network.nodes() * costs.engines as u32;
         let engines = (0..count).map(engine).collect();
-        let state = Rc::new_cyclic(|this| State {
+        let state = Rc::new_cyclic(|this| TofuState {
             sim: sim.clone(),
             costs: costs.clone(),
             network: Rc::clone(&network),
@@ -135,10 +134,10 @@ impl System {
         system
     }
 
-    /// Opens a queue of so many slots on an engine, in session mode if an offset is given.
+    /// Opens a queue of `slots` slots on an engine, in session mode if an offset is given.
     ///
     /// # Errors
-    /// [`NoQueue`]: all of that engine's are in use. The caller shares queues then (MRC).
+    /// [`NoQueue`]: all queues of that engine are in use. The caller shares queues then (MRC).
     pub fn open(
         &self,
         node: Node,
@@ -146,14 +145,14 @@ impl System {
         slots: u32,
         session: Option<u32>,
     ) -> Result<QueueAddress, NoQueue> {
-        let State { sim, costs, .. } = &*self.0;
+        let TofuState { sim, costs, .. } = &*self.0;
         let mut queues = self.engine(node, engine).queues.borrow_mut();
         if queues.len() as u64 >= costs.queues {
             return Err(NoQueue { node, engine, queues: costs.queues });
         }
         let signals = ["a completion", "an event"].map(|what| Signal::new(sim, what));
         let queue = engine * costs.queues as u32 + queues.len() as u32;
-        queues.push(Rc::new(Queue::new(slots, session, signals)));
+        queues.push(Rc::new(EngineQueue::new(slots, session, signals)));
         Ok(QueueAddress { node, queue })
     }
 
@@ -162,7 +161,7 @@ impl System {
     /// # Panics
     /// The queue has no room: the program starts again before its wait.
     pub async fn start(&self, at: QueueAddress, chain: &[Command]) {
-        let State { sim, costs, .. } = &*self.0;
+        let TofuState { sim, costs, .. } = &*self.0;
         for _ in chain {
             sim.delay(costs.describe).await;
         }
@@ -171,7 +170,7 @@ impl System {
         self.engine_of(at).bell.raise();
     }
 
-    /// Host: waits until the queue has completed so many commands and received so many events
+    /// Host: waits until the queue has completed this many commands and received this many events
     /// altogether.
     pub async fn wait(&self, at: QueueAddress, completions: u64, events: u64) {
         let queue = self.queue(at);
@@ -185,12 +184,12 @@ impl System {
         self.0.sim.delay(self.0.costs.software).await;
     }
 
-    /// From here on messages are a job's, and the job is told of each.
+    /// From here on messages are a job's, and the job is notified of each.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         *self.0.consignee.borrow_mut() = Some(consignee);
     }
 
-    /// Sets what is called when a message of a job has left a queue; once.
+    /// Sets the callback for a job's message that has left a queue; once.
     pub(super) fn on_completion(&self, call: impl Fn(QueueAddress) + 'static) {
         let _ = self.0.completed.set(Box::new(call));
     }
@@ -200,7 +199,7 @@ impl System {
         QueueAddress { node, queue: engine * self.0.costs.queues as u32 }
     }
 
-    /// Which engine of its node runs a queue.
+    /// The engine that runs a queue.
     pub(super) fn engine_number(&self, at: QueueAddress) -> u32 {
         at.queue / self.0.costs.queues as u32
     }
@@ -235,30 +234,30 @@ impl System {
 
     /// One command, until the engine is free for the next.
     async fn execute(&self, engine: u32, node: Node, command: Command) {
-        let State { sim, costs, .. } = &*self.0;
+        let TofuState { sim, costs, .. } = &*self.0;
         sim.delay(costs.fetch).await;
         match command {
             Command::Nop => sim.delay(costs.nop).await,
             Command::Put { to, bytes, release, notify } => {
-                self.put((engine, node), to, bytes, End::Put { release, notify }).await;
+                self.put((engine, node), to, bytes, PutEnd::Put { release, notify }).await;
             }
             Command::Message { to, bytes, token } => {
-                self.put((engine, node), to, bytes, End::Message { token }).await;
+                self.put((engine, node), to, bytes, PutEnd::Message { token }).await;
             }
         }
     }
 
-    /// Packet by packet, until the engine has read the last byte; it goes on reading while the
-    /// router takes what it sends. A put to the node itself loops back inside.
-    async fn put(&self, (engine, node): (u32, Node), to: QueueAddress, bytes: u64, end: End) {
-        let State { sim, costs, engines, .. } = &*self.0;
-        let Engine { injected, departed, .. } = &engines[engine as usize];
+    /// Sends packet by packet, until the engine has read the last byte. It goes on reading while
+    /// the router takes its packets. A put to the node itself loops back inside.
+    async fn put(&self, (engine, node): (u32, Node), to: QueueAddress, bytes: u64, end: PutEnd) {
+        let TofuState { sim, costs, engines, .. } = &*self.0;
+        let TofuEngine { injected, departed, .. } = &engines[engine as usize];
         let mut left = bytes;
         loop {
             let part = left.min(costs.packet_bytes);
             left -= part;
             departed.reaches(injected.get()).await;
-            let flight = Flight { engine, to, bytes: part, end: (left == 0).then_some(end) };
+            let flight = PutPacket { engine, to, bytes: part, end: (left == 0).then_some(end) };
             let system = self.clone();
             sim.at(sim.now() + costs.inject, move |_| system.inject(node, flight));
             sim.delay(costs.rate.time(part)).await;
@@ -269,9 +268,9 @@ impl System {
     }
 
     /// A packet's head is at the router.
-    fn inject(&self, source: Node, flight: Flight) {
-        let State { sim, network, flights, .. } = &*self.0;
-        let Flight { engine, to, bytes, .. } = flight;
+    fn inject(&self, source: Node, flight: PutPacket) {
+        let TofuState { sim, network, flights, .. } = &*self.0;
+        let PutPacket { engine, to, bytes, .. } = flight;
         if source == to.node {
             return self.0.receive(flight, sim.now());
         }
@@ -301,10 +300,10 @@ impl System {
     }
 
     /// The receive DMA has written a whole put.
-    fn land(&self, to: QueueAddress, end: End) {
+    fn land(&self, to: QueueAddress, end: PutEnd) {
         let (release, notify) = match end {
-            End::Put { release, notify } => (release, notify),
-            End::Message { token } => {
+            PutEnd::Put { release, notify } => (release, notify),
+            PutEnd::Message { token } => {
                 if let Some(job) = self.consignee() {
                     job.delivered(token);
                 }
@@ -321,24 +320,24 @@ impl System {
         }
     }
 
-    fn engine(&self, node: Node, engine: u32) -> &Engine {
+    fn engine(&self, node: Node, engine: u32) -> &TofuEngine {
         &self.0.engines[(node * self.0.costs.engines as u32 + engine) as usize]
     }
 
-    fn engine_of(&self, at: QueueAddress) -> &Engine {
+    fn engine_of(&self, at: QueueAddress) -> &TofuEngine {
         self.engine(at.node, at.queue / self.0.costs.queues as u32)
     }
 
-    fn queue(&self, at: QueueAddress) -> Rc<Queue> {
+    fn queue(&self, at: QueueAddress) -> Rc<EngineQueue> {
         let queues = self.engine_of(at).queues.borrow();
         Rc::clone(&queues[(at.queue as usize) % self.0.costs.queues as usize])
     }
 }
 
-impl State {
-    /// The receive DMA of an engine takes a packet whose head is there at `head`.
-    fn receive(&self, flight: Flight, head: Time) {
-        let Flight { to, bytes, end, .. } = flight;
+impl TofuState {
+    /// The receive DMA of an engine takes a packet whose head arrived at `head`.
+    fn receive(&self, flight: PutPacket, head: Time) {
+        let PutPacket { to, bytes, end, .. } = flight;
         let span = self.costs.rate.time(bytes);
         let Some(system) = self.this.upgrade().map(System) else { return };
         let start = system.engine_of(to).receive.book(head, span);
@@ -348,7 +347,7 @@ impl State {
     }
 }
 
-impl Listener for State {
+impl Listener for TofuState {
     fn departed(&self, packet: &Packet) {
         let flights = self.flights.borrow();
         if let Some(flight) = flights.get(packet.token as u32) {
@@ -356,7 +355,7 @@ impl Listener for State {
         }
     }
 
-    /// The tail is told, and what follows the head comes at the rate of the links.
+    /// The network reports the tail; the bytes behind the head come at the rate of the links.
     fn delivered(&self, packet: &Packet) {
         let flight = self.flights.borrow_mut().remove(packet.token as u32);
         let (now, length) = (self.sim.now(), self.costs.link.time(packet.bytes));
@@ -367,9 +366,9 @@ impl Listener for State {
     }
 }
 
-impl Engine {
-    /// The next command that may run, of the queues in turn.
-    fn next(&self) -> Option<(Rc<Queue>, Command)> {
+impl TofuEngine {
+    /// The next command that may run, taking the queues in turn.
+    fn next(&self) -> Option<(Rc<EngineQueue>, Command)> {
         let queues = self.queues.borrow();
         for step in 0..queues.len() {
             let index = (self.turn.get() + step) % queues.len();

@@ -1,23 +1,23 @@
-//! A command queue (CQ) of a TNI: nic's queue with its three pointers, and what descriptors say.
+//! A command queue (CQ) of a TNI: nic's queue with its three pointers, and its descriptors.
 //!
-//! Which command may run when is decided by [`CommandQueue`] and by nothing here: the engine asks
-//! for the next one, the receiving side releases slots, the host writes.
+//! [`CommandQueue`] alone decides which command may run when: the engine asks for the next one, the
+//! receiving side releases slots, the host writes.
 
 use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueueFull, QueuePointers, Setup};
 
 use crate::engine::Signal;
 use crate::topology::Node;
 
-/// Names a queue of a node: what a put is addressed to.
+/// The address of a node's queue, the target of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueueAddress {
-    /// Whose.
+    /// The node.
     pub node: Node,
-    /// Number on that node, `engine × queues of an engine + queue`.
+    /// The number on that node, `engine × queues of an engine + queue`.
     pub queue: u32,
 }
 
-/// What a descriptor asks an engine to do.
+/// The command of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Nothing (RDMA NOP).
@@ -28,12 +28,13 @@ pub enum Command {
         to: QueueAddress,
         /// Payload.
         bytes: u64,
-        /// By how many slots the addressed queue's scheduling pointer advances (SPS field).
+        /// The slots by which the addressed queue's scheduling pointer advances (SPS field).
         release: u32,
         /// Whether it leaves an event in the addressed queue's MRQ.
         notify: bool,
     },
-    /// Write `bytes`, a message of a job, and tell the job (RDMA Put with its number as the event).
+    /// Write `bytes`, a message of a job, and notify the job (RDMA Put with its number as the
+    /// event).
     Message {
         /// The queue whose engine receives it.
         to: QueueAddress,
@@ -82,9 +83,9 @@ impl Command {
     }
 }
 
-/// One queue: TOQ, and counts of what its TCQ and MRQ have seen.
+/// One queue: TOQ, and the counts of its TCQ and MRQ.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct EngineQueue {
     pointers: QueuePointers,
     slots: Vec<CommandSlot>,
     session: bool,
@@ -94,16 +95,16 @@ pub(super) struct Queue {
     pub(super) events: Signal,
 }
 
-impl Queue {
-    /// An empty queue of so many slots; in session mode with its scheduling pointer `offset` slots
-    /// ahead of its read pointer.
-    pub(super) fn new(slots: u32, session: Option<u32>, signals: [Signal; 2]) -> Queue {
+impl EngineQueue {
+    /// An empty queue of this many slots; in session mode with its scheduling pointer `offset`
+    /// slots ahead of its read pointer.
+    pub(super) fn new(slots: u32, session: Option<u32>, signals: [Signal; 2]) -> EngineQueue {
         let [completions, events] = signals;
         let pointers = QueuePointers::default();
         let setup = Setup { session: session.is_some(), generation: 0, slots };
         pointers.open(setup, session.unwrap_or(0));
         let slots = (0..slots.max(1)).map(|_| CommandSlot::default()).collect();
-        Queue { pointers, slots, session: session.is_some(), completions, events }
+        EngineQueue { pointers, slots, session: session.is_some(), completions, events }
     }
 
     fn toq(&self) -> CommandQueue<'_> {
@@ -121,7 +122,7 @@ impl Queue {
         self.toq().next().map(Command::decode)
     }
 
-    /// Moves the read pointer over the command that has run, and says so.
+    /// Moves the read pointer over the command that has run, and signals that.
     pub(super) fn complete(&self) {
         self.toq().complete();
         self.completions.raise();

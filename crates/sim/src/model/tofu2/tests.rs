@@ -21,7 +21,7 @@ fn costs() -> Costs {
     *costs
 }
 
-/// 3 x 1 x 1 cells: along X, nodes 0, 1 and 2 are neighbours.
+/// 3 x 1 x 1 cells: nodes 0, 1 and 2 are neighbours along X.
 fn system(simulation: &Simulation) -> System {
     System::new(simulation, &costs(), machine().network(simulation))
 }
@@ -35,7 +35,7 @@ fn put(to: QueueAddress, bytes: u64, release: u32) -> Command {
 }
 
 #[test]
-fn a_put_to_a_neighbour_takes_what_its_vendor_says() {
+fn a_put_to_a_neighbour_takes_the_vendors_time() {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
     let (from, to) = (system.open(0, 0, 4, None).unwrap(), system.open(1, 0, 4, None).unwrap());
@@ -73,7 +73,7 @@ fn puts(flows: &[(u32, u32)]) -> f64 {
 }
 
 #[test]
-fn tf_20_puts_on_two_engines_overlap_and_on_one_they_do_not() {
+fn tf_20_puts_overlap_on_two_engines_only() {
     // Nodes 1 and 2 are two neighbours, each at the end of a link of its own.
     let (apart, together) = (puts(&[(0, 1), (1, 2)]), puts(&[(2, 1), (2, 2)]));
     assert!((together / apart - 2.0).abs() < 0.02, "{together} {apart}");
@@ -91,7 +91,7 @@ fn puts_that_share_a_link_share_its_rate() {
 }
 
 #[test]
-fn a_put_in_packets_takes_as_long_as_one_in_a_piece() {
+fn packets_do_not_slow_a_put() {
     // From node 0 to node 4: one step along X, one along A.
     let time = |packet_bytes| {
         let simulation = Simulation::new(0);
@@ -114,7 +114,7 @@ fn a_put_in_packets_takes_as_long_as_one_in_a_piece() {
 }
 
 #[test]
-fn tf_02_a_session_runs_what_an_arrival_releases_and_nothing_before() {
+fn tf_02_a_session_runs_only_released_commands() {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
     let session = system.open(1, 0, 4, Some(0)).unwrap();
@@ -135,7 +135,7 @@ fn tf_02_a_session_runs_what_an_arrival_releases_and_nothing_before() {
 }
 
 #[test]
-fn tf_22_a_nop_sends_nothing_and_a_put_to_oneself_releases() {
+fn tf_22_nops_send_nothing_puts_to_oneself_release() {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
     let own = system.open(5, 3, 8, Some(2)).unwrap();
@@ -152,7 +152,7 @@ fn tf_22_a_nop_sends_nothing_and_a_put_to_oneself_releases() {
 }
 
 #[test]
-fn a_session_that_nobody_releases_is_a_deadlock_that_says_so() {
+fn an_unreleased_session_is_a_named_deadlock() {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
     let session = system.open(0, 0, 4, Some(0)).unwrap();
@@ -165,7 +165,7 @@ fn a_session_that_nobody_releases_is_a_deadlock_that_says_so() {
 }
 
 #[test]
-fn tf_19_an_engine_has_twelve_queues_and_then_none() {
+fn tf_19_an_engine_has_twelve_queues() {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
     for engine in 0..4 {

@@ -1,33 +1,33 @@
-//! What the cut-through model keeps of packets: flights, their copies in buffers, their requests.
+//! The packets of the cut-through model: flights, their copies in buffers, their requests.
 
 use hikyaku_nic::time::Time;
 
 use crate::network::Packet;
 use crate::topology::{Branch, Channel};
 
-/// A packet from its sending to its last delivery, with the way that it takes.
+/// A packet from its sending to its last delivery, with its path.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) packet: Packet,
-    pub(super) way: Way,
-    /// Copies that exist in buffers, or are on their way into the receivers' memory.
+    pub(super) way: PacketPath,
+    /// Copies in buffers, or in flight into the receivers' memory.
     pub(super) copies: u32,
-    /// How long its bytes take at each link is looked up there; this is their number.
+    /// The number of its bytes, the index of its times at the links.
     pub(super) bytes: u64,
 }
 
-/// The way of a packet.
+/// The path of a packet.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum PacketPath {
     /// To one node: the channels one after the other.
     Route(Vec<Channel>),
     /// To several: branches in preorder, the first leaves the sender.
     Tree(Vec<Branch>),
 }
 
-/// Where on its way a copy is, or where a request leads.
+/// The place of a copy on its path, or the target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CopyPlace {
     /// With the sender.
     Start,
     /// In the channel of this number of the route.
@@ -36,13 +36,15 @@ pub(super) enum Place {
     Branch(u32, u32),
 }
 
-impl Way {
-    /// How many crossings follow after a place.
-    pub(super) fn crossings(&self, place: Place) -> u32 {
+impl PacketPath {
+    /// The number of crossings after a place.
+    pub(super) fn crossings(&self, place: CopyPlace) -> u32 {
         match (self, place) {
-            (_, Place::Start) => 1,
-            (Way::Route(route), Place::Hop(at)) => u32::from((at as usize) + 1 < route.len()),
-            (Way::Tree(tree), Place::Branch(branch, channel)) => {
+            (_, CopyPlace::Start) => 1,
+            (PacketPath::Route(route), CopyPlace::Hop(at)) => {
+                u32::from((at as usize) + 1 < route.len())
+            }
+            (PacketPath::Tree(tree), CopyPlace::Branch(branch, channel)) => {
                 tree[branch as usize].next[channel as usize].len() as u32
             }
             _ => 0,
@@ -50,31 +52,35 @@ impl Way {
     }
 
     /// The crossing with this number after a place, as the place of the first copy that it makes.
-    pub(super) fn crossing(&self, place: Place, number: u32) -> Place {
+    pub(super) fn crossing(&self, place: CopyPlace, number: u32) -> CopyPlace {
         match (self, place) {
-            (Way::Route(_), Place::Hop(at)) => Place::Hop(at + 1),
-            (Way::Route(_), _) => Place::Hop(0),
-            (Way::Tree(tree), Place::Branch(branch, channel)) => {
+            (PacketPath::Route(_), CopyPlace::Hop(at)) => CopyPlace::Hop(at + 1),
+            (PacketPath::Route(_), _) => CopyPlace::Hop(0),
+            (PacketPath::Tree(tree), CopyPlace::Branch(branch, channel)) => {
                 let next = &tree[branch as usize].next[channel as usize];
-                Place::Branch(next[number as usize], 0)
+                CopyPlace::Branch(next[number as usize], 0)
             }
-            (Way::Tree(_), _) => Place::Branch(0, 0),
+            (PacketPath::Tree(_), _) => CopyPlace::Branch(0, 0),
         }
     }
 
     /// The channels that a crossing enters.
-    pub(super) fn entered(&self, crossing: Place) -> &[Channel] {
+    pub(super) fn entered(&self, crossing: CopyPlace) -> &[Channel] {
         match (self, crossing) {
-            (Way::Route(route), Place::Hop(at)) => std::slice::from_ref(&route[at as usize]),
-            (Way::Tree(tree), Place::Branch(branch, _)) => &tree[branch as usize].channels,
+            (PacketPath::Route(route), CopyPlace::Hop(at)) => {
+                std::slice::from_ref(&route[at as usize])
+            }
+            (PacketPath::Tree(tree), CopyPlace::Branch(branch, _)) => {
+                &tree[branch as usize].channels
+            }
             _ => &[],
         }
     }
 
     /// The place of the copy with this number among those that a crossing makes.
-    pub(super) fn copy(crossing: Place, number: u32) -> Place {
+    pub(super) fn copy(crossing: CopyPlace, number: u32) -> CopyPlace {
         match crossing {
-            Place::Branch(branch, _) => Place::Branch(branch, number),
+            CopyPlace::Branch(branch, _) => CopyPlace::Branch(branch, number),
             place => place,
         }
     }
@@ -84,29 +90,29 @@ impl Way {
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) flight: u32,
-    pub(super) place: Place,
+    pub(super) place: CopyPlace,
     /// The buffer; `NONE` with the sender.
     pub(super) channel: Channel,
     /// When its last byte is there.
     pub(super) tail_at: Time,
     /// Whether its head is there.
     pub(super) arrived: bool,
-    /// Crossings that are asked for and not over; the copy goes with the last of them.
+    /// Crossings that are requested and not over; the copy leaves with the last of them.
     pub(super) pending: u32,
     /// The copy behind it in the buffer.
     pub(super) behind: u32,
 }
 
-/// A copy's wish to cross a link. Requests are looked through whenever a link or a buffer becomes
-/// free, so what decides about most of them stands in them: who crosses into one buffer needs no
-/// look at copy, flight and way.
+/// A copy's request to cross a link. Requests are searched whenever a link or a buffer becomes
+/// free, so they contain what decides about most of them: a request for one buffer needs no access
+/// to copy, flight and path.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct LinkRequest {
     pub(super) copy: u32,
-    pub(super) crossing: Place,
+    pub(super) crossing: CopyPlace,
     /// The request behind it at the link.
     pub(super) behind: u32,
-    /// The buffer that it leads to; `NONE` if there are several.
+    /// The buffer that it requests; `NONE` if there are several.
     pub(super) channel: Channel,
     /// Bytes of the packet.
     pub(super) bytes: u64,

@@ -6,21 +6,20 @@
 //!    buffer of a channel         link                       next          first out
 //! ```
 //!
-//! A packet crosses a link when the link is free and the buffer behind it has room for all of it;
-//! it need not have arrived whole before it goes on. A blocked packet therefore never stretches
-//! over several links: it stands in one buffer, and only those behind it in that buffer wait with
-//! it. If a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is
-//! full lets others pass, except those for the same buffer. Links serve requests in the order of
-//! asking.
+//! A packet crosses a link when the link is free and the buffer behind it has room for all of it.
+//! It may go on before it has arrived whole. A blocked packet therefore never stretches over
+//! several links: it stays in one buffer, and only those behind it in that buffer wait with it. If
+//! a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is full
+//! lets others pass, except those for the same buffer. Links serve requests in the order of asking.
 //!
-//! A packet takes two events a hop: its head is there, its tail has left.
+//! A packet takes two events a hop: its head has arrived, its tail has left.
 //!
 //! Multicast: a crossing enters several buffers of its link at once if all have room; the copies go
 //! on independently. A copy that leaves its buffer over several links leaves each when it can, and
 //! the buffer with the last.
 //!
 //! A packet larger than a buffer may enter if the buffer is empty: it occupies it alone. A
-//! receiving node takes what comes, unless its door is closed.
+//! receiving node takes every packet, unless its door is closed.
 
 mod flight;
 
@@ -28,7 +27,7 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use self::flight::{Copy, Flight, Place, Request, Way};
+use self::flight::{Copy, CopyPlace, Flight, LinkRequest, PacketPath};
 use super::timing::{Timing, Wiring};
 use super::{Agenda, NetworkModel, NoMulticast, Outcome, Packet};
 use crate::slab::{NONE, Slab};
@@ -38,28 +37,28 @@ use crate::topology::{Channel, Link, Node, Topology, Vertex};
 #[derive(Debug)]
 pub struct CutThrough {
     wiring: Wiring,
-    buffers: Vec<Buffer>,
+    buffers: Vec<ChannelBuffer>,
     links: Vec<LinkState>,
     busy: Vec<Time>,
     flights: Slab<Flight>,
     copies: Slab<Copy>,
-    requests: Slab<Request>,
-    /// Routes of packets that have arrived, to be used again.
+    requests: Slab<LinkRequest>,
+    /// Routes of packets that have arrived, for reuse.
     spare: Vec<Vec<Channel>>,
-    /// Buffers found full while requests are looked through.
+    /// Buffers found full during a search of requests.
     refused: Vec<Channel>,
 }
 
 /// The buffer of a channel.
 #[derive(Debug, Clone, Copy)]
-struct Buffer {
-    /// Bytes that packets in it, or on their way into it, take.
+struct ChannelBuffer {
+    /// Bytes of packets in it, or in flight into it.
     used: u64,
-    /// Bytes that it holds.
+    /// Its size, bytes.
     size: u64,
     first: u32,
     last: u32,
-    /// Whether it is a door: what enters it is with its receiver.
+    /// Whether it is a door: a packet that enters it is with its receiver.
     door: bool,
     closed: bool,
 }
@@ -73,7 +72,7 @@ struct LinkState {
     last: u32,
 }
 
-/// What an event is about: two bits of its word, the number of a copy or a link in the others.
+/// The kinds of events: two bits of the word; the others are the number of a copy or a link.
 const HEAD: u32 = 0;
 const TAIL: u32 = 1;
 const DELIVERED: u32 = 2;
@@ -83,13 +82,14 @@ impl CutThrough {
     pub fn new(topology: Rc<dyn Topology>, timing: &Timing) -> CutThrough {
         let wiring = Wiring::new(topology, timing);
         let (used, size) = (0, 0);
-        let empty = Buffer { used, size, first: NONE, last: NONE, door: false, closed: false };
+        let empty =
+            ChannelBuffer { used, size, first: NONE, last: NONE, door: false, closed: false };
         let mut buffers = vec![empty; wiring.link_of.len()];
         for (buffer, &link) in buffers.iter_mut().zip(&wiring.link_of) {
             buffer.size = wiring.link(link).buffer;
             buffer.door = matches!(wiring.topology.link(link).to, Vertex::Node(_));
         }
-        // The way over a shared medium ends at a door although its link does not end at a node.
+        // The path over a shared medium ends at a door, although its link does not end at a node.
         for node in 0..wiring.topology.nodes() {
             let mut route = Vec::new();
             wiring.topology.route(node, node, &mut route);
@@ -112,12 +112,12 @@ impl CutThrough {
         }
     }
 
-    /// A packet starts: a copy of it is with the sender and asks for its first link.
-    fn start(&mut self, packet: Packet, way: Way, agenda: &mut Agenda<'_>) {
+    /// A packet starts: a copy of it is with the sender and requests its first link.
+    fn start(&mut self, packet: Packet, way: PacketPath, agenda: &mut Agenda<'_>) {
         let flight = self.flights.insert(Flight { packet, way, copies: 1, bytes: packet.bytes });
         let copy = self.copies.insert(Copy {
             flight,
-            place: Place::Start,
+            place: CopyPlace::Start,
             channel: NONE,
             tail_at: agenda.now(),
             arrived: true,
@@ -127,7 +127,7 @@ impl CutThrough {
         self.ask(copy, agenda);
     }
 
-    /// A copy whose head is there, and which is first in its buffer, asks for its next links.
+    /// A copy whose head has arrived, and which is first in its buffer, requests its next links.
     fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let copy = &mut self.copies[key];
         let (place, flight) = (copy.place, copy.flight);
@@ -139,7 +139,7 @@ impl CutThrough {
             let entered = way.entered(crossing);
             let link = self.wiring.link_of[entered[0] as usize];
             let channel = if entered.len() == 1 { entered[0] } else { NONE };
-            let request = Request { copy: key, crossing, behind: NONE, channel, bytes };
+            let request = LinkRequest { copy: key, crossing, behind: NONE, channel, bytes };
             let request = self.requests.insert(request);
             let state = &mut self.links[link as usize];
             match state.last {
@@ -168,9 +168,9 @@ impl CutThrough {
         }
     }
 
-    /// Whether all buffers that a request leads to take the packet; those that do not are noted.
+    /// Whether all buffers of a request take the packet; the full ones are recorded.
     fn has_room(&mut self, key: u32) -> bool {
-        let Request { copy, crossing, channel, bytes, .. } = self.requests[key];
+        let LinkRequest { copy, crossing, channel, bytes, .. } = self.requests[key];
         if channel != NONE {
             let room = self.takes(channel, bytes);
             if !room {
@@ -182,13 +182,13 @@ impl CutThrough {
         let entered = way.entered(crossing);
         let room = entered.iter().all(|&channel| self.takes(channel, bytes));
         if !room {
-            // Nobody overtakes on the way to any of them, be there room for a smaller one or not.
+            // No packet overtakes on the way to any of them, even if a smaller one would fit.
             self.refused.extend(entered);
         }
         room
     }
 
-    /// Whether a buffer takes so many bytes, and nobody asked for it before in vain.
+    /// Whether a buffer takes this many bytes, and has refused no earlier request.
     fn takes(&self, channel: Channel, bytes: u64) -> bool {
         let buffer = &self.buffers[channel as usize];
         let room = match buffer.door {
@@ -211,26 +211,28 @@ impl CutThrough {
 
     /// A packet starts to cross a link into one or several buffers.
     fn cross(&mut self, link: Link, key: u32, agenda: &mut Agenda<'_>) {
-        let Some(Request { copy: from, crossing, .. }) = self.requests.remove(key) else { return };
+        let Some(LinkRequest { copy: from, crossing, .. }) = self.requests.remove(key) else {
+            return;
+        };
         let (flight, tail_at) = (self.copies[from].flight, self.copies[from].tail_at);
         let costs = *self.wiring.link(link);
         let Flight { ref way, bytes, .. } = self.flights[flight];
         let length = costs.rate.time(bytes);
-        // Bytes cannot leave before they have come, where the link before was the slower one.
+        // If the link before was slower, bytes cannot leave before they have arrived.
         let tail_leaves = (agenda.now() + length).max(tail_at);
-        let first = matches!(crossing, Place::Hop(0) | Place::Branch(0, _));
-        let multicast = matches!(way, Way::Tree(_)) && !first;
+        let first = matches!(crossing, CopyPlace::Hop(0) | CopyPlace::Branch(0, _));
+        let multicast = matches!(way, PacketPath::Tree(_)) && !first;
         let extra = if multicast { self.wiring.multicast_extra } else { Time::ZERO };
         let latency = costs.latency + extra;
         let entered = way.entered(crossing).len() as u32;
         self.links[link as usize].crossing = from;
         self.busy[link as usize] = self.busy[link as usize] + length;
         agenda.carries(link, agenda.now(), length);
-        // Before the deliveries, which may be at the same time: departures are told first.
+        // Before the deliveries, which may be at the same time: departures are reported first.
         agenda.schedule(tail_leaves, link << 2 | TAIL);
         for number in 0..entered {
             let channel = self.flights[flight].way.entered(crossing)[number as usize];
-            let place = Way::copy(crossing, number);
+            let place = PacketPath::copy(crossing, number);
             let tail_at = tail_leaves + latency;
             let copy =
                 Copy { flight, place, channel, tail_at, arrived: false, pending: 0, behind: NONE };
@@ -243,7 +245,7 @@ impl CutThrough {
         }
     }
 
-    /// Takes room in a buffer; `false` if it is a door, where nothing has to be kept.
+    /// Takes room in a buffer; `false` if it is a door, which needs no room.
     fn enter(&mut self, copy: u32, channel: Channel, bytes: u64) -> bool {
         let buffer = &mut self.buffers[channel as usize];
         if buffer.door {
@@ -295,7 +297,7 @@ impl CutThrough {
         if behind != NONE && self.copies[behind].arrived {
             self.ask(behind, agenda);
         }
-        // Somebody may have waited for the room.
+        // A request may have waited for the room.
         self.serve(self.wiring.link_of[channel as usize], agenda);
     }
 
@@ -303,7 +305,7 @@ impl CutThrough {
     fn deliver(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let Some(Copy { flight, channel, .. }) = self.copies.remove(key) else { return };
         let Flight { mut packet, ref way, .. } = self.flights[flight];
-        if let (Way::Tree(_), Vertex::Node(node)) =
+        if let (PacketPath::Tree(_), Vertex::Node(node)) =
             (way, self.wiring.topology.link(self.wiring.link_of[channel as usize]).to)
         {
             packet.destination = node;
@@ -312,12 +314,12 @@ impl CutThrough {
         self.land(flight);
     }
 
-    /// A flight has a copy less.
+    /// A flight has one copy fewer.
     fn land(&mut self, key: u32) {
         let flight = &mut self.flights[key];
         flight.copies -= 1;
         if flight.copies == 0
-            && let Some(Flight { way: Way::Route(mut route), .. }) = self.flights.remove(key)
+            && let Some(Flight { way: PacketPath::Route(mut route), .. }) = self.flights.remove(key)
         {
             route.clear();
             self.spare.push(route);
@@ -333,7 +335,7 @@ impl NetworkModel for CutThrough {
     fn send(&mut self, packet: Packet, _at: Time, agenda: &mut Agenda<'_>) -> Option<Time> {
         let mut route = self.spare.pop().unwrap_or_default();
         self.wiring.topology.route(packet.source, packet.destination, &mut route);
-        self.start(packet, Way::Route(route), agenda);
+        self.start(packet, PacketPath::Route(route), agenda);
         None
     }
 
@@ -345,7 +347,7 @@ impl NetworkModel for CutThrough {
     ) -> Result<(), NoMulticast> {
         let tree = self.wiring.topology.multicast(packet.source, to).ok_or(NoMulticast)?;
         if !tree.is_empty() {
-            self.start(packet, Way::Tree(tree), agenda);
+            self.start(packet, PacketPath::Tree(tree), agenda);
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! Making variables on ranks that are threads, some of which stop in the middle.
+//! Making variables on ranks that are threads, some of which stop half-way.
 
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Barrier;
 use std::thread;
 
-use hikyaku_coll::Choices;
+use hikyaku_coll::{Cause, Choices, CollError};
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::DeathCause;
+use hikyaku_nic::fabric::{DeathCause, MemoryPort};
 use hikyaku_shm::{JobConfig, open_all};
 
 use super::*;
@@ -15,10 +15,10 @@ use crate::shared::vote::Vote;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
 
-/// The victim, where there is one; homes go round, so that it has the second variable's.
+/// The victim, if the test has one. Homes go round, so it is the second variable's home.
 const VICTIM: u32 = 1;
 
-/// So many ranks, of which so many are on a node, each a thread, in trouble if there is a seed.
+/// Runs this many ranks, so many to a node, each a thread, with fault injection if there is a seed.
 fn on_ranks(
     (ranks, ranks_per_node): (u32, u32),
     (protocol, seed): (Protocol, Option<u64>),
@@ -40,7 +40,7 @@ fn options(world: &World) -> SharedOptions {
     SharedOptions { protocol: Some(world.registry().protocol), ..SharedOptions::default() }
 }
 
-/// A variable of eight words, up to where it is voted for.
+/// Makes a variable of eight words, up to the vote.
 fn hear(world: &World, name: &str) -> (Prepared, Placed) {
     let (element, options) = (Element::of::<u64>(), options(world));
     let prepared = world.prepare(name, &[8], &element, options);
@@ -53,7 +53,7 @@ fn make(world: &World, name: &str) -> Result<Shared<u64>, Error> {
     world.shared::<u64>(name, &[8])
 }
 
-/// All ranks that are left write it.
+/// All remaining ranks write it.
 fn use_it(shared: &Shared<u64>) {
     for _ in 0..10 {
         shared.write().unwrap()[0] += 1;
@@ -70,7 +70,7 @@ fn what_all_have_heard_of_all_vote_for() {
                 world.elect("heard", memory).unwrap();
                 let votes = (0..4).map(|rank| memory.vote_of(world.engine(), rank, false));
                 assert_eq!(votes.collect::<Vec<_>>(), [Vote::Yes; 4]);
-                // Nobody's changes any more.
+                // A vote never changes.
                 memory.cast(Vote::No);
                 assert_eq!(memory.vote_of(world.engine(), world.rank(), true), Vote::Yes);
                 world.barrier().unwrap();
@@ -79,8 +79,8 @@ fn what_all_have_heard_of_all_vote_for() {
     }
 }
 
-/// Rank 2 could not hear of all, as if by a death. It does not wait, and what it allocates next is
-/// not where the others look for its vote.
+/// Rank 2 could not hear of all, as if by a death. It does not wait, and its next allocation is not
+/// where the others read its vote.
 #[test]
 fn one_that_gives_up_is_an_error_at_every_rank_and_all_stay_in_step() {
     for (protocol, ranks_per_node) in PROTOCOLS.into_iter().zip([4, 2, 1]) {
@@ -114,7 +114,7 @@ fn one_that_gives_up_is_an_error_at_every_rank_and_all_stay_in_step() {
     }
 }
 
-/// A rank died, and rank 2 heard of that and not of all parts: all say who it was that died.
+/// A rank died, and rank 2 heard of that but not of all parts: every rank names the one that died.
 #[test]
 fn one_that_gives_up_for_a_death_is_not_what_the_others_name() {
     on_ranks((4, 2), (Protocol::Direct, None), |world, together| {
@@ -146,7 +146,7 @@ fn one_that_gives_up_for_a_death_is_not_what_the_others_name() {
     });
 }
 
-/// What ranks disagree about nobody votes for, and what they gave comes back.
+/// A disagreement gets no votes, and the memory is freed.
 #[test]
 fn what_ranks_disagree_about_costs_nothing() {
     on_ranks((2, 1), (Protocol::Direct, None), |world, _| {
@@ -166,7 +166,7 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
         on_ranks((3, 2), (Protocol::Fagus, None), |world, _| {
             let (prepared, placed) = hear(&world, "never");
             if world.rank() == VICTIM {
-                // What it gave stays with the job, as when a process ends.
+                // Its memory stays with the job, as when a process ends.
                 let _given = ManuallyDrop::new(prepared.own);
                 if died {
                     let world = ManuallyDrop::new(world);
@@ -178,19 +178,23 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
             let is_its_end = |error| match error {
                 Error::Message(MsgError::PeerFailed(failure)) => died && failure.rank == VICTIM,
                 Error::Message(MsgError::PeerLeft { rank }) => !died && rank == VICTIM,
+                // The other survivor may see it first, and say so.
+                Error::Collective(CollError::GaveUp { cause: Cause::Gone { rank }, .. }) => {
+                    rank == VICTIM
+                }
                 _ => false,
             };
             assert!(is_its_end(world.elect("never", &placed.memory).unwrap_err()));
             world.give_up(prepared.own);
-            // From now on nobody gives anything.
+            // From now on no rank gives memory.
             assert!(is_its_end(make(&world, "never").unwrap_err()));
             assert_eq!(world.registry().ballots().count(), 1);
         });
     }
 }
 
-/// Its vote counts: others may have seen it before, and have the variable. The variable is told of
-/// an end that was known before it was made: of its owner's.
+/// Its vote counts: others may have seen it before, and have the variable. The variable learns of
+/// an end that was known before it was made, its owner's.
 #[test]
 fn one_that_has_voted_and_died_is_no_reason_to_give_up() {
     for protocol in PROTOCOLS {

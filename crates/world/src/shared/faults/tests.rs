@@ -1,8 +1,8 @@
-//! Whether wrong protocols are noticed, and right ones hold, on ranks that are threads.
+//! Whether faulty protocols are detected, and correct ones hold, on ranks that are threads.
 //!
-//! What jobs of real processes do in `tests/jobs` is done here with protocols that are wrong on
-//! purpose, which no process can be told to have: each has to be noticed by what is looked at
-//! inside the guards. A test that did not notice them would show nothing of the right ones.
+//! These are the tests that `tests/jobs` runs with real processes, here with faulty protocols,
+//! which no process can be asked to run. The checks inside the guards must detect each fault. Tests
+//! that did not detect them would prove nothing about the correct protocols.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,16 +29,16 @@ mod random;
 #[path = "../../../../../tests/jobs/src/torture.rs"]
 mod torture;
 
-/// What is wrong with a protocol, or with the fabric under it.
+/// The fault of a protocol, or of the fabric under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Wrong {
     /// Writers do not see readers.
     PassesReaders,
     /// Compare-and-swap is a load and a store.
     SwapsInTwo,
-    /// What is old stays old.
+    /// An old copy is not updated.
     MovesNothing,
-    /// The first piece of the contents does not come.
+    /// The first piece of the contents is not copied.
     LosesAPiece,
 }
 
@@ -46,13 +46,13 @@ thread_local! {
     static WRONG: Cell<Option<Wrong>> = const { Cell::new(None) };
 }
 
-/// What is wrong on this thread.
+/// The fault on this thread.
 pub(super) fn wrong() -> Option<Wrong> {
     WRONG.get()
 }
 
 impl Wrong {
-    /// An operation on a word as it is done wrongly.
+    /// Performs an operation on a word with the fault.
     pub(in super::super) fn access<E>(
         self,
         word: Word,
@@ -82,7 +82,7 @@ impl Wrong {
     }
 }
 
-/// So many ranks, of which so many are on a node, each a thread; gives what they found.
+/// Runs this many ranks, so many to a node, each a thread; returns what they found.
 fn torture(
     protocol: Protocol,
     (ranks, ranks_per_node): (u32, u32),
@@ -105,20 +105,20 @@ fn torture(
     })
 }
 
-/// Names the seed in the environment of a process of this test that has something wrong.
+/// The environment variable with the seed of a child process with a fault.
 const CHILD: &str = "HIKYAKU_WRONG_BY_SEED";
 
-/// A process that has not said by then what is wrong never does: what is not answered is so after
-/// 5 s.
+/// A process that has not reported the fault by then never will: an unanswered request is reported
+/// after 5 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of so many processes so many have to say it, and each of the others has to hang: where swaps are
-/// no swaps, the next step of a protocol may be the same one for ever.
+/// Of so many processes so many must report the fault, and each of the others must hang: without
+/// atomic swaps, a protocol may repeat its next step for ever.
 const PROCESSES: u64 = 12;
 const NOTICED: usize = 3;
 
-/// Runs `wrong` in processes of their own, which may end by an assertion, or never: the seed says
-/// in which state that finds them. They say one of the words.
+/// Runs `wrong` in child processes, which may end by an assertion, or never: the seed decides the
+/// state that the fault meets. They print one of the words.
 fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: Wrong, words: &[&str]) {
     let about = format!("{protocol:?} {ranks_per_node} {wrong:?} ");
     if let Ok(child) = std::env::var(CHILD) {
@@ -144,11 +144,11 @@ fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: Wrong, words: &[&s
     assert_eq!(noticed, NOTICED, "{about}: most hang");
 }
 
-/// What a process says on its standard error.
+/// The output of a process on its standard error.
 enum Said {
     /// A line with one of the words.
     Word(String),
-    /// This, and it has ended.
+    /// This output without any of the words, and it has ended.
     Nothing(String),
     /// None of the words, and it does not end.
     Hangs,
@@ -180,7 +180,7 @@ fn first_line(program: &mut Command, words: &[&str]) -> Said {
 #[test]
 fn a_writer_that_does_not_wait_for_readers_is_noticed() {
     for ranks_per_node in [4, 2] {
-        // Also seen by a reader of another node: its copy is old before it has looked at it.
+        // A reader of another node detects it too: its copy is old before it has checked it.
         let words = ["beside a", "was the last"];
         is_noticed(Protocol::Direct, ranks_per_node, Wrong::PassesReaders, &words);
     }
@@ -188,7 +188,7 @@ fn a_writer_that_does_not_wait_for_readers_is_noticed() {
 
 #[test]
 fn a_turn_that_two_ranks_have_is_noticed() {
-    // Two of them inside; or one that waits and sees its turn pass, as a debug build asserts.
+    // Two ranks are inside; or a waiting rank sees its turn pass, as a debug build asserts.
     let words = ["BROKEN: ", "nobody passes a rank that lives"];
     for ranks_per_node in [4, 1] {
         is_noticed(Protocol::Direct, ranks_per_node, Wrong::SwapsInTwo, &words);

@@ -1,4 +1,4 @@
-//! Letters that have come and are looked at later: what is on its way longer. For tests.
+//! Letters that have arrived and are handled later, as if their path were longer. For tests.
 
 use std::collections::VecDeque;
 
@@ -9,24 +9,25 @@ use hikyaku_dsm::Copyset;
 struct Waiting {
     from: u32,
     message: Vec<u8>,
-    /// For so many looks more.
+    /// How many more polls it waits.
     looks: u64,
 }
 
-/// All of them. What one rank has sent stays in order, as on any fabric; what different ranks have
-/// sent does not.
+/// All late letters. Letters of one rank stay in order, as on any fabric; those of different ranks
+/// do not.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     letters: VecDeque<Waiting>,
 }
 
 impl Late {
-    /// A letter has come, and is seen so many looks later at the earliest.
+    /// A letter has arrived, and is handled after this many polls at the earliest.
     pub(super) fn push(&mut self, from: u32, message: Vec<u8>, looks: u64) {
         self.letters.push_back(Waiting { from, message, looks });
     }
 
-    /// One look: `take` gets what is seen now; all of who is `gone`.
+    /// One poll: `take` receives the letters that are due, and all letters of ranks that are
+    /// `gone`.
     pub(super) fn look(&mut self, gone: impl Fn(u32) -> bool, mut take: impl FnMut(u32, Vec<u8>)) {
         let mut behind = Copyset::default();
         for mut letter in std::mem::take(&mut self.letters) {

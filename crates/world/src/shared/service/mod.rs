@@ -1,4 +1,4 @@
-//! The serving side of `fagus` and `udp`: messages of shared variables, which owners answer within
+//! The serving side of `fagus` and `udp`: owners answer messages about shared variables within
 //! calls of the library.
 //!
 //! ```text
@@ -6,21 +6,20 @@
 //!   udp     letter ──► datagrams ──► poll ──► state machine ──► letters, pieces
 //! ```
 //!
-//! A rank that has variables of these protocols has an operation in flight that never ends: every
-//! call that waits polls it, and so serves. A rank that computes serves nobody; that is what paper
-//! 001's future work is about, and what `direct` does without.
+//! A rank with variables of these protocols has an operation in flight that never ends: every call
+//! that waits polls it, and so serves. A rank that computes does not serve. Paper 001's future work
+//! is about that, and `direct` avoids it.
 //!
-//! Nothing of the program's holds a letter up: a note needs neither credit nor room in a ring, and
-//! contents are stored where the requester has room for them. (As messages, letters waited behind
-//! those that the program had sent and nobody had asked for yet; whoever was to ask for them
-//! waited for the letter.)
+//! The program's messages never hold up a letter: a note needs neither credit nor room in a ring,
+//! and contents are stored where the requester has room for them. (If letters were messages, they
+//! would wait behind messages of the program that no rank has received yet, and the rank that would
+//! receive those may wait for the letter.)
 //!
-//! What a rank has sent before its end is handled before its end is; and a letter of somebody who
-//! knows of more ends than this rank waits until it knows of them too. (The state machines ask for
-//! both.)
+//! What a rank has sent before its end is handled before its end is. A letter from a sender that
+//! knows of more ends than this rank waits until this rank knows of them too. (The state machines
+//! require both.)
 
 mod late;
-mod rest;
 mod side;
 mod sockets;
 
@@ -34,28 +33,26 @@ use hikyaku_dsm::{
 use hikyaku_msg::{Engine, Envelope, NOTE_MOST};
 use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_shm::ShmPort;
+use hikyaku_rank::{RankPort, Rest, TaskId};
 
 use late::Late;
-pub(crate) use rest::Rest;
 pub(super) use side::Side;
 use sockets::{MESSAGE_MOST, Sockets};
 
 use super::driver::{Asked, Outcome};
 use super::faults::Injector;
-use crate::tasks::TaskId;
 
 /// The engine of a rank, between its calls.
-pub(super) type EngineCell = RefCell<Engine<ShmPort>>;
+pub(super) type EngineCell = RefCell<Engine<RankPort>>;
 
-/// Messages by datagram begin with what they are.
+/// The first byte of a datagram's message is its type.
 const LETTER: u8 = 0;
 const PIECE: u8 = 1;
 
-/// How long nobody has asked for anything when nobody will, nanoseconds.
+/// After this long without a request no rank will send one, nanoseconds.
 const SILENCE: u64 = 50_000_000;
 
-/// Bytes before the contents in a piece: what it is, part, variable, version, offset.
+/// Bytes before the contents in a piece: type, part, variable, version, offset.
 const PIECE_HEAD: usize = 23;
 
 /// Bytes of contents in a piece.
@@ -67,54 +64,54 @@ const _: () = assert!(LETTER_MOST <= NOTE_MOST);
 /// A rank's serving side.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// Of letters by notes; there from the first variable on.
+    /// The context of letters by notes; set from the first variable on.
     context: Cell<Option<u32>>,
     sockets: RefCell<Option<Sockets>>,
     sides: RefCell<BTreeMap<u32, Rc<Side>>>,
-    /// How many of them are by datagrams. Without one nobody looks at the socket: each look is a
-    /// system call, and more than one comes with each request of `fagus`.
+    /// How many of them use datagrams. Without one the socket is not polled: each poll is a system
+    /// call, and each request of `fagus` would cause several.
     by_datagrams: Cell<u32>,
     /// Variables made so far, of any protocol.
     made: Cell<u32>,
-    /// Who is gone, and the port's count when that was looked up.
+    /// The ranks that are gone, and the port's count when they were looked up.
     gone: Cell<Copyset>,
     seen: Cell<u64>,
     inbox: RefCell<VecDeque<(u32, Vec<u8>)>>,
     polling: Cell<bool>,
     pub(super) task: Cell<Option<TaskId>>,
-    /// Trouble on purpose, and letters that have come and are not looked at yet for that.
+    /// Fault injection, and the letters that it delays.
     injector: Option<Rc<Injector>>,
     late: RefCell<Late>,
 }
 
 impl Service {
-    /// Whether there is nothing to serve.
+    /// Whether no variable is left to serve.
     pub(super) fn is_over(&self) -> bool {
         self.sides.borrow().is_empty()
     }
 
-    /// With trouble on purpose, if that was asked for.
+    /// A service, with fault injection if that was asked for.
     pub(super) fn new(injector: Option<Rc<Injector>>) -> Service {
         Service { injector, ..Service::default() }
     }
 
-    /// Whether something may have come that wakes nobody: datagrams, and letters that are late.
+    /// Whether input may arrive that wakes no rank: datagrams, and letters that are late.
     pub(super) fn is_restless(&self) -> bool {
         self.has_sockets() || self.injector.is_some()
     }
 
-    /// Whether what it serves comes by datagrams, which wake nobody.
+    /// Whether its input arrives by datagrams, which wake no rank.
     pub(crate) fn has_sockets(&self) -> bool {
         self.by_datagrams.get() > 0
     }
 
-    /// How often this rank has looked whether a datagram is there.
+    /// How often this rank has polled for a datagram.
     #[cfg(test)]
     pub(super) fn looks(&self) -> u64 {
         self.sockets.borrow().as_ref().map_or(0, |sockets| sockets.looks.get())
     }
 
-    /// The sockets, while something comes by them.
+    /// The sockets, while a variable uses them.
     fn with_sockets<R>(&self, act: impl FnOnce(&Sockets) -> R) -> Option<R> {
         if !self.has_sockets() {
             return None;
@@ -122,7 +119,7 @@ impl Service {
         self.sockets.borrow().as_ref().map(act)
     }
 
-    /// The socket's port and key, opened if there is none.
+    /// The socket's port and key; opens it if necessary.
     pub(super) fn open_sockets(&self, rank: u32) -> std::io::Result<(u16, u64)> {
         let mut sockets = self.sockets.borrow_mut();
         if sockets.is_none() {
@@ -132,7 +129,7 @@ impl Service {
         sockets.as_ref().map_or(Ok((0, 0)), Sockets::place)
     }
 
-    /// Where the others' sockets are.
+    /// Sets the addresses of the others' sockets.
     pub(super) fn connect(&self, places: &[(u16, u64)]) {
         let sockets = self.sockets.borrow();
         if let Some(sockets) = &*sockets {
@@ -140,14 +137,14 @@ impl Service {
         }
     }
 
-    /// The context of letters by notes, taken by `take` the first time: by all ranks alike.
+    /// Sets the context of letters by notes; all ranks `take` it at their first variable.
     pub(super) fn open_notes(&self, take: impl FnOnce() -> u32) {
         if self.context.get().is_none() {
             self.context.set(Some(take()));
         }
     }
 
-    /// One more variable has been made.
+    /// Registers a variable that has been made.
     pub(super) fn note_made(&self, made: u32, side: Option<Rc<Side>>) {
         self.made.set(made);
         if let Some(side) = side {
@@ -157,7 +154,7 @@ impl Service {
         }
     }
 
-    /// Asks for a part.
+    /// Requests a part.
     pub(super) fn request(
         &self,
         engine: &EngineCell,
@@ -178,7 +175,7 @@ impl Service {
         Asked::Begun
     }
 
-    /// Serves, and says what has come of asking for a part.
+    /// Serves, and returns the outcome of requesting a part.
     pub(super) fn look(&self, engine: &EngineCell, side: &Side, part: u64) -> Outcome {
         if let Some(outcome) = side.outcome(part) {
             return outcome.map_or_else(Outcome::Refused, Outcome::Entered);
@@ -190,7 +187,7 @@ impl Service {
         }
     }
 
-    /// Lets a part go that was entered, or gives up what was asked for.
+    /// Releases an entered part, or cancels the request for it.
     pub(super) fn give(&self, engine: &EngineCell, side: &Side, part: u64) {
         side.give(part);
         self.call(engine, side, part as u32, |mailbox, effects| match mailbox.inside() {
@@ -200,10 +197,10 @@ impl Service {
         self.pump(engine, side);
     }
 
-    /// Handles what has come; says whether there was anything.
+    /// Handles all input; answers whether there was any.
     pub(crate) fn poll(&self, engine: &EngineCell) -> bool {
         if self.polling.replace(true) {
-            // A state machine's effect waits for room, say: what has come waits too.
+            // An effect of a state machine waits, for room perhaps: the input waits too.
             return false;
         }
         let mut any = false;
@@ -229,7 +226,7 @@ impl Service {
         any
     }
 
-    /// Forgets variables that nobody uses any more, when the last that was said of them has come.
+    /// Removes variables that no rank uses any more, once their last letters have arrived.
     fn sweep(&self, engine: &EngineCell) {
         let over: Vec<u32> = {
             let sides = self.sides.borrow();
@@ -251,7 +248,7 @@ impl Service {
         }
     }
 
-    /// Who is gone that was not when this was last looked up, and whether each has died.
+    /// The ranks that have gone since the last call, and whether each has died.
     fn look_who_is_gone(&self, engine: &EngineCell) -> Vec<(u32, bool)> {
         let engine = engine.borrow();
         let port = engine.port();
@@ -270,7 +267,7 @@ impl Service {
         ranks.filter(|rank| !gone.contains(*rank)).filter_map(state).collect()
     }
 
-    /// Takes in what has come; of who is gone all of it.
+    /// Receives all input, of ranks that are gone to the last letter.
     fn take_in(&self, engine: &EngineCell, gone: &[(u32, bool)]) {
         let mut inbox = self.inbox.borrow_mut();
         self.with_sockets(|sockets| {
@@ -298,7 +295,7 @@ impl Service {
         }
     }
 
-    /// Handles what ranks that are gone have sent, and then their end.
+    /// Handles the input of ranks that are gone, and then their end.
     fn see_off(&self, engine: &EngineCell, fresh: &[(u32, bool)]) -> bool {
         if fresh.is_empty() {
             return false;
@@ -325,7 +322,7 @@ impl Service {
         true
     }
 
-    /// Tells a variable that has just been made who was gone by then: one that had voted for it.
+    /// Reports to a new variable the ranks that were already gone: they had voted for it.
     pub(super) fn tell_who_was_gone(&self, engine: &EngineCell) {
         let known = self.gone.get();
         if known.is_empty() {
@@ -335,15 +332,15 @@ impl Service {
         let ranks = (0..Copyset::MOST).filter(|rank| known.contains(*rank));
         let gone: Vec<(u32, bool)> = ranks.map(|rank| (rank, died(rank))).collect();
         self.take_in(engine, &gone);
-        // The others have been told, and do nothing.
+        // The other variables know it already, and do nothing.
         self.see_off(engine, &gone);
     }
 
-    /// Handles letters of some ranks, in order; says whether there were any.
+    /// Handles letters of some ranks, in order; answers whether there were any.
     fn handle_letters(&self, engine: &EngineCell, of: impl Fn(u32) -> bool) -> bool {
         let letters = std::mem::take(&mut *self.inbox.borrow_mut());
         let (mut kept, mut any) = (VecDeque::new(), false);
-        // Who has one that waits has all later ones wait.
+        // After a letter that waits, all later ones of its sender wait.
         let mut waiting = Copyset::default();
         for (from, message) in letters {
             if !of(from) || waiting.contains(from) {
@@ -361,7 +358,7 @@ impl Service {
         any
     }
 
-    /// Handles a message; `false`: not yet.
+    /// Handles a message; `false`: it must wait.
     fn handle(&self, engine: &EngineCell, from: u32, message: &[u8]) -> bool {
         match message.split_first() {
             Some((&LETTER, letter)) => match Letter::decode(letter) {
@@ -380,7 +377,7 @@ impl Service {
     fn handle_letter(&self, engine: &EngineCell, from: u32, letter: &Letter) -> bool {
         let part = u32::from(letter.part);
         let Some(side) = self.side(letter.variable) else {
-            // Others may have made it sooner; what is over is over.
+            // Others may have made it sooner; a variable that was removed needs nothing.
             return letter.variable < self.made.get();
         };
         let ahead = !letter.departed.is_within(&self.gone.get());
@@ -425,7 +422,7 @@ impl Service {
         true
     }
 
-    /// One call of a part's state machine, and what is to be done for it.
+    /// One call of a part's state machine, with its effects.
     fn call(
         &self,
         engine: &EngineCell,
@@ -455,7 +452,7 @@ impl Service {
         }
     }
 
-    /// Contents go before the grant. Answers whether that has to say so.
+    /// Sends the contents before the grant. Answers whether the grant has to say so.
     fn send_contents(
         &self,
         engine: &EngineCell,
@@ -502,12 +499,12 @@ impl Service {
         }
         let Some(context) = self.context.get() else { return };
         let envelope = Envelope { destination: to, context, tag: 0 };
-        // To one that has died: whoever needs to know learns of its end.
+        // If the receiver has died, ranks that need to know learn of its end.
         let _ = engine.borrow_mut().send_note(&bytes, envelope);
         side.count(1, 0, bytes.len() as u64);
     }
 
-    /// Sends datagrams that are due, if `side` has any; they are counted with it.
+    /// Sends datagrams that are due and counts them with `side`, if `side` has any.
     fn pump(&self, engine: &EngineCell, side: &Side) {
         if side.style == Style::Stores {
             return;
@@ -520,7 +517,7 @@ impl Service {
         }
     }
 
-    /// Sleeps until a datagram has come, at most so long.
+    /// Sleeps until a datagram has arrived, at most this long.
     pub(super) fn sleep(&self, most: Time) {
         let sockets = self.sockets.borrow();
         if let Some(sockets) = &*sockets {
@@ -545,8 +542,8 @@ impl Service {
         quiet && self.sides.borrow().values().all(|side| side.may_leave(others))
     }
 
-    /// Hands what this rank owns over to others that may still want it: they may wait for nothing
-    /// but its end.
+    /// Hands what this rank owns over to others that may still want it: they may be waiting only
+    /// for its end.
     fn hand_over(&self, engine: &EngineCell, others: &Copyset) {
         let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
         for side in sides {
@@ -558,9 +555,9 @@ impl Service {
         }
     }
 
-    /// Hands over what this rank owns, and serves until the others can do without it. Once somebody
-    /// is gone they may wait for nothing but its end, in a call that has failed here: then it
-    /// serves only as long as somebody asks.
+    /// Hands over what this rank owns, and serves until the others can do without it. Once a rank
+    /// is gone the others may be waiting only for this rank's end, in a call that has failed here:
+    /// then it serves only while requests arrive.
     pub(crate) fn linger(&self, engine: &EngineCell) {
         if self.is_over() {
             return;
@@ -583,7 +580,7 @@ impl Service {
             }
             let mut held = engine.borrow_mut();
             if held.port().host().is_conducted() {
-                // Whoever parts wakes the others there.
+                // In virtual time a rank that parts wakes the others.
                 let until = asked + Time::from_nanoseconds(SILENCE + 1);
                 held.port_mut().park(alone.then_some(until));
                 continue;

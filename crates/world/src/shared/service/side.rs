@@ -1,5 +1,5 @@
-//! One variable under a protocol of messages, as this rank has it: its parts' state machines, its
-//! copy, and its words of the control region.
+//! One variable under a message protocol at this rank: the state machines of its parts, its copy,
+//! and its words of the control region.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use hikyaku_dsm::{
     Copyset, Departed, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style,
     Word,
 };
-use hikyaku_shm::{ShmPort, View};
+use hikyaku_rank::{RankPort, View};
 
 use super::super::contents::Contents;
 use super::super::memory::{Memory, Own};
 use super::super::protocol::Traffic;
 use super::EngineCell;
 
-/// The version of contents that come in pieces, and what has come.
+/// The version of contents that arrive in pieces, and the bytes so far.
 type Pieces = (u64, Vec<u8>);
 
 /// A variable at one rank.
@@ -30,12 +30,12 @@ pub(in super::super) struct Side {
     division: Division,
     element: u64,
     parts: RefCell<Vec<PartSide>>,
-    /// Contents that are coming in pieces: from whom, of which part.
+    /// Contents that are arriving in pieces, by sender and part.
     coming: RefCell<BTreeMap<(u32, u32), Pieces>>,
-    /// What this rank gave. Others may use it until all have parted.
+    /// The memory that this rank gave. Others may use it until all have parted.
     own: RefCell<ManuallyDrop<Option<Own>>>,
     home: Option<View>,
-    /// Bytes of contents that came, and how often.
+    /// Bytes of contents received, and how often.
     moved: Cell<(u64, u64)>,
     pub(super) traffic: Cell<Traffic>,
 }
@@ -44,21 +44,21 @@ pub(in super::super) struct Side {
 #[derive(Debug)]
 struct PartSide {
     mailbox: Mailbox,
-    /// Asked for, or had.
+    /// What it was requested for, while it is requested or held.
     taken: Option<Kind>,
-    /// What has come of asking.
+    /// The outcome of the request.
     outcome: Option<Result<Entry, Refusal>>,
 }
 
 impl Side {
-    /// A variable that lies in `memory`. `recoverable`: as of its options.
+    /// The variable in `memory`. `recoverable`: from its options.
     pub(in super::super) fn new(
         number: u32,
         style: Style,
         (memory, own): (Memory, Own),
         (division, element): (Division, u64),
         recoverable: bool,
-        port: &ShmPort,
+        port: &RankPort,
     ) -> Side {
         let sizes = *memory.sizes();
         let (node, nodes) = (sizes.geometry.node(), sizes.geometry.nodes());
@@ -89,12 +89,12 @@ impl Side {
         &self.memory
     }
 
-    /// Bytes of contents that came, and how often.
+    /// Bytes of contents received, and how often.
     pub(in super::super) fn moved(&self) -> (u64, u64) {
         self.moved.get()
     }
 
-    /// What it has sent.
+    /// Messages and operations that it has sent.
     pub(in super::super) fn traffic(&self) -> Traffic {
         self.traffic.get()
     }
@@ -111,7 +111,7 @@ impl Side {
         self.parts.borrow().len() as u32
     }
 
-    /// Takes a part for this rank, if it has not got it or asked for it. `None`: no such part.
+    /// Takes a part for this rank, unless it is held or requested already. `None`: no such part.
     pub(super) fn take(&self, part: u64, kind: Kind) -> Option<bool> {
         let mut parts = self.parts.borrow_mut();
         let state = parts.get_mut(part as usize)?;
@@ -122,7 +122,7 @@ impl Side {
         Some(free)
     }
 
-    /// What has come of asking for a part.
+    /// The outcome of requesting a part.
     pub(super) fn outcome(&self, part: u64) -> Option<Result<Entry, Refusal>> {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
@@ -133,14 +133,14 @@ impl Side {
         outcome
     }
 
-    /// The part is this rank's no more.
+    /// Gives a part back.
     pub(super) fn give(&self, part: u64) {
         let state = &mut self.parts.borrow_mut()[part as usize];
         (state.taken, state.outcome) = (None, None);
     }
 
-    /// One call of a part's state machine; what is to be done for it. By stores, what others have
-    /// stored into the own words is seen before, and theirs is written after.
+    /// One call of a part's state machine; returns its effects. By stores, the words that others
+    /// have stored here are read before, and this rank's are written after.
     pub(super) fn step(
         &self,
         part: u32,
@@ -162,7 +162,7 @@ impl Side {
         mailbox.hold(held);
         self.memory.rest();
         act(mailbox, &mut effects);
-        // Others write to this line too: a change of it costs more than all the rest of a step.
+        // Others write to this line too: changing it costs more than all the rest of a step.
         let known = mailbox.known();
         if known.bits() > owner.bits() {
             self.memory.rest();
@@ -170,7 +170,7 @@ impl Side {
         }
         self.memory.rest();
         if mailbox.held() != held {
-            // Nobody else writes it now: this rank has just become the owner, or is it.
+            // No other rank writes it now: this rank has just become the owner, or is it.
             let node = self.memory.sizes().geometry.node();
             let held = Version { position: mailbox.held(), node, shared: false };
             self.word(part, Word::Held, Op::Swap(held.bits()));
@@ -178,27 +178,27 @@ impl Side {
         effects
     }
 
-    /// In virtual time what others have stored into the own words by now is seen next.
+    /// In virtual time: the words that others have stored here by now are read next.
     pub(in super::super) fn catch_up(&self, engine: &EngineCell) {
         if self.memory.is_virtual() && self.style == Style::Stores {
             engine.borrow_mut().port_mut().look_at_own_memory();
         }
     }
 
-    /// An operation on one of the own words of a part.
+    /// An operation on a part's word at this rank.
     fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: Op) -> u64 {
         let node = self.memory.sizes().geometry.node();
         self.memory.near(u64::from(part), word(node), op)
     }
 
-    /// What asking for a part has come to.
+    /// Sets the outcome of requesting a part.
     pub(super) fn settle(&self, part: u32, outcome: Result<(bool, Option<Mark>), Refusal>) {
         let state = &mut self.parts.borrow_mut()[part as usize];
         let position = state.mailbox.known().position;
         state.outcome = Some(outcome.map(|(moved, mark)| Entry { moved, mark, position }));
     }
 
-    /// Owner and state of a part as far as this rank was told, with no look at messages.
+    /// Owner and state of a part as far as this rank knows, without a poll for messages.
     pub(in super::super) fn control(&self, part: u64) -> Option<(u32, State)> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
@@ -217,7 +217,7 @@ impl Side {
         Some((owner.node, State::of(state.taken, held, owner)))
     }
 
-    /// The holder of a part that this rank waits for, by what it was last told.
+    /// The holder of a part that this rank waits for, as far as this rank knows.
     pub(in super::super) fn holder(&self, part: u64) -> Option<u32> {
         self.parts.borrow().get(part as usize)?.mailbox.holder()
     }
@@ -233,16 +233,16 @@ impl Side {
         Contents::new(self.memory.copy(), start, length)
     }
 
-    /// Does something with the contents of a part that this rank owns and gives away or shows.
+    /// Calls `act` with the contents of a part that this rank owns and passes on or shows.
     pub(super) fn with_contents<R>(&self, part: u32, act: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: the protocol sends contents only from their owner, and only while nobody writes
+        // SAFETY: the protocol sends contents only from their owner, and only while no rank writes
         // them: this rank is not inside for writing, and no other stores into an owner's copy.
         let bytes = unsafe { self.contents(part).as_slice() };
         act(bytes)
     }
 
-    /// Stores contents into another rank's copy; its word says meanwhile that it holds nothing,
-    /// and after that which version, unless something is wrong with it (FG-14).
+    /// Stores contents into another rank's copy. Its word says meanwhile that it holds nothing, and
+    /// then which version, unless something is wrong with the contents (FG-14).
     pub(super) fn fill(
         &self,
         engine: &EngineCell,
@@ -262,7 +262,7 @@ impl Side {
             self.memory.store(engine, address, bytes)?;
             if mark.is_none() { word(held) } else { Ok(0) }
         });
-        // Of all that can go wrong only one does: its receiver has died, and needs nothing.
+        // Only one error is possible: the receiver has died, and needs nothing.
         debug_assert!(!matches!(stored, Err(hikyaku_nic::fabric::PostError::Unsupported(_))));
         self.count(0, 3, length as u64 + 16);
     }
@@ -271,18 +271,18 @@ impl Side {
     pub(super) fn tell(&self, engine: &EngineCell, (part, to): (u32, u32), version: Version) {
         let operation = (Word::Owner(to), Op::Max(version.bits()));
         let place = (u64::from(part), to, 0);
-        // One that has died needs no telling.
+        // A rank that has died needs no notification.
         let _ = self.memory.access(engine, &Departed::default(), place, operation);
         self.count(0, 1, 8);
     }
 
-    /// Contents have been stored into this rank's copy, or put there.
+    /// Counts contents that have been stored into this rank's copy.
     pub(super) fn note_moved(&self, part: u32) {
         let (bytes, times) = self.moved.get();
         self.moved.set((bytes + self.extent(part).1 as u64, times + 1));
     }
 
-    /// A piece of contents has come; the first has offset 0.
+    /// A piece of contents has arrived; the first has offset 0.
     pub(super) fn piece(&self, from: u32, part: u32, version: u64, offset: u64, bytes: &[u8]) {
         if part >= self.parts() {
             return;
@@ -301,8 +301,8 @@ impl Side {
         }
     }
 
-    /// All pieces of a version have come: they are put into the copy if they are wanted there.
-    /// `false`: they are not all there.
+    /// All pieces of a version have arrived: copies them if the state machine wants them. `false`:
+    /// some are missing.
     pub(super) fn assembled(&self, from: u32, part: u32, version: u64) -> bool {
         let Some((known, bytes)) = self.coming.borrow_mut().remove(&(from, part)) else {
             return false;
@@ -311,7 +311,7 @@ impl Side {
             return false;
         }
         if self.parts.borrow()[part as usize].mailbox.takes(version) {
-            // SAFETY: this rank is not inside, as was just asked, so that no guard has the part;
+            // SAFETY: this rank is not inside, as was just checked, so that no guard has the part;
             // no other rank reaches this copy, which is this rank's alone.
             let copy = unsafe { self.contents(part).as_slice_mut() };
             copy.copy_from_slice(&bytes);
@@ -325,7 +325,7 @@ impl Side {
         self.coming.borrow_mut().retain(|(sender, _), _| *sender != from);
     }
 
-    /// Whether the ranks in `others`, which are left, can do without this one.
+    /// Whether the remaining ranks, `others`, can do without this one.
     pub(super) fn may_leave(&self, others: &Copyset) -> bool {
         let parted = self.home.as_ref().map(Memory::parted_ranks).unwrap_or_default();
         others.is_within(&Copyset::of(parted))
@@ -346,18 +346,18 @@ impl Side {
         ours.map(|(at, _)| at as u32).collect()
     }
 
-    /// Whether whoever was handed a part over has not said yet that it has it.
+    /// Whether a rank has not yet answered the hand-over of a part.
     pub(super) fn waits_for_heir(&self) -> bool {
         self.parts.borrow().iter().any(|part| part.mailbox.waits_for_heir())
     }
 
-    /// Whether nobody uses it any more.
+    /// Whether no rank uses it any more.
     pub(super) fn is_over(&self) -> bool {
         let ranks = u64::from(self.memory.sizes().geometry.ranks);
         self.home.as_ref().is_some_and(|home| Memory::parted(home) >= ranks)
     }
 
-    /// Gives back what this rank gave: [`Side::is_over`].
+    /// Frees this rank's memory: [`Side::is_over`].
     pub(super) fn give_back(&self) {
         drop(self.own.borrow_mut().take());
     }

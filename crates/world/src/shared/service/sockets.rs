@@ -1,11 +1,11 @@
 //! `udp`'s transport: one socket of this rank on 127.0.0.1, and a link to each other rank.
 //!
-//! Datagrams that are not of this job are dropped and counted: from another address than the one
-//! that the rank they name has told, with another key than this rank's, or of another length than
-//! they say. Nothing is sent to any other address.
+//! Datagrams of other jobs and programs are dropped and counted: those from another address than
+//! the rank that they name has announced, with another key than this rank's, or of another length
+//! than they say. No datagram is sent to any other address.
 //!
-//! The paper multicasts owner changes. Here they go to each rank by itself: each has to
-//! acknowledge them anyhow, and multicast on a loopback interface is not to be had everywhere.
+//! The paper multicasts owner changes. Here each rank gets its own datagram: each has to
+//! acknowledge it anyhow, and multicast on a loopback interface is not available everywhere.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,14 +16,14 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use hikyaku_dsm::link::{HEAD_BYTES, Head, Link};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Most bytes of a message in one datagram: the paper does not say; this is what the model of its
-/// baseline sends.
+/// Most bytes of a message in one datagram. The paper does not say; the model of its baseline sends
+/// this many.
 pub(super) const MESSAGE_MOST: usize = (32 << 10) + 64;
 
-/// Chances of a datagram in a thousand to be lost, doubled, and overtaken, when that is asked for.
+/// With fault injection: datagrams in a thousand that are lost, duplicated, and overtaken.
 const FAULTS: [u64; 3] = [100, 100, 100];
 
-/// Longest way of a datagram to the socket that sent it.
+/// Timeout for a datagram to the socket that sent it.
 const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The socket and what goes through it.
@@ -31,14 +31,14 @@ const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 pub(super) struct Sockets {
     socket: UdpSocket,
     rank: u32,
-    /// What others have to say to be heard.
+    /// The key that other ranks must send.
     key: u64,
     peers: RefCell<Vec<Peer>>,
     faults: RefCell<Option<Faults>>,
     ignored: RefCell<u64>,
-    /// Where datagrams are received.
+    /// The buffer for received datagrams.
     buffer: RefCell<Vec<u8>>,
-    /// System calls that looked whether one is there.
+    /// System calls that polled for a datagram.
     #[cfg(test)]
     pub(super) looks: std::cell::Cell<u64>,
 }
@@ -51,7 +51,7 @@ struct Peer {
     link: Link,
 }
 
-/// Spoils datagrams on their way out, for tests.
+/// Injects faults into outgoing datagrams, for tests.
 #[derive(Debug)]
 struct Faults {
     state: u64,
@@ -67,7 +67,7 @@ impl Faults {
         (self.state >> 11) % 1000 < in_thousand
     }
 
-    /// What goes out in place of this datagram.
+    /// The datagrams to send in place of this one.
     fn spoil(&mut self, datagram: Vec<u8>, to: SocketAddr) -> Vec<(Vec<u8>, SocketAddr)> {
         let mut out = Vec::new();
         if self.chance(FAULTS[2]) {
@@ -87,8 +87,8 @@ impl Faults {
     }
 }
 
-/// Sends a datagram to the socket itself: without it, ranks of a container whose loopback interface
-/// is down would wait for each other for ever.
+/// Sends a datagram to the socket itself. Without this check, ranks of a container whose loopback
+/// interface is down would wait for each other for ever.
 fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
     let down = |error: io::Error| {
         let why = "the loopback interface does not carry it; bring it up (ip link set lo up)";
@@ -100,12 +100,13 @@ fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Sockets {
-    /// A socket of this rank. `faults`: a seed, by which datagrams are lost, doubled and overtaken.
+    /// A socket of this rank. `faults`: the seed by which datagrams are lost, duplicated and
+    /// overtaken.
     pub(super) fn open(rank: u32, faults: Option<u64>) -> io::Result<Sockets> {
         let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         reaches_itself(&socket)?;
-        // Not to be guessed by other processes of the machine: the hasher's keys are random.
+        // Other processes of the machine must not guess it: the hasher's keys are random.
         let key = RandomState::new().hash_one(rank);
         let seed = |seed: u64| (seed ^ u64::from(rank) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let faults = faults.map(|given| Faults { state: seed(given) | 1, late: VecDeque::new() });
@@ -124,12 +125,13 @@ impl Sockets {
         })
     }
 
-    /// What the others have to know: port and key.
+    /// The port and key, which the others have to know.
     pub(super) fn place(&self) -> io::Result<(u16, u64)> {
         Ok((self.socket.local_addr()?.port(), self.key))
     }
 
-    /// Where the others are, by rank. The first time counts: a rank's socket stays.
+    /// Sets the addresses of the others, by rank. Only the first call counts: a rank's socket
+    /// stays.
     pub(super) fn connect(&self, places: &[(u16, u64)]) {
         let mut peers = self.peers.borrow_mut();
         if peers.is_empty() {
@@ -148,7 +150,7 @@ impl Sockets {
         *self.ignored.borrow()
     }
 
-    /// Sends a message, in order with others to the same rank.
+    /// Queues a message, in order with others to the same rank.
     pub(super) fn send(&self, to: u32, message: Vec<u8>) {
         let mut peers = self.peers.borrow_mut();
         if let Some(peer) = peers.get_mut(to as usize) {
@@ -164,12 +166,12 @@ impl Sockets {
         }
     }
 
-    /// Whether all that was sent has been acknowledged.
+    /// Whether every message has been acknowledged.
     pub(super) fn is_quiet(&self) -> bool {
         self.peers.borrow().iter().all(|peer| peer.link.is_quiet())
     }
 
-    /// Sends what is due at `now`, nanoseconds; says how many datagrams and bytes.
+    /// Sends the datagrams that are due at `now`, nanoseconds; answers how many, and their bytes.
     pub(super) fn pump(&self, now: u64) -> (u64, u64) {
         let (mut datagrams, mut bytes) = (0, 0);
         let mut peers = self.peers.borrow_mut();
@@ -193,12 +195,12 @@ impl Sockets {
             None => vec![(datagram, to)],
         };
         for (datagram, to) in out {
-            // What cannot be sent now is lost, as any datagram may be, and sent again.
+            // A datagram that cannot be sent now is lost, as any may be, and retried.
             let _ = self.socket.send_to(&datagram, to);
         }
     }
 
-    /// Takes in what has come: whole messages in order, and from whom.
+    /// Receives datagrams; `take` gets whole messages in order, with their senders.
     pub(super) fn take_in(&self, mut take: impl FnMut(u32, Vec<u8>)) {
         let mut buffer = self.buffer.borrow_mut();
         loop {
@@ -207,7 +209,8 @@ impl Sockets {
             match self.socket.recv_from(&mut buffer) {
                 Ok((length, from)) => self.arrive(&buffer[..length], from, &mut take),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An earlier datagram found no socket: its rank is gone, which is known otherwise.
+                // An earlier datagram found no socket: its rank is gone, which is reported
+                // elsewhere.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
@@ -230,11 +233,11 @@ impl Sockets {
         link.arrive(head.number, head.expected, message, |message| take(head.from, message));
     }
 
-    /// Sleeps until something has come, at most so many nanoseconds.
+    /// Sleeps until a datagram has arrived, at most this many nanoseconds.
     pub(super) fn sleep(&self, most: u64) {
         let limit = Timespec { tv_sec: 0, tv_nsec: most.min(999_999_999) as i64 };
         let mut files = [PollFd::new(&self.socket, PollFlags::IN)];
-        // A signal ends it too: whoever waits looks again.
+        // A signal ends it too: the caller polls again.
         let _ = poll(&mut files, Some(&limit));
     }
 }
@@ -278,10 +281,10 @@ mod tests {
         let to = b.socket.local_addr().unwrap();
         let head = Head { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
         let datagram = |head: Head| [&head.encode()[..], &[9]].concat();
-        // The right words from the wrong port.
+        // The right bytes from the wrong port.
         let stranger = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         stranger.send_to(&datagram(head), to).unwrap();
-        // From the right port: another key, length, or rank; nobody, nothing, too much.
+        // From the right port: another key, length, or rank; no such rank, no bytes, too many.
         let wrong = [
             datagram(Head { key: b.key ^ 1, ..head }),
             datagram(Head { length: 2, ..head }),

@@ -9,6 +9,7 @@ mod calls;
 mod crowded;
 mod ends;
 mod flood;
+mod halves;
 mod keepers;
 mod large;
 mod lone;
@@ -35,11 +36,15 @@ fn number(word: Option<&String>) -> u64 {
 fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     let word = |at: usize| words.get(at);
     match words[0].as_str() {
+        "divided" => {
+            calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;
+        }
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
         "crowded" => crowded::run(world, words)?,
         "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
         "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,
         "leave" => crowded::leave(world)?,
+        "halves" => halves::run(world)?,
         "hold" => crowded::hold(world, word(1).unwrap())?,
         "wait-in" => crowded::wait_in(world, word(1).unwrap())?,
         "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,

@@ -20,7 +20,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     let window = world.window::<u64>(1)?;
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?.unwrap();
     // Ranks in different collectives of one communicator would be told.
-    let own = (0..=world.rank()).map(|_| world.duplicate()).last().unwrap();
+    let own = (0..world.rank()).fold(world.duplicate(), |_, _| world.duplicate());
     world.barrier()?;
     let (mut one, mut two, mut all) = ([0_u8], [0_u8], vec![0_u8; world.size() as usize]);
     let mut each = all.clone();

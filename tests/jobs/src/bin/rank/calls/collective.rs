@@ -1,6 +1,6 @@
 //! Barrier, broadcast, allreduce and gather against what they are defined to give.
 
-use hikyaku::{Error, Op, World};
+use hikyaku::{CollError, Error, Op, Operation, World};
 use hikyaku_jobs::Random;
 use hikyaku_jobs::pattern::{check, key, message};
 
@@ -89,11 +89,10 @@ pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
     if world.nodes() == 1 && world.size() > 1 {
         let mut numbers = vec![1u64; if rank == 1 { 2 } else { 1 }];
         let error = world.allreduce(&mut numbers, Op::Sum).unwrap_err();
-        let Error::Disagreement { rank: other, theirs, own, ours, given, expected } = error else {
-            panic!("{error}")
-        };
-        assert_eq!((theirs, own, ours), ("allreduce", rank, "allreduce"));
-        assert!((other == 1) != (rank == 1) && given + expected == 24);
+        let Error::Collective(CollError::Differ { one, other }) = error else { panic!("{error}") };
+        assert!([one, other].iter().all(|it| it.call.operation() == Operation::Allreduce));
+        assert!((one.rank == 1) != (rank == 1) && other.rank == rank);
+        assert_eq!(one.call.length() + other.call.length(), 24);
     }
     let more: Vec<World> = (0..10).map(|_| world.duplicate()).collect();
     for (number, world) in (0..).zip(&more) {

@@ -147,12 +147,45 @@ const NOT_VIRTUAL: &[&str] = &[
     "shared: a stopped owner",
 ];
 
+/// What is of whole jobs: variables, who has joined, and the words of rounds of a node.
+const WHOLE: &[&str] =
+    &["shared: ", "buffers: shared", "errors: joining twice", "collective: disagreement"];
+
+/// Runs the cases in two halves of the ranks at the same time, each with a communicator of its own
+/// that numbers them backwards; then in communicators made of that.
+pub(crate) fn run_divided(world: &World, seed: u64, only: &str) -> Result<(), Error> {
+    let key = -(world.rank() as i32);
+    let half = world.split(world.rank() % 2, key)?.expect("every rank has a color");
+    assert_eq!(half.size(), (world.size() + 1 - world.rank() % 2) / 2);
+    assert_eq!(half.rank(), half.size() - 1 - world.rank() / 2);
+    let wanted =
+        |case: &str| case.starts_with(only) && !WHOLE.iter().any(|name| case.starts_with(name));
+    run_cases(&half, seed, &wanted)?;
+    // As an island of the first ranks of a half, in another order, and as a duplicate.
+    let mut ranks: Vec<u32> = (0..half.size().min(3)).collect();
+    ranks.rotate_left(1);
+    if ranks.contains(&half.rank()) {
+        let island = half.create_group(&ranks)?.duplicate();
+        assert_eq!(ranks[island.rank() as usize], half.rank());
+        run_cases(&island, seed, &|case| case.starts_with("matching: ") && case.starts_with(only))?;
+    }
+    world.barrier()
+}
+
 /// Runs all cases, or those whose name begins with `only`; at the end nothing is left over.
 pub(crate) fn run(world: &World, seed: u64, only: &str) -> Result<(), Error> {
     let wanted = |case: &str| match only {
         VIRTUAL => !NOT_VIRTUAL.iter().any(|name| case.starts_with(name)),
         only => case.starts_with(only),
     };
+    run_cases(world, seed, &wanted)?;
+    let left = world.statistics();
+    assert_eq!((left.unexpected_messages, left.unexpected_bytes), (0, 0), "messages left over");
+    assert_eq!((left.malformed, left.stray), (0, 0), "packets that made no sense");
+    Ok(())
+}
+
+fn run_cases(world: &World, seed: u64, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
     for (case, body) in CASES.iter().filter(|(case, _)| wanted(case)) {
         let named = Named { case, rank: world.rank() };
         body(world, seed).unwrap_or_else(|error| panic!("{error}"));
@@ -162,9 +195,6 @@ pub(crate) fn run(world: &World, seed: u64, only: &str) -> Result<(), Error> {
         world.barrier()?;
         drop(named);
     }
-    let left = world.statistics();
-    assert_eq!((left.unexpected_messages, left.unexpected_bytes), (0, 0), "messages left over");
-    assert_eq!((left.malformed, left.stray), (0, 0), "packets that made no sense");
     Ok(())
 }
 

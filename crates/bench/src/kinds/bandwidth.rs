@@ -1,0 +1,42 @@
+//! Bandwidth: windows of large messages, from the heap and from allocated memory.
+//!
+//! The ranks run the non-blocking windows of the rate benchmark with other sizes; the window
+//! shrinks with the size, so that a block of the slowest contestant still holds several windows.
+
+use super::{Bare, Form, Kind, Point};
+use crate::arguments::Settings;
+use crate::control::Verb;
+use crate::kinds::rate;
+
+const SIZES: [u64; 5] = [1 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
+
+/// The bytes of a window at most, unless two messages are more.
+const WINDOW_BYTES: u64 = 16 << 20;
+
+/// One point per size; a size of zero has no bandwidth and is left to latency.
+pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    let point = |bytes: &u64| Point {
+        window: window(*bytes),
+        ours: vec![Form::heap("heap", Verb::Isend), Form::allocated("allocated", Verb::Isend)],
+        theirs: vec![Form::heap("heap", Verb::Isend)],
+        ..Point::new(Kind::Bandwidth, 2, *bytes, Bare::CopyRate)
+    };
+    sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
+}
+
+fn window(bytes: u64) -> u32 {
+    let fitting = (WINDOW_BYTES / bytes.max(1)).clamp(2, u64::from(rate::WINDOW));
+    u32::try_from(fitting).unwrap_or(rate::WINDOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_shrinks_with_the_size() {
+        let windows = [1, 1 << 10, 1 << 20, 4 << 20, 1 << 30].map(window);
+        assert_eq!(windows, [64, 64, 16, 4, 2]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Collectives that carry data: allreduce, broadcast, allgather; [`super::barrier`] has none.
+//!
+//! Every repetition needs the one before: sums are in place, roots take turns, and what a rank
+//! gives to an allgather it has received in the last one. So no rank can run ahead of the others
+//! and be measured on calls that nobody has answered yet, and all data is freshly written, as in a
+//! program that computes.
+
+use hikyaku::{Op, World};
+
+use super::{Bare, Form, Kind, Parts, Point, barrier};
+use crate::arguments::Settings;
+use crate::control::{Answer, Command, Verb};
+use crate::rank::{self, Buffer, RankError};
+
+/// Message sizes of broadcast, and of each rank's part of allgather.
+const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
+
+/// Message sizes of allreduce: one number, as a solver's test for convergence, and a vector.
+const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
+
+/// Bytes of a number that is summed.
+const NUMBER_BYTES: u64 = size_of::<f64>() as u64;
+
+/// One point per collective, rank count and size, on a machine of `cores` usable cores.
+pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+    let counts = if settings.ranks.is_empty() { &barrier::RANKS[..] } else { &settings.ranks };
+    let given = |own: &[u64]| -> Vec<u64> {
+        let sizes = if settings.sizes.is_empty() { own } else { &settings.sizes };
+        sizes.iter().copied().filter(|bytes| *bytes > 0).collect()
+    };
+    let (sizes, mut reduced) = (given(&SIZES), given(&REDUCED_SIZES));
+    reduced.retain(|bytes| bytes % NUMBER_BYTES == 0);
+    let mut points = Vec::new();
+    for ranks in counts {
+        let group = Group { ranks: *ranks, cores };
+        points.extend(reduced.iter().map(|bytes| group.allreduce(*bytes)));
+        points.extend(sizes.iter().map(|bytes| group.broadcast(*bytes)));
+        points.extend(sizes.iter().map(|bytes| group.allgather(*bytes)));
+    }
+    points
+}
+
+/// So many ranks on so many cores.
+struct Group {
+    ranks: u32,
+    cores: u32,
+}
+
+impl Group {
+    /// Each rank reads the others' parts of its share and then all other shares.
+    fn allreduce(&self, bytes: u64) -> Point {
+        let copies = 2.0 * f64::from(self.ranks - 1) / f64::from(self.ranks);
+        let heap = Form::heap("", Verb::Allreduce);
+        let point = self.point(Kind::Allreduce, bytes, self.all(), copies);
+        Point { ours: vec![heap], theirs: vec![heap], ..point }
+    }
+
+    /// Each rank reads the root's message. Only the next root is waited for: the others may take
+    /// several messages in a row when they run.
+    fn broadcast(&self, bytes: u64) -> Point {
+        let next = Parts::hop(self.ranks, self.cores);
+        self.in_both_memories(self.point(Kind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
+    }
+
+    /// Each rank reads every other one's block.
+    fn allgather(&self, bytes: u64) -> Point {
+        let copies = f64::from(self.ranks - 1);
+        let point = self.point(Kind::Allgather, bytes, self.all(), copies);
+        self.in_both_memories(point, Verb::Allgather)
+    }
+
+    /// From heap and from allocated memory.
+    fn in_both_memories(&self, point: Point, verb: Verb) -> Point {
+        let heap = Form::heap("heap", verb);
+        let ours = vec![heap, Form::allocated("allocated", verb)];
+        Point { ours, theirs: vec![heap], ..point }
+    }
+
+    /// Everybody waits for everybody.
+    fn all(&self) -> Parts {
+        Parts::signal(self.ranks, self.cores)
+    }
+
+    fn point(&self, kind: Kind, bytes: u64, signal: Parts, copies: f64) -> Point {
+        let bare = signal.with_copies(copies, bytes, self.ranks, self.cores);
+        Point::new(kind, self.ranks, bytes, Bare::Parts(bare))
+    }
+}
+
+/// The ranks' side of allreduce. The sums are of zeros, so that no repetition overflows.
+pub(crate) fn serve_allreduce(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut numbers = Buffer::new(world, command, 1, 0.0_f64)?;
+    rank::whole(world, command, || world.allreduce(&mut numbers, Op::Sum))
+}
+
+/// The ranks' side of broadcast.
+pub(crate) fn serve_broadcast(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut message = Buffer::new(world, command, 1, 1_u8)?;
+    let mut root = 0;
+    rank::whole(world, command, || {
+        world.broadcast::<u8>(&mut message, root)?;
+        root = (root + 1) % world.size();
+        Ok(())
+    })
+}
+
+/// The ranks' side of allgather, between two halves of a buffer in turn.
+pub(crate) fn serve_allgather(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut buffer = Buffer::new(world, command, 2 * size, 1_u8)?;
+    let bytes = buffer.len() / (2 * size as usize);
+    let (one, other) = buffer.split_at_mut(bytes * size as usize);
+    let (mut from, mut to) = (one, other);
+    let behind = bytes * ((rank + 1) % size) as usize;
+    rank::whole(world, command, || {
+        world.allgather::<u8>(&from[behind..][..bytes], to)?;
+        std::mem::swap(&mut from, &mut to);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    #[derive(Debug, Parser)]
+    struct Door {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn points_of(line: &str) -> Vec<Point> {
+        let words = ["bench", "collectives"].into_iter().chain(line.split_whitespace());
+        points(&Door::parse_from(words).arguments.settings().unwrap(), 2)
+    }
+
+    fn sizes(points: &[Point], kind: Kind) -> Vec<u64> {
+        points.iter().filter(|point| point.kind == kind).map(|point| point.bytes).collect()
+    }
+
+    #[test]
+    fn each_collective_has_its_sizes_at_each_rank_count() {
+        let points = points_of("-n 4");
+        assert_eq!(sizes(&points, Kind::Allreduce), REDUCED_SIZES);
+        assert_eq!(sizes(&points, Kind::Broadcast), SIZES);
+        assert_eq!(sizes(&points, Kind::Allgather), SIZES);
+        assert_eq!(points_of("").len(), 3 * points.len());
+    }
+
+    #[test]
+    fn numbers_are_summed_whole_and_nothing_is_not_sent() {
+        let points = points_of("-n 2 --sizes 0,12,16");
+        assert_eq!(sizes(&points, Kind::Allreduce), [16]);
+        assert_eq!(sizes(&points, Kind::Broadcast), [12, 16]);
+    }
+
+    #[test]
+    fn the_copies_of_the_ranks_of_a_core_add_up() {
+        let copies = |ranks, bytes, kind| {
+            let group = Group { ranks, cores: 2 };
+            let point = match kind {
+                Kind::Allreduce => group.allreduce(bytes),
+                Kind::Broadcast => group.broadcast(bytes),
+                _ => group.allgather(bytes),
+            };
+            match point.bare {
+                Bare::Parts(parts) => parts.copies,
+                _ => 0.0,
+            }
+        };
+        assert_eq!(copies(2, 1 << 16, Kind::Broadcast), 1.0);
+        assert_eq!(copies(4, 1 << 16, Kind::Broadcast), 2.0);
+        assert_eq!(copies(4, 1 << 16, Kind::Allgather), 6.0);
+        assert_eq!(copies(4, 1 << 16, Kind::Allreduce), 3.0);
+        assert_eq!(copies(4, 8, Kind::Allgather), 0.0);
+    }
+}

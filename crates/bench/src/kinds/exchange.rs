@@ -1,0 +1,333 @@
+//! The exchange that [`super::halo`] and [`super::late`] measure: every rank of a ring sends one
+//! block to the rank on its left and one to the rank on its right, and receives one from each.
+//!
+//! ```text
+//!   rank 0              rank 1              rank 2         of two ranks, each is
+//!   ... [L | R] <-----> [L | R] <-----> [L | R] ...        both neighbours of the other
+//! ```
+//!
+//! Blocks lie in two sets, and every exchange sends what the one before it has received: no block
+//! is sent that has not just been written, as in a program that computes. Before anything is timed
+//! one exchange is looked at, byte by byte: a fast exchange of the wrong blocks would be no figure.
+
+use std::time::{Duration, Instant};
+
+use hikyaku::persistent::{Exchange as Shared, Neighbour, Neighbours as Edges, StagedExchange};
+use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
+use hikyaku::{Error, Layout, Op, World};
+
+use super::{halo, late};
+use crate::control::{Answer, Calls, Clock, Command};
+use crate::rank::{Buffer, RankError, TAG};
+
+/// The ranks on both sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ring {
+    rank: u32,
+    left: u32,
+    right: u32,
+}
+
+impl Ring {
+    fn new(world: &World) -> Ring {
+        let (rank, size) = (world.rank(), world.size());
+        Ring { rank, left: (rank + size - 1) % size, right: (rank + 1) % size }
+    }
+}
+
+/// An exchange that can be made again and again.
+pub(crate) trait Exchange {
+    /// Starts one, runs `between`, and waits for it.
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error>;
+
+    /// What the next exchange will send: to the left, to the right.
+    fn next(&mut self) -> (&mut [u8], &mut [u8]);
+}
+
+/// The moments of an exchange with computing between its start and its wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lap {
+    /// Before the start.
+    pub(crate) begin: Instant,
+    /// After the start.
+    pub(crate) begun: Instant,
+    /// Before the wait.
+    pub(crate) computed: Instant,
+    /// After the wait.
+    pub(crate) end: Instant,
+}
+
+impl Lap {
+    /// One exchange around `compute`.
+    pub(crate) fn run(exchange: &mut impl Exchange, compute: impl FnOnce()) -> Result<Lap, Error> {
+        let begin = Instant::now();
+        let (mut begun, mut computed) = (begin, begin);
+        exchange.exchange(|| {
+            begun = Instant::now();
+            compute();
+            computed = Instant::now();
+        })?;
+        Ok(Lap { begin, begun, computed, end: Instant::now() })
+    }
+
+    /// The time in the calls.
+    pub(crate) fn calls(self) -> Duration {
+        (self.begun - self.begin) + self.wait()
+    }
+
+    /// The time in the wait.
+    pub(crate) fn wait(self) -> Duration {
+        self.end - self.computed
+    }
+}
+
+/// The ranks' side of every exchange.
+pub(crate) fn serve(
+    world: &World,
+    command: &Command,
+    clock: Clock,
+    calls: Calls,
+) -> Result<Answer, RankError> {
+    match calls {
+        Calls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
+        Calls::Blocking => measure(world, command, clock, &mut Neighbours::new(world, command)?),
+        Calls::Persistent if command.allocated => {
+            measure(world, command, clock, &mut Turning::new(world, command)?)
+        }
+        Calls::Persistent => measure(world, command, clock, &mut Staged::new(world, command)?),
+    }
+}
+
+fn measure(
+    world: &World,
+    command: &Command,
+    clock: Clock,
+    exchange: &mut impl Exchange,
+) -> Result<Answer, RankError> {
+    check(world, exchange)?;
+    match clock {
+        Clock::Whole => halo::whole(world, command, exchange),
+        Clock::Wait => late::laps(world, command, exchange, Lap::wait),
+        Clock::Calls => late::laps(world, command, exchange, Lap::calls),
+        Clock::Processor => late::processor(world, command, exchange),
+        Clock::Late => late::late(world, command, exchange),
+    }
+}
+
+/// Makes one exchange of marked blocks and looks at what arrived. All ranks answer alike, so that
+/// none goes on alone to what is timed.
+fn check(world: &World, exchange: &mut impl Exchange) -> Result<(), RankError> {
+    let ring = Ring::new(world);
+    let (to_left, to_right) = exchange.next();
+    to_left.fill(mark(ring.rank, 0));
+    to_right.fill(mark(ring.rank, 1));
+    exchange.exchange(|| {})?;
+    let (from_left, from_right) = exchange.next();
+    // A left neighbour's right block comes from the left.
+    let right = from_left.iter().all(|byte| *byte == mark(ring.left, 1))
+        && from_right.iter().all(|byte| *byte == mark(ring.right, 0));
+    let mut all = [u32::from(right)];
+    world.allreduce(&mut all, Op::Min)?;
+    match all {
+        [0] => Err(RankError::Command("an exchange brought a wrong block".into())),
+        _ => Ok(()),
+    }
+}
+
+/// What a block is filled with that `rank` sends to its left (0) or right (1); never zero.
+fn mark(rank: u32, side: u32) -> u8 {
+    (1 + (2 * rank + side) % 127) as u8
+}
+
+/// Two sets of two blocks, of which each exchange sends one and receives into the other.
+struct Blocks {
+    buffer: Buffer,
+    /// Whether the second set is the one to be sent.
+    turned: bool,
+}
+
+impl Blocks {
+    fn new(world: &World, command: &Command) -> Result<Blocks, RankError> {
+        Ok(Blocks { buffer: Buffer::new(world, command, 4, 0)?, turned: false })
+    }
+
+    /// The set to send and the set to receive into.
+    fn sets(&mut self) -> (&mut [u8], &mut [u8]) {
+        let half = self.buffer.len() / 2;
+        let (one, other) = self.buffer.split_at_mut(half);
+        if self.turned { (other, one) } else { (one, other) }
+    }
+
+    /// What is sent next: to the left, to the right.
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        let (send, _) = self.sets();
+        send.split_at_mut(send.len() / 2)
+    }
+}
+
+/// The exchange of two non-blocking receives, two non-blocking sends, and one wait for the four.
+struct Messages<'w> {
+    world: &'w World,
+    ring: Ring,
+    blocks: Blocks,
+}
+
+impl<'w> Messages<'w> {
+    fn new(world: &'w World, command: &Command) -> Result<Messages<'w>, RankError> {
+        Ok(Messages { world, ring: Ring::new(world), blocks: Blocks::new(world, command)? })
+    }
+}
+
+impl Exchange for Messages<'_> {
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        let (world, ring) = (self.world, self.ring);
+        let (send, receive) = self.blocks.sets();
+        let (to_left, to_right) = send.split_at(send.len() / 2);
+        let (from_left, from_right) = receive.split_at_mut(receive.len() / 2);
+        // Tagged by the side a block leaves by: two ranks are neighbours on both sides.
+        let (leftward, rightward) = (TAG, TAG + 1);
+        world.scope(|scope| {
+            scope.irecv::<u8>(from_left, ring.left, rightward)?;
+            scope.irecv::<u8>(from_right, ring.right, leftward)?;
+            scope.isend::<u8>(to_left, ring.left, leftward)?;
+            scope.isend::<u8>(to_right, ring.right, rightward)?;
+            between();
+            scope.wait_all()
+        })?;
+        self.blocks.turned = !self.blocks.turned;
+        Ok(())
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.blocks.next()
+    }
+}
+
+/// The exchange of one blocking call on a periodic grid of one dimension.
+struct Neighbours {
+    grid: Neighbourhood<Cartesian>,
+    layouts: [Layout; 2],
+    blocks: Blocks,
+}
+
+impl Neighbours {
+    fn new(world: &World, command: &Command) -> Result<Neighbours, RankError> {
+        let blocks = Blocks::new(world, command)?;
+        let bytes = blocks.buffer.len() / 4;
+        let layouts = [Layout::contiguous(0, bytes), Layout::contiguous(bytes, bytes)];
+        let grid = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
+        let grid = grid.ok_or_else(|| RankError::Command("the grid leaves a rank out".into()))?;
+        Ok(Neighbours { grid, layouts, blocks })
+    }
+}
+
+impl Exchange for Neighbours {
+    /// A blocking call has no between: what is to be done there comes after it.
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        let (send, receive) = self.blocks.sets();
+        self.grid.neighbour_alltoallw::<u8>(send, &self.layouts, receive, &self.layouts)?;
+        self.blocks.turned = !self.blocks.turned;
+        between();
+        Ok(())
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.blocks.next()
+    }
+}
+
+/// The edges of the ring as a persistent exchange has them: blocks to the left and to the right.
+fn edges(ring: Ring, bytes: usize) -> Edges {
+    let edge = |rank, block| Neighbour { rank, elements: block * bytes..(block + 1) * bytes };
+    // Of two ranks, the first edge of one is the first of the other: what leaves to the left
+    // comes from the right.
+    Edges {
+        destinations: vec![edge(ring.left, 0), edge(ring.right, 1)],
+        sources: vec![edge(ring.right, 1), edge(ring.left, 0)],
+        scheme: None,
+    }
+}
+
+/// Start and wait of a persistent exchange from ordinary memory.
+struct Staged {
+    exchange: StagedExchange<u8>,
+    blocks: Blocks,
+}
+
+impl Staged {
+    fn new(world: &World, command: &Command) -> Result<Staged, RankError> {
+        let blocks = Blocks::new(world, command)?;
+        let edges = edges(Ring::new(world), blocks.buffer.len() / 4);
+        Ok(Staged { exchange: world.staged_exchange_init(&edges)?, blocks })
+    }
+}
+
+impl Exchange for Staged {
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        let (send, receive) = self.blocks.sets();
+        self.exchange.start_from(send)?;
+        between();
+        self.exchange.wait_into(receive)?;
+        self.blocks.turned = !self.blocks.turned;
+        Ok(())
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.blocks.next()
+    }
+}
+
+/// The same between buffers that the other ranks reach.
+struct Turning {
+    exchange: Shared<u8>,
+}
+
+impl Turning {
+    fn new(world: &World, command: &Command) -> Result<Turning, RankError> {
+        let (one, other) = (Buffer::new(world, command, 2, 0)?, Buffer::new(world, command, 2, 0)?);
+        let edges = edges(Ring::new(world), one.len() / 2);
+        let (Buffer::Allocated(one), Buffer::Allocated(other)) = (one, other) else {
+            return Err(RankError::Command("buffers of an exchange are allocated".into()));
+        };
+        Ok(Turning { exchange: world.exchange_turning_init(&edges, one, other)? })
+    }
+}
+
+impl Exchange for Turning {
+    #[inline]
+    fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
+        self.exchange.start()?;
+        between();
+        self.exchange.wait()
+    }
+
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        let blocks = self.exchange.outgoing_mut().unwrap_or_default();
+        blocks.split_at_mut(blocks.len() / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_in_the_calls_leaves_the_computing_out() {
+        let begin = Instant::now();
+        let after = |us| begin + Duration::from_micros(us);
+        let lap = Lap { begin, begun: after(2), computed: after(52), end: after(53) };
+        assert_eq!(lap.calls(), Duration::from_micros(3));
+        assert_eq!(lap.wait(), Duration::from_micros(1));
+    }
+
+    #[test]
+    fn no_two_blocks_of_neighbours_are_marked_alike() {
+        let marks: Vec<u8> = (0..8).flat_map(|rank| [mark(rank, 0), mark(rank, 1)]).collect();
+        for (place, one) in marks.iter().enumerate() {
+            assert!(*one != 0 && !marks[..place].contains(one));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Halo: exchanges of one block with each of two neighbours, back to back, as the border exchange
+//! of a program on a line of blocks.
+
+use hikyaku::World;
+
+use super::exchange::Exchange;
+use super::{Bare, Form, Kind, Parts, Point};
+use crate::arguments::Settings;
+use crate::control::{Answer, Calls, Clock, Command, Verb};
+use crate::rank::{self, RankError};
+
+const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 64 << 10];
+
+/// One point per rank count and size, on a machine of `cores` usable cores.
+pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+    let counts = if settings.ranks.is_empty() { &[2][..] } else { &settings.ranks };
+    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0);
+    let (ours, theirs) = forms(Clock::Whole);
+    let point = |ranks: u32, bytes: u64| {
+        // The neighbours' signals cross each other: one line, or every rank of a core in turn.
+        let signal = Parts::signal(if ranks <= cores { 2 } else { ranks }, cores);
+        let bare = Bare::Parts(signal.with_copies(2.0, bytes, ranks, cores));
+        let blocking = Verb::Exchange(Clock::Whole, Calls::Blocking);
+        let theirs = [&theirs[..], &[Form::heap("blocking", blocking)]].concat();
+        let ours = [&ours[..], &[Form::heap("blocking heap", blocking)]].concat();
+        Point { ours, theirs, ..Point::new(Kind::Halo, ranks, bytes, bare) }
+    };
+    let of_count = |ranks: &u32| sizes().map(|bytes| point(*ranks, bytes)).collect::<Vec<_>>();
+    counts.iter().flat_map(of_count).collect()
+}
+
+/// The forms in which an exchange can be started and waited for: ours, theirs.
+pub(crate) fn forms(clock: Clock) -> (Vec<Form>, Vec<Form>) {
+    let isend = Verb::Exchange(clock, Calls::Isend);
+    let persistent = Verb::Exchange(clock, Calls::Persistent);
+    let ours = vec![
+        Form::heap("isend heap", isend),
+        Form::allocated("isend allocated", isend),
+        Form::heap("persistent heap", persistent),
+        Form::allocated("persistent allocated", persistent),
+    ];
+    let theirs = vec![Form::heap("isend", isend), Form::heap("persistent", persistent)];
+    (ours, theirs)
+}
+
+/// The ranks' side.
+pub(crate) fn whole(
+    world: &World,
+    command: &Command,
+    exchange: &mut impl Exchange,
+) -> Result<Answer, RankError> {
+    rank::whole(world, command, || exchange.exchange(|| {}))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    #[derive(Debug, Parser)]
+    struct Door {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_point_for_each_size_with_all_forms_of_both_sides() {
+        let line = ["bench", "halo", "-n", "2,4", "--sizes", "0,8,64K"];
+        let settings = Door::parse_from(line).arguments.settings().unwrap();
+        let points = points(&settings, 2);
+        let places: Vec<(u32, u64)> = points.iter().map(|p| (p.ranks, p.bytes)).collect();
+        assert_eq!(places, [(2, 8), (2, 65536), (4, 8), (4, 65536)]);
+        let bares: Vec<String> = points.iter().map(|point| point.bare.description()).collect();
+        assert_eq!(bares[0], "a cache line one way");
+        assert_eq!(bares[1], "a cache line one way and 2 copies of fresh data");
+        assert_eq!(bares[3], "2 switches of threads and 4 copies of fresh data");
+        let names: Vec<&str> = points[0].theirs.iter().map(|form| form.name).collect();
+        assert_eq!(names, ["isend", "persistent", "blocking"]);
+        let names: Vec<&str> = points[0].ours.iter().map(|form| form.name).collect();
+        let heap_and_allocated = ["persistent heap", "persistent allocated"];
+        assert_eq!(names[2..4], heap_and_allocated, "{names:?}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Latency: half a round trip of one message between rank 0 and rank 1.
+//!
+//! A rank answers from the buffer it has just received into, so every message is data that its
+//! sender has freshly written, as in a program that computes; the usual ping-pong, which sends the
+//! same untouched buffer again and again, measures copies of data that lie warm in both caches.
+
+use hikyaku::{Error, World};
+
+use super::{Bare, Form, Kind, Parts, Point};
+use crate::arguments::Settings;
+use crate::control::{Answer, Command, Verb};
+use crate::rank::{self, Buffer, RankError, TAG};
+
+const SIZES: [u64; 7] = [0, 8, 64, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
+
+/// One point per size.
+pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    let heap = Form::heap("heap", Verb::Latency);
+    let allocated = Form::allocated("allocated", Verb::Latency);
+    let point = |bytes: &u64| {
+        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
+        let mut ours = vec![heap];
+        ours.extend((settings.allocated && *bytes > 0).then_some(allocated));
+        Point { ours, theirs: vec![heap], ..Point::new(Kind::Latency, 2, *bytes, bare) }
+    };
+    sizes.iter().map(point).collect()
+}
+
+/// The ranks' side; ranks beyond the first two look on.
+pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut buffer = Buffer::new(world, command, 1, 1_u8)?;
+    rank::whole(world, command, || ping_pong(world, &mut buffer))
+}
+
+fn ping_pong(world: &World, buffer: &mut [u8]) -> Result<(), Error> {
+    match world.rank() {
+        0 => {
+            world.send::<u8>(buffer, 1, TAG)?;
+            world.recv::<u8>(buffer, 1, TAG)?;
+        }
+        1 => {
+            world.recv::<u8>(buffer, 0, TAG)?;
+            world.send::<u8>(buffer, 0, TAG)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Shared variables between two (virtual) nodes, by each of the protocols.
+//!
+//! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-over of
+//! [`super::shared`] between nodes: a strict alternation, in which the owner is always in a call,
+//! waiting for its next turn. *owner* is one acquisition at a time, of an owner that waits in a
+//! barrier, and of one that computes:
+//!
+//! ```text
+//!   owner   barrier | compute 200 us, or wait at once .................. | barrier
+//!   asker   barrier | compute 100 us | write(), copy, let go | wait .... | barrier
+//!                                    |<------- owner ------->|
+//! ```
+//!
+//! The asker computes first in both, so that it comes to the library as cold. Computing is to look
+//! at a clock, with pauses: beside a loop without them the other virtual processor was slower at
+//! whatever it did, additions too, and that is no matter of the library's.
+//!
+//! What must be paid at least is a cache line and one copy of data that the other core has just
+//! written: by `direct` the asker reads it, by the others it is stored where the asker finds it.
+
+use std::hint::{black_box, spin_loop};
+use std::time::{Duration, Instant};
+
+use hikyaku::shared::Parts::Rows;
+use hikyaku::shared::{Part, Protocol, SharedOptions};
+use hikyaku::{Error, Shared, World};
+
+use super::{Bare, Form, Kind, Parts, Point, shared};
+use crate::arguments::Settings;
+use crate::control::{Answer, Command, Home, Verb};
+use crate::rank::{self, RankError};
+
+/// How long an owner computes.
+const COMPUTE: Duration = Duration::from_micros(200);
+
+/// After what time it is asked.
+const AHEAD: Duration = Duration::from_micros(100);
+
+/// Pauses between two looks at the clock.
+const PAUSES: u32 = 16;
+
+/// What a turn of each rank takes that is not reported, nanoseconds: an owner that computes twice.
+const UNREPORTED: u64 = 400_000;
+
+/// The forms of an owner, as they stand in tables.
+pub(crate) const WAITS: &str = "owner waits";
+pub(crate) const COMPUTES: &str = "owner computes";
+
+/// What is free, and two points per size.
+pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+    let sizes = shared::sizes(settings);
+    let travel = |bytes: &u64| {
+        let by = |protocol| Form::by(protocol, "", Verb::Travel(protocol));
+        Point { ours: Protocol::ALL.map(by).into(), ..point(Kind::Travel, *bytes) }
+    };
+    let owner = |bytes: &u64| {
+        let waits = |protocol| Form::by(protocol, WAITS, Verb::OwnerWaits(protocol));
+        let computes = |protocol| Form::by(protocol, COMPUTES, Verb::OwnerComputes(protocol));
+        let ours = Protocol::ALL.iter().flat_map(|by| [waits(*by), computes(*by)]).collect();
+        Point { ours, unreported: UNREPORTED, ..point(Kind::Owner, *bytes) }
+    };
+    let owners = sizes.iter().map(owner);
+    let apart = sizes.iter().map(travel).chain(owners);
+    std::iter::once(free()).chain(apart).collect()
+}
+
+/// What has been written here before and nobody else wants.
+fn free() -> Point {
+    let ours = vec![
+        Form::heap("home, write", Verb::WriteAt(Home::Here)),
+        Form::heap("home, read", Verb::ReadAt(Home::Here)),
+        Form::heap("kept, write", Verb::WriteAt(Home::There)),
+        Form::heap("kept, read", Verb::ReadAt(Home::There)),
+    ];
+    Point { apart: true, ours, ..Point::new(Kind::Apart, 2, 0, Bare::LINE) }
+}
+
+fn point(kind: Kind, bytes: u64) -> Point {
+    let bare = Bare::Parts(Parts { lines: 1, copies: 1.0, ..Parts::default() });
+    Point { apart: true, ..Point::new(kind, 2, bytes, bare) }
+}
+
+/// Keeps a rank out of the library for `time`, and leaves the core to whoever shares it.
+fn compute(time: Duration) {
+    let start = Instant::now();
+    while black_box(start.elapsed()) < time {
+        (0..PAUSES).for_each(|_| spin_loop());
+    }
+}
+
+fn variable(world: &World, command: &Command, by: Protocol) -> Result<Shared<u64>, RankError> {
+    let options = SharedOptions { protocol: Some(by), ..SharedOptions::default() };
+    Ok(world.shared_with::<u64>("bench", &[command.bytes.div_ceil(8).max(1)], options)?)
+}
+
+/// Rank 0 acquires and lets go; the other one looks on.
+pub(crate) fn serve_free(
+    world: &World,
+    command: &Command,
+    home: Home,
+    acquire: impl Fn(&Part<u64>) -> Result<(), Error>,
+) -> Result<Answer, RankError> {
+    // A part at home at each rank.
+    let options = SharedOptions { parts: Rows(1), ..SharedOptions::default() };
+    let shared = world.shared_with::<u64>("bench", &[2, 1], options)?;
+    let first = shared.part(0)?;
+    let here = first.home() == 0;
+    let part = if here == (home == Home::Here) { first } else { shared.part(1)? };
+    let works = world.rank() == 0;
+    if works {
+        // From the second on it is kept.
+        (0..2).try_for_each(|_| part.write().map(drop))?;
+    }
+    let answer = rank::whole(world, command, || if works { acquire(&part) } else { Ok(()) });
+    world.barrier()?;
+    answer
+}
+
+pub(crate) fn write(part: &Part<u64>) -> Result<(), Error> {
+    shared::change(&mut part.write()?);
+    Ok(())
+}
+
+pub(crate) fn read(part: &Part<u64>) -> Result<(), Error> {
+    shared::look(&part.read()?);
+    Ok(())
+}
+
+/// Ranks 0 and 1 write in turns; a repetition is one turn of each.
+pub(crate) fn serve_travel(
+    world: &World,
+    command: &Command,
+    by: Protocol,
+) -> Result<Answer, RankError> {
+    shared::take_turns(world, command, &variable(world, command, by)?)
+}
+
+/// Ranks 0 and 1 ask in turns what the other one has written last; a repetition is one turn of
+/// each, and each rank reports its own.
+pub(crate) fn serve_owner(
+    world: &World,
+    command: &Command,
+    by: Protocol,
+    computes: bool,
+) -> Result<Answer, RankError> {
+    let shared = variable(world, command, by)?;
+    let mut own = vec![0; shared.shape()[0] as usize];
+    let rank = u64::from(world.rank());
+    let mut turn = |number: u64| -> Result<Duration, Error> {
+        world.barrier()?;
+        if number % 2 != rank {
+            if computes {
+                compute(COMPUTE);
+            }
+            return Ok(Duration::ZERO);
+        }
+        compute(AHEAD);
+        own.fill(number);
+        let start = Instant::now();
+        shared.write()?.copy_from_slice(&own);
+        Ok(start.elapsed())
+    };
+    let answer = rank::batches(world, command, || {
+        (0..2 * command.repetitions).map(&mut turn).sum::<Result<Duration, Error>>()
+    });
+    world.barrier()?;
+    answer
+}

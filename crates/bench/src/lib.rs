@@ -1,0 +1,250 @@
+//! `hikyaku bench` as a library: how fast messages are here, by ratio to what the bare hardware
+//! gives at the same moment, and on request to other libraries side by side.
+//!
+//! The program is its own measured object: the conductor (this process) starts itself as ranks
+//! with `hikyaku run`, one to a core where there are enough, and tells them over a Unix socket
+//! what to run. Machines drift while one measures, so every block of about 50 ms has the bare
+//! hardware measured directly before and after it, between the same two cores, and what is
+//! reported first is the median of the ratios formed block by block.
+//!
+//! Reading order: `arguments` and `plan` (pure), `kinds` (what is measured, and the ranks' side of
+//! it), `hardware` (the bare measurements), `control` and `rank` (the protocol and who obeys it),
+//! `job`, `peers` and `conductor` (who is started and when), `results` and `present` (what is said
+//! about it).
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod plan;
+
+mod hardware;
+mod kinds;
+mod machine;
+mod processor;
+
+mod control;
+mod rank;
+
+mod job;
+mod peers;
+mod rivals;
+mod scratch;
+
+mod conductor;
+mod present;
+mod results;
+
+use std::env;
+use std::fmt::Display;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use indicatif::ProgressBar;
+use thiserror::Error;
+
+pub use arguments::Arguments;
+use arguments::{ArgumentError, Other, PeerKind, Role, Settings};
+use conductor::{Conductor, Contestant, Found};
+use machine::Machine;
+use plan::NearFar;
+use results::{Figure, Results, SCHEMA};
+use rivals::{Rival, RivalKind};
+use scratch::Scratch;
+
+/// Where a benchmark says what it has found.
+#[derive(Clone, Copy)]
+pub struct Console<'c> {
+    /// Prints a text and the end of a line on standard output.
+    pub print: &'c dyn Fn(&str) -> io::Result<()>,
+    /// Says one line on standard error.
+    pub say: &'c dyn Fn(&dyn Display),
+}
+
+/// Why there is no result, or not all of it. The text is one line.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// The command line asks for something invalid.
+    #[error("{0}")]
+    Usage(String),
+    /// Standard output takes nothing; what was to be written to files is there.
+    #[error("cannot write standard output: {0}")]
+    Output(io::Error),
+    /// The machine or a program refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Failure {
+        match error {
+            BenchError::Arguments(error) => Failure::Usage(error.to_string()),
+            BenchError::Output(error) => Failure::Output(error),
+            error => Failure::Refused(error.to_string()),
+        }
+    }
+}
+
+/// Why a benchmark has no result at all.
+#[derive(Debug, Error)]
+enum BenchError {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Arguments(#[from] ArgumentError),
+    /// This program cannot find itself.
+    #[error("cannot find this program's own file, to start it as ranks: {0}")]
+    Executable(io::Error),
+    /// Interrupts cannot be watched.
+    #[error("cannot watch for interrupts: {0}")]
+    Signals(io::Error),
+    /// No place for temporary files.
+    #[error("cannot make a directory for temporary files (see TMPDIR): {0}")]
+    Scratch(io::Error),
+    /// A report that cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Standard output takes nothing.
+    #[error("cannot write standard output: {0}")]
+    Output(io::Error),
+    /// Not one figure of this library.
+    #[error("nothing could be measured: {0}")]
+    Nothing(String),
+    /// A rank failed.
+    #[error("{0}")]
+    Rank(#[from] rank::RankError),
+}
+
+/// Runs `hikyaku bench` in the program that is to be its own launcher and its own ranks: it starts
+/// its own file as `hikyaku run` and as `hikyaku bench --role rank`.
+///
+/// # Errors
+/// [`Failure`]: nothing could be measured, or not everything could be written.
+pub fn run(arguments: &Arguments, console: Console<'_>) -> Result<(), Failure> {
+    Ok(dispatch(arguments, console)?)
+}
+
+fn dispatch(arguments: &Arguments, console: Console<'_>) -> Result<(), BenchError> {
+    let settings = arguments.settings()?;
+    match (arguments.role, &arguments.control) {
+        (Some(Role::Nothing), _) => Ok(()),
+        (Some(Role::Start), _) => Ok(rank::start_only()?),
+        (Some(Role::Rank), Some(control)) => Ok(rank::serve(control)?),
+        (Some(Role::Rank), None) => Err(ArgumentError::NoControl.into()),
+        (None, _) => conduct(arguments, &settings, console),
+    }
+}
+
+/// Measures, writes and prints.
+fn conduct(
+    arguments: &Arguments,
+    settings: &Settings,
+    console: Console<'_>,
+) -> Result<(), BenchError> {
+    let say_all = |notes: &[String]| {
+        notes.iter().for_each(|note| (console.say)(&format_args!("bench: {note}")));
+    };
+    let executable = env::current_exe().map_err(BenchError::Executable)?;
+    scratch::remove_when_interrupted().map_err(BenchError::Signals)?;
+    // The peers' programs live here until the last of them has been started.
+    let scratch = Scratch::new().map_err(BenchError::Scratch)?;
+    let mut contestants = vec![Contestant::Hikyaku(executable.clone())];
+    let mut notes = Vec::new();
+    let directories = peers::search_path(&arguments.peer_dir);
+    for other in &arguments.against {
+        for found in contestants_of(*other, &directories, &scratch) {
+            match found {
+                Ok(contestant) => contestants.push(contestant),
+                Err(note) => notes.push(note),
+            }
+        }
+    }
+    say_all(&notes);
+
+    let mut figures = Vec::new();
+    // Hidden where standard error is no terminal.
+    let line = ProgressBar::new_spinner();
+    let mut progress = |figure: &Figure| {
+        let size = figure.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+        line.set_message(format!("measured {}, {} ranks{size}", figure.kind.name(), figure.ranks));
+        figures.push(figure.clone());
+    };
+    let found = Conductor::new(settings, executable, contestants, &mut progress).run();
+    line.finish_and_clear();
+    say_all(&found.notes);
+    let results = gather(settings, found, figures, notes);
+    publish(arguments, &results, console)?;
+    let measured = |figure: &Figure| figure.series.iter().any(|series| series.value.is_some());
+    match results.figures.iter().any(measured) {
+        true => Ok(()),
+        false => Err(BenchError::Nothing(results.notes.join("; "))),
+    }
+}
+
+/// What is to be compared with, ready to be started; or why that cannot be.
+fn contestants_of(
+    other: Other,
+    directories: &[PathBuf],
+    scratch: &Scratch,
+) -> Vec<Result<Contestant, String>> {
+    let rival = |kind| {
+        let prepared = Rival::prepare(kind, directories, scratch.path());
+        prepared.map(Contestant::Rival).map_err(|error| error.to_string())
+    };
+    let peer = |kind| {
+        let built = peers::find(kind, directories).and_then(|tools| tools.build(scratch.path()));
+        built.map(Contestant::Peer).map_err(|error| error.to_string())
+    };
+    match other {
+        Other::OpenMpi => vec![peer(PeerKind::OpenMpi)],
+        Other::Mpich => vec![peer(PeerKind::Mpich)],
+        // What is said in Python is to be compared with what is said in Python.
+        Other::Python => vec![rival(RivalKind::Package), rival(RivalKind::Python)],
+        Other::Mutex => vec![rival(RivalKind::Mutex)],
+        Other::Redis => vec![rival(RivalKind::Redis)],
+    }
+}
+
+fn gather(
+    settings: &Settings,
+    found: Found,
+    figures: Vec<Figure>,
+    mut notes: Vec<String>,
+) -> Results {
+    notes.extend(found.notes);
+    Results {
+        schema: SCHEMA,
+        hikyaku: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: Machine::describe(),
+        cores: [found.cores.first, found.cores.second],
+        line: NearFar::of(&found.lines),
+        blocks: settings.blocks,
+        block_milliseconds: u64::try_from(settings.block.as_millis()).unwrap_or(u64::MAX),
+        contestants: found.contestants,
+        figures,
+        notes,
+    }
+}
+
+fn publish(
+    arguments: &Arguments,
+    results: &Results,
+    console: Console<'_>,
+) -> Result<(), BenchError> {
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(results).expect("results are numbers and names"),
+        false => present::text(results).trim_end().to_owned(),
+    };
+    // The files are wanted also where nobody reads the tables.
+    let printed = (console.print)(&text);
+    for (path, content) in arguments.report.iter().flat_map(|to| present::files(results, to)) {
+        let written = fs::write(&path, content);
+        written.map_err(|source| BenchError::Write { path: path.clone(), source })?;
+        (console.say)(&format_args!("bench: wrote {}", path.display()));
+    }
+    printed.map_err(BenchError::Output)
+}

@@ -1,0 +1,119 @@
+//! The command line as a library: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku
+//! machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
+//! `hikyaku simulate` programs.
+//!
+//! A door, no room: what a command does lives in its module, and what that stands on in the
+//! libraries. Exit codes and the form of messages are in `exit`, the same for all commands.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod exit;
+mod machine;
+mod reproduce;
+mod run;
+mod simulate;
+pub mod simulated;
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::ExitCode;
+use std::thread;
+
+use clap::{Parser, Subcommand};
+use exit::PrintError;
+use hikyaku_bench::{Console, Failure};
+
+/// Message passing between processes, where the receiving side lands the messages.
+#[derive(Debug, Parser)]
+#[command(name = "hikyaku", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "See 'hikyaku COMMAND --help' for what a command does, with examples.")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(disable_help_subcommand = true)]
+enum Command {
+    Run(run::Arguments),
+    Bench(hikyaku_bench::Arguments),
+    Machine(machine::Arguments),
+    Reproduce(reproduce::Arguments),
+    Simulate(simulate::Arguments),
+}
+
+/// A main thread with less room for its stack than this (`ulimit -s`) has another one work.
+const ENOUGH_STACK: u64 = 1 << 20;
+
+/// What the other one has.
+const STACK: usize = 4 << 20;
+
+/// Runs the command that these words name; the first is the program's own name. Gives the exit
+/// code of the process. The binary `hikyaku` is this call.
+pub fn run_command(words: Vec<OsString>) -> ExitCode {
+    if stack_limit().is_none_or(|limit| limit >= ENOUGH_STACK) {
+        return work(&words);
+    }
+    let worker = {
+        let words = words.clone();
+        thread::Builder::new().stack_size(STACK).spawn(move || work(&words))
+    };
+    match worker {
+        Ok(worker) => worker.join().unwrap_or(ExitCode::from(PANICKED)),
+        // The machine refuses a thread. Try on the stack that there is.
+        Err(_) => work(&words),
+    }
+}
+
+/// The limit on the main thread's stack; `None`: there is none, or nobody tells. Read, since the
+/// safe form of the system call panics where a filter refuses it.
+fn stack_limit() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Exit code of a program whose main thread has panicked.
+const PANICKED: u8 = 101;
+
+fn work(words: &[OsString]) -> ExitCode {
+    match CommandLine::try_parse_from(words) {
+        Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
+        Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
+        Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
+        Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
+        Ok(CommandLine { command: Command::Simulate(arguments) }) => simulate::run(&arguments),
+        Err(error) => exit::of_command_line(&error),
+    }
+}
+
+/// Runs `hikyaku bench`.
+fn bench(arguments: &hikyaku_bench::Arguments) -> ExitCode {
+    let console = Console {
+        print: &|text| exit::print(text).map_err(|error| error.0),
+        say: &|line| exit::say(line),
+    };
+    match hikyaku_bench::run(arguments, console) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => PrintError(error).end(),
+        Err(error) => {
+            exit::say(format_args!("bench: {error}"));
+            match error {
+                Failure::Usage(_) => ExitCode::from(exit::USAGE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+}

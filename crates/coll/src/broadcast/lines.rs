@@ -1,0 +1,65 @@
+//! Broadcast by lines: the root writes, all read, in parts; the root is a few parts ahead. Over
+//! several nodes its leader sends to the others' leaders, which hand on.
+
+use crate::call::Team;
+use crate::error::Failure;
+use crate::group::Group;
+use crate::rounds::{Rounds, Stop};
+
+use super::binomial;
+
+#[inline(always)]
+pub(super) async fn run<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<(), Stop<G>> {
+    let rounds = Rounds::begin(team).await?;
+    if rounds.mates.are_all() {
+        return rounds.broadcast(data, root as usize).await;
+    }
+    across(&rounds, data, root).await
+}
+
+/// The same without waiting, if it is one part that is there.
+#[inline(always)]
+pub(super) fn at_once<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Option<Result<(), Failure<G>>> {
+    if let Err(failure) = team.check_root(root) {
+        return Some(Err(failure));
+    }
+    let rounds = Rounds::at_once(team)?;
+    if !rounds.is_one_part(data.len()) {
+        return None;
+    }
+    match rounds.try_broadcast(data, root as usize) {
+        Ok(true) => Some(Ok(())),
+        Ok(false) => None,
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+#[inline(never)]
+async fn across<G: Group>(
+    rounds: &Rounds<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+) -> Result<(), Stop<G>> {
+    let mates = rounds.mates;
+    let is_near = mates.ranks().contains(&root);
+    if is_near {
+        rounds.broadcast(data, (root - mates.ranks().start) as usize).await?;
+    }
+    if rounds.place == 0 {
+        let leaders = rounds.team.among(mates.leaders(), mates.own() as u32);
+        let sent = binomial::run(&leaders, data, mates.leader_of(root) as u32);
+        rounds.unless_lost(sent).await.map_err(|stop| match is_near {
+            true => stop.into_failure(rounds.team).into(),
+            false => stop,
+        })?;
+    }
+    if is_near { Ok(()) } else { rounds.broadcast(data, 0).await }
+}

@@ -1,0 +1,331 @@
+//! Rounds over the lines that ranks of a node share: what algorithms by lines are made of.
+//!
+//! What a rank says is written once and read by all. A contribution says which call it belongs to
+//! ([`Signature::word`]), so that ranks that call different things, or with different arguments,
+//! learn that from each other.
+//!
+//! Where all contribute, all learn it in the same round: every rank fails, every rank knows that
+//! the others do, and the lines stay as they are. Any other failure ends the lines ([`Turns`]).
+//!
+//! [`Turns`]: crate::turns::Turns
+
+use std::future::poll_fn;
+use std::hint::spin_loop;
+use std::task::Poll;
+
+use crate::call::Team;
+use crate::error::Failure;
+use crate::group::Group;
+use crate::mates::{MOST_MATES, Mates};
+use crate::names::Operation;
+use crate::signature::Signature;
+use crate::turns::Turn;
+
+use hikyaku_nic::ring::LINE_BYTES;
+
+/// A part of a broadcast is this part of the longest contribution: small enough that readers start
+/// early, large enough that a round costs little beside the copy (32 KiB of 256).
+const BROADCAST_PARTS: usize = 8;
+
+/// Why a call by lines is refused.
+pub(crate) const NEEDS_LINES: &str = "needs ranks of a node that share memory";
+
+/// Why rounds ended before their time.
+pub(crate) enum Stop<G: Group> {
+    /// There are no lines any more.
+    Lost,
+    Failed(Failure<G>),
+}
+
+impl<G: Group> From<Failure<G>> for Stop<G> {
+    fn from(failure: Failure<G>) -> Stop<G> {
+        Stop::Failed(failure)
+    }
+}
+
+impl<G: Group> Stop<G> {
+    /// The failure of a call that cannot start anew.
+    pub(crate) fn into_failure(self, team: &Team<'_, G>) -> Failure<G> {
+        match self {
+            Stop::Lost => team.lost(),
+            Stop::Failed(failure) => failure,
+        }
+    }
+}
+
+/// A call that has the lines.
+pub(crate) struct Rounds<'t, G: Group> {
+    pub(crate) team: &'t Team<'t, G>,
+    pub(crate) mates: &'t Mates,
+    word: u64,
+    /// How many ranks share the lines, and this one's place.
+    pub(crate) size: usize,
+    pub(crate) place: usize,
+}
+
+impl<'t, G: Group> Rounds<'t, G> {
+    /// Waits for the turn of a call.
+    #[inline(always)]
+    pub(crate) async fn begin(team: &'t Team<'t, G>) -> Result<Rounds<'t, G>, Stop<G>> {
+        let group = team.group();
+        let Some(mates) = group.mates() else {
+            let refused = team.require(false, NEEDS_LINES);
+            return Err(refused.err().map_or(Stop::Lost, Stop::Failed));
+        };
+        let ranks = mates.ranks();
+        let (size, place) = (ranks.len(), (team.rank() - ranks.start) as usize);
+        let rounds = Rounds { team, mates, word: team.word(), size, place };
+        if team.turn() != Turn::Now {
+            rounds.wait(|| (team.turn() == Turn::Now).then_some(Ok(()))).await?;
+        }
+        Ok(rounds)
+    }
+
+    /// A call that has its turn, on lines that all ranks share.
+    #[inline(always)]
+    pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<Rounds<'t, G>> {
+        let mates = team.group().mates().filter(|mates| mates.are_all())?;
+        if team.turn() != Turn::Now {
+            return None;
+        }
+        let (size, place) = (team.size() as usize, team.rank() as usize);
+        Some(Rounds { team, mates, word: team.word(), size, place })
+    }
+
+    /// The first round of a call that all contribute to, without waiting long; `false`: they have
+    /// not, and [`Rounds::meet`] goes on.
+    #[inline(always)]
+    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<bool, Failure<G>> {
+        let group = self.team.group();
+        if !group.contribute(self.word, bytes)? {
+            return Ok(false);
+        }
+        self.team.has_entered().set(true);
+        for _ in 0..group.looks() {
+            if group.all_contributed()? {
+                return Ok(true);
+            }
+            spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// A broadcast of one part, without waiting long; `false`: [`Rounds::broadcast`] goes on.
+    #[inline(always)]
+    pub(crate) fn try_broadcast(
+        &self,
+        data: &mut [G::Byte],
+        root: usize,
+    ) -> Result<bool, Failure<G>> {
+        let group = self.team.group();
+        if self.place == root {
+            if !group.contribute(self.word, data)? {
+                return Ok(false);
+            }
+            group.finish_round()?;
+            return Ok(true);
+        }
+        for _ in 0..group.looks() {
+            if let Some(said) = group.contribution(root, 0, data)? {
+                let finished = group.finish_round();
+                if said != self.word {
+                    return Err(self.differs(root, Signature::of_word(said)));
+                }
+                finished?;
+                return Ok(true);
+            }
+            spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// Whether a broadcast of so many bytes is one part.
+    #[inline]
+    pub(crate) fn is_one_part(&self, length: usize) -> bool {
+        length <= LINE_BYTES || length <= self.part(BROADCAST_PARTS, 1)
+    }
+
+    /// Waits until `look` finds something.
+    #[inline(always)]
+    async fn wait<T>(
+        &self,
+        look: impl FnMut() -> Option<Result<T, G::Error>>,
+    ) -> Result<T, Stop<G>> {
+        self.wait_unless(look, || None).await
+    }
+
+    /// The same, or until `fails` has found something where `look` has not.
+    #[inline(always)]
+    async fn wait_unless<T>(
+        &self,
+        mut look: impl FnMut() -> Option<Result<T, G::Error>>,
+        mut fails: impl FnMut() -> Option<Failure<G>>,
+    ) -> Result<T, Stop<G>> {
+        poll_fn(|context| {
+            for _ in 0..self.team.group().looks() {
+                match look() {
+                    Some(Ok(found)) => return Poll::Ready(Ok(found)),
+                    Some(Err(error)) => return Poll::Ready(Err(Stop::Failed(error.into()))),
+                    None => spin_loop(),
+                }
+            }
+            if self.team.turn() == Turn::Lost {
+                return Poll::Ready(Err(Stop::Lost));
+            }
+            if let Some(failure) = fails() {
+                return Poll::Ready(Err(Stop::Failed(failure)));
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Does something that is not rounds, unless the lines are lost meanwhile.
+    pub(crate) async fn unless_lost<T>(
+        &self,
+        other: impl Future<Output = Result<T, Failure<G>>>,
+    ) -> Result<T, Stop<G>> {
+        let mut other = std::pin::pin!(other);
+        poll_fn(|context| match other.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(done.map_err(Stop::Failed)),
+            Poll::Pending if self.team.turn() == Turn::Lost => Poll::Ready(Err(Stop::Lost)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Bytes of a part: whole elements of `width` bytes, at least one.
+    pub(crate) fn part(&self, of_the_longest: usize, width: usize) -> usize {
+        let longest = self.team.group().most_on_lines();
+        ((longest / of_the_longest).max(LINE_BYTES) / width * width).max(width)
+    }
+
+    /// Enters a round.
+    #[inline(always)]
+    pub(crate) async fn contribute(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+        let group = self.team.group();
+        self.wait(|| match group.contribute(self.word, bytes) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        })
+        .await
+    }
+
+    /// Enters a round that all contribute to, and waits until all have: [`Rounds::read`] finds
+    /// them then. To be ended by [`Rounds::finish`].
+    #[inline(always)]
+    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+        if !self.team.has_entered().take() {
+            self.contribute(bytes).await?;
+        }
+        let group = self.team.group();
+        let met = || match group.all_contributed() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        // The root of a broadcast waits for no rank, and its receivers contribute nothing. So each
+        // poll looks at one mate for the word of such a root; other words that differ are found
+        // where all have contributed. A mate whose word is known is not looked at again: a wait
+        // that finds something each time never sleeps.
+        let mut next = self.place;
+        let mut known = [0u64; MOST_MATES as usize / 64];
+        known[self.place / 64] |= 1 << (self.place % 64);
+        let differs = || {
+            next = (next + 1) % self.size;
+            let (word, bit) = (&mut known[next / 64], 1 << (next % 64));
+            if *word & bit != 0 {
+                return None;
+            }
+            let said = group.contribution(next, 0, &mut []).ok().flatten()?;
+            *word |= bit;
+            let said = Signature::of_word(said)?;
+            let is_root = said.operation() == Operation::Broadcast;
+            is_root.then(|| self.differs(next, Some(said)))
+        };
+        let met = self.wait_unless(met, differs).await;
+        if matches!(met, Err(Stop::Failed(_))) {
+            let _ = group.finish_round();
+        }
+        met
+    }
+
+    /// What the mate at `place` has contributed from byte `from` on, after all have. This rank's
+    /// own is not to be asked for: processors hand over a modified line to its reader.
+    #[inline(always)]
+    pub(crate) fn read(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Result<(), Failure<G>> {
+        let said = self.team.group().contribution(place, from, into)?;
+        if said == Some(self.word) { Ok(()) } else { Err(self.disagrees(place, said)) }
+    }
+
+    /// Ends a round in which all have contributed, whatever came of it.
+    #[inline(always)]
+    pub(crate) fn finish<T>(&self, outcome: Result<T, Failure<G>>) -> Result<T, Failure<G>> {
+        let finished = self.team.group().finish_round();
+        let value = outcome?;
+        finished?;
+        Ok(value)
+    }
+
+    #[cold]
+    fn disagrees(&self, place: usize, said: Option<u64>) -> Failure<G> {
+        // The root of a broadcast does not look at others. Who is in another call took another
+        // number of rounds before.
+        let same = said.is_some_and(|said| Signature::is_same_number(said, self.word));
+        let said = said.and_then(Signature::of_word);
+        let looks = said.is_some_and(|call| call.operation() != Operation::Broadcast);
+        if same && looks && self.mates.are_all() {
+            self.team.all_know();
+        }
+        self.differs(place, said)
+    }
+
+    #[cold]
+    fn differs(&self, place: usize, said: Option<Signature>) -> Failure<G> {
+        let rank = self.mates.ranks().start + place as u32;
+        self.team.differs(rank, said)
+    }
+
+    /// Hands on what the mate at `root` has, in parts; the root is some of them ahead.
+    pub(crate) async fn broadcast(&self, data: &mut [G::Byte], root: usize) -> Result<(), Stop<G>> {
+        let part = self.part(BROADCAST_PARTS, 1);
+        let group = self.team.group();
+        let mut outcome = Ok(());
+        for from in starts(data.len(), part) {
+            let bytes = &mut data[from..];
+            let length = bytes.len().min(part);
+            let bytes = &mut bytes[..length];
+            if self.place == root {
+                let contributed = self.contribute(bytes).await;
+                match contributed {
+                    // Receivers may have what came before.
+                    Err(Stop::Lost) if from > 0 => return Err(self.team.lost().into()),
+                    other => other?,
+                }
+                // Some may be gone; the others want the rest.
+                let finished = group.finish_round().map_err(Failure::<G>::from);
+                outcome = outcome.and(finished);
+            } else {
+                let said = self.wait(|| group.contribution(root, 0, bytes).transpose()).await?;
+                if said != self.word {
+                    let _ = group.finish_round();
+                    return Err(self.differs(root, Signature::of_word(said)).into());
+                }
+                group.finish_round().map_err(Failure::<G>::from)?;
+            }
+        }
+        Ok(outcome?)
+    }
+}
+
+/// Where the parts of `length` bytes start. No bytes are one part.
+pub(crate) fn starts(length: usize, part: usize) -> impl Iterator<Item = usize> {
+    (0..length.max(1)).step_by(part)
+}

@@ -1,0 +1,245 @@
+//! Calls by lines over message engines: in flight together, dropped, wrong, with ranks that die.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use hikyaku_coll::{
+    Cause, CollError, Communicator, Element, Group, Reduction, allgather, allreduce, barrier,
+    broadcast, gather, scan,
+};
+use hikyaku_msg::MsgError;
+use hikyaku_nic::loopback::LoopbackPort;
+use proptest::prelude::*;
+
+use crate::engines::{kill, run, tight_ports};
+
+type Ranks<'e> = Communicator<'e, LoopbackPort>;
+type Outcome = Result<(), CollError<MsgError>>;
+type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
+
+fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
+    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
+        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+    })
+}
+
+/// Polls futures in an order of each round's own until all are done.
+async fn in_any_order(mut pending: Vec<Option<Pending<'_>>>, seed: u64) -> Vec<Outcome> {
+    let mut done: Vec<Option<Outcome>> = pending.iter().map(|_| None).collect();
+    let mut round = seed as usize;
+    poll_fn(move |context| {
+        round = round.wrapping_mul(7).wrapping_add(3);
+        for turn in 0..pending.len() {
+            let at = (turn + round) % pending.len();
+            let polled = pending[at].as_mut().map(|it| it.as_mut().poll(context));
+            if let Some(Poll::Ready(result)) = polled {
+                (done[at], pending[at]) = (Some(result), None);
+            }
+        }
+        match done.iter().all(Option::is_some) {
+            true => Poll::Ready(done.iter_mut().filter_map(Option::take).collect()),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn calls_in_flight_together_end_in_any_order(
+        size in 2u32..7, per_node in 2u32..7, length in 0usize..3000, seed: u64,
+    ) {
+        let results = run(tight_ports(size, per_node), seed, async |group: &Ranks<'_>| {
+            let rank = group.rank() as u8;
+            let (mut sum, mut sums) = (vec![rank; length], vec![1; length / 2]);
+            let (mut sent, mut all) = (vec![rank; length], vec![0; length * size as usize]);
+            let mine = vec![rank; length];
+            let calls: Vec<Option<Pending<'_>>> = vec![
+                Some(Box::pin(allreduce(group, None, &mut sum, add()))),
+                Some(Box::pin(broadcast(group, None, &mut sent, size - 1))),
+                Some(Box::pin(barrier(group, None))),
+                Some(Box::pin(allgather(group, None, Some(&mine), &mut all))),
+                Some(Box::pin(scan(group, None, &mut sums, add()))),
+            ];
+            let ends = in_any_order(calls, seed ^ u64::from(rank)).await;
+            (ends, sum, sent, all, sums)
+        });
+        let total = (0..size as u8).fold(0, u8::wrapping_add);
+        for (rank, (ends, sum, sent, all, sums)) in (0..).zip(results) {
+            prop_assert_eq!(ends, vec![Ok(()); 5]);
+            prop_assert_eq!(sum, vec![total; length]);
+            prop_assert_eq!(sent, vec![size as u8 - 1; length]);
+            prop_assert!((0..size as u8).flat_map(|rank| vec![rank; length]).eq(all));
+            prop_assert_eq!(sums, vec![rank as u8 + 1; length / 2]);
+        }
+    }
+
+    /// A call that is dropped fails elsewhere, or had done its part; those after it go on.
+    #[test]
+    fn a_call_dropped_in_flight_leaves_the_others(
+        size in 2u32..6, per_node in 1u32..6, length in 0usize..300, polls in 0usize..4,
+        victim in 0u32..6, seed: u64,
+    ) {
+        let victim = victim % size;
+        let results = run(tight_ports(size, per_node), seed, async |group: &Ranks<'_>| {
+            let (mut first, mut second) = (vec![1; length], vec![1; length]);
+            let mut call: Pending<'_> = Box::pin(allreduce(group, None, &mut first, add()));
+            let mut left = polls;
+            let outcome = poll_fn(|context| {
+                if group.rank() == victim && left == 0 {
+                    return Poll::Ready(None);
+                }
+                left = left.saturating_sub(1);
+                call.as_mut().poll(context).map(Some)
+            }).await;
+            drop(call);
+            let next = allreduce(group, None, &mut second, add()).await;
+            (outcome, next, second)
+        });
+        for (rank, (outcome, next, second)) in (0..).zip(results) {
+            let gave_up = |peer, cause| {
+                Err(CollError::GaveUp { operation: "allreduce", peer, cause })
+            };
+            match outcome {
+                None => prop_assert_eq!(rank, victim),
+                Some(Ok(())) => {}
+                told => prop_assert_eq!(told, Some(gave_up(victim, Cause::Dropped))),
+            }
+            prop_assert_eq!(next, Ok(()), "rank {}", rank);
+            prop_assert_eq!(second, vec![size as u8; length]);
+        }
+    }
+}
+
+/// What one rank calls where the others call another thing.
+const CALLS: usize = 11;
+
+async fn call(group: &Ranks<'_>, which: usize) -> Outcome {
+    let (mut eight, mut more) = ([1; 8], vec![0; 8 * group.size() as usize]);
+    let doubles = group.with_elements(Element::of::<f64>());
+    let max = Reduction { combination: hikyaku_coll::Combination::MAX, ..add() };
+    match which {
+        0 => barrier(group, None).await,
+        1 => allreduce(group, None, &mut eight, add()).await,
+        2 => allreduce(group, None, &mut eight[..4], add()).await,
+        3 => allreduce(group, None, &mut eight, max).await,
+        4 => allreduce(&doubles, None, &mut eight, add()).await,
+        5 => allreduce(group, None, &mut vec![1; 5000], add()).await,
+        6 => broadcast(group, None, &mut eight, 0).await,
+        7 => broadcast(group, None, &mut eight[..4], 0).await,
+        8 => broadcast(&doubles, None, &mut eight, 0).await,
+        9 => allgather(group, None, Some(&eight), &mut more).await,
+        _ => broadcast(group, None, &mut vec![1; 5000], 0).await,
+    }
+}
+
+/// Whoever is still in the call hears that ranks differ, and which do; then all go on.
+#[test]
+fn wrong_calls_name_both_at_every_rank_that_waits() {
+    for (usual, other) in (0..CALLS).flat_map(|a| (0..CALLS).map(move |b| (a, b))) {
+        if usual == other {
+            continue;
+        }
+        for odd in [0, 2] {
+            let results = run(tight_ports(3, 3), (usual * CALLS + other) as u64, async |group| {
+                let result = call(group, if group.rank() == odd { other } else { usual }).await;
+                // Ranks that had gone on hear of it in one of the next.
+                for _ in 0..3 {
+                    let _ = barrier(group, None).await;
+                }
+                (result, barrier(group, None).await)
+            });
+            let what = format!("{usual} and, at rank {odd}, {other}: {results:?}");
+            assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
+            let failed = results.iter().filter(|(result, _)| result.is_err()).count();
+            assert!(failed > 0, "{what}");
+            for (result, _) in &results {
+                match result {
+                    Ok(()) => {}
+                    Err(CollError::Differ { one, other }) => {
+                        assert!((one.rank == odd) != (other.rank == odd), "{what}");
+                        assert_ne!(one.call, other.call, "{what}");
+                    }
+                    Err(_) => panic!("{what}"),
+                }
+            }
+            let all_contribute = |which| !matches!(which, 6 | 7 | 8 | 10);
+            if all_contribute(usual) && all_contribute(other) {
+                assert_eq!(failed, 3, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_death_ends_calls_by_lines_at_every_rank() {
+    for per_node in [2, 4] {
+        for victim in 0..4 {
+            let ports = tight_ports(4, per_node);
+            kill(&ports[(victim as usize + 1) % 4], victim);
+            let results = run(ports, 5, async |group| {
+                if group.rank() == victim {
+                    return Vec::new();
+                }
+                let mut outcomes = Vec::new();
+                for length in [8, 3000] {
+                    outcomes.push(barrier(group, None).await);
+                    outcomes.push(allreduce(group, None, &mut vec![0; length], add()).await);
+                    outcomes.push(broadcast(group, None, &mut vec![0; length], victim).await);
+                }
+                outcomes
+            });
+            for outcome in results.into_iter().flatten() {
+                let names = match outcome {
+                    Err(CollError::Message(MsgError::PeerFailed(failure))) => failure.rank,
+                    Err(CollError::GaveUp { cause: Cause::Gone { rank }, .. }) => rank,
+                    other => panic!("{victim} of {per_node} a node is dead: {other:?}"),
+                };
+                assert_eq!(names, victim);
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_by_name_where_there_are_none_are_an_error_and_after_a_failure_messages() {
+    use hikyaku_coll::barrier::Algorithm::Lines;
+    let alone = run(tight_ports(2, 1), 1, async |group| barrier(group, Some(Lines)).await);
+    for result in alone {
+        let line = result.unwrap_err().to_string();
+        assert!(line.starts_with("barrier by lines needs ranks of a node that share"), "{line}");
+    }
+    let results = run(tight_ports(3, 3), 1, async |group| {
+        assert!(group.facilities().lines);
+        // Rank 1 never gathers: the others hear of a call that differs.
+        let wrong = match group.rank() {
+            1 => gather(group, None, Some(&[1]), &mut [], 0).await,
+            _ => barrier(group, Some(Lines)).await,
+        };
+        let _ = barrier(group, None).await;
+        let after = barrier(group, Some(Lines)).await;
+        (wrong.is_err(), after, group.facilities().lines)
+    });
+    for (_, after, lines) in &results {
+        assert_eq!((after, lines), (&Ok(()), &false), "{results:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_calls_leave_nothing_behind() {
+    let entered = Cell::new(0);
+    let results = run(tight_ports(3, 3), 9, async |group| {
+        for _ in 0..10_000 / 3 {
+            entered.set(entered.get() + 1);
+            barrier(group, None).await?;
+        }
+        Outcome::Ok(())
+    });
+    assert_eq!((results, entered.get()), (vec![Ok(()); 3], 9999));
+}

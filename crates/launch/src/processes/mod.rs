@@ -1,0 +1,269 @@
+//! Real processes in virtual time: the programs that `hikyaku run` starts, on a machine that is not
+//! there.
+//!
+//! ```text
+//!   launch thread                      conductor's thread              ranks' processes
+//!   -------------                      ------------------              ----------------
+//!   starts and watches the ranks       engine, network, interfaces     one runs at a time
+//!        │   ends, deaths ───────────► (registry in shared memory) ◄──── hikyaku's calls
+//!        └── input, output ◄──────────────────────────────────────────── print as ever
+//! ```
+//!
+//! The job is one in shared memory ([`hikyaku_shm`]) whose ranks hand the processor over where they
+//! would wait; when anything happens is said by [`hikyaku_sim::port`]. Launcher, conductor and
+//! ranks share one processor, since only one of them ever has something to do: a hand-over between
+//! processors takes several times as long.
+//!
+//! What a rank's time consists of: the costs of the host's steps, as the machine states them;
+//! waiting; and computing, which is what the program says (`World::compute`) or what it takes
+//! here, scaled ([`Computing`]).
+
+mod in_process;
+mod machine;
+mod ranks;
+mod report;
+
+use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hikyaku_nic::fabric::DeathCause;
+use hikyaku_nic::time::Time;
+use hikyaku_shm::{Doing, Job, JobConfig, Stage};
+use hikyaku_sim::engine::{Progress, Simulation, Trace};
+use hikyaku_sim::job::MemoryPath;
+use hikyaku_sim::network::Rate;
+use hikyaku_sim::port::{Conductor, Config, Ended};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+pub use hikyaku_sim::machine::Machine;
+pub use in_process::open_ports;
+pub use machine::costs_of;
+pub use report::{RankReport, Report};
+
+use crate::{Bind, JobMemory, Launch, LaunchError, Outcome};
+use ranks::OneByOne;
+
+/// Bytes of a message's match bits, length and protocol on the wire.
+const ENVELOPE_BYTES: u64 = 16;
+
+/// Events between two looks whether to go on.
+const INTERVAL: u64 = 1024;
+
+/// The most ranks of a job in virtual time: each has ports to all others, at both ends.
+pub const MAX_RANKS: u32 = 1024;
+
+/// Exit code of a job whose ranks wait for ever.
+const STUCK: i32 = 3;
+
+/// What computing between calls takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum Computing {
+    /// What the program says with `World::compute`; otherwise no time.
+    #[default]
+    Given,
+    /// What the processor takes for it here, times this factor. Not the same twice.
+    Measured(f64),
+}
+
+/// A job of processes on a simulated machine.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    /// The program and how many times; how it is started and ended. Ranks are not bound.
+    pub launch: Launch,
+    /// The machine.
+    pub machine: Machine,
+    /// How messages travel within a node.
+    pub memory: MemoryPath,
+    /// What computing takes.
+    pub computing: Computing,
+    /// How many records of a trace are kept.
+    pub trace: usize,
+}
+
+impl Processes {
+    /// The job on a switch of 100 Gb/s, nothing computed, everything traced: for tests.
+    ///
+    /// # Panics
+    /// Never: the machine makes sense for any number of ranks that can be launched.
+    pub fn on_a_test_machine(launch: Launch) -> Processes {
+        let machine = Machine::parse("test", include_str!("test.toml"));
+        let rate = Rate::bytes_per_second(10e9);
+        Processes {
+            launch,
+            machine: machine.expect("a test reads it"),
+            memory: MemoryPath { latency: Time::from_nanoseconds(200), rate },
+            computing: Computing::Given,
+            trace: 1 << 20,
+        }
+    }
+
+    /// Runs the job to its end, which is that of its processes.
+    ///
+    /// # Errors
+    /// The job could not be started, or the ranks do not fit the machine; nothing runs then.
+    pub fn run(&self) -> Result<Report, LaunchError> {
+        self.launch.check()?;
+        let ranks = self.launch.ranks;
+        if ranks > MAX_RANKS {
+            return Err(LaunchError::TooManyVirtual { ranks });
+        }
+        let per_node = self.launch.ranks_per_node.unwrap_or(1).min(ranks);
+        let config = JobConfig::new(ranks, per_node).in_virtual_time();
+        let job = Job::create(&config)?;
+        let system = |source| LaunchError::System { what: "map the job's memory", source };
+        let absent = || system(std::io::ErrorKind::Unsupported.into());
+        let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
+        let _bound = OnOneProcessor::bind();
+        let began = Instant::now();
+        let conductor = {
+            let (stage, this) = (Arc::clone(&stage), self.clone());
+            thread::spawn(move || this.conduct(&stage))
+        };
+        let launch = Launch { bind: Bind::None, ..self.launch.clone() };
+        let outcome = launch.run_in(&VirtualMemory { job: &job, stage: &stage });
+        stage.end();
+        let conducted = conductor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(conducted.into_report(outcome?, &stage, began.elapsed()))
+    }
+
+    /// The simulation, on its own thread.
+    fn conduct(&self, stage: &Arc<Stage>) -> Conducted {
+        let simulation = Simulation::new(0);
+        simulation.trace().records_on(self.trace);
+        let carrier = self.machine.install(&simulation).carrier;
+        // Ranks read them at their first turn.
+        stage.set_costs(&costs_of(&*carrier, &self.memory, self.computing));
+        let config = Config { memory: self.memory, envelope_bytes: ENVELOPE_BYTES };
+        let ranks = OneByOne(Arc::clone(stage));
+        let conductor = Conductor::new(&simulation, ranks, carrier, config);
+        let conductor = match conductor {
+            Ok(conductor) => conductor,
+            Err(error) => {
+                end_ranks(stage);
+                return Conducted { problem: Some(error.to_string()), ..Conducted::default() };
+            }
+        };
+        let observe = |_: &Progress| match stage.is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let ended = conductor.run(INTERVAL, observe);
+        let trace = std::mem::take(&mut *simulation.trace());
+        let (traffic, events) = (conductor.traffic(), simulation.events());
+        let mut conducted = Conducted { traffic, events, trace, ..Conducted::default() };
+        if let Err(error) = ended
+            && !stage.is_over()
+        {
+            conducted.problem = Some(error.to_string());
+            if let Ended::Stuck { waiting, .. } = &error {
+                conducted.waits =
+                    waiting.iter().map(|rank| what_it_waits_in(stage, *rank)).collect();
+            }
+            end_ranks(stage);
+        }
+        conducted
+    }
+}
+
+/// What the conductor's thread leaves.
+#[derive(Debug, Default)]
+struct Conducted {
+    traffic: Vec<hikyaku_sim::port::Traffic>,
+    events: u64,
+    trace: Trace,
+    problem: Option<String>,
+    waits: Vec<String>,
+}
+
+impl Conducted {
+    fn into_report(self, outcome: Outcome, stage: &Stage, wall: Duration) -> Report {
+        let joined = stage.ever_joined();
+        let outcome = match self.problem {
+            Some(problem) => Outcome { code: STUCK, reason: Some(problem), details: self.waits },
+            None => outcome,
+        };
+        let rank = |(rank, traffic): (u32, _)| RankReport::new(stage.tally(rank), traffic);
+        let ranks = (0..).zip(self.traffic).map(rank).collect();
+        let (events, trace) = (self.events, self.trace);
+        Report { outcome, ranks, joined, events, trace, wall }
+    }
+}
+
+/// A rank that waits for ever, in words.
+fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
+    match stage.registry().wait(rank) {
+        Some(wait) => {
+            format!("rank {rank} waits in {}, since {} of virtual time", Doing(&wait), wait.since)
+        }
+        None => format!("rank {rank} polls for ever, in no call that waits"),
+    }
+}
+
+/// Ends what would wait for ever.
+fn end_ranks(stage: &Stage) {
+    let there = (0..stage.ranks()).filter(|rank| stage.is_there(*rank));
+    for pid in there.map(|rank| stage.registry().pid(rank)) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            // It can only have gone by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// The job's memory as its launcher needs it: time is virtual.
+struct VirtualMemory<'j> {
+    job: &'j Job,
+    stage: &'j Stage,
+}
+
+impl JobMemory for VirtualMemory<'_> {
+    fn environment(&self, rank: u32) -> Vec<(String, String)> {
+        self.job.environment(rank)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.job.fd()
+    }
+
+    fn mark_started(&self, rank: u32, pid: u32) {
+        self.job.mark_started(rank, pid);
+    }
+
+    fn mark_dead(&self, rank: u32, cause: DeathCause) {
+        self.job.mark_dead(rank, cause);
+    }
+
+    fn has_left(&self, rank: u32) -> bool {
+        self.job.has_left(rank)
+    }
+
+    fn waiting(&self, rank: u32) -> Option<String> {
+        let wait = self.stage.registry().wait(rank)?;
+        Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since))
+    }
+}
+
+/// This thread, and what it starts, on one processor; as before when dropped.
+struct OnOneProcessor(Option<CpuSet>);
+
+impl OnOneProcessor {
+    fn bind() -> OnOneProcessor {
+        let Ok(before) = sched_getaffinity(None) else { return OnOneProcessor(None) };
+        let mut one = CpuSet::new();
+        one.set(sched_getcpu());
+        // Without it everything only takes longer.
+        OnOneProcessor(sched_setaffinity(None, &one).is_ok().then_some(before))
+    }
+}
+
+impl Drop for OnOneProcessor {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}

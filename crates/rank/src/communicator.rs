@@ -1,0 +1,246 @@
+//! Communicators: the ranks that compute together, and the contexts that keep their messages apart.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hikyaku_coll::{Book, Choices, Communicator as Group};
+use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
+use hikyaku_nic::fabric::Port;
+use hikyaku_nic::time::Time;
+
+use crate::contexts::{COLLECTIVES, CONTEXTS, leader_of};
+use crate::error::InitError;
+use crate::port::RankPort;
+use crate::rank::{Lease, Observer, Rank};
+use crate::tasks::Tasks;
+use crate::unmatched::UnmatchedLimit;
+
+/// A communicator: all ranks of the job (MPI_COMM_WORLD) or some of them, numbered from 0. A clone
+/// is another handle on the same one.
+///
+/// When the last handle goes, the rank leaves the job in order: what it still had to post is posted
+/// first. Not so when it goes because of a panic: then the rank has died, and its peers are told
+/// when its process ends.
+#[derive(Debug, Clone)]
+pub struct Communicator {
+    pub(crate) rank: Rc<Rank>,
+    /// The first of its contexts: that of messages between two ranks.
+    context: u32,
+    /// Its ranks, if they are not all of the job in their order.
+    members: Option<Arc<Members>>,
+    /// What this rank notes of its collectives.
+    collectives: Rc<Book>,
+    /// Gives the contexts back, if they have a leader.
+    _lease: Option<Rc<Lease>>,
+}
+
+impl Communicator {
+    /// The port of the job that this program was started in. A program that was started by itself
+    /// is a job of one rank.
+    ///
+    /// # Errors
+    /// [`InitError`]: the job cannot be joined, for example because this rank already has.
+    pub fn open() -> Result<RankPort, InitError> {
+        match hikyaku_shm::attach()? {
+            Some(port) => Ok(port),
+            None => Ok(hikyaku_shm::single()?),
+        }
+    }
+
+    /// All ranks of a port's job.
+    pub fn over(port: RankPort, choices: Choices) -> Communicator {
+        Communicator::of_all(Rc::new(Rank::new(port, choices)), 0)
+    }
+
+    /// All ranks of the job. Its context is its alone, so its channel of groups is.
+    fn of_all(rank: Rc<Rank>, context: u32) -> Communicator {
+        let book = Book::with_lines(rank.engine.borrow_mut().port_mut(), context / CONTEXTS);
+        Communicator { rank, context, members: None, collectives: Rc::new(book), _lease: None }
+    }
+
+    /// The same ranks with the next of the contexts that all ranks of the job count alike.
+    pub(crate) fn counted(&self) -> Communicator {
+        Communicator::of_all(Rc::clone(&self.rank), self.rank.count_context())
+    }
+
+    /// These ranks (`None`: all of the job) with contexts that a leader has given.
+    pub(crate) fn led(&self, context: u32, members: Option<Arc<Members>>) -> Communicator {
+        if let Some(members) = &members {
+            self.engine().borrow_mut().set_members(context, Arc::clone(members));
+        }
+        let rank = Rc::clone(&self.rank);
+        let lease = Some(Rc::new(Lease::new(&rank, context)));
+        Communicator { rank, context, members, collectives: Rc::default(), _lease: lease }
+    }
+
+    /// The same ranks, with an error for whoever uses them.
+    pub(crate) fn broken(&self, error: MsgError) -> Communicator {
+        let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
+        let (rank, context) = (Rc::clone(&self.rank), self.context);
+        Communicator { rank, context, members, collectives: Rc::default(), _lease: None }
+    }
+
+    /// Limits what the rank keeps of messages that nobody has asked for.
+    pub fn limit_unmatched(&self, limit: UnmatchedLimit) {
+        self.engine().borrow_mut().limit_unmatched(limit.bytes());
+    }
+
+    /// Its ranks by number; `None`: they are all of the job, in their order.
+    #[inline]
+    pub fn members(&self) -> Option<&Members> {
+        self.members.as_deref()
+    }
+
+    /// The rank in the job of a rank here.
+    ///
+    /// # Errors
+    /// It does not exist, as far as that is known here: an engine checks those of the whole job.
+    #[inline]
+    pub fn in_job(&self, rank: u32) -> Result<u32, MsgError> {
+        self.members().map_or(Ok(rank), |members| members.rank(rank))
+    }
+
+    /// The same for whom a receive or probe takes messages from; `None`: from any.
+    ///
+    /// # Errors
+    /// As [`Communicator::in_job`].
+    #[inline]
+    pub fn source_in_job(&self, source: Option<u32>) -> Result<Option<u32>, MsgError> {
+        self.members().map_or(Ok(source), |members| members.source(source))
+    }
+
+    /// The rank here of a rank of the job, which is one of these.
+    pub fn number(&self, rank: u32) -> u32 {
+        self.members().and_then(|members| members.number(rank)).unwrap_or(rank)
+    }
+
+    /// A result of the engine as it is told to the program.
+    ///
+    /// # Errors
+    /// The engine's, with numbers of this communicator.
+    #[inline]
+    pub fn told(&self, result: Result<Received, MsgError>) -> Result<Received, MsgError> {
+        match self.members() {
+            None => result,
+            Some(members) => match result {
+                Ok(received) => Ok(members.told(received)),
+                Err(error) => Err(members.explained(error)),
+            },
+        }
+    }
+
+    /// An error of the engine as it is told to the program.
+    pub fn explained(&self, error: MsgError) -> MsgError {
+        self.members().map_or(error, |members| members.explained(error))
+    }
+
+    /// The engine of this rank.
+    #[inline]
+    pub fn engine(&self) -> &RefCell<Engine<RankPort>> {
+        &self.rank.engine
+    }
+
+    /// What is in flight at this rank and moves only when it is polled.
+    #[inline]
+    pub fn tasks(&self) -> &Tasks {
+        &self.rank.tasks
+    }
+
+    /// For what must not keep this rank from leaving.
+    pub fn observe(&self) -> Observer {
+        Observer::of(&self.rank)
+    }
+
+    /// The context of messages between two ranks.
+    #[inline]
+    pub fn context(&self) -> u32 {
+        self.context
+    }
+
+    /// Messages of this communicator between two ranks.
+    pub fn messages(&self) -> Endpoint<'_, RankPort> {
+        Endpoint::new(self.engine(), self.context).among(self.members())
+    }
+
+    /// Messages of this communicator, for exchanges that number their tags themselves.
+    pub fn messages_as_group(&self) -> Group<'_, RankPort> {
+        Group::new(self.messages(), &self.collectives)
+    }
+
+    /// This communicator as its collectives see it.
+    #[inline]
+    pub fn group(&self) -> Group<'_, RankPort> {
+        let endpoint = Endpoint::new(self.engine(), self.context + COLLECTIVES);
+        Group::new(endpoint.among(self.members()), &self.collectives)
+    }
+
+    /// Algorithms chosen by name: for calls of the program, not for those of the library.
+    pub fn choices(&self) -> Choices {
+        if self.rank.own_calls.get() { Choices::default() } else { self.rank.choices }
+    }
+
+    /// Makes calls of the library's own: what is chosen by name does not hold for them.
+    pub fn by_itself<R>(&self, calls: impl FnOnce() -> R) -> R {
+        let before = self.rank.own_calls.replace(true);
+        let result = calls();
+        self.rank.own_calls.set(before);
+        result
+    }
+
+    /// The end of a communicator for collectives. If one of them was abandoned here or elsewhere,
+    /// ranks may still send for it, and that is to be dropped.
+    pub fn retire(&self) {
+        // What comes in a context that has a leader is dropped when that is given back.
+        if leader_of(self.context).is_none() {
+            self.rank.retire(self.context + COLLECTIVES, &self.collectives);
+        }
+    }
+
+    /// Drops what has come for collectives that have failed, here and in retired communicators. To
+    /// be called after each blocking collective.
+    #[inline]
+    pub fn drop_left_overs(&self) {
+        if self.engine().borrow().has_left_overs() {
+            self.look_for_left_overs();
+        }
+    }
+
+    #[cold]
+    fn look_for_left_overs(&self) {
+        self.group().drop_left_overs();
+        let retired = self.rank.retired.borrow();
+        for (context, book) in &*retired {
+            let endpoint = Endpoint::new(self.engine(), *context);
+            Group::new(endpoint, book).drop_left_overs();
+        }
+        self.rank.drop_what_ended();
+    }
+
+    /// This rank, `0..size`.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.members().map_or_else(|| self.engine().borrow().rank(), Members::own)
+    }
+
+    /// How many ranks there are.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.members().map_or_else(|| self.engine().borrow().size(), Members::size)
+    }
+
+    /// The (virtual) node a rank lives on, which is below the size.
+    pub fn node_of(&self, rank: u32) -> u32 {
+        self.messages().node_of(rank)
+    }
+
+    /// How many (virtual) nodes they live on.
+    pub fn nodes(&self) -> u32 {
+        self.messages().nodes()
+    }
+
+    /// The job's clock: the same for all ranks of a host.
+    pub fn now(&self) -> Time {
+        self.engine().borrow().port().now()
+    }
+}

@@ -1,0 +1,209 @@
+//! The contexts of communicators: who has which, and when one may be used again.
+//!
+//! ```text
+//!   | 0 | 0 | number (28)                | kind (2) |    counted by all ranks of the job alike
+//!   | 1 | 0 | leader (16) | number (12)  | kind (2) |    a number of its leader's
+//!     31  30                                 1    0
+//! ```
+//!
+//! Communicators of all ranks are duplicated without a message: everybody counts the same. Others
+//! get a number of their *leader*, the first of their ranks, in the exchange that makes them. So
+//! two communicators that share a rank never have the same context, and nobody needs to know what
+//! other ranks have made.
+//!
+//! A leader takes numbers that were never used, as long as there are some, then the one that has
+//! been free for the longest time. A number is free when every rank that had it has said so, by a
+//! note, or is gone. A rank says so when all that it has sent there is posted. Before a number is
+//! used again each of its ranks drops what lies there of the last time, and nobody sends before
+//! all have (`create.rs`). So nothing that is still on its way matches a later communicator.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hikyaku_nic::fabric::Rank;
+
+/// Set in contexts that have a leader.
+const LED: u32 = 1 << 31;
+
+/// Bits of a number, and of a kind.
+const NUMBER_BITS: u32 = 12;
+const KIND_BITS: u32 = 2;
+
+/// How many communicators a rank may lead at a time.
+pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
+
+/// Contexts of one communicator: messages between two ranks, collectives, the making of
+/// communicators of some of its ranks, and a spare one.
+pub(crate) const CONTEXTS: u32 = 1 << KIND_BITS;
+pub(crate) const COLLECTIVES: u32 = 1;
+pub(crate) const CREATION: u32 = 2;
+
+/// Notes that a number is not used any more have the spare context of the first communicator.
+pub(crate) const RETURNS: u32 = 3;
+
+/// Contexts that every rank counts alike come round here, after 268 million.
+const COUNTED: u32 = 1 << 30;
+
+/// The context after this one, of those that every rank counts alike.
+pub(crate) fn next_counted(context: u32) -> u32 {
+    let next = (context + CONTEXTS) % COUNTED;
+    if next == 0 { CONTEXTS } else { next }
+}
+
+/// The context of a leader's number.
+pub(crate) fn led(leader: Rank, number: u32) -> u32 {
+    debug_assert!(leader < 1 << 16 && number < NUMBERS);
+    LED | leader << (NUMBER_BITS + KIND_BITS) | number << KIND_BITS
+}
+
+/// The leader of a context and its number there; `None`: everybody counts it.
+pub(crate) fn leader_of(context: u32) -> Option<(Rank, u32)> {
+    let number = context >> KIND_BITS & (NUMBERS - 1);
+    (context & LED != 0).then_some(((context & !LED) >> (NUMBER_BITS + KIND_BITS), number))
+}
+
+/// A number that a leader proposes, and whether it was used before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    pub(crate) number: u32,
+    pub(crate) again: bool,
+}
+
+/// The numbers of one rank as a leader.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// How many were ever taken.
+    taken: u32,
+    /// Those that nobody uses any more, in the order in which that came about.
+    free: VecDeque<u32>,
+    /// Who has not given back which.
+    lent: BTreeMap<u32, Vec<Rank>>,
+}
+
+impl Numbers {
+    /// A number that nobody uses; `None`: there is none. It is to be lent or put back.
+    pub(crate) fn propose(&mut self, is_gone: impl Fn(Rank) -> bool) -> Option<Proposal> {
+        if self.taken < NUMBERS {
+            self.taken += 1;
+            return Some(Proposal { number: self.taken - 1, again: false });
+        }
+        if self.free.is_empty() {
+            self.take_from_the_gone(is_gone);
+        }
+        self.free.pop_front().map(|number| Proposal { number, again: true })
+    }
+
+    /// The number last proposed is not needed.
+    pub(crate) fn put_back(&mut self, Proposal { number, again }: Proposal) {
+        if !again && number + 1 == self.taken {
+            self.taken -= 1;
+        } else {
+            self.free.push_front(number);
+        }
+    }
+
+    /// A communicator of these ranks has the number.
+    pub(crate) fn lend(&mut self, number: u32, ranks: &[Rank]) {
+        self.lent.insert(number, ranks.to_vec());
+    }
+
+    /// A rank does not use a number any more.
+    pub(crate) fn give_back(&mut self, number: u32, rank: Rank) {
+        let Some(ranks) = self.lent.get_mut(&number) else { return };
+        ranks.retain(|other| *other != rank);
+        if ranks.is_empty() {
+            self.lent.remove(&number);
+            self.free.push_back(number);
+        }
+    }
+
+    /// Ranks that are gone give nothing back.
+    fn take_from_the_gone(&mut self, is_gone: impl Fn(Rank) -> bool) {
+        let freed = self.lent.extract_if(.., |_, ranks| ranks.iter().all(|rank| is_gone(*rank)));
+        self.free.extend(freed.map(|(number, _)| number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const NOBODY: fn(Rank) -> bool = |_| false;
+
+    #[test]
+    fn a_context_says_its_leader_and_number() {
+        let mut seen = BTreeSet::new();
+        for leader in [0, 1, 4095, (1 << 16) - 1] {
+            for number in [0, 1, NUMBERS - 1] {
+                let context = led(leader, number);
+                assert_eq!(leader_of(context + CONTEXTS - 1), Some((leader, number)));
+                assert!((0..CONTEXTS).all(|kind| seen.insert(context + kind)));
+                assert_eq!(context & COUNTED, 0, "the bit of leaders of nodes");
+            }
+        }
+        assert_eq!(leader_of(COUNTED - 1), None);
+    }
+
+    #[test]
+    fn counted_contexts_come_round_and_leave_out_the_first() {
+        assert_eq!(next_counted(0), CONTEXTS);
+        assert_eq!(next_counted(COUNTED - CONTEXTS), CONTEXTS);
+    }
+
+    #[test]
+    fn a_million_numbers_are_lent_and_none_twice_at_a_time() {
+        let mut numbers = Numbers::default();
+        let mut live: VecDeque<u32> = VecDeque::new();
+        let mut last_free = vec![0; NUMBERS as usize];
+        for turn in 0..1_000_000 {
+            let Proposal { number, again } = numbers.propose(NOBODY).unwrap();
+            assert!(!live.contains(&number), "turn {turn}: {number} is in use");
+            assert_eq!(again, turn >= NUMBERS);
+            assert!(!again || turn - last_free[number as usize] > NUMBERS - 32, "too early");
+            numbers.lend(number, &[3, 7]);
+            live.push_back(number);
+            if live.len() > 16 {
+                let freed = live.pop_front().unwrap();
+                numbers.give_back(freed, 7);
+                numbers.give_back(freed, 3);
+                last_free[freed as usize] = turn;
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_is_free_when_all_have_said_so_or_are_gone() {
+        let mut numbers = Numbers::default();
+        for number in 0..NUMBERS {
+            assert_eq!(numbers.propose(NOBODY), Some(Proposal { number, again: false }));
+            numbers.lend(number, &[1, 2]);
+        }
+        assert_eq!(numbers.propose(NOBODY), None);
+        numbers.give_back(5, 1);
+        numbers.give_back(5, 1);
+        assert_eq!(numbers.propose(NOBODY), None, "rank 2 has it");
+        numbers.give_back(NUMBERS, 1);
+        assert_eq!(numbers.propose(|rank| rank == 2).map(|it| it.number), Some(5));
+        numbers.give_back(9, 2);
+        numbers.give_back(9, 1);
+        let proposal = Proposal { number: 9, again: true };
+        assert_eq!(numbers.propose(NOBODY), Some(proposal));
+        numbers.put_back(proposal);
+        assert_eq!(numbers.propose(NOBODY), Some(proposal));
+    }
+
+    #[test]
+    fn a_number_that_was_not_needed_is_proposed_again() {
+        let mut numbers = Numbers::default();
+        let first = numbers.propose(NOBODY).unwrap();
+        numbers.put_back(first);
+        assert_eq!(numbers.propose(NOBODY), Some(first));
+        let second = numbers.propose(NOBODY).unwrap();
+        numbers.put_back(first);
+        numbers.put_back(second);
+        assert_eq!(numbers.propose(NOBODY).map(|it| it.number), Some(1));
+    }
+}

@@ -1,0 +1,516 @@
+//! The rounds of an exchange: start writes the letters to neighbours that get some, and writes or
+//! repeats the queues' chains for the others; wait looks for the letters and at two counts of each
+//! queue.
+//!
+//! Between the two nothing is needed of this rank: whoever comes last runs what is left, wherever
+//! it belongs. A rank that waits and has nothing else to do helps: it runs what may run in the
+//! queues of its sources, whose data it needs, and in its own.
+//!
+//! What can go wrong in a round ends the exchange on every rank that misses something: a rank that
+//! learns of it stops its queues with the name of who is missing, so that its neighbours learn it
+//! too, and theirs.
+
+use std::task::Poll;
+
+use hikyaku_coll::persistent::Step;
+use hikyaku_msg::MsgError;
+use hikyaku_nic::fabric::{
+    Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
+    QueuePort, QueuePut, QueueState, Wait,
+};
+use hikyaku_nic::time::Time;
+
+use super::error::PersistentError;
+use super::setup::{Out, OwnQueue, Wiring};
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::waiting::drive;
+
+/// How often a wait looks for ends that were freed. Looks are no measure of time when a rank gives
+/// way or sleeps in between, so time counts too; but not for the first looks, which are short and
+/// many.
+const GONE_LOOKS: u32 = 64;
+const UNTIMED_LOOKS: u32 = 16;
+const GONE_TIME: Time = Time::from_nanoseconds(1_000_000);
+
+/// Looks in a row after which a waiting rank helps whatever the size of the data. Large data is
+/// helped with at once: for small data the lines that helping moves cost more than it gains.
+const HELP_LOOKS: u32 = 256;
+
+/// Looks for letters alone before a wait becomes one: as long as a letter is under way between
+/// ranks that start at the same time. All that a wait does besides would be added to that.
+const LETTER_LOOKS: u32 = 64;
+
+/// Data of this size, bytes, is large.
+const HELP_FROM: u64 = 2048;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Started,
+    /// Something went wrong: what may still come is not known.
+    Failed,
+}
+
+/// A wait that has become long.
+#[derive(Debug)]
+struct Waited {
+    looks: u32,
+    /// When it was last looked for whoever is gone.
+    looked: Time,
+    /// Looks are few: in virtual time a rank looks again only when it has been woken for it.
+    is_rare: bool,
+}
+
+impl Waited {
+    /// Whether it should be looked for whoever is gone.
+    fn is_time(&mut self, port: &impl Port) -> bool {
+        if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) || self.is_rare {
+            return true;
+        }
+        if self.looks < UNTIMED_LOOKS {
+            return false;
+        }
+        let now = port.now();
+        let due = now >= self.looked + GONE_TIME;
+        if due {
+            self.looked = now;
+        }
+        due
+    }
+}
+
+/// An exchange without its buffers.
+#[derive(Debug)]
+pub struct Rounds {
+    world: Communicator,
+    wiring: Wiring,
+    /// Queues of others that have a part in this exchange, once each: those of sources first.
+    others: Vec<QueueAddress>,
+    sources: usize,
+    /// Whether some of the data is large.
+    large: bool,
+    /// Rounds started.
+    round: u64,
+    state: State,
+    /// The chain that is being made: kept for its memory.
+    chain: Vec<QueueCommand>,
+}
+
+impl Rounds {
+    /// The rounds of an exchange that was set up.
+    pub fn new(world: Communicator, wiring: Wiring) -> Rounds {
+        let mut others: Vec<QueueAddress> = wiring.ins.iter().map(|edge| edge.queue).collect();
+        let mut seen = Vec::new();
+        others.retain(|queue| {
+            !seen.contains(queue) && {
+                seen.push(*queue);
+                true
+            }
+        });
+        let sources = others.len();
+        for out in &wiring.outs {
+            if !others.contains(&out.event) {
+                others.push(out.event);
+            }
+        }
+        let large = wiring.outs.iter().any(|edge| edge.bytes >= HELP_FROM);
+        let (round, state, chain) = (0, State::Idle, Vec::new());
+        Rounds { world, wiring, others, sources, large, round, state, chain }
+    }
+
+    /// Which of two places the data of the latest round is in, where they are used in turn.
+    fn turn(&self) -> usize {
+        (self.round.wrapping_sub(1) & 1) as usize
+    }
+
+    /// In which of its places an incoming edge has the data of the latest round.
+    pub fn place_of(&self, edge: usize) -> usize {
+        if self.wiring.ins[edge].ahead { self.turn() } else { 0 }
+    }
+
+    /// An error unless the buffers are the program's.
+    ///
+    /// # Errors
+    /// A round is in flight, or an earlier one failed.
+    pub fn check_idle(&self) -> Result<(), Error> {
+        match self.state {
+            State::Idle => Ok(()),
+            State::Started => Err(PersistentError::Started.into()),
+            State::Failed => Err(PersistentError::Failed.into()),
+        }
+    }
+
+    /// Whether a round was started and not waited for.
+    pub fn is_started(&self) -> bool {
+        self.state == State::Started
+    }
+
+    /// Tells the senders of edges with two places of the second one.
+    pub fn give_second_places(&mut self) -> Result<(), Error> {
+        let mut engine = self.world.engine().borrow_mut();
+        for edge in self.wiring.ins.iter().filter(|edge| edge.ahead) {
+            let done = engine.port_mut().release_queue(edge.queue, edge.ready);
+            done.map_err(PersistentError::Queue)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a round whose commands are those of every other one.
+    #[inline]
+    pub fn start(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.check_idle()?;
+        if self.round < self.wiring.period {
+            return self.start_with(data, |_| {}, |_, _, _| false);
+        }
+        self.begin(data)?;
+        if self.wiring.queues.is_empty() {
+            return Ok(());
+        }
+        let mut engine = self.world.engine().borrow_mut();
+        let mut done = Ok(());
+        for queue in &self.wiring.queues {
+            let count = queue.program.steps.len() as u32;
+            done = done.and(engine.port_mut().repeat_queue(queue.address.queue, count));
+        }
+        drop(engine);
+        done.map_err(|error| self.fail_to_post(error))
+    }
+
+    /// Starts a round with the letters' part of `data`.
+    ///
+    /// `send` is called for each edge that a queue serves and whose receiver is ready. It says
+    /// whether it has sent the data itself, from the edge to one of its two places, so that only
+    /// the notification is left to the queue; `prepare` is called for each edge whose data the
+    /// queue is to send.
+    pub fn start_with(
+        &mut self,
+        data: &[u8],
+        mut prepare: impl FnMut(usize),
+        mut send: impl FnMut(usize, &Out, usize) -> bool,
+    ) -> Result<(), Error> {
+        self.check_idle()?;
+        self.begin(data)?;
+        let turn = self.turn();
+        for at in 0..self.wiring.queues.len() {
+            let cleared = self.is_cleared(at)?;
+            let mut chain = std::mem::take(&mut self.chain);
+            chain.clear();
+            let queue = &self.wiring.queues[at];
+            for step in &queue.program.steps {
+                let mut command = self.command(at, *step, turn);
+                if let (Step::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
+                    if cleared && send(edge, &self.wiring.outs[edge], turn) {
+                        put.length = 0;
+                    } else {
+                        prepare(edge);
+                    }
+                }
+                chain.push(command);
+            }
+            let id = queue.address.queue;
+            let posted = self.world.engine().borrow_mut().port_mut().post_queue(id, &chain);
+            self.chain = chain;
+            posted.map_err(|error| self.fail_to_post(error))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.round += 1;
+        self.state = State::Started;
+        if self.wiring.mail.is_empty() {
+            return Ok(());
+        }
+        let posted =
+            self.wiring.mail.post(self.world.engine().borrow_mut().port_mut(), self.round, data);
+        posted.map_err(|error| self.fail(error.into()))
+    }
+
+    /// Copies what has come by letter in a round that is complete into `data`.
+    #[inline]
+    pub fn take_mail(&self, data: &mut [u8]) -> Result<(), Error> {
+        if self.wiring.mail.is_empty() {
+            return Ok(());
+        }
+        let engine = self.world.engine().borrow();
+        Ok(self.wiring.mail.take(engine.port(), self.round, data)?)
+    }
+
+    fn fail_to_post(&mut self, error: QueueError) -> Error {
+        match error {
+            QueueError::Failed { fault, .. } => self.fail(self.told(self.own(), fault)),
+            other => self.fail(PersistentError::Queue(other).into()),
+        }
+    }
+
+    /// Whether all data of a queue may go at once, at the beginning of a round.
+    fn is_cleared(&mut self, at: usize) -> Result<bool, Error> {
+        let queue = &self.wiring.queues[at];
+        let cleared = i64::from(queue.program.cleared);
+        let mut engine = self.world.engine().borrow_mut();
+        let state = engine.port_mut().queue_state(queue.address);
+        let state = state.map_err(PersistentError::Queue)?;
+        Ok(state.written == state.executed && i64::from(state.ahead) >= cleared)
+    }
+
+    fn command(&self, at: usize, step: Step, turn: usize) -> QueueCommand {
+        let queue = &self.wiring.queues[at];
+        QueueCommand::Put(match step {
+            Step::Nop => return QueueCommand::Nop,
+            Step::Own => QueuePut::ready(queue.address, queue.program.own),
+            Step::Ready(edge) => {
+                let edge = &self.wiring.ins[edge];
+                QueuePut::ready(edge.queue, edge.ready)
+            }
+            Step::Data(edge) => {
+                let edge = &self.wiring.outs[edge];
+                let (from, at, length) = (edge.from[turn], edge.at[turn], edge.bytes);
+                QueuePut { from, at, length, to: edge.event, notify: true, release: 0 }
+            }
+        })
+    }
+
+    /// Whether the round is complete: all of our commands have run, all that was to come has.
+    #[inline]
+    fn look(&self) -> Result<bool, Error> {
+        let mut engine = self.world.engine().borrow_mut();
+        let mut done = self.wiring.mail.is_there(engine.port_mut(), self.round);
+        for queue in &self.wiring.queues {
+            let state = engine.port_mut().queue_state(queue.address);
+            let state = state.map_err(PersistentError::Queue)?;
+            let executed = self.round * queue.program.steps.len() as u64;
+            let complete =
+                state.executed == executed && state.arrivals >= self.round * queue.arrivals;
+            if let (false, Some(fault)) = (complete, state.fault) {
+                drop(engine);
+                return Err(self.told(self.own(), fault));
+            }
+            done &= complete;
+        }
+        Ok(done)
+    }
+
+    /// Whether the round that was started is complete; if it is, the buffers are the program's.
+    #[inline]
+    pub fn test(&mut self) -> Result<bool, Error> {
+        if self.state == State::Idle {
+            return Err(PersistentError::NotStarted.into());
+        }
+        self.check_not_failed()?;
+        match self.look() {
+            Ok(true) => {
+                self.state = State::Idle;
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn check_not_failed(&self) -> Result<(), Error> {
+        self.world.engine().borrow().check_process()?;
+        if self.state == State::Failed {
+            return Err(PersistentError::Failed.into());
+        }
+        Ok(())
+    }
+
+    /// Waits until the round is complete.
+    #[inline]
+    pub fn wait(&mut self) -> Result<(), Error> {
+        if self.test()? {
+            return Ok(());
+        }
+        if self.wiring.queues.is_empty() {
+            for _ in 0..LETTER_LOOKS {
+                if self.test()? {
+                    return Ok(());
+                }
+            }
+        }
+        self.wait_long()
+    }
+
+    #[inline(never)]
+    fn wait_long(&mut self) -> Result<(), Error> {
+        let is_rare = self.world.engine().borrow().port().host().is_conducted();
+        let mut waited = Waited { looks: 0, looked: self.world.now(), is_rare };
+        let world = self.world.clone();
+        let future = std::future::poll_fn(|_| {
+            waited.looks = waited.looks.wrapping_add(1);
+            match self.step(&mut waited) {
+                Ok(true) => Poll::Ready(Ok(())),
+                Ok(false) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        });
+        let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+        // Others may wait for what is in flight here, and for this rank's variables.
+        drive(world.engine(), world.tasks(), wait, future)
+    }
+
+    /// One look of a wait.
+    fn step(&mut self, waited: &mut Waited) -> Result<bool, Error> {
+        if self.test()? {
+            return Ok(true);
+        }
+        if self.large || waited.looks.is_multiple_of(HELP_LOOKS) {
+            self.help();
+        }
+        if !waited.is_time(self.world.engine().borrow().port()) {
+            return Ok(false);
+        }
+        // What comes while we look for the others counts.
+        let missing = self.missing();
+        if self.test()? {
+            return Ok(true);
+        }
+        missing.map_or(Ok(false), |error| Err(self.fail(error)))
+    }
+
+    /// Runs what may run and nobody does: what brings data here, then what takes data away.
+    fn help(&self) {
+        let mut engine = self.world.engine().borrow_mut();
+        for queue in &self.others[..self.sources] {
+            engine.port_mut().help_queue(*queue);
+        }
+        for queue in &self.wiring.queues {
+            engine.port_mut().help_queue(queue.address);
+        }
+    }
+
+    /// Why the round will not complete, if it will not.
+    fn missing(&self) -> Option<Error> {
+        let mut engine = self.world.engine().borrow_mut();
+        let port = engine.port_mut();
+        for queue in &self.others {
+            let gone = matches!(port.peer(queue.rank), PeerState::Failed(_) | PeerState::Left);
+            let given_up = Some(QueueFault::GivenUp { rank: queue.rank });
+            let fault = match port.queue_state(*queue) {
+                // It is done with as many rounds as we have started: nothing of it is missing.
+                Ok(QueueState { fault: Some(QueueFault::Retired { rounds }), .. }) => {
+                    let behind = (self.round as u32).wrapping_sub(rounds).cast_signed() > 0;
+                    given_up.filter(|_| behind)
+                }
+                Ok(state) => state.fault.or(given_up.filter(|_| gone)),
+                // Closed: nothing that was to come from it is missing. But whoever waits for data
+                // of ours and does not exist any more will not let it go.
+                Err(_) => given_up.filter(|_| self.owes(port, *queue)),
+            };
+            if let Some(fault) = fault {
+                drop(engine);
+                return Some(self.told(queue.rank, fault));
+            }
+        }
+        let missing = self.wiring.mail.missing(port, self.round);
+        drop(engine);
+        missing.map(|(rank, fault)| self.told(rank, fault))
+    }
+
+    /// Whether data of this round that a queue is to count will not go: it has not been released.
+    ///
+    /// Whether it has *run* says nothing: whoever runs a command does what it says first and counts
+    /// it then, and by then its receiver may have completed the round and let go. But no receiver
+    /// completes a round before the READY-TO-RECVs that release its data.
+    fn owes(&self, port: &mut impl QueuePort, event: QueueAddress) -> bool {
+        self.wiring.queues.iter().any(|queue| {
+            let steps = &queue.program.steps;
+            let before = (self.round - 1) * steps.len() as u64;
+            let Ok(state) = port.queue_state(queue.address) else { return false };
+            let released = state.executed.saturating_add_signed(state.ahead.into());
+            let mut rest = steps.iter().skip(released.saturating_sub(before) as usize);
+            let to_it = |edge: usize| self.wiring.outs[edge].event == event;
+            rest.any(|step| matches!(step, Step::Data(edge) if to_it(*edge)))
+        })
+    }
+
+    /// This rank, in the job.
+    fn own(&self) -> u32 {
+        self.world.engine().borrow().rank()
+    }
+
+    /// What to say of a queue of a rank of the job that stands still, or of its letters that do not
+    /// come.
+    fn told(&self, rank: u32, fault: QueueFault) -> Error {
+        let stopped = |fault| PersistentError::Stopped { rank: self.world.number(rank), fault };
+        let missing = match fault {
+            QueueFault::RunnerDied(failure) => return MsgError::PeerFailed(failure).into(),
+            QueueFault::GivenUp { rank } => rank,
+            QueueFault::NoSuchQueue { rank, .. } => rank,
+            fault => return stopped(fault).into(),
+        };
+        if missing >= self.world.engine().borrow().size() {
+            return stopped(fault).into();
+        }
+        let peer = self.world.engine().borrow().port().peer(missing);
+        match peer {
+            PeerState::Failed(failure) => return MsgError::PeerFailed(failure).into(),
+            PeerState::Left => return MsgError::PeerLeft { rank: missing }.into(),
+            PeerState::Starting | PeerState::Running => {}
+        }
+        // It is there and has let go of its end. If somebody has died, that is why.
+        let engine = self.world.engine().borrow();
+        let ranks = (0..self.world.size()).filter_map(|rank| self.world.in_job(rank).ok());
+        let mut dead = ranks.filter_map(|rank| match engine.port().peer(rank) {
+            PeerState::Failed(failure) => Some(MsgError::PeerFailed(failure).into()),
+            _ => None,
+        });
+        let rank = self.world.number(missing);
+        dead.next().unwrap_or(PersistentError::Freed { rank }.into())
+    }
+
+    /// Ends the exchange: our queues stop, saying who is missing, and the neighbours look.
+    fn fail(&mut self, error: Error) -> Error {
+        let missing = match &error {
+            Error::Message(MsgError::PeerFailed(failure)) => failure.rank,
+            Error::Message(MsgError::PeerLeft { rank }) => *rank,
+            Error::Persistent(PersistentError::Freed { rank }) => {
+                self.world.in_job(*rank).unwrap_or(*rank)
+            }
+            _ => self.own(),
+        };
+        self.give_up(missing);
+        error
+    }
+
+    fn give_up(&mut self, missing: u32) {
+        self.state = State::Failed;
+        let tell: Vec<u32> = self.others.iter().map(|queue| queue.rank).collect();
+        let mut engine = self.world.engine().borrow_mut();
+        for queue in &self.wiring.queues {
+            engine.port_mut().give_up_queue(queue.address.queue, missing, &tell);
+        }
+        self.wiring.mail.end(engine.port_mut(), MailEnd::GivenUp { rank: missing });
+    }
+
+    /// Gives the queues back. `false`: something may still come, so that the buffers must stay
+    /// what they are.
+    pub fn end(&mut self) -> bool {
+        if self.state == State::Started && !matches!(self.test(), Ok(true)) {
+            self.give_up(self.own());
+        }
+        let Ok(mut engine) = self.world.engine().try_borrow_mut() else { return false };
+        if self.state != State::Failed {
+            let end = MailEnd::Retired { rounds: self.round };
+            self.wiring.mail.end(engine.port_mut(), end);
+        }
+        self.wiring.mail.close(engine.port_mut());
+        if self.state == State::Failed {
+            // What goes by letter touches no buffer but its neighbour's mailbox.
+            return self.wiring.queues.is_empty();
+        }
+        for OwnQueue { address, program, .. } in self.wiring.queues.drain(..) {
+            // Receivers that let us run ahead may still have an RTR to send.
+            let ahead = |step: &Step| match step {
+                Step::Data(edge) => self.wiring.outs[*edge].ahead,
+                _ => false,
+            };
+            let ahead = program.steps.iter().filter(|step| ahead(step)).count() as u32;
+            let lead = program.offset.unwrap_or(0) + ahead * program.ready;
+            engine.port_mut().retire_queue(address.queue, self.round, lead);
+        }
+        true
+    }
+}

@@ -1,0 +1,198 @@
+//! What all communicators of a rank share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+use hikyaku_coll::{Book, Choices};
+use hikyaku_msg::{Engine, EngineConfig, Envelope};
+use hikyaku_nic::fabric::{PeerState, Port};
+
+use crate::contexts::{self, Numbers, Proposal};
+use crate::port::RankPort;
+use crate::tasks::Tasks;
+
+/// How many contexts are remembered as retired. What older ones still got has come long ago.
+const RETIRED_MOST: usize = 64;
+
+/// A rank of a job: its engine, and what is in flight.
+#[derive(Debug)]
+pub struct Rank {
+    pub(crate) engine: RefCell<Engine<RankPort>>,
+    /// The last context that every rank counts alike.
+    counted: Cell<u32>,
+    /// Calls to make a communicator of a set of ranks, by context and set.
+    calls: RefCell<BTreeMap<(u32, u32), u32>>,
+    /// The contexts that this rank leads.
+    pub(crate) numbers: RefCell<Numbers>,
+    /// Contexts that are over here and in which something is not posted yet.
+    ending: RefCell<Vec<u32>>,
+    /// Contexts that were given back: what still comes in them is dropped.
+    ended: RefCell<VecDeque<u32>>,
+    /// Operations in flight that move only when they are polled.
+    pub(crate) tasks: Tasks,
+    /// Algorithms chosen by name.
+    pub(crate) choices: Choices,
+    /// Whether the calls that are made now are the library's own.
+    pub(crate) own_calls: Cell<bool>,
+    /// Contexts of collectives that are no more, with their books: what still comes is dropped.
+    pub(crate) retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        // A rank that panics owes nobody anything any more, and must not wait for room.
+        let is_rank = !self.engine.borrow().port().is_forked();
+        if is_rank && !std::thread::panicking() {
+            self.engine.get_mut().flush();
+        }
+    }
+}
+
+impl Rank {
+    /// The rank of a port on which nothing has been sent or received yet.
+    pub(crate) fn new(port: RankPort, choices: Choices) -> Rank {
+        Rank {
+            engine: RefCell::new(Engine::new(port, EngineConfig::default())),
+            counted: Cell::new(0),
+            calls: RefCell::default(),
+            numbers: RefCell::default(),
+            ending: RefCell::default(),
+            ended: RefCell::default(),
+            tasks: Tasks::default(),
+            choices,
+            own_calls: Cell::new(false),
+            retired: RefCell::default(),
+        }
+    }
+
+    /// The next of the contexts that every rank counts alike.
+    pub(crate) fn count_context(&self) -> u32 {
+        let context = contexts::next_counted(self.counted.get());
+        self.counted.set(context);
+        context
+    }
+
+    /// The end of a context that has a leader. The leader is told when all is posted that was sent
+    /// in it: at once, or when the next one is made or ends.
+    fn end_context(&self, context: u32) {
+        self.ending.borrow_mut().push(context);
+        if let Ok(mut engine) = self.engine.try_borrow_mut() {
+            self.give_back(&mut engine);
+        }
+    }
+
+    /// Gives back what is over.
+    pub(crate) fn give_back(&self, engine: &mut Engine<RankPort>) {
+        if engine.port().is_forked() {
+            return;
+        }
+        self.ending.borrow_mut().retain(|context| {
+            let all = *context..context + contexts::CONTEXTS;
+            if all.clone().any(|context| engine.is_sending_in(context)) {
+                return true;
+            }
+            all.for_each(|context| engine.drop_context(context));
+            self.calls.borrow_mut().retain(|(of, _), _| of != context);
+            let mut ended = self.ended.borrow_mut();
+            ended.truncate(RETIRED_MOST - 1);
+            ended.push_front(*context);
+            if let Some((leader, number)) = contexts::leader_of(*context) {
+                self.tell_leader(engine, leader, number);
+            }
+            false
+        });
+    }
+
+    /// A context that may have been used before is used from here on.
+    pub(crate) fn begin_context(&self, context: u32) {
+        self.ended.borrow_mut().retain(|other| *other != context);
+    }
+
+    /// Drops what has come in contexts that were given back.
+    pub(crate) fn drop_what_ended(&self) {
+        let mut engine = self.engine.borrow_mut();
+        if engine.port().is_forked() {
+            return;
+        }
+        let ended = self.ended.borrow();
+        for context in &*ended {
+            let all = *context..*context + contexts::CONTEXTS;
+            all.for_each(|context| engine.drop_context(context));
+        }
+    }
+
+    fn tell_leader(&self, engine: &mut Engine<RankPort>, leader: u32, number: u32) {
+        if leader == engine.rank() {
+            self.numbers.borrow_mut().give_back(number, leader);
+            return;
+        }
+        let (destination, context) = (leader, contexts::RETURNS);
+        // One that is gone needs no telling.
+        let _ = engine.send_note(&[], Envelope { destination, context, tag: number as i32 });
+    }
+
+    /// The number of the first operation of a call to make a communicator of some ranks.
+    pub(crate) fn count_call(&self, context: u32, set: u32) -> u32 {
+        let mut calls = self.calls.borrow_mut();
+        let count = calls.entry((context, set)).or_default();
+        *count = count.wrapping_add(2);
+        set.wrapping_add(*count)
+    }
+
+    /// A number for a communicator that this rank may come to lead.
+    pub(crate) fn propose(&self) -> Option<Proposal> {
+        let mut engine = self.engine.borrow_mut();
+        self.give_back(&mut engine);
+        let mut numbers = self.numbers.borrow_mut();
+        while let Some((note, _)) = engine.take_note(contexts::RETURNS, |_| true) {
+            numbers.give_back(note.tag as u32, note.source);
+        }
+        let gone =
+            |rank| matches!(engine.port().peer(rank), PeerState::Left | PeerState::Failed(_));
+        numbers.propose(gone)
+    }
+
+    pub(crate) fn retire(&self, context: u32, book: &Rc<Book>) {
+        let mut retired = self.retired.borrow_mut();
+        retired.truncate(RETIRED_MOST - 1);
+        retired.push_front((context, Rc::clone(book)));
+    }
+}
+
+/// A context that has a leader, as long as this rank uses it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    rank: Rc<Rank>,
+    context: u32,
+}
+
+impl Lease {
+    pub(crate) fn new(rank: &Rc<Rank>, context: u32) -> Lease {
+        Lease { rank: Rc::clone(rank), context }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.rank.end_context(self.context);
+    }
+}
+
+/// A rank, if it is still there.
+#[derive(Debug)]
+pub struct Observer(Weak<Rank>);
+
+impl Observer {
+    pub(crate) fn of(rank: &Rc<Rank>) -> Observer {
+        Observer(Rc::downgrade(rank))
+    }
+
+    /// Does something with its engine and what is in flight; `None`: it has left.
+    pub fn with_engine<R>(
+        &self,
+        act: impl FnOnce(&RefCell<Engine<RankPort>>, &Tasks) -> R,
+    ) -> Option<R> {
+        self.0.upgrade().map(|rank| act(&rank.engine, &rank.tasks))
+    }
+}

@@ -1,0 +1,300 @@
+//! Operations in flight that move only when they are polled.
+//!
+//! A collective that was started and not waited for is a future. Nobody polls it but its rank, and
+//! its rank does in every call that waits, in every test, and when it starts another one. So they
+//! progress as messages do: during calls of this library.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use hikyaku_msg::MsgError;
+
+use crate::error::Error;
+
+/// An operation in flight.
+pub type Task = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
+/// Names an operation; never used again for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskId(u64);
+
+/// The operations in flight of a rank.
+#[derive(Default)]
+pub struct Tasks {
+    entries: RefCell<Vec<Entry>>,
+    /// How many of them have no result yet: what every blocking call looks at.
+    running: Cell<usize>,
+    started: Cell<u64>,
+    /// Whether one of them waits for what wakes nobody, and whether that has come.
+    restless: Cell<bool>,
+    stirred: Cell<bool>,
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("running", &self.running.get()).finish_non_exhaustive()
+    }
+}
+
+struct Entry {
+    id: TaskId,
+    state: State,
+}
+
+enum State {
+    Waiting(Task),
+    /// Taken out by [`Turn`], which brings it back.
+    Polled,
+    Done(Result<(), Error>),
+}
+
+impl Tasks {
+    /// Whether there is nothing to poll.
+    #[inline]
+    pub fn are_over(&self) -> bool {
+        self.running.get() == 0
+    }
+
+    /// Says whether from now on one of them waits for what wakes nobody: no sleep may be long.
+    pub fn set_restless(&self, restless: bool) {
+        self.restless.set(restless);
+    }
+
+    /// Whether no sleep may be long.
+    pub fn are_restless(&self) -> bool {
+        self.restless.get()
+    }
+
+    /// Something has come to one of them.
+    pub fn stir(&self) {
+        self.stirred.set(true);
+    }
+
+    /// Whether something has, since this was last asked.
+    pub fn have_stirred(&self) -> bool {
+        self.stirred.take()
+    }
+
+    /// Takes an operation in and polls it for the first time: what it sends at once is sent.
+    pub fn start(&self, task: Task) -> TaskId {
+        let id = TaskId(self.started.get());
+        self.started.set(id.0 + 1);
+        self.entries.borrow_mut().push(Entry { id, state: State::Waiting(task) });
+        self.running.set(self.running.get() + 1);
+        self.poll(id);
+        id
+    }
+
+    /// Polls all of them once, in the order in which they were started.
+    pub fn poll_all(&self) {
+        let mut at = 0;
+        loop {
+            // One at a time: an operation may start or end others, if its reduction does.
+            let next = {
+                let entries = self.entries.borrow();
+                let rest = entries.iter().enumerate().skip(at);
+                let mut waiting = rest.filter(|(_, e)| matches!(e.state, State::Waiting(_)));
+                waiting.next().map(|(found, entry)| (found, entry.id))
+            };
+            let Some((found, id)) = next else { return };
+            self.poll(id);
+            at = found + 1;
+        }
+    }
+
+    /// The result of an operation, which is forgotten then; `None` if it has none yet.
+    pub fn take_result(&self, id: TaskId) -> Option<Result<(), Error>> {
+        let mut entries = self.entries.borrow_mut();
+        let Some(at) = entries.iter().position(|entry| entry.id == id) else {
+            return Some(Err(MsgError::NoSuchRequest.into()));
+        };
+        if !matches!(entries[at].state, State::Done(_)) {
+            return None;
+        }
+        match entries.remove(at).state {
+            State::Done(result) => Some(result),
+            State::Waiting(_) | State::Polled => None,
+        }
+    }
+
+    /// Gives an operation up: its future is dropped.
+    pub fn remove(&self, id: TaskId) {
+        let removed = {
+            let mut entries = self.entries.borrow_mut();
+            let at = entries.iter().position(|entry| entry.id == id);
+            at.map(|at| entries.remove(at))
+        };
+        // Dropped when nothing is borrowed: it tells other ranks.
+        if let Some(Entry { state: State::Waiting(task), .. }) = removed {
+            self.running.set(self.running.get() - 1);
+            drop(task);
+        }
+    }
+
+    /// Polls an operation once, if it is waiting.
+    pub fn poll(&self, id: TaskId) {
+        let Some(task) = self.take_waiting(id) else { return };
+        let mut turn = Turn { tasks: self, id, task: Some(task) };
+        let mut context = Context::from_waker(Waker::noop());
+        let result = turn.task.as_mut().map(|task| task.as_mut().poll(&mut context));
+        if let Some(Poll::Ready(result)) = result {
+            turn.task = None;
+            turn.end(Some(State::Done(result)));
+        }
+    }
+
+    /// Takes an operation out that has no result yet. A result stays where it is.
+    fn take_waiting(&self, id: TaskId) -> Option<Task> {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.iter_mut().find(|entry| entry.id == id)?;
+        match std::mem::replace(&mut entry.state, State::Polled) {
+            State::Waiting(task) => Some(task),
+            other => {
+                entry.state = other;
+                None
+            }
+        }
+    }
+
+    /// Gives an operation another state; what it was before.
+    fn exchange(&self, id: TaskId, state: State) -> Option<State> {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.iter_mut().find(|entry| entry.id == id)?;
+        Some(std::mem::replace(&mut entry.state, state))
+    }
+}
+
+/// An operation while it is polled. It goes back when this is dropped, but not if that is because
+/// its reduction panicked: then it is dropped, and so has failed.
+struct Turn<'t> {
+    tasks: &'t Tasks,
+    id: TaskId,
+    task: Option<Task>,
+}
+
+impl Turn<'_> {
+    fn end(&self, state: Option<State>) {
+        let running = matches!(state, Some(State::Waiting(_)));
+        if !running {
+            self.tasks.running.set(self.tasks.running.get() - 1);
+        }
+        let state = state.unwrap_or(State::Done(Err(MsgError::NoSuchRequest.into())));
+        // One that was removed while it was polled is dropped here.
+        let removed = self.tasks.exchange(self.id, state).is_none();
+        if removed && running {
+            self.tasks.running.set(self.tasks.running.get() - 1);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        if std::thread::panicking() {
+            drop(task);
+            self.end(None);
+        } else {
+            self.end(Some(State::Waiting(task)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::future::{pending, poll_fn, ready};
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_result_outlives_further_polls() {
+        let tasks = Tasks::default();
+        let id = tasks.start(Box::pin(ready(Ok(()))));
+        tasks.poll(id);
+        tasks.poll_all();
+        assert_eq!(tasks.take_result(id), Some(Ok(())));
+        assert!(tasks.are_over());
+    }
+
+    #[test]
+    fn an_operation_that_is_done_at_once_needs_no_polling() {
+        let tasks = Tasks::default();
+        let id = tasks.start(Box::pin(ready(Ok(()))));
+        assert!(tasks.are_over());
+        assert_eq!(tasks.take_result(id), Some(Ok(())));
+        assert_eq!(tasks.take_result(id), Some(Err(MsgError::NoSuchRequest.into())));
+    }
+
+    #[test]
+    fn all_are_polled_in_the_order_of_their_starts() {
+        let tasks = Tasks::default();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let ids: Vec<TaskId> = (0..3)
+            .map(|number| {
+                let (order, mut polls) = (Rc::clone(&order), 0);
+                tasks.start(Box::pin(poll_fn(move |_| {
+                    order.borrow_mut().push(number);
+                    polls += 1;
+                    if polls > 2 - number { Poll::Ready(Ok(())) } else { Poll::Pending }
+                })))
+            })
+            .collect();
+        assert_eq!(tasks.take_result(ids[0]), None);
+        tasks.poll_all();
+        tasks.poll_all();
+        assert_eq!(*order.borrow(), [0, 1, 2, 0, 1, 0]);
+        assert!(tasks.are_over());
+        assert!(ids.into_iter().rev().all(|id| tasks.take_result(id) == Some(Ok(()))));
+    }
+
+    #[test]
+    fn one_that_is_removed_is_dropped_even_while_it_is_polled() {
+        let tasks = Rc::new(Tasks::default());
+        let dropped = Rc::new(());
+        let held = Rc::clone(&dropped);
+        let id = tasks.start(Box::pin(async move {
+            let _held = held;
+            pending().await
+        }));
+        assert_eq!(Rc::strong_count(&dropped), 2);
+        tasks.remove(id);
+        assert!(tasks.are_over() && Rc::strong_count(&dropped) == 1);
+        let (inside, held, mut polls) = (Rc::clone(&tasks), Rc::clone(&dropped), 0);
+        tasks.start(Box::pin(poll_fn(move |_| {
+            polls += usize::from(Rc::strong_count(&held) > 1);
+            if polls == 2 {
+                inside.remove(TaskId(1));
+            }
+            Poll::Pending
+        })));
+        tasks.poll_all();
+        assert!(tasks.are_over() && Rc::strong_count(&dropped) == 1);
+    }
+
+    #[test]
+    fn one_that_panics_has_failed_and_the_others_go_on() {
+        let tasks = Tasks::default();
+        let mut polls = 0;
+        let id = tasks.start(Box::pin(poll_fn(move |_| {
+            polls += 1;
+            assert!(polls < 2, "a reduction panics");
+            Poll::Pending
+        })));
+        let other = tasks.start(Box::pin(poll_fn({
+            let mut polls = 0;
+            move |_| {
+                polls += 1;
+                if polls < 2 { Poll::Pending } else { Poll::Ready(Ok(())) }
+            }
+        })));
+        let polled = std::panic::AssertUnwindSafe(|| tasks.poll_all());
+        assert!(std::panic::catch_unwind(polled).is_err());
+        tasks.poll_all();
+        assert!(tasks.are_over());
+        assert_eq!(tasks.take_result(id), Some(Err(MsgError::NoSuchRequest.into())));
+        assert_eq!(tasks.take_result(other), Some(Ok(())));
+    }
+}

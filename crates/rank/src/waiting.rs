@@ -1,0 +1,269 @@
+//! How a rank waits while operations are in flight that move only when they are polled.
+//!
+//! Without such operations every call waits in the engine itself, which is the short way. With
+//! them, each round of waiting polls them all too.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use hikyaku_msg::{Blocked, Engine, MsgError, RequestId, Selector, block_on_for};
+use hikyaku_nic::fabric::{Activity, Port, Wait};
+use hikyaku_nic::time::Time;
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::rest::Rest;
+use crate::tasks::{Task, TaskId, Tasks};
+
+/// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
+/// future has polled in vain, or else as `wait` says.
+pub fn drive<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    tasks: &Tasks,
+    wait: Wait,
+    future: F,
+) -> F::Output {
+    if tasks.are_over() {
+        return block_on_for(engine, wait, future);
+    }
+    if tasks.are_restless() {
+        return drive_restlessly(engine, tasks, wait, future);
+    }
+    let mut future = pin!(future);
+    let all = poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            unreported(engine, || tasks.poll_all());
+        }
+        polled
+    });
+    block_on_for(engine, wait, all)
+}
+
+/// The same where something in flight comes by a way that wakes nobody: datagrams.
+fn drive_restlessly<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    tasks: &Tasks,
+    wait: Wait,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut rest = Rest::default();
+    let mut blocked = Blocked::new(wait);
+    loop {
+        let polled = future.as_mut().poll(&mut context);
+        if polled.is_pending() {
+            unreported(engine, || tasks.poll_all());
+        }
+        let mut held = engine.borrow_mut();
+        if let Poll::Ready(output) = polled {
+            held.awake(&blocked);
+            return output;
+        }
+        let any = held.progress() | tasks.have_stirred();
+        let now = held.port().now();
+        if rest.is_long(now, any) {
+            held.rest_until(&mut blocked, now + LOOK_AGAIN);
+        } else {
+            drop(held);
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Polls what is not what the program waits for.
+fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnOnce() -> R) -> R {
+    let paused = engine.borrow_mut().pause_reports(true);
+    let polled = poll();
+    engine.borrow_mut().pause_reports(paused);
+    polled
+}
+
+/// Longest sleep of a wait for what wakes nobody for sure: memory to change, datagrams, room.
+pub const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
+
+/// Looks of such a wait before it makes progress on messages and gives way.
+const LOOKS: u32 = 8;
+
+impl Communicator {
+    /// [`Communicator::drive`] for a future that waits for memory that others change, of windows
+    /// and shared variables. Such a change may wake nobody, so no sleep is longer than a
+    /// millisecond, and most polls are of that memory alone.
+    pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
+        self.block_on_memory_for(Wait::new(Activity::Future), future)
+    }
+
+    /// The same, announced as `wait` says unless the future polls operations in vain.
+    pub fn block_on_memory_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
+        let mut blocked = Blocked::new(wait);
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut is_first = true;
+        loop {
+            for _ in 0..LOOKS {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    self.engine().borrow_mut().awake(&blocked);
+                    return output;
+                }
+                std::hint::spin_loop();
+            }
+            if std::mem::take(&mut is_first) {
+                self.engine().borrow_mut().port_mut().begin_wait();
+            }
+            self.rest(&mut blocked);
+        }
+    }
+
+    /// One round of a wait for what wakes nobody for sure: polls what is in flight, makes progress
+    /// on messages, and sleeps a little if there was none.
+    pub fn rest(&self, blocked: &mut Blocked) {
+        self.attend();
+        let mut engine = self.engine().borrow_mut();
+        if !engine.progress() {
+            let soon = engine.port().now() + LOOK_AGAIN;
+            engine.rest_until(blocked, soon);
+        }
+    }
+
+    /// Runs a future to its end, and what is in flight meanwhile.
+    pub fn drive<F: Future>(&self, future: F) -> F::Output {
+        drive(self.engine(), self.tasks(), Wait::new(Activity::Future), future)
+    }
+
+    /// Polls what is not what the program waits for.
+    #[doc(hidden)]
+    pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
+        unreported(self.engine(), poll)
+    }
+
+    /// Polls what is in flight, once; for calls that do not wait.
+    #[inline]
+    pub fn attend(&self) {
+        if !self.tasks().are_over() {
+            self.unreported(|| self.tasks().poll_all());
+        }
+    }
+
+    /// Waits for a request, the first of `open` operations that the program waits for.
+    pub fn wait_for(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
+        if self.tasks().are_over() {
+            return self.engine().borrow_mut().wait_for_first(id, open);
+        }
+        self.wait_for_one_of(&[id], open).1
+    }
+
+    /// Waits for a message to be there.
+    pub fn wait_for_probe(&self, selector: Selector) -> Result<hikyaku_msg::Received, MsgError> {
+        if self.tasks().are_over() {
+            return self.engine().borrow_mut().wait_probe(selector);
+        }
+        let found = || self.engine().borrow_mut().probe(selector).transpose();
+        self.drive(poll_fn(|_| found().map_or(Poll::Pending, Poll::Ready)))
+    }
+
+    /// Leaves an operation in flight.
+    pub fn start_task(&self, task: Task) -> TaskId {
+        let id = self.tasks().start(task);
+        // What was there before moves too, as in any call.
+        self.tasks().poll_all();
+        id
+    }
+
+    /// Waits for an operation in flight.
+    pub fn wait_for_task(&self, id: TaskId, open: u32) -> Result<(), Error> {
+        let look = poll_fn(|_| match self.tasks().take_result(id) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                self.report_task(id);
+                Poll::Pending
+            }
+        });
+        let wait = Wait { open, ..Wait::new(Activity::Collective) };
+        drive(self.engine(), self.tasks(), wait, look)
+    }
+
+    /// Has an operation in flight say what it waits for, if that is to be announced.
+    fn report_task(&self, id: TaskId) {
+        let are_taken = self.engine().borrow().reported_waits().is_some();
+        if are_taken {
+            self.tasks().poll(id);
+        }
+    }
+
+    /// Looks whether an operation in flight has ended.
+    pub fn test_task(&self, id: TaskId) -> Option<Result<(), Error>> {
+        if !self.tasks().are_over() {
+            self.engine().borrow_mut().progress();
+            self.report_task(id);
+            self.unreported(|| self.tasks().poll_all());
+        }
+        self.tasks().take_result(id)
+    }
+
+    /// Looks whether a request has ended.
+    pub fn test(&self, id: RequestId) -> Option<Result<hikyaku_msg::Received, MsgError>> {
+        self.attend();
+        self.engine().borrow_mut().test(id)
+    }
+
+    /// Waits for one of several requests; says which.
+    pub fn wait_for_any(
+        &self,
+        ids: &[RequestId],
+    ) -> (usize, Result<hikyaku_msg::Received, MsgError>) {
+        self.wait_for_one_of(ids, ids.len() as u32)
+    }
+
+    fn wait_for_one_of(
+        &self,
+        ids: &[RequestId],
+        open: u32,
+    ) -> (usize, Result<hikyaku_msg::Received, MsgError>) {
+        let look = poll_fn(|_| {
+            if self.tasks().are_over() {
+                return Poll::Ready(None);
+            }
+            let mut engine = self.engine().borrow_mut();
+            let mut tests = ids.iter().enumerate();
+            match tests.find_map(|(at, id)| Some((at, engine.test(*id)?))) {
+                Some(found) => Poll::Ready(Some(found)),
+                None => Poll::Pending,
+            }
+        });
+        let wait = Wait { open, ..Wait::new(Activity::Future) };
+        let found = drive(self.engine(), self.tasks(), wait, look);
+        // With nothing else in flight the engine can tell whether anybody can end the wait.
+        found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use hikyaku_coll::Choices;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_for_memory_polls_until_it_is_ready_and_lets_messages_through() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let messages = alone.messages();
+        let (mut polls, mut heard) = (0, [0]);
+        let mut receive = messages.recv(&mut heard, Some(0), Some(1));
+        let both = poll_fn(|context| {
+            polls += 1;
+            if polls == 3 * LOOKS {
+                alone.drive(messages.send(&[7], 0, 1)).unwrap();
+            }
+            Pin::new(&mut receive).poll(context)
+        });
+        assert_eq!(alone.block_on_memory(both).unwrap().bytes, 1);
+        drop(receive);
+        assert!(polls >= 3 * LOOKS && heard == [7]);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a machine file states of an interface: each figure is declared once, with what it means
+//! and where it stands.
+
+/// Declares a struct of figures and how it is read out of sections of a machine file. A figure is
+/// `field: section.unit("key")`, where the unit is `time`, `rate`, `bytes` or `count`. What is no
+/// single figure follows a semicolon, with its type and an expression that reads it.
+///
+/// ```text
+/// costs! {
+///     /// The program's side.
+///     pub struct Host from (section) {
+///         /// Copying shared data between its place and a buffer.
+///         copy: section.rate("copy"),
+///     }
+/// }
+/// ```
+macro_rules! costs {
+    (
+        $(#[$of_all:meta])*
+        pub struct $name:ident from ($($section:ident),+) {
+            $($(#[$meaning:meta])* $field:ident: $from:ident.$unit:ident($key:literal)),+ $(,)?
+            $(; $($(#[$other_meaning:meta])* $other:ident: $type:ty = $read:expr),+ $(,)?)?
+        }
+    ) => {
+        $(#[$of_all])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$meaning])* pub $field: $crate::model::costs::costs!(@type $unit),)+
+            $($($(#[$other_meaning])* pub $other: $type,)+)?
+        }
+
+        impl $name {
+            /// Reads all of them.
+            pub(crate) fn read(
+                $($section: &$crate::machine::Section<'_>),+
+            ) -> Result<$name, $crate::machine::MachineError> {
+                Ok($name {
+                    $($field: $from.$unit($key)?,)+
+                    $($($other: $read,)+)?
+                })
+            }
+        }
+    };
+    (@type time) => { hikyaku_nic::time::Time };
+    (@type rate) => { $crate::network::Rate };
+    (@type bytes) => { u64 };
+    (@type count) => { u64 };
+}
+
+pub(crate) use costs;

@@ -1,0 +1,251 @@
+//! Communicators of some ranks, as threads of one process.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Barrier;
+use std::thread;
+
+use hikyaku_coll::CollError;
+use hikyaku_msg::MsgError;
+use hikyaku_nic::fabric::DeathCause;
+use hikyaku_rank::CreationError;
+use hikyaku_shm::{JobConfig, open_all};
+
+use super::*;
+use crate::shared::SharedError;
+use crate::{ANY_SOURCE, ANY_TAG, Op};
+
+/// Runs a program on every rank of a job; 0 ranks a node: all on one.
+fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
+    let ports =
+        open_all(&JobConfig::new(ranks, if per_node == 0 { ranks } else { per_node })).unwrap();
+    thread::scope(|scope| {
+        for port in ports {
+            let program = &program;
+            scope.spawn(move || {
+                program(World::over(port, Choices::default(), Protocol::Direct, None));
+            });
+        }
+    });
+}
+
+/// Ends a rank as if its process had been killed.
+fn die(world: World) {
+    let own = world.engine().borrow().rank();
+    world.engine().borrow().port().host().fail(own, DeathCause::Signal(9));
+    let _never_leaves = std::mem::ManuallyDrop::new(world);
+}
+
+fn is_death_of(error: &Error, rank: u32) -> bool {
+    match error {
+        Error::Message(MsgError::PeerFailed(failure)) => failure.rank == rank,
+        Error::Collective(CollError::GaveUp { .. }) => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn split_numbers_by_key_then_by_rank() {
+    on_ranks(5, 0, |world| {
+        let own = world.rank();
+        let color = (own != 2).then_some(own % 2);
+        let part = world.split(color, if own == 4 { -1 } else { 7 }).unwrap();
+        let Some(part) = part else { return assert_eq!(own, 2) };
+        let expected: &[u32] = if own % 2 == 0 { &[4, 0] } else { &[1, 3] };
+        let mut all = vec![0; expected.len()];
+        part.allgather(&[own], &mut all).unwrap();
+        assert_eq!(all, expected);
+        assert_eq!((part.size(), expected[part.rank() as usize]), (2, own));
+    });
+}
+
+#[test]
+fn messages_name_numbers_and_match_their_communicator_only() {
+    on_ranks(4, 0, |world| {
+        let part = world.split(world.rank() / 2, -(world.rank() as i32)).unwrap().unwrap();
+        let other = 1 - part.rank();
+        world.send(&[1u8], world.rank() ^ 1, 3).unwrap();
+        part.send(&[2u8], other, 3).unwrap();
+        assert_eq!(part.probe(ANY_SOURCE, ANY_TAG).unwrap().source, other);
+        let mut heard = [0u8; 4];
+        let received = part.recv(&mut heard, ANY_SOURCE, ANY_TAG).unwrap();
+        assert_eq!((received.source, heard[0]), (other, 2));
+        assert_eq!(part.iprobe(other, 3).unwrap(), None);
+        world.recv(&mut heard, world.rank() ^ 1, 3).unwrap();
+        assert_eq!(heard[0], 1);
+        let error = part.send(&[0u8], 2, 0).unwrap_err().to_string();
+        assert_eq!(error, "rank 2 does not exist: there are ranks 0 to 1");
+        part.send(&[0u64], other, 4).unwrap();
+        let error = part.recv(&mut heard, ANY_SOURCE, 4).unwrap_err();
+        let truncated = MsgError::Truncated { sent: 8, room: 4, source_rank: other, tag: 4 };
+        assert_eq!(error, truncated.into());
+    });
+}
+
+#[test]
+fn a_group_has_the_order_of_its_list_and_others_do_not_call() {
+    on_ranks(4, 1, |world| {
+        let list = [3, 0, 2];
+        if world.rank() == 1 {
+            return;
+        }
+        let group = world.create_group(&list).unwrap();
+        assert_eq!((list[group.rank() as usize], group.nodes()), (world.rank(), 3));
+        let mut sum = [u64::from(world.rank())];
+        group.allreduce(&mut sum, Op::Sum).unwrap();
+        assert_eq!(sum, [5]);
+        let alone = group.create_group(&[group.rank()]).unwrap();
+        assert_eq!((alone.rank(), alone.size(), alone.node()), (0, 1, world.node()));
+        alone.barrier().unwrap();
+    });
+}
+
+#[test]
+fn lists_that_are_no_group_are_refused() {
+    on_ranks(2, 0, |world| {
+        let own = world.rank();
+        let members: Error = CreationError::Members { rank: own }.into();
+        assert_eq!(world.create_group(&[own, own]).unwrap_err(), members);
+        assert_eq!(world.create_group(&[1 - own]).unwrap_err(), members);
+        assert_eq!(world.create_group(&[]).unwrap_err(), members);
+        let missing = world.create_group(&[own, 2]).unwrap_err();
+        assert_eq!(missing, MsgError::NoSuchRank { rank: 2, size: 2 }.into());
+        // The same ranks in another order.
+        let error = world.create_group(&[own, 1 - own]).unwrap_err();
+        assert_eq!(error, CreationError::OtherList { rank: 1 - own, own }.into());
+        world.create_group(&[0, 1]).unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
+fn contexts_come_round_and_nothing_of_the_last_time_matches() {
+    on_ranks(2, 0, |world| {
+        let first = 1 - world.rank();
+        for turn in 0..9000u32 {
+            // Of two, so that the first is not of the whole job in its order.
+            let pair = world.create_group(&[1, 0]).unwrap();
+            if pair.rank() == 0 {
+                let mut heard = [0u32];
+                let received = pair.recv(&mut heard, ANY_SOURCE, ANY_TAG).unwrap();
+                assert_eq!((received.source, received.tag, heard), (1, 0, [turn]));
+            } else {
+                pair.send(&[turn], 0, 0).unwrap();
+                // Nobody asks for it, and it is gone with the communicator.
+                pair.send(&[u32::MAX], 0, 1).unwrap();
+            }
+        }
+        world.barrier().unwrap();
+        assert_eq!(world.rank(), 1 - first);
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn too_many_communicators_are_an_error_until_some_are_dropped() {
+    let world = World::init().unwrap();
+    let mut kept = Vec::new();
+    let error = loop {
+        match world.create_group(&[0]) {
+            Ok(group) => kept.push(group),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, CreationError::Full { leader: 0 }.into());
+    assert!(kept.len() >= 4000);
+    kept.truncate(10);
+    world.create_group(&[0]).unwrap().barrier().unwrap();
+    assert!(world.duplicate().split(0, 0).unwrap().is_some());
+}
+
+#[test]
+fn a_death_is_an_error_where_the_dead_was_and_nowhere_else() {
+    let (made, dead) = (Barrier::new(6), Barrier::new(6));
+    on_ranks(6, 0, |world| {
+        let own = world.rank();
+        let part = world.split(own % 2, 0).unwrap().unwrap();
+        part.barrier().unwrap();
+        made.wait();
+        if own == 3 {
+            die(world);
+            dead.wait();
+            let _never_leaves = std::mem::ManuallyDrop::new(part);
+            return;
+        }
+        dead.wait();
+        let mut sum = [1u32];
+        if own % 2 == 1 {
+            let error = part.allreduce(&mut sum, Op::Sum).unwrap_err();
+            assert!(is_death_of(&error, 3), "{error}");
+            let error = part.recv(&mut sum, ANY_SOURCE, 9).unwrap_err();
+            assert!(is_death_of(&error, 3), "{error}");
+            return;
+        }
+        for turn in 0..200 {
+            part.barrier().unwrap();
+            sum = [1];
+            part.allreduce(&mut sum, Op::Sum).unwrap();
+            assert_eq!(sum, [3]);
+            // From any source: the dead is none of them.
+            match part.rank() {
+                0 => assert_eq!(part.recv(&mut sum, ANY_SOURCE, 5).unwrap().source, 1),
+                1 => part.send(&[turn], 0, 5).unwrap(),
+                _ => {}
+            }
+        }
+        // Who is left makes a communicator of themselves, by number here.
+        let pair = part.split(part.rank() / 2, 0).unwrap().unwrap();
+        pair.duplicate().barrier().unwrap();
+        let error = world.recv(&mut sum, ANY_SOURCE, 9).unwrap_err();
+        assert!(is_death_of(&error, 3), "{error}");
+    });
+}
+
+#[test]
+fn a_death_while_one_is_made_is_an_error_at_all_and_no_hang() {
+    let dead = Barrier::new(4);
+    on_ranks(4, 0, |world| {
+        let own = world.rank();
+        let part = world.create_group(&[3, 1, 2, 0]).unwrap();
+        part.barrier().unwrap();
+        dead.wait();
+        if own == 2 {
+            let _never_leaves = std::mem::ManuallyDrop::new(part);
+            return die(world);
+        }
+        let error = part.split(0, 0).unwrap_err();
+        assert!(is_death_of(&error, 2), "{error}");
+        // A duplicate cannot say so when it is made: every use of it does.
+        let broken = part.duplicate();
+        assert_eq!((broken.rank(), broken.size()), (part.rank(), 4));
+        assert!(broken.barrier().is_err());
+        assert!(broken.send(&[0u8], broken.rank(), 0).is_err());
+        assert!(broken.recv(&mut [0u8], ANY_SOURCE, ANY_TAG).is_err());
+        assert!(broken.iprobe(ANY_SOURCE, ANY_TAG).is_err());
+    });
+}
+
+#[test]
+fn variables_are_of_the_whole_job() {
+    on_ranks(2, 0, |world| {
+        let part = world.split(world.rank(), 0).unwrap().unwrap();
+        let error = part.shared::<u8>("a", &[1]).unwrap_err();
+        assert_eq!(error, SharedError::SomeRanks { name: "a".to_owned() }.into());
+        let all = world.split(0, 0).unwrap().unwrap();
+        assert!(all.shared::<u8>("a", &[1]).is_ok());
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn windows_of_some_ranks_are_reached_by_number() {
+    on_ranks(4, 0, |world| {
+        let part = world.split(world.rank() / 2, -(world.rank() as i32)).unwrap().unwrap();
+        let window = part.window::<u64>(1).unwrap();
+        let other = 1 - part.rank();
+        window.put(other, 0, &[u64::from(world.rank())]).unwrap();
+        window.wait(0, other, |value| value == u64::from(world.rank() ^ 1)).unwrap();
+        part.barrier().unwrap();
+        drop(window);
+        part.barrier().unwrap();
+    });
+}

@@ -1,0 +1,49 @@
+//! Each program on one rank and on several, for real and in virtual time, says the same.
+
+use std::fs;
+
+use hikyaku_jobs::own;
+
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ring", env!("CARGO_BIN_EXE_ring")),
+    ("halo", env!("CARGO_BIN_EXE_halo")),
+    ("work_queue", env!("CARGO_BIN_EXE_work_queue")),
+    ("shared_array", env!("CARGO_BIN_EXE_shared_array")),
+];
+
+#[test]
+fn launcher() {
+    own::launch_one_of(PROGRAMS);
+}
+
+#[test]
+fn programs_say_what_they_should() {
+    for (program, ranks, lines) in [
+        ("ring", 1, &["rank 0 of 1: sum 0"][..]),
+        ("ring", 3, &["rank 0 of 3: sum 3", "rank 1 of 3: sum 3", "rank 2 of 3: sum 3"]),
+        ("halo", 1, &["100 steps of 1000 cells: heat 4500.000"]),
+        ("halo", 4, &["100 steps of 4000 cells: heat 18000.000"]),
+        ("work_queue", 1, &["400 tasks, 20141 steps in all"]),
+        ("work_queue", 4, &["400 tasks, 20141 steps in all"]),
+        ("shared_array", 1, &["rank 0: 100 votes"]),
+        ("shared_array", 3, &["rank 0: 300 votes", "rank 1: 300 votes", "rank 2: 300 votes"]),
+    ] {
+        for run in [own::run, own::run_in_virtual_time] {
+            let (code, said, complaints) = run(ranks, &[program]);
+            assert_eq!((code, &*complaints), (0, ""), "{program} on {ranks}: {said}");
+            for line in lines {
+                assert!(said.contains(line), "{program} on {ranks}: no `{line}` in {said}");
+            }
+        }
+    }
+}
+
+/// What the README shows is the program that runs here.
+#[test]
+fn the_readme_shows_the_ring() {
+    let read = |path: &str| fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")));
+    let readme = read("../../README.md").expect("the README is there");
+    let ring = read("src/bin/ring.rs").expect("the program is there");
+    let (_, code) = ring.split_once("\n\n").expect("a line says what it is");
+    assert!(readme.contains(&format!("```rust\n{code}```")), "README.md differs from ring.rs");
+}
