@@ -15,7 +15,7 @@
 //!               Awaited             the group member that the rank waits for   (rank)
 //!               ControlLines × channels                                       (rank)
 //!               sync counts × channels                                        (rank)
-//!               area_bytes          multicast area                            (rank)
+//!   channels ×  area_bytes          multicast area                            (rank)
 //! ```
 //!
 //! The layout is the same for every rank of a job. It is computed from [`Layout`] and never read
@@ -85,13 +85,14 @@ pub struct Layout {
 pub struct GroupLayout {
     /// How many groups a rank can be in at once; may be zero.
     pub channels: u32,
-    /// Bytes of its multicast area, which it writes and the others read; a multiple of 64.
+    /// Bytes of the multicast area of each channel, which it writes and the others read; a multiple
+    /// of 64. Only what was used takes memory.
     pub area_bytes: u32,
 }
 
 impl GroupLayout {
     /// Channels for as many communicators as programs commonly have, 10 KiB each a rank, and room
-    /// for two broadcasts of 128 KiB in flight.
+    /// in each for two broadcasts of 128 KiB in flight.
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 8, area_bytes: 256 << 10 };
 }
 
@@ -221,7 +222,8 @@ impl Layout {
 
     /// Bytes of one rank's segment: a multiple of the page size of every machine we know.
     pub fn segment_bytes(&self) -> usize {
-        (Offsets::of(self).area + self.groups.area_bytes as usize).next_multiple_of(64 << 10)
+        let areas = self.groups.channels as usize * self.groups.area_bytes as usize;
+        (Offsets::of(self).area + areas).next_multiple_of(64 << 10)
     }
 }
 
@@ -518,13 +520,16 @@ impl<'m> Segment<'m> {
         self.part(self.at.syncs + channel as usize * size_of::<SyncCounts>())
     }
 
-    /// Its multicast area.
+    /// Its multicast area of a channel. The channel must exist.
     #[inline]
-    pub fn area(&self) -> Bytes<'m> {
-        // SAFETY: the area is the last part of the segment, by construction of `Layout`.
-        let start = unsafe { self.base.add(self.at.area) };
+    pub fn area(&self, channel: u32) -> Bytes<'m> {
+        let GroupLayout { channels, area_bytes } = self.layout.groups;
+        assert!(channel < channels);
+        let at = self.at.area + channel as usize * area_bytes as usize;
+        // SAFETY: the areas are the last part of the segment, by construction of `Layout`.
+        let start = unsafe { self.base.add(at) };
         // SAFETY: it is mapped readable and writable for 'm.
-        unsafe { Bytes::new(start, self.layout.groups.area_bytes as usize) }
+        unsafe { Bytes::new(start, area_bytes as usize) }
     }
 
     #[inline]

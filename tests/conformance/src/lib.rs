@@ -222,7 +222,7 @@ macro_rules! conformance {
             group: cj_15_ids_and_members_have_limits,
             group: rounds_carry_words_and_payloads,
             group: a_contributor_is_ahead_until_there_is_no_room,
-            group: an_area_is_shared_by_groups,
+            group: groups_take_no_room_from_each_other,
             group: the_gone_end_waits_by_name,
             group: impossible_groups_are_refused,
             group: a_channel_is_used_again,

@@ -51,6 +51,7 @@ fn random_programs() {
 type Once = (&'static str, bool, u64, &'static [u32], &'static [&'static str]);
 const ONCE: &[Once] = &[
     ("", false, 1019, &[25, 26, 27], &["collective", "acquire", "unmatched"]),
+    ("", false, 263_853_796_241_317, &[9, 10], &["flight", "collective"]),
     ("", true, 28, &[16, 17], &["acquire", "unmatched"]),
     ("cenju4", false, 8, &[1, 2], &["unmatched", "signal"]),
     ("cenju4", false, 25, &[22, 23, 26, 27], &["pause", "unmatched", "puts", "flight"]),

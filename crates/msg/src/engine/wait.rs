@@ -115,6 +115,9 @@ impl<P: Port> Engine<P> {
     /// Waits for one of `ids`, which belong to `open` operations that the program waits for.
     fn wait_long(&mut self, ids: &[RequestId], open: u32) -> (usize, Result<Received, MsgError>) {
         let mut blocked = None;
+        // Not `idle_rounds`, which go on from what waited before: a message to this rank may still
+        // be on its way there.
+        let mut alone_rounds = 0;
         let done = loop {
             let complete = ids.iter().position(|id| self.requests.is_done(*id));
             if let Some(at) = complete
@@ -123,6 +126,7 @@ impl<P: Port> Engine<P> {
                 break (at, result);
             }
             if self.progress() {
+                alone_rounds = 0;
                 continue;
             }
             if let Err(error) = self.check_process() {
@@ -131,7 +135,8 @@ impl<P: Port> Engine<P> {
             let blocked =
                 blocked.get_or_insert_with(|| Blocked::new(Wait { open, ..self.wait_of(ids[0]) }));
             let alone = ids.iter().all(|id| self.depends_on_self(*id));
-            if alone && self.idle_rounds > ALONE_ROUNDS {
+            alone_rounds += u32::from(alone);
+            if alone && alone_rounds > ALONE_ROUNDS {
                 ids.iter().for_each(|id| self.relieve_self(*id));
                 continue;
             }

@@ -36,7 +36,6 @@ pub(super) struct Groups {
     asked: Vec<AwaitedStep>,
     /// Names the rank that this one waits for.
     awaited: &'static Awaited,
-    pub(super) stage: AreaBook,
 }
 
 /// A group that this rank is in, or has left while others may still read its lines.
@@ -58,6 +57,7 @@ pub(super) struct Joined {
     /// A member on another node.
     pub(super) foreign: Option<Rank>,
     left: bool,
+    pub(super) stage: AreaBook,
     /// Whether it has rounds: it was not left, and all members are on one node.
     rounds: bool,
     pub(super) syncs: Vec<SyncState>,
@@ -151,12 +151,7 @@ impl Joined {
 
 impl Groups {
     pub(super) fn new(layout: &GroupLayout, awaited: &'static Awaited) -> Groups {
-        Groups {
-            joined: (0..layout.channels).map(|_| None).collect(),
-            asked: Vec::new(),
-            awaited,
-            stage: AreaBook::new(u64::from(layout.area_bytes)),
-        }
+        Groups { joined: (0..layout.channels).map(|_| None).collect(), asked: Vec::new(), awaited }
     }
 
     /// The group as registered.
@@ -249,13 +244,14 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let node = self.host.node_of(self.rank);
         let foreign = ranks.iter().copied().find(|rank| self.host.node_of(*rank) != node);
         let member = |rank: &Rank| GroupMember::new(*rank, &self.peers[*rank as usize], channel);
+        let area_bytes = self.own.layout().groups.area_bytes;
         self.groups.joined[channel as usize] = Some(Joined {
             members: ranks.iter().map(member).collect(),
             group: Group {
                 members: ranks.to_vec(),
                 place,
                 registers: Vec::new(),
-                area_bytes: self.own.layout().groups.area_bytes as usize,
+                area_bytes: area_bytes as usize,
             },
             round: first,
             contributed: false,
@@ -264,6 +260,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             settled: first,
             foreign,
             left: false,
+            stage: AreaBook::new(u64::from(area_bytes)),
             rounds: foreign.is_none(),
             syncs: SyncState::all(first),
         });
@@ -316,7 +313,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             return Err(GroupError::Full);
         }
         let staged =
-            if payload.len() > LINE_BYTES { Some(self.stage(id.0, round, payload)?) } else { None };
+            if payload.len() > LINE_BYTES { Some(self.stage(id, round, payload)?) } else { None };
         let joined = self.groups.joined(id)?;
         let own = joined.members[joined.group.place].lines;
         match staged {
@@ -351,7 +348,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         if let Place::Area(at) = said.place {
             let rank = member.rank;
             joined.tell = true;
-            self.check_area(rank, at, said.length)?;
+            joined.stage.check(rank, at, said.length)?;
         }
         self.idle = 0;
         self.found_near(said.length);
@@ -405,7 +402,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             Place::Line => member.lines.load(joined.round + 1, from, into),
             // Checked when it was found; the copy checks it again.
             Place::Area(at) => {
-                let area = self.peers[member.rank as usize].target.area();
+                let area = self.peers[member.rank as usize].target.area(id.0);
                 area.load(at as usize + from, into);
             }
         }
@@ -459,17 +456,14 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Whether a group can be joined on a channel: it is unused, or this rank has left its group
-    /// and no member still reads the lines and the area of that group.
+    /// and no member still reads that group's lines and area.
     fn is_free(&mut self, channel: u32) -> bool {
         let registry = self.host.registry();
         match &mut self.groups.joined[channel as usize] {
             None => true,
             Some(joined) => {
                 let there = |rank| is_there(registry.state(rank));
-                joined.left && joined.unfinished(joined.round, there).is_none() && {
-                    self.reclaim();
-                    !self.groups.stage.is_used_by(channel)
-                }
+                joined.left && joined.unfinished(joined.round, there).is_none()
             }
         }
     }

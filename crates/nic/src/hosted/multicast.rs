@@ -1,16 +1,20 @@
 //! Multicast: payload written once, in the sender's area, and read by all (paper 003 §4.9, CJ-14).
 //!
 //! ```text
-//!   area   | free |## round 7 of channel 0 ##|## round 3 of channel 2 ##|   free   |
-//!          '------ head ------------------------------------------ tail -----------'
+//!   area   | free |##### round 7 #####|##### round 8 #####|   free   |
+//!          '------ head ---------------------------------- tail -----'
 //! ```
 //!
-//! That is for rounds. A multicast *command* has no area: it is posted to each member in turn, and
-//! lands in its rings or where its address register points. It costs what the posts cost, less the
-//! doorbells. A refusal by a member's tables is an event at the sender; the others are served.
+//! That is for rounds. Each channel has an area of its own. Calls of several communicators are in
+//! flight at once, in another order at each rank: in a common area the payloads of one would wait
+//! for room that those of the other have, and the other way round at another rank.
 //!
-//! A slot is reused when all members of its group have finished its round. Slots are freed in the
-//! order of their allocation. Departed members hold up nothing.
+//! A multicast *command* has no area: it is posted to each member in turn, and lands in its rings
+//! or where its address register points. It costs what the posts cost, less the doorbells. A
+//! refusal by a member's tables is an event at the sender; the others are served.
+//!
+//! A slot is reused when all members have finished its round. Slots are freed in the order of their
+//! allocation. Departed members hold up nothing.
 //!
 //! Allocation goes round the area even if all of it is free. At the front the readers have the last
 //! payload in their caches, and the writer would have to take those lines back (as with letters,
@@ -26,7 +30,7 @@ use crate::fabric::{
 };
 use crate::ring::GRANULE;
 
-/// Allocation in a rank's multicast area: free-running positions, place = position mod size.
+/// Allocation in a rank's area of a channel: free-running positions, place = position mod size.
 #[derive(Debug)]
 pub(super) struct AreaBook {
     size: u64,
@@ -35,11 +39,10 @@ pub(super) struct AreaBook {
     slots: VecDeque<AreaSlot>,
 }
 
-/// Bytes that members of a group may be reading.
+/// Bytes that members may be reading.
 #[derive(Debug, Clone, Copy)]
 struct AreaSlot {
     end: u64,
-    channel: u32,
     round: u64,
 }
 
@@ -49,7 +52,7 @@ impl AreaBook {
     }
 
     /// Allocates `length` contiguous bytes; none of them wraps round the area's end.
-    fn take(&mut self, length: u64, channel: u32, round: u64) -> Option<u64> {
+    fn take(&mut self, length: u64, round: u64) -> Option<u64> {
         let length = length.next_multiple_of(GRANULE);
         let at = self.tail % self.size;
         let start = if at + length > self.size { self.tail + self.size - at } else { self.tail };
@@ -61,13 +64,14 @@ impl AreaBook {
             return None;
         }
         self.tail = end;
-        self.slots.push_back(AreaSlot { end, channel, round });
+        self.slots.push_back(AreaSlot { end, round });
         Some(start % self.size)
     }
 
-    /// Whether a group has a slot.
-    pub(super) fn is_used_by(&self, channel: u32) -> bool {
-        self.slots.iter().any(|slot| slot.channel == channel)
+    /// Checks that the bytes a member names are in its area.
+    pub(super) fn check(&self, rank: Rank, at: u64, length: u64) -> Result<(), GroupError> {
+        let inside = at.checked_add(length).is_some_and(|end| end <= self.size);
+        if inside { Ok(()) } else { Err(GroupError::Malformed { rank }) }
     }
 }
 
@@ -110,36 +114,32 @@ impl<H: Host> HostedPort<H> {
     /// Writes a payload to this rank's area and returns its place.
     pub(super) fn stage(
         &mut self,
-        channel: u32,
+        group: GroupId,
         round: u64,
         payload: &[u8],
     ) -> Result<u64, GroupError> {
-        let (length, limit) = (payload.len(), self.groups.stage.size as usize);
+        let (length, limit) = (payload.len(), self.groups.joined(group)?.stage.size as usize);
         if length > limit {
             return Err(GroupError::TooLarge { length, limit });
         }
-        self.reclaim();
-        let taken = self.groups.stage.take(length as u64, channel, round);
+        self.reclaim(group)?;
+        let taken = self.groups.joined(group)?.stage.take(length as u64, round);
         let at = taken.ok_or(GroupError::Full)?;
-        self.own.area().store(at as usize, payload);
+        self.own.area(group.0).store(at as usize, payload);
         Ok(at)
     }
 
     /// Frees the slots that all members have read.
-    pub(super) fn reclaim(&mut self) {
-        while let Some(slot) = self.groups.stage.slots.front().copied() {
-            if !self.all_finished(slot.channel, slot.round) {
-                return;
+    fn reclaim(&mut self, group: GroupId) -> Result<(), GroupError> {
+        while let Some(slot) = self.groups.joined(group)?.stage.slots.front().copied() {
+            if !self.all_finished(group.0, slot.round) {
+                break;
             }
-            self.groups.stage.slots.pop_front();
-            self.groups.stage.head = slot.end;
+            let stage = &mut self.groups.joined(group)?.stage;
+            stage.slots.pop_front();
+            stage.head = slot.end;
         }
-    }
-
-    /// Checks that the bytes a member names are in its area.
-    pub(super) fn check_area(&self, rank: Rank, at: u64, length: u64) -> Result<(), GroupError> {
-        let inside = at.checked_add(length).is_some_and(|end| end <= self.groups.stage.size);
-        if inside { Ok(()) } else { Err(GroupError::Malformed { rank }) }
+        Ok(())
     }
 }
 
@@ -155,25 +155,24 @@ mod tests {
     #[test]
     fn slots_do_not_overlap_and_do_not_wrap() {
         let mut stage = AreaBook::new(1024);
-        assert_eq!(stage.take(500, 0, 1), Some(0));
-        assert_eq!(stage.take(300, 0, 2), Some(512));
-        assert_eq!(stage.take(200, 1, 1), None, "192 bytes are left");
+        assert_eq!(stage.take(500, 1), Some(0));
+        assert_eq!(stage.take(300, 2), Some(512));
+        assert_eq!(stage.take(200, 1), None, "192 bytes are left");
         free(&mut stage);
-        assert_eq!(stage.take(512, 0, 3), Some(0), "not across the end");
-        assert_eq!(stage.take(1, 0, 4), None);
+        assert_eq!(stage.take(512, 3), Some(0), "not across the end");
+        assert_eq!(stage.take(1, 4), None);
         free(&mut stage);
-        assert_eq!(stage.take(320, 0, 4), Some(512));
-        assert!(stage.is_used_by(0) && !stage.is_used_by(1));
+        assert_eq!(stage.take(320, 4), Some(512));
     }
 
     #[test]
     fn an_empty_area_fits_a_full_slot() {
         let mut stage = AreaBook::new(1024);
         for round in 0..100 {
-            assert_eq!(stage.take(64, 0, round), Some(0));
+            assert_eq!(stage.take(64, round), Some(0));
             free(&mut stage);
-            assert_eq!(stage.take(1024, 0, round), Some(0));
-            assert_eq!(stage.take(64, 0, round), None);
+            assert_eq!(stage.take(1024, round), Some(0));
+            assert_eq!(stage.take(64, round), None);
             free(&mut stage);
         }
     }
@@ -182,14 +181,14 @@ mod tests {
     fn slots_go_round_even_a_free_area() {
         let mut stage = AreaBook::new(1024);
         for at in [0, 320, 640, 0, 320, 640, 0] {
-            assert_eq!(stage.take(320, 0, 1), Some(at));
-            assert_eq!(stage.take(1025, 0, 2), None);
+            assert_eq!(stage.take(320, 1), Some(at));
+            assert_eq!(stage.take(1025, 2), None);
             free(&mut stage);
         }
     }
 
     #[test]
     fn an_area_of_no_bytes_has_no_slots() {
-        assert_eq!(AreaBook::new(1024).take(1025, 0, 1), None);
+        assert_eq!(AreaBook::new(1024).take(1025, 1), None);
     }
 }

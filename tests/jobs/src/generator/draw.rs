@@ -187,6 +187,10 @@ impl Draw {
             self.random.pick(&[How::Exact, How::Exact, How::AnySource, How::Probe, How::Poll]);
         // Others share few tags, so that order counts.
         let tag = if how == How::AnySource { 10 + place } else { self.below(3) };
+        let how = match how {
+            How::AnySource if self.loses_in_order() => How::Probe,
+            how => how,
+        };
         Message {
             from,
             to,
