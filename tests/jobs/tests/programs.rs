@@ -58,6 +58,7 @@ const ONCE: &[Once] = &[
     ("cenju4", false, 9, &[7, 9], &["unmatched", "messages"]),
     ("cp-pacs", false, 7, &[1, 2], &["unmatched", "grid"]),
     ("cp-pacs", false, 9, &[7, 10], &["unmatched", "acquire"]),
+    ("dimmnet1", false, 265_989_822_813_529, &[9, 11, 12], &["unmatched", "exchange", "signal"]),
     ("dimmnet1", false, 23, &[5, 6], &["unmatched", "atomics"]),
     ("dimmnet2", false, 28, &[19, 20], &["unmatched", "around"]),
     ("dragonfly-200g", false, 24, &[8, 11, 12], &["collective", "unmatched", "cancelled"]),

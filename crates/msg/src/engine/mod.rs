@@ -75,6 +75,9 @@ pub struct Engine<P: Port> {
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
+    /// A receive was posted or a probe began since the last relief: it may need a source whose mark
+    /// was known before.
+    needs_more: bool,
     /// Times in a row without anything to do.
     idle_rounds: u32,
     /// Times with something to do.
@@ -148,6 +151,7 @@ impl<P: Port> Engine<P> {
             whole: None,
             at_limit: None,
             held_up: Vec::new(),
+            needs_more: false,
             idle_rounds: 0,
             turns: 0,
         }

@@ -56,6 +56,7 @@ impl<P: Port> Engine<P> {
         self.check_alive(&selector)?;
         let id = self.new_receive(room, buffer, selector);
         self.posted.push(&selector, id);
+        self.needs_more = true;
         Ok(id)
     }
 
@@ -263,6 +264,7 @@ impl<P: Port> Engine<P> {
     /// As [`Engine::probe`].
     pub fn wait_probe(&mut self, selector: Selector) -> Result<Received, MsgError> {
         let mut blocked = Blocked::new(wait_for_probe(&selector));
+        self.needs_more = true;
         let result = loop {
             match self.probe(selector) {
                 Ok(Some(found)) => break Ok(found),

@@ -25,14 +25,8 @@ impl<P: Port> Engine<P> {
     /// Helps the sources that wait and that a pending receive or a probe needs. Returns whether
     /// there was anything to do.
     pub(super) fn relieve(&mut self, probing: Option<&Selector>) -> bool {
-        let sources = &mut self.sources;
-        self.held_up.retain(|source| sources[*source as usize].held_up);
-        while let Some(source) = self.port.held_up() {
-            if !std::mem::replace(&mut sources[source as usize].held_up, true) {
-                self.held_up.push(source);
-            }
-        }
-        if self.held_up.is_empty() {
+        self.needs_more = false;
+        if !self.holds_up_somebody() {
             return false;
         }
         // Messages sent before the source had to wait arrive now. A later one shows that it
@@ -51,6 +45,18 @@ impl<P: Port> Engine<P> {
             }
         }
         any
+    }
+
+    /// Whether a source is marked as held up.
+    pub(super) fn holds_up_somebody(&mut self) -> bool {
+        let sources = &mut self.sources;
+        self.held_up.retain(|source| sources[*source as usize].held_up);
+        while let Some(source) = self.port.held_up() {
+            if !std::mem::replace(&mut sources[source as usize].held_up, true) {
+                self.held_up.push(source);
+            }
+        }
+        !self.held_up.is_empty()
     }
 
     /// Whether a pending receive or a probe may take a message of this source.

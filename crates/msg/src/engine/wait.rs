@@ -335,7 +335,7 @@ impl<P: Port> Engine<P> {
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let rounds = self.idle_rounds;
         let mut any = false;
-        if rounds.is_multiple_of(RELIEF_ROUNDS) {
+        if self.needs_more || rounds.is_multiple_of(RELIEF_ROUNDS) {
             any |= self.relieve(probing);
         }
         if rounds.is_multiple_of(GONE_ROUNDS) {
