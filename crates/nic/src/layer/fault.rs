@@ -23,7 +23,9 @@
 //! A command that needs credit is never held. Only the port underneath knows whether there is
 //! credit, and a command that waited for it in the link would delay those that need none. Where it
 //! would have been held it is refused, for as long. So are `get` and `fetch`, which complete on
-//! return: earlier posts take effect before them.
+//! return: earlier posts take effect before them. Only what found no room at the receiver is
+//! passed by operations that need none: a port without this layer would have refused it, and the
+//! receiver may wait for just that operation before it makes room.
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test can step it.
 //!
@@ -285,19 +287,20 @@ impl<P: Port> FaultInjector<P> {
 
     /// Posts a command that must not be held, or refuses it.
     fn post_straight(&mut self, command: &Command<'_>, fate: Fate) -> Result<usize, PostError> {
-        self.bar(command.destination, fate)?;
+        self.bar(command.destination, fate, command.operation.is_remote())?;
         self.port.post(command)
     }
 
-    /// Whether a command that cannot be held may go to `destination` now: the link is empty, and
-    /// its own delay is over.
-    fn bar(&mut self, destination: Rank, fate: Fate) -> Result<(), PostError> {
+    /// Whether a command that cannot be held may go to `destination` now: its own delay is over,
+    /// and the link is empty, or holds only what found no room while this needs none (`remote`).
+    fn bar(&mut self, destination: Rank, fate: Fate, remote: bool) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {
             link.barred = self.now + fate.wait.max(1);
             self.counts.delayed += 1;
         }
-        if self.now < link.barred || !link.packets.is_empty() {
+        let passes = remote && link.cause.is_some();
+        if self.now < link.barred || !(passes || link.packets.is_empty()) {
             let cause = link.cause.unwrap_or(FullCause::RingStalled);
             return Err(self.full(destination, cause));
         }
@@ -320,7 +323,7 @@ impl<P: Port> FaultInjector<P> {
             return Err(self.full(destination, FullCause::RingRefused));
         }
         let fate = self.fate();
-        self.bar(destination, fate)
+        self.bar(destination, fate, true)
     }
 
     fn hold(&mut self, command: &Command<'_>, bytes: usize, fate: Fate) {

@@ -83,6 +83,33 @@ fn puts_of_a_job_are_never_held() {
 }
 
 #[test]
+fn what_found_no_room_is_passed_by_what_needs_none() {
+    let faults = Faults { delay: 500, delay_polls: 1, window: 64, ..Faults::of_a_job(1) };
+    let (mut a, mut b) = job(Faults { refuse: 0, drop: 0, duplicate: 0, ..faults });
+    let context = b.open_context().unwrap();
+    let key = b.register(context, 0, 64, Rights::ALL).unwrap();
+    let target = RemoteAddress { rank: 1, space: Space::Segment(key), offset: 0 };
+    for header in 0..20 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+    }
+    (0..10).for_each(|_| drop(a.poll()));
+    let behind = a.held();
+    assert!(behind > 0, "they are more than the ring");
+    let tries = (0..100).find(|_| a.post(&Command::put(target, &[7; 8])).is_ok());
+    assert!(tries.is_some(), "the receiver may wait for it");
+    let mut found = [0; 8];
+    let tries = (0..100).find(|_| a.get(target, &mut found).is_ok());
+    assert!(tries.is_some());
+    assert_eq!((found, a.held()), ([7; 8], behind));
+    let mut landed = headers(&mut b);
+    while !a.flush() {
+        landed.extend(headers(&mut b));
+    }
+    landed.extend(headers(&mut b));
+    assert_eq!(landed, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_delayed_command_delays_those_behind_it() {
     let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
     let mut payload = vec![1; 100];
