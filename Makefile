@@ -9,6 +9,7 @@ RELEASE := $(TARGET)/release
 # Numbers to override: `make demo RANKS=8`, `make soak DURATION=60` (seconds).
 RANKS := 4
 DURATION := 3600
+COUNT := 2000
 
 # Of `make mutants`: one mutant in SHARE, chosen by SEED, of CRATES (all that are looked after).
 SHARE := 10
@@ -24,7 +25,7 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit loom python soak mutants bench lint fmt tidy clippy doc deny \
+.PHONY: help demo test test-all unit loom python programs soak mutants bench lint fmt tidy clippy doc deny \
 	advisories clean
 
 help: ## list the targets
@@ -55,6 +56,11 @@ test-all: loom ## run what is exhaustive, random or long: loom, explorer, tortur
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
 LIMITED = --config "target.'cfg(unix)'.runner=['timeout', '--foreground', '$(LIMIT)']"
+
+programs: ## run COUNT fresh random programs, and jobs with faults (default: 2,000)
+	@scripts/setup.sh rust cc
+	HIKYAKU_PROGRAMS=$(COUNT) HIKYAKU_PROGRAMS_SEED=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' ') \
+		cargo test --locked -p hikyaku-jobs --no-fail-fast --test programs --test faults
 
 unit:
 	@scripts/setup.sh rust cc c++ python3

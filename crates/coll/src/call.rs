@@ -27,8 +27,6 @@ use crate::turns::Turn;
 /// An operation that was called at this rank and is not over.
 pub(crate) struct Call<'g, G: Group> {
     inner: Inner<'g, G>,
-    /// How it ends if it is dropped now.
-    ending: Ending,
 }
 
 /// What an algorithm sees of its call.
@@ -43,6 +41,8 @@ struct Inner<'g, G: Group> {
     is_known: Cell<bool>,
     /// Whether it has entered its first round on the lines before it was first polled.
     has_entered: Cell<bool>,
+    /// How it ends if it is dropped now; `None`: it has ended.
+    ending: Cell<Option<Ending>>,
 }
 
 /// A call that was made: it is over, or a future.
@@ -84,8 +84,10 @@ impl<'g, G: Group> Call<'g, G> {
         let number = group.open(lines);
         let tag = Cell::new(named.tag(number));
         let (named, is_known, has_entered) = (Cell::new(named), Cell::new(false), Cell::new(false));
-        let inner = Inner { group, signature, number, named, tag, is_known, has_entered };
-        Call { inner, ending: Ending::Failed(Cause::Dropped) }
+        let ending = Cell::new(Some(Ending::Failed(Cause::Dropped)));
+        Call {
+            inner: Inner { group, signature, number, named, tag, is_known, has_entered, ending },
+        }
     }
 
     /// Does what can be done without waiting. `None`: it must wait, and [`Call::run`] goes on.
@@ -95,46 +97,70 @@ impl<'g, G: Group> Call<'g, G> {
         act: impl FnOnce(&Team<'_, G>) -> Option<Result<R, Failure<G>>>,
     ) -> Option<Result<R, Failure<G>>> {
         let result = act(&Team::of_all(&self.inner))?;
-        self.ending = match &result {
-            Ok(_) => Ending::Done,
-            Err(error) => self.failed(error),
-        };
+        self.inner.end_with(&result);
         Some(result)
-    }
-
-    #[cold]
-    fn failed(&self, failure: &Failure<G>) -> Ending {
-        if self.inner.is_known.get() { Ending::Known } else { ending_of::<G>(failure) }
     }
 
     /// Runs an algorithm to its end.
     #[inline]
-    pub(crate) async fn run<R, A>(mut self, algorithm: A) -> Result<R, Failure<G>>
+    pub(crate) async fn run<R, A>(self, algorithm: A) -> Result<R, Failure<G>>
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {
-        let result = {
-            let inner = &self.inner;
-            let team = Team::of_all(inner);
-            let mut algorithm = pin!(algorithm(&team));
-            poll_fn(|context| {
-                let before = inner.group.reported_waits();
-                match algorithm.as_mut().poll(context) {
-                    Poll::Pending => inner.waits(before),
-                    ready => ready,
+        let inner = &self.inner;
+        let team = Team::of_all(inner);
+        let mut algorithm = pin!(algorithm(&team));
+        // Dropped before the algorithm: the others hear why before its messages are withdrawn.
+        let close = Close(inner);
+        let result = poll_fn(|context| {
+            let before = inner.group.reported_waits();
+            match algorithm.as_mut().poll(context) {
+                Poll::Pending => inner.waits(before),
+                // One that was withdrawn, for a reason that was told before.
+                Poll::Ready(Err(CollError::Message(error))) => {
+                    Poll::Ready(Err(inner.told().unwrap_or(CollError::Message(error))))
                 }
-            })
-            .await
-        };
-        self.ending = match &result {
-            Ok(_) => Ending::Done,
-            Err(error) => self.failed(error),
-        };
+                ready => ready,
+            }
+        })
+        .await;
+        close.0.end_with(&result);
         result
     }
 }
 
+/// Closes a call when it is dropped.
+struct Close<'c, 'g, G: Group>(&'c Inner<'g, G>);
+
+impl<G: Group> Drop for Close<'_, '_, G> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl<G: Group> Inner<'_, G> {
+    /// How it ends from now on.
+    #[inline(always)]
+    fn end_with<R>(&self, result: &Result<R, Failure<G>>) {
+        self.ending.set(Some(match result {
+            Ok(_) => Ending::Done,
+            Err(error) => self.failed(error),
+        }));
+    }
+
+    #[cold]
+    fn failed(&self, failure: &Failure<G>) -> Ending {
+        if self.is_known.get() { Ending::Known } else { ending_of::<G>(failure) }
+    }
+
+    #[inline]
+    fn close(&self) {
+        if let Some(ending) = self.ending.take() {
+            self.group.close(self.number, ending);
+        }
+    }
+
     /// It waits: unless it has failed elsewhere, that is reported.
     fn waits<R>(&self, before: Option<u32>) -> Poll<Result<R, Failure<G>>> {
         if let Some(failure) = self.told() {
@@ -167,7 +193,7 @@ impl<G: Group> Inner<'_, G> {
 impl<G: Group> Drop for Call<'_, G> {
     #[inline]
     fn drop(&mut self) {
-        self.inner.group.close(self.inner.number, self.ending);
+        self.inner.close();
     }
 }
 

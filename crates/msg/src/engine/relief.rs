@@ -29,13 +29,9 @@ impl<P: Port> Engine<P> {
         if !self.holds_up_somebody() {
             return false;
         }
-        // Messages sent before the source had to wait arrive now. A later one shows that it
-        // continues, and clears the mark (`note_credited`).
-        self.progress();
         let mut any = false;
         for at in 0..self.held_up.len() {
             let source = self.held_up[at];
-            self.sources[source as usize].held_up = true;
             if let Some(grant) = self.sources[source as usize].credit.settle() {
                 self.port.grant(source, grant);
                 any = true;
@@ -51,10 +47,18 @@ impl<P: Port> Engine<P> {
     pub(super) fn holds_up_somebody(&mut self) -> bool {
         let sources = &mut self.sources;
         self.held_up.retain(|source| sources[*source as usize].held_up);
+        let mut is_news = false;
         while let Some(source) = self.port.held_up() {
+            is_news = true;
             if !std::mem::replace(&mut sources[source as usize].held_up, true) {
                 self.held_up.push(source);
             }
+        }
+        if is_news {
+            // Messages sent before the source had to wait arrive now. A later one shows that it
+            // continues, and clears the mark (`note_credited`).
+            self.progress();
+            self.held_up.iter().for_each(|at| self.sources[*at as usize].held_up = true);
         }
         !self.held_up.is_empty()
     }
