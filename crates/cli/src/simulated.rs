@@ -41,7 +41,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use hikyaku_coll::{Facilities, Group};
+use hikyaku_coll::{Facilities, Group, Made};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Wait;
 use hikyaku_sim::job::{Content, Message, Rank, RecvRequest, SendRequest};
@@ -175,7 +175,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         self.shape.unwrap_or_else(|| hikyaku_coll::near_cube(self.rank.size()))
     }
 
-    fn open(&self, _: bool) -> u32 {
+    fn open(&self, _: Made) -> u32 {
         self.sequence.replace(self.sequence.get().wrapping_add(1))
     }
 

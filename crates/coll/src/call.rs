@@ -21,6 +21,7 @@ use hikyaku_msg::{Layout, join, join_all};
 use crate::error::{Caller, Cause, CollError, Failure};
 use crate::group::{Ending, Group, Notice};
 use crate::names::Named;
+use crate::questions::{Asked, Made};
 use crate::signature::Signature;
 use crate::turns::Turn;
 
@@ -37,6 +38,9 @@ struct Inner<'g, G: Group> {
     /// The algorithm, and the tag of its messages: another one, if the first cannot be.
     named: Cell<Named>,
     tag: Cell<i32>,
+    asked: Cell<Asked>,
+    /// Why it cannot succeed, as this rank was the first to find.
+    found: Cell<Option<Cause>>,
     /// Whether all ranks know of the failure.
     is_known: Cell<bool>,
     /// Whether it has entered its first round on the lines before it was first polled.
@@ -68,25 +72,42 @@ impl<'g, G: Group> Call<'g, G> {
     /// Takes the place of this call among the group's operations, by the algorithm of this number.
     #[inline]
     pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
-        Call::open(group, signature, index, false)
+        Call::open(group, signature, index, Some(index as u8))
     }
 
     /// The same for a call by lines.
     #[inline]
     pub(crate) fn on_lines(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
-        Call::open(group, signature, index, true)
+        Call::open(group, signature, index, None)
     }
 
     #[inline]
-    fn open(group: &'g G, signature: Signature, index: usize, lines: bool) -> Call<'g, G> {
+    fn open(
+        group: &'g G,
+        signature: Signature,
+        index: usize,
+        algorithm: Option<u8>,
+    ) -> Call<'g, G> {
         let named = Named { operation: signature.operation(), index };
         let signature = signature.element(group.element());
-        let number = group.open(lines);
-        let tag = Cell::new(named.tag(number));
+        let number = group.open(Made { call: signature, algorithm });
+        let tag = Cell::new(named.tag(number, signature.sum()));
+        let (asked, found) = (Cell::default(), Cell::default());
         let (named, is_known, has_entered) = (Cell::new(named), Cell::new(false), Cell::new(false));
         let ending = Cell::new(Some(Ending::Failed(Cause::Dropped)));
         Call {
-            inner: Inner { group, signature, number, named, tag, is_known, has_entered, ending },
+            inner: Inner {
+                group,
+                signature,
+                number,
+                named,
+                tag,
+                asked,
+                found,
+                is_known,
+                has_entered,
+                ending,
+            },
         }
     }
 
@@ -151,7 +172,11 @@ impl<G: Group> Inner<'_, G> {
 
     #[cold]
     fn failed(&self, failure: &Failure<G>) -> Ending {
-        if self.is_known.get() { Ending::Known } else { ending_of::<G>(failure) }
+        match self.found.get() {
+            Some(cause) => Ending::Failed(cause),
+            None if self.is_known.get() => Ending::Known,
+            None => ending_of::<G>(failure),
+        }
     }
 
     #[inline]
@@ -166,6 +191,12 @@ impl<G: Group> Inner<'_, G> {
         if let Some(failure) = self.told() {
             return Poll::Ready(Err(failure));
         }
+        if let Some(notice) = self.group.ask(self.number, self.tag.get(), self.made(), &self.asked)
+        {
+            // That rank has not said so itself: the others do not know.
+            self.found.set(Some(notice.cause));
+            return Poll::Ready(Err(self.failure(notice)));
+        }
         if let Some(before) = before {
             let operation = self.signature.operation().name();
             self.group.report_operation(before, operation, self.signature.of_root());
@@ -173,20 +204,23 @@ impl<G: Group> Inner<'_, G> {
         Poll::Pending
     }
 
+    fn made(&self) -> Made {
+        let Named { index, .. } = self.named.get();
+        let algorithm = (!self.named.get().is_replaceable()).then_some(index as u8);
+        Made { call: self.signature, algorithm }
+    }
+
     /// What others say of why it cannot succeed.
     fn told(&self) -> Option<Failure<G>> {
-        let notice = self.group.notice(self.number, self.tag.get())?;
+        self.group.notice(self.number).map(|notice| self.failure(notice))
+    }
+
+    fn failure(&self, notice: Notice) -> Failure<G> {
         let operation = self.signature.operation().name();
-        Some(match notice {
-            Notice::GaveUp { cause: Cause::Differ { one, other }, .. } => {
-                CollError::Differ { one, other }
-            }
-            Notice::GaveUp { rank, cause } => CollError::GaveUp { operation, peer: rank, cause },
-            Notice::OtherCall { rank, call } => {
-                let other = Caller { rank: self.group.rank(), call: self.signature };
-                CollError::Differ { one: Caller { rank, call }, other }
-            }
-        })
+        match notice.cause {
+            Cause::Differ { one, other } => CollError::Differ { one, other },
+            cause => CollError::GaveUp { operation, peer: notice.rank, cause },
+        }
     }
 }
 
@@ -261,7 +295,7 @@ impl<'c, G: Group> Team<'c, G> {
         self.call.group.give_way(self.call.number);
         let named = Named { index, ..self.call.named.get() };
         self.call.named.set(named);
-        self.call.tag.set(named.tag(self.call.number));
+        self.call.tag.set(named.tag(self.call.number, self.call.signature.sum()));
         Ok(())
     }
 

@@ -15,10 +15,11 @@ use std::task::{Context, Poll};
 use hikyaku_msg::{Endpoint, MsgError, RecvFuture};
 use hikyaku_nic::fabric::{Activity, GroupError, GroupId, GroupPort, Name, Port, PostError, Wait};
 
-use crate::error::Cause;
+use crate::error::{Caller, Cause};
 use crate::group::{Ending, Facilities, Group, Notice};
 use crate::mates::Mates;
-use crate::names::{LOSS_TAG, Named, called, contradict, is_of_call, is_to_come};
+use crate::names::{LOSS_TAG, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of};
+use crate::questions::{Asked, Made, PATIENCE, Questions};
 use crate::signature::Element;
 use crate::turns::{Loss, Turn, Turns};
 
@@ -50,6 +51,7 @@ pub struct Book {
     /// The lines that ranks of a node share, if there are any.
     lines: Option<(GroupId, Mates)>,
     turns: RefCell<Turns>,
+    questions: Questions,
 }
 
 impl Book {
@@ -137,7 +139,8 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
         }
     }
 
-    /// Takes in what others have told of the end of lines, and tells what they do not know.
+    /// Takes in what others have told of the end of lines, and tells what they do not know; answers
+    /// their questions.
     fn hear(&self) {
         while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
             let Some(heard) = decode_loss(&bytes) else { continue };
@@ -146,6 +149,31 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
             if let Some(loss) = news {
                 self.tell(&encode_loss(&loss), LOSS_TAG);
             }
+        }
+        while let Some((from, bytes)) = self.endpoint.take_note(is_question) {
+            let Some((number, made)) = Made::from_bytes(&bytes) else { continue };
+            if is_to_come(notice_tag_of(number), self.book.started.get()) {
+                self.book.questions.keep(from.source, number, made);
+            } else {
+                self.answer(from.source, number, made);
+            }
+        }
+    }
+
+    /// Tells a rank if it has called something else than this one.
+    fn answer(&self, to: u32, number: u32, made: Made) {
+        let Some(own) = self.book.questions.differs(number, &made) else { return };
+        let one = Caller { rank: self.rank(), call: own.call };
+        let other = Caller { rank: to, call: made.call };
+        let cause = Cause::Differ { one, other };
+        // One that cannot be told is gone, and needs no telling.
+        let _ = self.endpoint.send_note(&cause.to_bytes(), to, notice_tag_of(number));
+    }
+
+    #[cold]
+    fn answer_early(&self, number: u32) {
+        for (rank, made) in self.book.questions.about(number) {
+            self.answer(rank, number, made);
         }
     }
 
@@ -190,12 +218,15 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline]
-    fn open(&self, lines: bool) -> u32 {
+    fn open(&self, made: Made) -> u32 {
         let number = self.book.started.get();
         self.book.started.set(number.wrapping_add(1));
         self.book.open.borrow_mut().push(number);
-        if lines {
+        if made.algorithm.is_none() {
             self.book.turns.borrow_mut().open(number);
+        }
+        if self.book.questions.make(number, made) {
+            self.answer_early(number);
         }
         number
     }
@@ -328,28 +359,59 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         self.endpoint.report_whole(before, Wait::new(Activity::Collective).named(name));
     }
 
-    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
+    fn notice(&self, number: u32) -> Option<Notice> {
         if !self.endpoint.has_left_overs() && !self.book.any_failed.get() {
             return None;
         }
         self.hear();
         let ends = self.book.turns.borrow().ends(number);
         if let Some(loss) = ends {
-            return Some(Notice::GaveUp { rank: loss.rank, cause: loss.cause });
+            return Some(Notice { rank: loss.rank, cause: loss.cause });
         }
-        let same_call = |other: i32| is_of_call(other, number) && contradict(other, tag);
-        if let Some(found) = self.endpoint.unexpected(same_call) {
-            let call = called(found.tag)?;
-            return Some(Notice::OtherCall { rank: found.source, call });
-        }
-        let about = Named::notice_tag_of(number);
+        let about = notice_tag_of(number);
         let (found, words) = self.endpoint.take_note(|tag| tag == about)?;
         let cause = Cause::from_bytes(&words).unwrap_or(Cause::Failed);
-        Some(Notice::GaveUp { rank: found.source, cause })
+        Some(Notice { rank: found.source, cause })
+    }
+
+    #[inline]
+    fn ask(&self, number: u32, tag: i32, made: Made, asked: &Cell<Asked>) -> Option<Notice> {
+        if let Some((since, now)) = self.endpoint.long_wait() {
+            let mut state = asked.get();
+            for distance in state.next(self.size(), since, now) {
+                let to = (u64::from(self.rank()) + u64::from(distance)) % u64::from(self.size());
+                self.question(to as u32, number, made);
+            }
+            asked.set(state);
+        }
+        if !self.endpoint.has_left_overs() {
+            return None;
+        }
+        let contradicts = |other: i32| is_of_call(other, number) && other != tag;
+        let found = self.endpoint.unexpected(contradicts)?;
+        let now = self.endpoint.with_port(|port| port.now());
+        match asked.get().contradicted {
+            None => {
+                asked.set(Asked { contradicted: Some(now), ..asked.get() });
+                self.question(found.source, number, made);
+                None
+            }
+            // By lines a call may have turned to messages elsewhere, which this rank will hear of.
+            Some(then) if made.algorithm.is_some() && now > then + PATIENCE => {
+                Some(Notice { rank: found.source, cause: Cause::OtherCall })
+            }
+            Some(_) => None,
+        }
     }
 }
 
 impl<P: GroupPort> Communicator<'_, P> {
+    #[cold]
+    fn question(&self, to: u32, number: u32, made: Made) {
+        // One that cannot be asked is gone, which its messages say.
+        let _ = self.endpoint.send_note(&made.to_bytes(number), to, question_tag_of(number));
+    }
+
     /// A call has failed here. `is_new`: the others are to be told.
     #[cold]
     fn failed(&self, number: u32, cause: Cause, is_new: bool) {
@@ -358,7 +420,7 @@ impl<P: GroupPort> Communicator<'_, P> {
         if let Some(loss) = loss {
             self.tell(&encode_loss(&loss), LOSS_TAG);
         } else if is_new {
-            self.tell(&cause.to_bytes(), Named::notice_tag_of(number));
+            self.tell(&cause.to_bytes(), notice_tag_of(number));
         }
     }
 }

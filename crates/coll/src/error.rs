@@ -138,6 +138,9 @@ pub enum Cause {
         /// The rank.
         rank: u32,
     },
+    /// Its messages are not of this call.
+    #[error("it called another collective, or with another root, reduction or type")]
+    OtherCall,
     /// Ranks did not call the same.
     #[error(
         "rank {} called {} where rank {} called {}", .one.rank, .one.call, .other.rank, .other.call
@@ -161,6 +164,7 @@ impl Cause {
             Cause::Dropped => (1, 0, None),
             Cause::Gone { rank } => (2, rank, None),
             Cause::Differ { one, other } => (3, 0, Some([one, other])),
+            Cause::OtherCall => (4, 0, None),
         };
         let mut bytes = [u32::to_le_bytes(kind), u32::to_le_bytes(rank)].concat();
         for Caller { rank, call } in callers.into_iter().flatten() {
@@ -182,6 +186,7 @@ impl Cause {
             1 => Cause::Dropped,
             2 => Cause::Gone { rank: half(4)? },
             3 => Cause::Differ { one: caller(8)?, other: caller(20)? },
+            4 => Cause::OtherCall,
             _ => return None,
         })
     }

@@ -6,6 +6,7 @@
 //! synchronisation). What a group does not have is never chosen for it, and to ask for it by name
 //! is an error.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::future::{Future, ready};
 
@@ -13,7 +14,8 @@ use hikyaku_msg::join_all;
 
 use crate::error::Cause;
 use crate::mates::Mates;
-use crate::signature::{Element, Signature};
+use crate::questions::{Asked, Made};
+use crate::signature::Element;
 use crate::turns::Turn;
 
 /// One rank's handle on the ranks it computes together with.
@@ -54,8 +56,8 @@ pub trait Group {
     }
 
     /// The number of an operation that starts: one more with each call. The same on all ranks,
-    /// since all start the same operations in the same order. `lines`: it is made by lines.
-    fn open(&self, lines: bool) -> u32;
+    /// since all start the same operations in the same order.
+    fn open(&self, made: Made) -> u32;
 
     /// Sends `bytes`; ready when they may be changed again.
     fn send<'a>(
@@ -201,10 +203,19 @@ pub trait Group {
         let _ = (number, ending);
     }
 
-    /// What has come that says that an operation, whose messages have this tag, cannot succeed.
-    /// Asked whenever the operation waits, so it must be cheap.
-    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
-        let _ = (number, tag);
+    /// What has come that says that an operation cannot succeed. Asked whenever the operation waits,
+    /// so it must be cheap.
+    fn notice(&self, number: u32) -> Option<Notice> {
+        let _ = number;
+        None
+    }
+
+    /// Asks other ranks, now and then, whether they have made the same call, whose messages have
+    /// this tag. Called whenever the operation waits, so it must be cheap. Returns why it cannot
+    /// succeed, if that is known without an answer. The default asks nobody: for groups in which
+    /// all ranks call the same.
+    fn ask(&self, number: u32, tag: i32, made: Made, asked: &Cell<Asked>) -> Option<Notice> {
+        let _ = (number, tag, made, asked);
         None
     }
 
@@ -248,23 +259,13 @@ pub enum Ending {
     Known,
 }
 
-/// Why an operation of other ranks cannot succeed.
+/// Why an operation cannot succeed, as another rank says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
-    /// A rank gave the operation up.
-    GaveUp {
-        /// The rank.
-        rank: u32,
-        /// What it says.
-        cause: Cause,
-    },
-    /// A rank started another operation or algorithm where this rank started this one.
-    OtherCall {
-        /// The rank.
-        rank: u32,
-        /// What it called.
-        call: Signature,
-    },
+pub struct Notice {
+    /// The rank.
+    pub rank: u32,
+    /// What it says.
+    pub cause: Cause,
 }
 
 /// Three factors of `size`, the largest as small as can be, in falling order: what

@@ -1,23 +1,26 @@
-//! Operations and algorithms by name, and their numbers in tags.
+//! Operations and algorithms by name, and the tags of their messages.
 //!
-//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. Every algorithm
-//! of every operation has a number of its own, which is part of the tag of its messages, so that
-//! ranks that run different ones never take each other's messages for their own.
+//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. A tag says which
+//! call of a group a message belongs to, and a sum over what all ranks must say alike: operation,
+//! algorithm, root, reduction and type. So ranks that call different things never take each other's
+//! messages for their own. They wait, and ask each other ([`crate::questions`]).
 //!
 //! ```text
-//!   tag:  | 0 | sequence mod 2^25 | algorithm, 1..=63; 0 is a notice |
-//!          31  30               6   5                               0
+//!   tag:  | 0 | sequence mod 2^21 | sum, 2..=1022; 0: notice, 1: question, 1023: loss |
+//!          31  30              10   9                                                0
 //! ```
 //!
-//! The sequence comes round after 33 million operations of a group. By then nothing is left of the
+//! The sequence comes round after 2 million operations of a group. By then nothing is left of the
 //! first: what it sent was received, or dropped if it failed.
 
-use crate::signature::Signature;
 use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
 use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
-/// Bits of a tag that hold the number of the algorithm.
-const NUMBER_BITS: u32 = 6;
+/// Bits of a tag that hold the sum.
+const SUM_BITS: u32 = 10;
+
+/// Sums are modulo this prime, so that two calls that differ in one thing have different ones.
+const SUMS: u32 = 1021;
 
 /// A collective operation. Variants with counts of their own per rank (MPI's `v`) are the same
 /// operation.
@@ -120,69 +123,57 @@ impl Named {
         self.operation.algorithms()[self.index]
     }
 
-    fn number(self) -> i32 {
-        let before = Operation::ALL.into_iter().take_while(|other| *other != self.operation);
-        let before: usize = before.map(|other| other.algorithms().len()).sum();
-        (1 + before + self.index) as i32
+    /// The tag of the messages of the operation that was started as number `sequence`. `others`: a
+    /// number made of the rest that ranks must say alike.
+    pub(crate) fn tag(self, sequence: u32, others: u32) -> i32 {
+        let algorithm = self.operation as u32 * MOST_ALGORITHMS + self.index as u32;
+        notice_tag_of(sequence) | (2 + (algorithm + others % SUMS) % SUMS) as i32
     }
 
-    /// The tag of the messages of the operation that was started as number `sequence`.
-    pub(crate) fn tag(self, sequence: u32) -> i32 {
-        Named::notice_tag_of(sequence) | self.number()
-    }
-
-    /// The tag of notices about the operation that was started as number `sequence`.
-    pub(crate) fn notice_tag_of(sequence: u32) -> i32 {
-        ((sequence & SEQUENCE_MASK) << NUMBER_BITS) as i32
-    }
-
-    /// What a tag was made for.
-    pub(crate) fn of_tag(tag: i32) -> Option<Named> {
-        let mut index = ((tag & NUMBER_MASK) as usize).checked_sub(1)?;
-        for operation in Operation::ALL {
-            let count = operation.algorithms().len();
-            if index < count {
-                return Some(Named { operation, index });
-            }
-            index -= count;
-        }
-        None
+    /// Whether it may be replaced by another algorithm during the call.
+    pub(crate) fn is_replaceable(self) -> bool {
+        self.algorithm() == LINES
     }
 }
 
-/// Whether a tag is of an operation that is still to come here, where `started` have started: one
-/// of the half of the sequence that lies ahead.
-pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
-    let ahead = ((tag >> NUMBER_BITS) as u32).wrapping_sub(started) & SEQUENCE_MASK;
-    ahead <= SEQUENCE_MASK / 2
-}
-
-const SEQUENCE_MASK: u32 = u32::MAX >> (NUMBER_BITS + 1);
-const NUMBER_MASK: i32 = (1 << NUMBER_BITS) - 1;
-
-/// The tag of what ranks tell each other of the end of lines, whatever the call.
-pub(crate) const LOSS_TAG: i32 = NUMBER_MASK;
-
-/// Whether a tag was made for the call of this number. For those who implement
-/// [`crate::Group::notice`].
-pub fn is_of_call(tag: i32, number: u32) -> bool {
-    tag & !NUMBER_MASK == Named::notice_tag_of(number)
-}
-
-/// Whether messages with these tags cannot be of one call that ranks make alike, although they are
-/// of the same number. By lines and by messages: a rank may have lost the lines.
-pub fn contradict(tag: i32, other: i32) -> bool {
-    let (Some(one), Some(two)) = (Named::of_tag(tag), Named::of_tag(other)) else { return false };
-    let by_lines = one.algorithm() == LINES || two.algorithm() == LINES;
-    one.operation != two.operation || (one.index != two.index && !by_lines)
-}
+/// Limit of the algorithms of an operation.
+const MOST_ALGORITHMS: u32 = 16;
 
 /// The algorithm that another one may replace during the call.
 const LINES: &str = "lines";
 
-/// What was called with messages of this tag, as far as the tag says.
-pub fn called(tag: i32) -> Option<Signature> {
-    Named::of_tag(tag).map(|named| Signature::new(named.operation))
+const SEQUENCE_MASK: u32 = u32::MAX >> (SUM_BITS + 1);
+const SUM_MASK: i32 = (1 << SUM_BITS) - 1;
+
+/// The tag of notices about the operation that was started as number `sequence`.
+pub(crate) fn notice_tag_of(sequence: u32) -> i32 {
+    ((sequence & SEQUENCE_MASK) << SUM_BITS) as i32
+}
+
+/// The tag of questions about the operation that was started as number `sequence`.
+pub(crate) fn question_tag_of(sequence: u32) -> i32 {
+    notice_tag_of(sequence) | 1
+}
+
+/// Whether a tag is of questions.
+pub(crate) fn is_question(tag: i32) -> bool {
+    tag & SUM_MASK == 1
+}
+
+/// The tag of what ranks tell each other of the end of lines, whatever the call.
+pub(crate) const LOSS_TAG: i32 = SUM_MASK;
+
+/// Whether a tag is of an operation that is still to come here, where `started` have started: one
+/// of the half of the sequence that lies ahead.
+pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
+    let ahead = ((tag >> SUM_BITS) as u32).wrapping_sub(started) & SEQUENCE_MASK;
+    ahead <= SEQUENCE_MASK / 2
+}
+
+/// Whether a tag was made for the call of this number. For those who implement
+/// [`crate::Group::notice`].
+pub fn is_of_call(tag: i32, number: u32) -> bool {
+    tag & !SUM_MASK == notice_tag_of(number)
 }
 
 /// Declares the algorithms of an operation.
@@ -223,23 +214,31 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for operation in Operation::ALL {
             assert_eq!(Operation::from_name(operation.name()), Some(operation));
+            assert!(operation.algorithms().len() <= MOST_ALGORITHMS as usize);
             for index in 0..operation.algorithms().len() {
                 let named = Named { operation, index };
-                let tag = named.tag(u32::MAX);
+                let tag = named.tag(u32::MAX, 0);
                 assert!(tag > 0 && seen.insert(tag));
-                assert_eq!(Named::of_tag(tag), Some(named));
                 assert!(is_of_call(tag, u32::MAX) && !is_of_call(tag, 0));
-                assert_eq!(called(tag).map(|call| call.operation()), Some(operation));
-                assert_eq!(named.tag(1 << 25), named.tag(0), "the sequence wraps");
+                assert_eq!(named.tag(1 << 21, 5), named.tag(0, 5), "the sequence wraps");
                 for started in [0, 7, u32::MAX] {
-                    assert!(is_to_come(named.tag(started), started));
-                    assert!(is_to_come(named.tag(started.wrapping_add(9)), started));
-                    assert!(!is_to_come(named.tag(started.wrapping_sub(1)), started));
+                    assert!(is_to_come(named.tag(started, 0), started));
+                    assert!(is_to_come(named.tag(started.wrapping_add(9), 0), started));
+                    assert!(!is_to_come(named.tag(started.wrapping_sub(1), 0), started));
                 }
             }
         }
-        assert!(seen.len() < NUMBER_MASK as usize);
-        assert_eq!(Named::of_tag(0), None);
-        assert_eq!(Named::of_tag(NUMBER_MASK), None);
+    }
+
+    #[test]
+    fn no_sum_is_a_notice_a_question_or_a_loss() {
+        let named = Named { operation: Operation::Exscan, index: 3 };
+        for others in 0..3 * SUMS {
+            let tag = named.tag(9, others);
+            assert!(![notice_tag_of(9), question_tag_of(9)].contains(&tag));
+            assert!(tag & SUM_MASK != LOSS_TAG && !is_question(tag) && is_of_call(tag, 9));
+            assert_ne!(tag, named.tag(9, others + 1));
+        }
+        assert!(is_question(question_tag_of(9)) && is_of_call(question_tag_of(9), 9));
     }
 }

@@ -95,6 +95,9 @@ pub struct Signature {
     bytes: u64,
 }
 
+/// Roots that sums tell apart.
+const ROOTS: u32 = 1000;
+
 const BYTES_BITS: u32 = 30;
 const NUMBER_BITS: u32 = 8;
 const COMBINATION_BITS: u32 = 3;
@@ -109,7 +112,7 @@ const fn low(word: u64, bits: u32) -> u64 {
 impl Signature {
     /// A call without root, reduction and bytes.
     #[inline]
-    pub(crate) fn new(operation: Operation) -> Signature {
+    pub fn new(operation: Operation) -> Signature {
         let (element, root, combination, bytes) = (Element::BYTE.kind, None, None, 0);
         Signature { operation, element, root, combination, bytes }
     }
@@ -134,6 +137,12 @@ impl Signature {
         Signature { element: element.kind, ..self }
     }
 
+    /// Whether two ranks can have made the same call so. Lengths may be unknown.
+    pub(crate) fn fits(&self, other: &Signature) -> bool {
+        let known = self.bytes != 0 && other.bytes != 0;
+        *self == Signature { bytes: if known { other.bytes } else { self.bytes }, ..*other }
+    }
+
     /// The operation.
     pub fn operation(&self) -> Operation {
         self.operation
@@ -146,6 +155,13 @@ impl Signature {
 
     pub(crate) fn of_root(&self) -> Option<u32> {
         self.root
+    }
+
+    /// A number made of root, reduction and type, for tags: another one if one of them is.
+    pub(crate) fn sum(&self) -> u32 {
+        let root = self.root.map_or(0, |root| root + 1);
+        let combination = self.combination.map_or(0, |how| u32::from(how.0) + 1);
+        (root % ROOTS) * 197 + combination * 211 + u32::from(self.element) * 13
     }
 
     /// All of it in a word, with the number of the call. What has more bits is cut.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use hikyaku_nic::fabric::{Port, Rank, Wait};
+use hikyaku_nic::time::Time;
 
 use crate::engine::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode};
@@ -118,6 +119,12 @@ impl<'e, P: Port> Endpoint<'e, P> {
     #[inline]
     pub fn reported_waits(&self) -> Option<u32> {
         self.engine.borrow().reported_waits()
+    }
+
+    /// [`Engine::long_wait`].
+    #[inline]
+    pub fn long_wait(&self) -> Option<(Time, Time)> {
+        self.engine.borrow().long_wait()
     }
 
     /// [`Engine::report_whole`].

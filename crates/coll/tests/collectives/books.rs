@@ -1,6 +1,6 @@
 //! What a communicator knows of its ranks and of the collectives that were started in it.
 
-use hikyaku_coll::{Book, Communicator, Group};
+use hikyaku_coll::{Book, Communicator, Group, Made, Operation, Signature};
 use hikyaku_msg::{Endpoint, Engine, EngineConfig};
 
 use crate::engines::{run, tight_ports};
@@ -12,7 +12,8 @@ fn a_book_goes_on_where_it_was_begun() {
     let opened = |started| {
         let book = Book::default().after(started);
         let group = Communicator::new(Endpoint::new(&engine, 9), &book);
-        [group.open(false), group.open(false)]
+        let made = Made { call: Signature::new(Operation::Barrier), algorithm: Some(0) };
+        [group.open(made), group.open(made)]
     };
     assert_eq!(opened(0), [0, 1]);
     assert_eq!(opened(7), [7, 8]);

@@ -5,15 +5,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{Book, Communicator};
-use hikyaku_msg::{Endpoint, Engine, EngineConfig};
-use hikyaku_nic::fabric::{DeathCause, GroupPort};
+use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig};
+use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::Layout;
 
 use crate::random::Random;
 
 /// Rounds in which every rank was polled, after which a test is taken to stand still.
-const MOST_ROUNDS: u32 = 200_000;
+const MOST_ROUNDS: u32 = 1_000_000;
+
+/// Rounds after which ranks wait as blocked calls do, and ask each other.
+const LONG_ROUNDS: u32 = 2_000;
 
 /// The ports of a job whose every size is small, so that everything is full soon.
 pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> {
@@ -71,6 +74,8 @@ pub(crate) fn run_counting<P: GroupPort, R>(
     let mut results: Vec<Option<R>> = futures.iter().map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
     let mut random = Random(seed);
+    let mut blocked: Vec<Blocked> =
+        results.iter().map(|_| Blocked::new(Wait::new(Activity::Collective))).collect();
     let mut rounds = 0;
     while results.iter().any(Option::is_none) {
         let start = random.below(results.len());
@@ -81,6 +86,9 @@ pub(crate) fn run_counting<P: GroupPort, R>(
                 results[rank] = Some(result);
             }
             engines[rank].borrow_mut().idle();
+            if rounds > LONG_ROUNDS && results[rank].is_none() {
+                engines[rank].borrow_mut().rest(&mut blocked[rank]);
+            }
         }
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "a standstill");

@@ -208,9 +208,8 @@ fn a_rank_in_another_operation_is_named() {
     });
     let lines = lines(results);
     assert!(
-        lines
-            .iter()
-            .all(|line| line.contains("called broadcast of") && line.contains("called barrier")),
+        lines.iter().all(|line| line.contains("called broadcast with root 1 of 3 bytes")
+            && line.contains("called barrier")),
         "{lines:?}"
     );
 }

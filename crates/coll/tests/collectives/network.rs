@@ -13,8 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{
-    Cause, Ending, Facilities, Group, Loss, Mates, Notice, Turn, Turns, called, contradict,
-    is_of_call,
+    Caller, Cause, Ending, Facilities, Group, Loss, Made, Mates, Notice, Turn, Turns,
 };
 use hikyaku_msg::join_all;
 use thiserror::Error;
@@ -92,7 +91,8 @@ struct State<B> {
     /// For each synchronisation, how many ranks have come; and how many each rank has called.
     synchronised: Vec<usize>,
     syncs: Vec<usize>,
-    sequences: Vec<u32>,
+    /// What each rank has called.
+    made: Vec<Vec<Made>>,
     dead: Vec<bool>,
     /// What each rank has started.
     counts: Vec<Counts>,
@@ -149,7 +149,7 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         reserved: vec![0; size],
         synchronised: Vec::new(),
         syncs: vec![0; size],
-        sequences: vec![0; size],
+        made: vec![Vec::new(); size],
         dead: vec![false; size],
         counts: vec![Counts::default(); size],
         numbers: 0,
@@ -270,11 +270,11 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         nodes.iter().collect::<std::collections::BTreeSet<_>>().len() as u32
     }
 
-    fn open(&self, lines: bool) -> u32 {
+    fn open(&self, made: Made) -> u32 {
         let mut state = self.state.borrow_mut();
-        let number = state.sequences[self.rank as usize];
-        state.sequences[self.rank as usize] += 1;
-        if lines {
+        let number = state.made[self.rank as usize].len() as u32;
+        state.made[self.rank as usize].push(made);
+        if made.algorithm.is_none() {
             state.lines[self.rank as usize].turns.open(number);
         }
         number
@@ -316,7 +316,8 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         }
         let state = self.state.borrow();
         let rank = self.rank as usize;
-        let lines = self.mates.is_some() && state.lines[rank].turns.are_for(state.sequences[rank]);
+        let lines =
+            self.mates.is_some() && state.lines[rank].turns.are_for(state.made[rank].len() as u32);
         Facilities { lines, ..state.setup.facilities }
     }
 
@@ -469,21 +470,22 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         }
     }
 
-    fn notice(&self, number: u32, tag: i32) -> Option<Notice> {
+    fn notice(&self, number: u32) -> Option<Notice> {
         self.hear();
         if let Some(loss) = self.with_turns(|turns| turns.ends(number)) {
-            return Some(Notice::GaveUp { rank: loss.rank, cause: loss.cause });
+            return Some(Notice { rank: loss.rank, cause: loss.cause });
         }
         let state = self.state.borrow();
         let told = state.notices[self.rank as usize].iter().find(|(to, ..)| *to == number);
         if let Some((_, rank, cause)) = told {
-            return Some(Notice::GaveUp { rank: *rank, cause: *cause });
+            return Some(Notice { rank: *rank, cause: *cause });
         }
         (0..state.size() as u32).find_map(|rank| {
-            let messages = state.messages[state.lane(rank, self.rank)].iter();
-            let mut tags = messages.map(|message| message.tag);
-            let other = tags.find(|other| is_of_call(*other, number) && contradict(*other, tag))?;
-            Some(Notice::OtherCall { rank, call: called(other)? })
+            let made = |rank: u32| state.made[rank as usize].get(number as usize);
+            let (theirs, own) = (made(rank)?, made(self.rank)?);
+            let (one, other) =
+                (Caller { rank, call: theirs.call }, Caller { rank: self.rank, call: own.call });
+            (!own.fits(theirs)).then_some(Notice { rank, cause: Cause::Differ { one, other } })
         })
     }
 }

@@ -141,20 +141,30 @@ async fn call(group: &Ranks<'_>, which: usize) -> Outcome {
 
 /// Whoever is still in the call hears that ranks differ, and which do; then all go on.
 #[test]
-fn wrong_calls_name_both_at_every_rank_that_waits() {
+fn wrong_calls_by_lines_name_both_at_every_rank_that_waits() {
+    wrong_calls(3);
+}
+
+#[test]
+fn wrong_calls_by_messages_name_both_at_every_rank_that_waits() {
+    wrong_calls(1);
+}
+
+fn wrong_calls(per_node: u32) {
     for (usual, other) in (0..CALLS).flat_map(|a| (0..CALLS).map(move |b| (a, b))) {
         if usual == other {
             continue;
         }
         for odd in [0, 2] {
-            let results = run(tight_ports(3, 3), (usual * CALLS + other) as u64, async |group| {
-                let result = call(group, if group.rank() == odd { other } else { usual }).await;
-                // Ranks that had gone on hear of it in one of the next.
-                for _ in 0..3 {
-                    let _ = barrier(group, None).await;
-                }
-                (result, barrier(group, None).await)
-            });
+            let results =
+                run(tight_ports(3, per_node), (usual * CALLS + other) as u64, async |group| {
+                    let result = call(group, if group.rank() == odd { other } else { usual }).await;
+                    // Ranks that had gone on hear of it in one of the next.
+                    for _ in 0..3 {
+                        let _ = barrier(group, None).await;
+                    }
+                    (result, barrier(group, None).await)
+                });
             let what = format!("{usual} and, at rank {odd}, {other}: {results:?}");
             assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
             let failed = results.iter().filter(|(result, _)| result.is_err()).count();

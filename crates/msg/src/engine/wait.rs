@@ -239,6 +239,14 @@ impl<P: Port> Engine<P> {
         std::mem::replace(&mut self.reports.are_paused, paused)
     }
 
+    /// Since when the current call has waited long enough to be announced, and the time; `None`: it
+    /// has not, or time is virtual.
+    #[inline]
+    pub fn long_wait(&self) -> Option<(Time, Time)> {
+        let wait = self.waiting?;
+        (!self.port.capabilities().virtual_time).then(|| (wait.since, self.port.now()))
+    }
+
     /// How many operations were reported; `None`: none need be.
     #[inline]
     pub fn reported_waits(&self) -> Option<u32> {

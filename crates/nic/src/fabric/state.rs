@@ -53,6 +53,8 @@ pub struct Capabilities {
     pub process_from: Option<usize>,
     /// Whether ranks can open mailboxes now ([`MailboxPort`](super::MailboxPort)).
     pub mailboxes: bool,
+    /// Whether time is virtual: it passes for what a model knows of only.
+    pub virtual_time: bool,
     /// Limit of commands with [`Reply::Event`](super::Reply::Event) whose event was not polled
     /// (paper 003's rrid has six bits: 64).
     pub outstanding: usize,

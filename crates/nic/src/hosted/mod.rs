@@ -182,6 +182,7 @@ impl<H: Host> Port for HostedPort<H> {
             region: true,
             // A letter bypasses the conductor, so it would take no virtual time.
             mailboxes: self.host.region_bytes() > 0 && !self.host.is_conducted(),
+            virtual_time: self.host.is_conducted(),
             process_from: self.host.process_from(),
             outstanding: remote::OUTSTANDING,
         }
