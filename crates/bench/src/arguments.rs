@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use hikyaku_nic::units;
 use thiserror::Error;
 
-use super::control;
+use super::control::{self, Data};
 
 /// The most ranks a benchmark starts, as a guard against a slip of the finger.
 const MOST_RANKS: u32 = 1024;
@@ -34,6 +34,11 @@ pub struct Arguments {
     /// Rows of the array, for rows (several separated by commas)
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub(crate) rows: Vec<u32>,
+
+    /// What happens to messages' data in between, for kinds that have both forms: fresh, a rank
+    /// sends what it has just received; warm, it sends the same untouched buffer [default: both]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) data: Option<Forms>,
 
     /// Sample blocks per figure, each beside its own measurement of the bare hardware
     #[arg(long, value_name = "R", default_value_t = 11)]
@@ -87,6 +92,8 @@ pub(crate) enum Selection {
     Rate,
     /// Bytes per second in windows of messages
     Bandwidth,
+    /// Messages in both directions at the same time
+    Bidirectional,
     /// Barriers, also of more ranks than cores
     Barrier,
     /// Barrier, allreduce, broadcast and allgather, also of more ranks than cores
@@ -113,6 +120,27 @@ impl Selection {
         let part = self == Selection::Collectives && kind == Selection::Barrier;
         let all = self == Selection::All && kind != Selection::Rows;
         self == kind || all || part
+    }
+}
+
+/// The forms of messages' data that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Forms {
+    /// A rank sends what it has just received, as a program that computes
+    Fresh,
+    /// A rank sends the same untouched buffer again and again, as most benchmarks
+    Warm,
+    /// One after the other
+    Both,
+}
+
+impl Forms {
+    fn data(self) -> Vec<Data> {
+        match self {
+            Forms::Fresh => vec![Data::Fresh],
+            Forms::Warm => vec![Data::Warm],
+            Forms::Both => vec![Data::Fresh, Data::Warm],
+        }
     }
 }
 
@@ -175,10 +203,16 @@ pub(crate) enum ArgumentError {
     RanksFixed(&'static str),
     /// Sizes for a kind without messages.
     #[error(
-        "--sizes has no meaning for {0}; use it with latency, bandwidth, collectives, halo, late, \
-         shared or rows"
+        "--sizes has no meaning for {0}; use it with latency, bandwidth, bidirectional, \
+         collectives, halo, late, shared or rows"
     )]
     SizesUnused(&'static str),
+    /// A form of data for a kind that has only one.
+    #[error(
+        "--data has no meaning for {0}; use it with latency, rate, bandwidth, bidirectional, \
+         collectives or halo"
+    )]
+    DataUnused(&'static str),
     /// Rows for a kind without.
     #[error("--rows has no meaning for {0}; use it with rows")]
     RowsUnused(&'static str),
@@ -201,6 +235,8 @@ pub(crate) struct Settings {
     pub(crate) sizes: Vec<u64>,
     /// Numbers of rows asked for; empty means the paper's.
     pub(crate) rows: Vec<u32>,
+    /// The forms of messages' data.
+    pub(crate) data: Vec<Data>,
     /// Blocks per figure.
     pub(crate) blocks: u32,
     /// Length of a block.
@@ -227,6 +263,9 @@ impl Arguments {
         if !self.kind.takes_sizes() && !self.sizes.is_empty() {
             return Err(ArgumentError::SizesUnused(name));
         }
+        if !self.kind.takes_data() && self.data.is_some() {
+            return Err(ArgumentError::DataUnused(name));
+        }
         range("--rows", self.rows.iter().map(|n| u64::from(*n)), 1, u64::from(MOST_ROWS))?;
         if self.kind != Selection::Rows && !self.rows.is_empty() {
             return Err(ArgumentError::RowsUnused(name));
@@ -244,6 +283,7 @@ impl Arguments {
             ranks: if multiple { self.ranks.clone() } else { Vec::new() },
             sizes: self.sizes.clone(),
             rows: self.rows.clone(),
+            data: self.data.unwrap_or(Forms::Both).data(),
             blocks: self.repetitions,
             block: Duration::from_millis(self.block),
             allocated: self.allocated || self.kind == Selection::All,
@@ -265,12 +305,19 @@ impl Selection {
         !matches!(self, Rate | Barrier | Start | Idle)
     }
 
+    /// Whether its messages have data that is fresh or warm.
+    fn takes_data(self) -> bool {
+        use Selection::{Barrier, Idle, Late, Rows, Shared, Start};
+        !matches!(self, Barrier | Late | Shared | Rows | Start | Idle)
+    }
+
     /// The word of the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Selection::Latency => "latency",
             Selection::Rate => "rate",
             Selection::Bandwidth => "bandwidth",
+            Selection::Bidirectional => "bidirectional",
             Selection::Barrier => "barrier",
             Selection::Collectives => "collectives",
             Selection::Halo => "halo",
@@ -325,13 +372,20 @@ mod tests {
         assert_eq!(settings.ranks, [2, 4]);
         assert_eq!(settings.sizes, [0, 8, 1024]);
         assert_eq!((settings.blocks, settings.allocated), (3, true));
+        assert_eq!(settings.data, [Data::Fresh, Data::Warm]);
     }
 
     #[test]
     fn clap_refuses_what_is_no_value() {
-        for line in
-            ["", "speed", "latency --sizes x", "latency --against mvapich,redis", "latency -n x"]
-        {
+        for line in [
+            "",
+            "speed",
+            "latency --sizes x",
+            "latency --against mvapich,redis",
+            "latency -n x",
+            "latency --data hot",
+            "latency --data fresh,warm",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }
@@ -346,6 +400,8 @@ mod tests {
             ("rate --sizes 8", "--sizes has no meaning for rate"),
             ("barrier --sizes 8", "--sizes has no meaning for barrier"),
             ("latency --sizes 2G", "--sizes must be between 0 and 1073741824"),
+            ("late --data warm", "--data has no meaning for late; use it with latency"),
+            ("barrier --data both", "--data has no meaning for barrier"),
             ("rows --rows 0", "--rows must be between 1 and 8192, not 0"),
             ("rows --rows 8193", "--rows must be between 1 and 8192, not 8193"),
             ("rows -n 4", "-n has no meaning for rows"),
@@ -364,6 +420,20 @@ mod tests {
         for line in ["latency -n 2", "collectives -n 3,5 --sizes 8", "halo -n 4", "late --sizes 8"]
         {
             assert!(parse(line).unwrap().settings().is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn data_is_fresh_and_warm_unless_one_is_chosen() {
+        let data = |line| parse(line).unwrap().settings().unwrap().data;
+        let cases = [
+            ("bidirectional", &[Data::Fresh, Data::Warm][..]),
+            ("latency --data both", &[Data::Fresh, Data::Warm]),
+            ("halo --data fresh", &[Data::Fresh]),
+            ("all --data warm", &[Data::Warm]),
+        ];
+        for (line, forms) in cases {
+            assert_eq!(data(line), forms, "{line}");
         }
     }
 

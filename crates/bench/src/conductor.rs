@@ -21,7 +21,8 @@ use super::hardware::{self, Cores};
 use super::job::{self, Job, JobError};
 use super::kinds::{Form, Kind, Point};
 use super::kinds::{
-    bandwidth, barrier, collectives, halo, idle, late, latency, nodes, rate, rows, shared, start,
+    bandwidth, barrier, bidirectional, collectives, halo, idle, late, latency, nodes, rate, rows,
+    shared, start,
 };
 use super::peers::{self, Peer};
 use super::plan::{self, Block, NearFar, Schedule};
@@ -298,7 +299,8 @@ impl<'a> Conductor<'a> {
             bytes: has_messages.then_some(point.bytes),
             window: (point.window > 1 && !has_rows).then_some(point.window),
             rows: has_rows.then_some(point.window),
-            bare_is: Some(point.bare.description()),
+            data: point.data,
+            bare_is: Some(point.bare_is()),
             ..figure(point.kind, point.ranks, &all)
         }
     }
@@ -406,6 +408,7 @@ fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         (Selection::Latency, latency::points(settings)),
         (Selection::Rate, rate::points()),
         (Selection::Bandwidth, bandwidth::points(settings)),
+        (Selection::Bidirectional, bidirectional::points(settings)),
         (Selection::Barrier, barrier::points(settings, cores)),
         (Selection::Collectives, collectives::points(settings, cores)),
         (Selection::Halo, halo::points(settings, cores)),
@@ -415,7 +418,9 @@ fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         (Selection::Rows, rows::points(settings)),
     ];
     let selected = all.into_iter().filter(|(kind, _)| settings.selection.covers(*kind));
-    let mut points: Vec<Point> = selected.flat_map(|(_, points)| points).collect();
+    let in_forms = |point: Point| point.in_forms(&settings.data);
+    let mut points: Vec<Point> =
+        selected.flat_map(|(_, points)| points).flat_map(in_forms).collect();
     points.sort_by_key(|point| (point.ranks, point.apart));
     points
 }
@@ -431,6 +436,7 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
         bytes: None,
         window: None,
         rows: None,
+        data: None,
         bare_is: None,
         bare,
         series,

@@ -7,13 +7,14 @@
 //!
 //! ```text
 //!   rank      -> conductor   {"rank":0,"size":2,"pid":17,"library":"hikyaku 0.1.0","cpus":[0]}
-//!   conductor -> every rank  latency 8 0 1 50 5000
+//!   conductor -> every rank  latency 8 0 1 50 5000 0
 //!   every rank -> conductor  {"nanoseconds":[1023000,1019000,...]}
-//!   conductor -> every rank  quit 0 0 0 0 0
+//!   conductor -> every rank  quit 0 0 0 0 0 0
 //! ```
 //!
-//! A command is one line of six words so that a C program reads it with one `sscanf`; an answer is
-//! one line of JSON. The end of the stream means `quit`: when the conductor dies, so do its ranks.
+//! A command is one line of seven words so that a C program reads it with one `sscanf`; an answer
+//! is one line of JSON. The end of the stream means `quit`: when the conductor dies, so do its
+//! ranks.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -43,6 +44,27 @@ pub(crate) enum Home {
     There,
 }
 
+/// What happens to the data of messages between one and the next; see [`super::buffers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Data {
+    /// A rank sends what it has just received.
+    #[default]
+    Fresh,
+    /// A rank sends the same untouched buffer and receives into another that nobody reads.
+    Warm,
+}
+
+impl Data {
+    /// Its name in tables and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Data::Fresh => "fresh",
+            Data::Warm => "warm",
+        }
+    }
+}
+
 /// What the ranks shall do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -52,6 +74,8 @@ pub(crate) enum Verb {
     Send,
     /// Windows of non-blocking sends and receives, completed together.
     Isend,
+    /// A message each way at the same time between rank 0 and rank 1.
+    Bidirectional,
     /// Barriers of all ranks.
     Barrier,
     /// Sums of numbers over all ranks.
@@ -145,10 +169,11 @@ pub(crate) enum Calls {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 44] = [
+const WORDS: [(Verb, &str); 45] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
+    (Verb::Bidirectional, "bidirectional"),
     (Verb::Barrier, "barrier"),
     (Verb::Allreduce, "allreduce"),
     (Verb::Broadcast, "broadcast"),
@@ -218,12 +243,15 @@ pub(crate) struct Command {
     pub(crate) batches: u32,
     /// Repetitions in each batch.
     pub(crate) repetitions: u64,
+    /// What happens to the data in between.
+    pub(crate) data: Data,
 }
 
 impl Command {
     /// A command without parameters.
     pub(crate) fn plain(verb: Verb) -> Command {
-        Command { verb, bytes: 0, allocated: false, window: 0, batches: 0, repetitions: 0 }
+        let (allocated, data) = (false, Data::Fresh);
+        Command { verb, bytes: 0, allocated, window: 0, batches: 0, repetitions: 0, data }
     }
 
     /// Reads a command line; the error says what is wrong with it.
@@ -233,24 +261,27 @@ impl Command {
         let [verb, numbers @ ..] = words.as_slice() else { return Err(malformed()) };
         let verb = Verb::of_word(verb).ok_or_else(malformed)?;
         let numbers: Option<Vec<u64>> = numbers.iter().map(|word| word.parse().ok()).collect();
-        let Some(&[bytes, allocated, window, batches, repetitions]) = numbers.as_deref() else {
+        let Some(&[bytes, allocated, window, batches, repetitions, warm]) = numbers.as_deref()
+        else {
             return Err(malformed());
         };
         let limit = |value: u64, most: u32| u32::try_from(value).ok().filter(|v| *v <= most);
         let window = limit(window, MOST_WINDOW).ok_or_else(malformed)?;
         let batches = limit(batches, MOST_BATCHES).ok_or_else(malformed)?;
-        if bytes > MOST_BYTES || allocated > 1 {
+        if bytes > MOST_BYTES || allocated > 1 || warm > 1 {
             return Err(malformed());
         }
-        Ok(Command { verb, bytes, allocated: allocated == 1, window, batches, repetitions })
+        let data = if warm == 1 { Data::Warm } else { Data::Fresh };
+        Ok(Command { verb, bytes, allocated: allocated == 1, window, batches, repetitions, data })
     }
 }
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Command { verb, bytes, allocated, window, batches, repetitions } = *self;
+        let Command { verb, bytes, allocated, window, batches, repetitions, data } = *self;
         let (verb, allocated) = (verb.word(), u32::from(allocated));
-        write!(f, "{verb} {bytes} {allocated} {window} {batches} {repetitions}")
+        let warm = u32::from(data == Data::Warm);
+        write!(f, "{verb} {bytes} {allocated} {window} {batches} {repetitions} {warm}")
     }
 }
 
@@ -319,6 +350,7 @@ mod tests {
                 window: 64,
                 batches: 200,
                 repetitions: 10_000_000,
+                data: Data::Warm,
             };
             assert_eq!(Command::parse(&format!("{command}\n")), Ok(command));
             assert_eq!(Command::parse(&Command::plain(verb).to_string()), Ok(Command::plain(verb)));
@@ -337,16 +369,18 @@ mod tests {
             "",
             "\n",
             "latency",
-            "latency 8 0 1 1",
-            "latency 8 0 1 1 1 1",
-            "Latency 8 0 1 1 1",
-            "latency -8 0 1 1 1",
-            "latency 8 2 1 1 1",
-            "latency 1073741825 0 1 1 1",
-            "latency 8 0 8193 1 1",
-            "latency 8 0 1 1001 1",
-            "latency 8 0 4294967297 1 1",
-            "latency 99999999999999999999 0 1 1 1",
+            "latency 8 0 1 1 1",
+            "latency 8 0 1 1 1 0 1",
+            "latency 8 0 1 1 1 warm",
+            "latency 8 0 1 1 1 2",
+            "Latency 8 0 1 1 1 0",
+            "latency -8 0 1 1 1 0",
+            "latency 8 2 1 1 1 0",
+            "latency 1073741825 0 1 1 1 0",
+            "latency 8 0 8193 1 1 0",
+            "latency 8 0 1 1001 1 0",
+            "latency 8 0 4294967297 1 1 0",
+            "latency 99999999999999999999 0 1 1 1 0",
         ];
         for case in cases {
             assert!(Command::parse(case).unwrap_err().starts_with("malformed command"), "{case}");

@@ -7,7 +7,8 @@
 //!
 //! The line probe is the floor of any message: one store of one core, seen by the other. The copy
 //! probe reads a buffer that the other core has just written, which is what a receiver's one copy
-//! must do; a warm buffer copied in one core's own cache would flatter.
+//! must do; a warm buffer, which lies in both caches, would flatter. For messages of warm data it
+//! copies warm data.
 
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
@@ -18,6 +19,7 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::control::Data;
 use super::{plan, processor};
 
 /// Batches per probe.
@@ -274,43 +276,58 @@ pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
     middle(&on_both(cores, ask, answer))
 }
 
-/// One copy of `bytes` that the other core has just written: nanoseconds by `clock`, the copy
-/// alone.
+/// One copy of `bytes` by one of two cores that take turns: nanoseconds by `clock`, the copy alone.
+///
+/// Fresh data has just been written by the other core. Warm data was written once; each of the two
+/// copies it again and again to a place of its own, so that it lies in the caches of both, as far
+/// as it fits.
 ///
 /// Source and destination both begin on a cache line, which is the best the hardware gives: a
 /// destination 16 bytes beside its source's alignment, as malloc likes to place it, was measured
 /// to take up to twice as long.
 ///
-/// Small buffers are written and copied several at a time, since a clock reading costs as much as
-/// a copy of 1 KiB.
-pub(crate) fn fresh_copy(cores: Cores, bytes: usize, clock: Clock) -> f64 {
+/// Small buffers are copied several at a time, since a clock reading costs as much as a copy of 1
+/// KiB: one beside the other of fresh data, the same one again of warm data.
+pub(crate) fn copy(cores: Cores, bytes: usize, clock: Clock, data: Data) -> f64 {
     let bytes = bytes.max(1);
     let count = COPY_BYTES.div_ceil(bytes);
-    let shared = Mutex::new(vec![0_u8; bytes * count + LINE_BYTES]);
+    let (blocks, step) = match data {
+        Data::Fresh => (count, bytes),
+        Data::Warm => (1, 0),
+    };
+    let shared = Mutex::new(vec![0_u8; bytes * blocks + LINE_BYTES]);
+    let place = || vec![1_u8; bytes * blocks + LINE_BYTES];
+    let copy_all = |to: &mut [u8], from: &[u8]| {
+        for at in (0..count).map(|number| number * step) {
+            black_box(&mut to[at..at + bytes]).copy_from_slice(black_box(&from[at..at + bytes]));
+        }
+    };
     let turn = Line::new();
     let yielding = cores.shared();
-    let write = || {
+    let other_side = || {
+        let mut own = place();
+        let own = from_line(&mut own);
         for round in 0..BATCHES as u64 {
             turn.wait_for(2 * round, yielding);
-            lock(&shared).fill(round as u8);
+            let mut shared = lock(&shared);
+            match data {
+                Data::Warm if round > 0 => copy_all(own, from_line(&mut shared)),
+                _ => shared.fill(round as u8),
+            }
+            drop(shared);
             turn.0.store(2 * round + 1, Release);
         }
     };
     let copy = || {
-        let mut own = vec![1_u8; bytes * count + LINE_BYTES];
+        let mut own = place();
         let own = from_line(&mut own);
         let mut times = Vec::with_capacity(BATCHES);
         let look = clock.look();
         for round in 0..BATCHES as u64 {
             turn.wait_for(2 * round + 1, yielding);
             let mut shared = lock(&shared);
-            let fresh = from_line(&mut shared);
-            let pairs = own.chunks_exact_mut(bytes).zip(fresh.chunks_exact(bytes)).take(count);
-            let taken = clock.time(|| {
-                for (to, from) in pairs {
-                    black_box(to).copy_from_slice(black_box(from));
-                }
-            });
+            let source = from_line(&mut shared);
+            let taken = clock.time(|| copy_all(own, source));
             times.push((taken - look).max(1.0) / count as f64);
             drop(shared);
             turn.0.store(2 * round + 2, Release);
@@ -319,7 +336,7 @@ pub(crate) fn fresh_copy(cores: Cores, bytes: usize, clock: Clock) -> f64 {
     };
     // The measuring side is the second core: the first writes, as rank 0 sends.
     let turned = Cores { first: cores.second, second: cores.first };
-    middle(&on_both(turned, copy, write))
+    middle(&on_both(turned, copy, other_side))
 }
 
 /// What of `buffer` lies behind its first line boundary.
@@ -345,9 +362,11 @@ mod tests {
             let figures = [
                 line(cores),
                 stream(cores, 64),
-                fresh_copy(cores, 1, Clock::Wall),
-                fresh_copy(cores, 1 << 16, Clock::Wall),
-                fresh_copy(cores, 1 << 16, Clock::Processor),
+                copy(cores, 1, Clock::Wall, Data::Fresh),
+                copy(cores, 1 << 16, Clock::Wall, Data::Fresh),
+                copy(cores, 1 << 16, Clock::Processor, Data::Fresh),
+                copy(cores, 1, Clock::Wall, Data::Warm),
+                copy(cores, 1 << 16, Clock::Wall, Data::Warm),
                 switch(cores.first),
                 turns(cores, 8),
                 turns(cores, 1 << 20),
@@ -367,7 +386,7 @@ mod tests {
     #[test]
     fn an_empty_window_counts_as_one_message() {
         assert!(stream(Cores::available(), 0) > 0.0);
-        assert!(fresh_copy(Cores::available(), 0, Clock::Wall) > 0.0);
+        assert!(copy(Cores::available(), 0, Clock::Wall, Data::Fresh) > 0.0);
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //! reported first is the median of the ratios formed block by block.
 //!
 //! Reading order: `arguments` and `plan` (pure), `kinds` (what is measured, and the ranks' side of
-//! it), `hardware` (the bare measurements), `control` and `rank` (the protocol and who obeys it),
-//! `job`, `peers` and `conductor` (who is started and when), `results` and `present` (what is said
-//! about it).
+//! it), `hardware` (the bare measurements), `control`, `rank` and `buffers` (the protocol, who
+//! obeys it, and what is sent from where), `job`, `peers` and `conductor` (who is started and
+//! when), `results` and `present` (what is said about it).
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -22,6 +22,7 @@ mod kinds;
 mod machine;
 mod processor;
 
+mod buffers;
 mod control;
 mod rank;
 

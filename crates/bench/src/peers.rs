@@ -277,7 +277,7 @@ mod tests {
         let mut verbs: Vec<Verb> =
             exchanges.iter().flat_map(|clock| halo::forms(*clock).1).map(|f| f.verb).collect();
         verbs.push(Verb::Exchange(Clock::Whole, Calls::Blocking));
-        verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Barrier]);
+        verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Bidirectional, Verb::Barrier]);
         verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather]);
         verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);
         for verb in verbs {

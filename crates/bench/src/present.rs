@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
+use super::control::Data;
 use super::kinds::{Kind, Unit};
 use super::plan::{Distance, Summary};
 use super::results::{Figure, OWN, PeerRatio, Results, Series};
@@ -91,6 +92,7 @@ fn meaning(results: &Results, kind: Kind) -> Vec<String> {
     for figure in figures(results, kind) {
         let Some(description) = figure.bare_is.as_deref() else { continue };
         match bare.iter_mut().find(|(known, _)| *known == description) {
+            Some((_, places)) if places.contains(&place(figure)) => {}
             Some((_, places)) => places.push(place(figure)),
             None => bare.push((description, vec![place(figure)])),
         }
@@ -164,6 +166,7 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     header.extend(columns.ranks.then(|| "ranks".to_owned()));
     header.extend(columns.rows.then(|| "rows".to_owned()));
     header.extend(columns.bytes.then(|| columns.of_bytes().to_owned()));
+    header.extend(columns.data.then(|| "data".to_owned()));
     header.extend(has_states.then(|| "cores".to_owned()));
     header.push(if kind.compares_protocols() { "protocol" } else { "library" }.into());
     header.extend(has_form.then(|| "form".to_owned()));
@@ -210,6 +213,7 @@ struct Columns {
     ranks: bool,
     rows: bool,
     bytes: bool,
+    data: bool,
 }
 
 impl Columns {
@@ -217,7 +221,8 @@ impl Columns {
         let bytes = figures(results, kind).any(|figure| figure.bytes.is_some());
         let ranks = !bytes || figures(results, kind).any(|figure| figure.ranks != 2);
         let rows = figures(results, kind).any(|figure| figure.rows.is_some());
-        Columns { ranks, rows, bytes }
+        let data = figures(results, kind).any(|figure| figure.data.is_some());
+        Columns { ranks, rows, bytes, data }
     }
 
     /// What has the bytes.
@@ -232,6 +237,9 @@ impl Columns {
         if self.bytes {
             let bytes = figure.bytes.map(|bytes| Cell::number(bytes as f64, Shown::Bytes));
             cells.push(bytes.unwrap_or(Cell::Empty));
+        }
+        if self.data {
+            cells.push(figure.data.map_or(Cell::Empty, |data| Cell::from(data.name())));
         }
         cells
     }
@@ -277,7 +285,7 @@ fn cells(
 }
 
 /// The charts of a kind and what to add to their names: one over the message size for each rank
-/// count, or one over the rank count where there are no sizes to draw.
+/// count and form of data, or one over the rank count where there are no sizes to draw.
 pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
     if kind == Kind::Rows {
         return rows::charts(results);
@@ -285,24 +293,46 @@ pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
     let mut counts: Vec<u32> = figures(results, kind).map(|figure| figure.ranks).collect();
     counts.sort_unstable();
     counts.dedup();
-    let over_sizes = |ranks: &u32| {
-        let title = match counts.len() {
-            1 => kind.title().to_owned(),
-            _ => format!("{}, {ranks} ranks", kind.title()),
+    let mut forms: Vec<Option<Data>> = Vec::new();
+    for figure in figures(results, kind) {
+        if !forms.contains(&figure.data) {
+            forms.push(figure.data);
+        }
+    }
+    let of = |data: Option<Data>| figures(results, kind).filter(move |one| one.data == data);
+    // The title says the form also where there is only one.
+    let title = |data: Option<Data>| match data {
+        Some(data) => format!("{}, {} data", kind.title(), data.name()),
+        None => kind.title().to_owned(),
+    };
+    let suffix = |data: Option<Data>| match data {
+        Some(data) if forms.len() > 1 => format!("-{}", data.name()),
+        _ => String::new(),
+    };
+    let over_sizes = |ranks: u32, data: Option<Data>| {
+        let (title, suffix) = match counts.len() {
+            1 => (title(data), suffix(data)),
+            _ => {
+                let title = format!("{}, {ranks} ranks", title(data));
+                (title, format!("-{ranks}-ranks{}", suffix(data)))
+            }
         };
-        let suffix = if counts.len() == 1 { String::new() } else { format!("-{ranks}-ranks") };
-        let figures = figures(results, kind).filter(|figure| figure.ranks == *ranks);
+        let figures = of(data).filter(|figure| figure.ranks == ranks);
         let across = Axis::log2("message size", Shown::Bytes);
         Some((suffix, chart(title, across, figures, |figure| figure.bytes.unwrap_or(0))?))
     };
-    let by_size: Vec<(String, Chart)> = counts.iter().filter_map(over_sizes).collect();
+    let pairs = counts.iter().flat_map(|ranks| forms.iter().map(|data| (*ranks, *data)));
+    let by_size: Vec<(String, Chart)> =
+        pairs.filter_map(|(ranks, data)| over_sizes(ranks, data)).collect();
     if !by_size.is_empty() {
         return by_size;
     }
-    let across = Axis::log2("ranks", Shown::Number);
-    let ranks = |figure: &Figure| u64::from(figure.ranks);
-    let over_ranks = chart(kind.title().to_owned(), across, figures(results, kind), ranks);
-    over_ranks.map(|chart| (String::new(), chart)).into_iter().collect()
+    let over_ranks = |data: &Option<Data>| {
+        let across = Axis::log2("ranks", Shown::Number);
+        let ranks = |figure: &Figure| u64::from(figure.ranks);
+        Some((suffix(*data), chart(title(*data), across, of(*data), ranks)?))
+    };
+    forms.iter().filter_map(over_ranks).collect()
 }
 
 /// A chart of `figures` over `place`; `None` if that has not two values above zero.
@@ -532,6 +562,29 @@ mod tests {
         assert_eq!(lines[1..], [("Open MPI, fastest form".to_owned(), fastest)]);
         figure.lower_is_better = false;
         assert_eq!(shown_lines(&figure)[1].1, 2.0 * fastest);
+    }
+
+    #[test]
+    fn each_row_and_each_chart_names_its_form_of_data() {
+        let mut results = example();
+        let fresh = results.figures.clone();
+        results.figures.extend(fresh);
+        for (place, figure) in results.figures.iter_mut().enumerate() {
+            figure.data = Some(if place < 2 { Data::Fresh } else { Data::Warm });
+        }
+        let told = text(&results);
+        let head = told.lines().find(|line| line.contains("library")).unwrap();
+        assert!(head.trim_start().starts_with("message  data   library"), "{told}");
+        let rows = |form: &str| {
+            let has = |line: &&str| line.contains(form) && line.contains("hikyaku");
+            told.lines().filter(has).count()
+        };
+        assert_eq!((rows(" fresh "), rows(" warm ")), (2, 2), "{told}");
+        let names: Vec<PathBuf> =
+            files(&results, Path::new("b.svg")).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(names, [Path::new("b-latency-fresh.svg"), Path::new("b-latency-warm.svg")]);
+        let page = html(&results);
+        assert!(page.contains("Latency, one way, warm data"), "{page}");
     }
 
     #[test]

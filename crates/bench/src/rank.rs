@@ -4,12 +4,11 @@
 //! costs nothing while another contestant is measured.
 
 use std::io::{self, BufReader, Write};
-use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hikyaku::{Error, Scalar, SharedBuffer, World};
+use hikyaku::{Error, World};
 use thiserror::Error;
 
 use super::control::{Answer, Command, Hello, Verb, read_line};
@@ -33,62 +32,6 @@ pub(crate) enum RankError {
     /// A command that makes no sense.
     #[error("{0}")]
     Command(String),
-}
-
-/// All buffers of a measurement together may have so many bytes, as in peer/main.c.
-const BUFFER_LIMIT: u64 = 4 << 30;
-
-/// The buffer of a measurement.
-pub(crate) enum Buffer<T: Scalar = u8> {
-    /// From the heap, as any program's.
-    Heap(Vec<T>),
-    /// From [`World::alloc`]: peers can copy from it directly.
-    Allocated(SharedBuffer<T>),
-}
-
-impl<T: Scalar> Buffer<T> {
-    /// The `blocks` messages that `command` asks for, every element `value`: each page has been
-    /// written, so that no page fault is timed.
-    pub(crate) fn new(
-        world: &World,
-        command: &Command,
-        blocks: u32,
-        value: T,
-    ) -> Result<Buffer<T>, RankError> {
-        let bytes = command.bytes.saturating_mul(u64::from(blocks));
-        let length = usize::try_from(bytes / size_of::<T>() as u64);
-        let Some(length) = length.ok().filter(|_| bytes <= BUFFER_LIMIT) else {
-            return Err(RankError::Command(format!(
-                "{bytes} bytes are more than 4 GiB of buffers"
-            )));
-        };
-        let mut buffer = match command.allocated {
-            true => Buffer::Allocated(world.alloc::<T>(length)?),
-            false => Buffer::Heap(vec![value; length]),
-        };
-        buffer.fill(value);
-        Ok(buffer)
-    }
-}
-
-impl<T: Scalar> Deref for Buffer<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            Buffer::Heap(elements) => elements,
-            Buffer::Allocated(elements) => elements,
-        }
-    }
-}
-
-impl<T: Scalar> DerefMut for Buffer<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            Buffer::Heap(elements) => elements,
-            Buffer::Allocated(elements) => elements,
-        }
-    }
 }
 
 /// Joins the job and serves the conductor at `control` until it says `quit` or goes.
@@ -138,6 +81,7 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
         Verb::Latency => kinds::latency::serve(world, command),
         Verb::Send => kinds::rate::serve_blocking(world, command),
         Verb::Isend => kinds::rate::serve_nonblocking(world, command),
+        Verb::Bidirectional => kinds::bidirectional::serve(world, command),
         Verb::Barrier => kinds::barrier::serve(world, command),
         Verb::Allreduce => kinds::collectives::serve_allreduce(world, command),
         Verb::Broadcast => kinds::collectives::serve_broadcast(world, command),

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::control::Data;
 use super::kinds::{Kind, Unit};
 use super::machine::Machine;
 use super::plan::{self, Block, Distance, NearFar, Summary};
@@ -66,6 +67,8 @@ pub(crate) struct Figure {
     pub(crate) window: Option<u32>,
     /// Rows of the array, for kinds with rows.
     pub(crate) rows: Option<u32>,
+    /// What happens to the data of a message between one and the next, for kinds with both forms.
+    pub(crate) data: Option<Data>,
     /// What "bare" is for this figure.
     pub(crate) bare_is: Option<String>,
     /// What the bare hardware gave.
@@ -247,6 +250,7 @@ pub(crate) mod tests {
             bytes: Some(bytes),
             window: None,
             rows: None,
+            data: None,
             bare_is: Some("one cache line one way".into()),
             bare,
             series: series.clone(),

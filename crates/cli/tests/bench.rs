@@ -37,6 +37,13 @@ fn own<'a>(document: &'a Value, kind: &str) -> Vec<(&'a str, &'a Value)> {
     own.map(|series| (series["form"].as_str().unwrap_or_default(), series)).collect()
 }
 
+/// The forms of data in the figures of `kind`, in their order.
+fn data<'a>(document: &'a Value, kind: &str) -> Vec<&'a str> {
+    let figures = document["figures"].as_array().expect("there are figures");
+    let of_kind = figures.iter().filter(|figure| figure["kind"] == kind);
+    of_kind.map(|figure| figure["data"].as_str().unwrap_or("none")).collect()
+}
+
 fn is_positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|value| value > 0.0)
 }
@@ -49,7 +56,9 @@ fn latency_is_measured_beside_the_bare_hardware() {
     let own = own(&document, "latency");
     let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
     let both = ["heap", "allocated"];
-    assert_eq!(forms, [&["heap"][..], &both, &both, &both].concat());
+    // Each size with fresh and with warm data.
+    assert_eq!(forms, [&["heap"; 2][..], &both.repeat(6)].concat());
+    assert_eq!(data(&document, "latency"), ["fresh", "warm"].repeat(4));
     for (_, series) in own {
         assert!(is_positive(&series["value"]["median"]), "{series}");
         assert!(is_positive(&series["to_bare"]["median"]), "{series}");
@@ -61,11 +70,43 @@ fn latency_is_measured_beside_the_bare_hardware() {
 fn rate_and_bandwidth_have_their_forms() {
     let rate = document(&["rate"]);
     let forms: Vec<&str> = own(&rate, "rate").iter().map(|(form, _)| *form).collect();
-    assert_eq!(forms, ["send", "isend"]);
+    assert_eq!(forms, ["send", "send", "isend", "isend"]);
+    assert_eq!(data(&rate, "rate"), ["fresh", "warm"].repeat(2));
     let bandwidth = document(&["bandwidth", "--sizes", "1K,1M"]);
     let own = own(&bandwidth, "bandwidth");
-    assert_eq!(own.len(), 4);
+    assert_eq!(own.len(), 8);
     assert!(own.iter().all(|(_, series)| is_positive(&series["value"]["median"])));
+}
+
+#[test]
+fn both_directions_are_measured_in_both_forms() {
+    let document = document(&["bidirectional", "--sizes", "1,8,64K,1M"]);
+    assert_eq!(data(&document, "bidirectional"), ["fresh", "warm"].repeat(4));
+    let own = own(&document, "bidirectional");
+    let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
+    assert_eq!(forms, ["heap", "allocated"].repeat(8));
+    for (_, series) in own {
+        assert!(is_positive(&series["value"]["median"]), "{series}");
+        assert!(is_positive(&series["to_bare"]["median"]), "{series}");
+    }
+}
+
+#[test]
+fn warm_data_alone_gives_only_warm_rows() {
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["latency", "--sizes", "8"], &["latency"]),
+        (&["bandwidth", "--sizes", "1K"], &["bandwidth"]),
+        (&["collectives", "-n", "2", "--sizes", "8"], &["allreduce", "broadcast", "allgather"]),
+        (&["halo", "--sizes", "8"], &["halo"]),
+    ];
+    for (arguments, kinds) in cases {
+        for form in ["fresh", "warm"] {
+            let document = document(&[arguments, &["--data", form]].concat());
+            for kind in kinds {
+                assert_eq!(data(&document, kind), [form], "{kind}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -83,12 +124,13 @@ fn collectives_are_measured_at_each_rank_count() {
     let document = document(&["collectives", "-n", "2,5", "--sizes", "8,4K"]);
     assert_eq!(own(&document, "barrier").len(), 2);
     let allreduce = own(&document, "allreduce");
-    assert_eq!(allreduce.len(), 4);
+    assert_eq!(allreduce.len(), 8);
     assert!(allreduce.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])));
     for kind in ["broadcast", "allgather"] {
         let own = own(&document, kind);
         let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
-        assert_eq!(forms, ["heap", "allocated"].repeat(4), "{kind}");
+        assert_eq!(forms, ["heap", "allocated"].repeat(8), "{kind}");
+        assert_eq!(data(&document, kind), ["fresh", "warm"].repeat(4), "{kind}");
         assert!(own.iter().all(|(_, series)| is_positive(&series["value"]["median"])), "{kind}");
     }
 }
@@ -105,7 +147,8 @@ fn halos_are_exchanged_and_looked_at_on_rings_of_any_size() {
         "persistent allocated",
         "blocking heap",
     ];
-    assert_eq!(forms, expected.repeat(12));
+    assert_eq!(forms, expected.repeat(24));
+    assert_eq!(data(&document, "halo"), ["fresh", "warm"].repeat(12));
     for (form, series) in own {
         assert!(is_positive(&series["value"]["median"]), "{form}: {series}");
     }
@@ -239,12 +282,17 @@ fn the_table_and_the_reports_are_written() {
         let output = bench(&[&arguments[..], &TINY].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         let table = text(&output.stdout);
-        for word in ["Latency, one way", "to bare", "hikyaku", "8 B", "1 KiB"] {
+        for word in
+            ["Latency, one way", "data", "fresh", "warm", "to bare", "hikyaku", "8 B", "1 KiB"]
+        {
             assert!(table.contains(word), "{word} is missing in\n{table}");
         }
     }
     assert!(fs::read_to_string(&page).is_ok_and(|page| page.contains("<svg")));
-    assert!(fs::read_to_string(&picture).is_ok_and(|svg| svg.starts_with("<svg")));
+    for form in ["fresh", "warm"] {
+        let picture = directory.join(format!("bench-latency-{form}.svg"));
+        assert!(fs::read_to_string(&picture).is_ok_and(|svg| svg.starts_with("<svg")), "{form}");
+    }
     fs::remove_dir_all(&directory).expect("the directory is ours");
 }
 
@@ -266,7 +314,7 @@ fn a_missing_peer_is_one_line_and_the_rest_runs() {
 
 #[test]
 fn bad_flags_are_one_line_and_exit_code_two() {
-    let cases: [&[&str]; 12] = [
+    let cases: [&[&str]; 15] = [
         &["barrier", "-n", "0"],
         &["barrier", "-n", "100000"],
         &["latency", "-n", "4"],
@@ -276,6 +324,9 @@ fn bad_flags_are_one_line_and_exit_code_two() {
         &["rate", "--sizes", "8"],
         &["rows", "--rows", "8193"],
         &["shared", "--rows", "8"],
+        &["latency", "--data", "hot"],
+        &["latency", "--data"],
+        &["late", "--data", "warm"],
         &["latency", "--repetitions", "0"],
         &["latency", "--report", "bench.pdf"],
         &["latency", "--role", "rank"],

@@ -1,7 +1,8 @@
 //! Bandwidth: windows of large messages, from the heap and from allocated memory.
 //!
-//! The ranks run the non-blocking windows of the rate benchmark with other sizes; the window
-//! shrinks with the size, so that a block of the slowest contestant still holds several windows.
+//! The ranks run the non-blocking windows of the rate benchmark with other sizes, fresh and warm
+//! as there; the window shrinks with the size, so that a block of the slowest contestant still
+//! holds several windows.
 
 use super::{Bare, Form, Kind, Point};
 use crate::arguments::Settings;

@@ -1,9 +1,11 @@
 //! What the bare hardware gives for a figure: the least that anybody's messages must cost there.
 //!
 //! Most figures are sums of three parts, each of which a probe of [`hardware`] measures: a cache
-//! line from one core to the other, a copy of data that the other core has just written, and a
-//! switch between threads of one core. So what a collective needs at least is said by counting.
+//! line from one core to the other, a copy of data that the other core has just written (or, for
+//! warm data, has copied as well), and a switch between threads of one core. So what a collective
+//! needs at least is said by counting.
 
+use crate::control::Data;
 use crate::hardware::{self, Clock, Cores};
 
 /// What the bare hardware gives for a point.
@@ -13,7 +15,7 @@ pub(crate) enum Bare {
     Parts(Parts),
     /// The same as processor time of who waits for the lines and does the copies.
     Work(Parts),
-    /// One copy of fresh data, as a rate.
+    /// One copy of the data, as a rate.
     CopyRate,
     /// A stream of cache lines in windows.
     Stream,
@@ -26,7 +28,7 @@ pub(crate) enum Bare {
 pub(crate) struct Parts {
     /// Cache lines one way.
     pub(crate) lines: u32,
-    /// Copies of the message, freshly written by another core; not whole where ranks share a copy.
+    /// Copies of the message, of which another core has a part; not whole where ranks share a copy.
     pub(crate) copies: f64,
     /// Threads of one core, each of which must run once; not whole where cores switch at once.
     pub(crate) switches: f64,
@@ -75,10 +77,17 @@ impl Bare {
     /// The time or rate for messages of `bytes` in windows of `window`: nanoseconds, GB/s, or
     /// millions of messages per second; `line` is the cache-line transfer measured at this moment,
     /// in nanoseconds.
-    pub(crate) fn measure(self, cores: Cores, line: f64, bytes: u64, window: u32) -> f64 {
+    pub(crate) fn measure(
+        self,
+        cores: Cores,
+        line: f64,
+        bytes: u64,
+        window: u32,
+        data: Data,
+    ) -> f64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         match self {
-            Bare::CopyRate => bytes as f64 / hardware::fresh_copy(cores, bytes, Clock::Wall),
+            Bare::CopyRate => bytes as f64 / hardware::copy(cores, bytes, Clock::Wall, data),
             Bare::Stream => 1e3 / hardware::stream(cores, window),
             Bare::Turns => hardware::turns(cores, bytes),
             Bare::Parts(parts) | Bare::Work(parts) => {
@@ -86,17 +95,22 @@ impl Bare {
                 let work = matches!(self, Bare::Work(_));
                 let clock = if work { Clock::Processor } else { Clock::Wall };
                 let copy =
-                    if copies > 0.0 { hardware::fresh_copy(cores, bytes, clock) } else { 0.0 };
+                    if copies > 0.0 { hardware::copy(cores, bytes, clock, data) } else { 0.0 };
                 let switch = if switches > 0.0 { hardware::switch(cores.first) } else { 0.0 };
                 f64::from(lines) * line + copies * copy + switches * switch
             }
         }
     }
 
-    /// What it is, for the line under a table.
-    pub(crate) fn description(self) -> String {
+    /// What it is with such data, for the line under a table.
+    pub(crate) fn description(self, data: Data) -> String {
         let Parts { lines, copies, switches } = match self {
-            Bare::CopyRate => return "one copy of data the other core has just written".into(),
+            Bare::CopyRate => {
+                return match data {
+                    Data::Fresh => "one copy of data the other core has just written".into(),
+                    Data::Warm => "one copy of data that nobody writes in between".into(),
+                };
+            }
             Bare::Stream => return "a stream of cache lines in windows of 64".into(),
             Bare::Turns => {
                 return "two threads that spin for their turn and copy as many bytes to one place"
@@ -104,7 +118,8 @@ impl Bare {
             }
             Bare::Parts(parts) => parts,
             Bare::Work(parts) => {
-                return format!("the processor time of {}", Bare::Parts(parts).description());
+                let parts = Bare::Parts(parts).description(data);
+                return format!("the processor time of {parts}");
             }
         };
         let mut parts = Vec::new();
@@ -121,7 +136,9 @@ impl Bare {
             parts.push(counted(switches, "switch of threads", "switches of threads"));
         }
         if copies > 0.0 {
-            parts.push(counted(copies, "copy of fresh data", "copies of fresh data"));
+            let data = data.name();
+            let (one, several) = (format!("copy of {data} data"), format!("copies of {data} data"));
+            parts.push(counted(copies, &one, &several));
         }
         parts.join(" and ")
     }
@@ -152,11 +169,12 @@ mod tests {
     #[test]
     fn the_parts_add_up() {
         let cores = Cores { first: 0, second: 0 };
-        assert_eq!(Bare::LINE.measure(cores, 55.0, 8, 1), 55.0);
+        assert_eq!(Bare::LINE.measure(cores, 55.0, 8, 1, Data::Fresh), 55.0);
         let rounds = Bare::Parts(Parts { lines: 3, ..Parts::default() });
-        assert_eq!(rounds.measure(cores, 50.0, 0, 1), 150.0);
+        assert_eq!(rounds.measure(cores, 50.0, 0, 1, Data::Fresh), 150.0);
         let all = Bare::Parts(Parts { lines: 1, copies: 2.0, switches: 1.0 });
-        assert!(all.measure(cores, 50.0, 1 << 16, 1) > 50.0);
+        assert!(all.measure(cores, 50.0, 1 << 16, 1, Data::Fresh) > 50.0);
+        assert!(all.measure(cores, 50.0, 1 << 16, 1, Data::Warm) > 50.0);
     }
 
     #[test]
@@ -172,12 +190,14 @@ mod tests {
             (parts(1, 1.5, 0.0), "a cache line one way and 1.50 copies of fresh data"),
         ];
         for (bare, words) in cases {
-            assert_eq!(bare.description(), words);
+            assert_eq!(bare.description(Data::Fresh), words);
+            let warm = words.replace("fresh", "warm");
+            assert_eq!(bare.description(Data::Warm), warm);
         }
         let work = Bare::Work(Parts { lines: 0, copies: 2.0, switches: 0.0 });
         let words = "the processor time of 2 copies of fresh data";
-        assert_eq!(work.description(), words);
+        assert_eq!(work.description(Data::Fresh), words);
         let cores = Cores { first: 0, second: 0 };
-        assert!(work.measure(cores, 50.0, 1 << 16, 1) > 0.0);
+        assert!(work.measure(cores, 50.0, 1 << 16, 1, Data::Fresh) > 0.0);
     }
 }

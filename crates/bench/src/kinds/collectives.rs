@@ -1,16 +1,21 @@
 //! Collectives that carry data: allreduce, broadcast, allgather; [`super::barrier`] has none.
 //!
-//! Every repetition needs the one before: sums are in place, roots take turns, and what a rank
-//! gives to an allgather it has received in the last one. So no rank can run ahead of the others
-//! and be measured on calls that nobody has answered yet, and all data is freshly written, as in a
-//! program that computes.
+//! Every repetition needs all ranks, or their next root: roots of a broadcast take turns. So no
+//! rank can run ahead of the others and be measured on calls that nobody has answered yet.
+//!
+//! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
+//! allgather it has received in the last one. So all data has just been written, as in a program
+//! that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what it gets in
+//! another that nothing reads. hikyaku has sums in place alone; there a rank copies what it gives
+//! to where the sum is to be, within the time.
 
 use hikyaku::{Op, World};
 
 use super::{Bare, Form, Kind, Parts, Point, barrier};
 use crate::arguments::Settings;
-use crate::control::{Answer, Command, Verb};
-use crate::rank::{self, Buffer, RankError};
+use crate::buffers::Sets;
+use crate::control::{Answer, Command, Data, Verb};
+use crate::rank::{self, RankError};
 
 /// Message sizes of broadcast, and of each rank's part of allgather.
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
@@ -89,32 +94,38 @@ impl Group {
 
 /// The ranks' side of allreduce. The sums are of zeros, so that no repetition overflows.
 pub(crate) fn serve_allreduce(world: &World, command: &Command) -> Result<Answer, RankError> {
-    let mut numbers = Buffer::new(world, command, 1, 0.0_f64)?;
-    rank::whole(world, command, || world.allreduce(&mut numbers, Op::Sum))
+    let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
+    rank::whole(world, command, || {
+        if command.data == Data::Warm {
+            let (given, sum) = numbers.both();
+            sum.copy_from_slice(given);
+        }
+        world.allreduce(numbers.receive(), Op::Sum)
+    })
 }
 
 /// The ranks' side of broadcast.
 pub(crate) fn serve_broadcast(world: &World, command: &Command) -> Result<Answer, RankError> {
-    let mut message = Buffer::new(world, command, 1, 1_u8)?;
+    let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
     let mut root = 0;
     rank::whole(world, command, || {
-        world.broadcast::<u8>(&mut message, root)?;
+        let message = if world.rank() == root { sets.send() } else { sets.receive() };
+        world.broadcast::<u8>(message, root)?;
         root = (root + 1) % world.size();
         Ok(())
     })
 }
 
-/// The ranks' side of allgather, between two halves of a buffer in turn.
+/// The ranks' side of allgather. What a rank gives that is fresh is the next rank's block.
 pub(crate) fn serve_allgather(world: &World, command: &Command) -> Result<Answer, RankError> {
     let (rank, size) = (world.rank(), world.size());
-    let mut buffer = Buffer::new(world, command, 2 * size, 1_u8)?;
-    let bytes = buffer.len() / (2 * size as usize);
-    let (one, other) = buffer.split_at_mut(bytes * size as usize);
-    let (mut from, mut to) = (one, other);
-    let behind = bytes * ((rank + 1) % size) as usize;
+    let mut sets = Sets::in_turns(world, command, size, 1_u8)?;
+    let bytes = sets.send().len() / size as usize;
+    let next = bytes * ((rank + 1) % size) as usize;
     rank::whole(world, command, || {
-        world.allgather::<u8>(&from[behind..][..bytes], to)?;
-        std::mem::swap(&mut from, &mut to);
+        let (from, to) = sets.both();
+        world.allgather::<u8>(&from[next..][..bytes], to)?;
+        sets.turn();
         Ok(())
     })
 }

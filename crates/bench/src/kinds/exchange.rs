@@ -6,9 +6,11 @@
 //!   ... [L | R] <-----> [L | R] <-----> [L | R] ...        both neighbours of the other
 //! ```
 //!
-//! Blocks lie in two sets, and every exchange sends what the one before it has received: no block
-//! is sent that has not just been written, as in a program that computes. Before anything is timed
-//! one exchange is looked at, byte by byte: a fast exchange of the wrong blocks would be no figure.
+//! Blocks lie in two sets. Fresh: every exchange sends what the one before it has received, so no
+//! block is sent that has not just been written, as in a program that computes. Warm: every
+//! exchange sends the first set, which nothing writes, and receives into the second, which nothing
+//! reads. Nothing else touches a block in either form. Before anything is timed one exchange is
+//! checked, byte by byte: a fast exchange of the wrong blocks would be no figure.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,9 @@ use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{Error, Layout, Op, World};
 
 use super::{halo, late};
-use crate::control::{Answer, Calls, Clock, Command};
-use crate::rank::{Buffer, RankError, TAG};
+use crate::buffers::{Buffer, Sets};
+use crate::control::{Answer, Calls, Clock, Command, Data};
+use crate::rank::{RankError, TAG};
 
 /// The ranks on both sides.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +44,10 @@ pub(crate) trait Exchange {
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error>;
 
     /// What the next exchange will send: to the left, to the right.
-    fn next(&mut self) -> (&mut [u8], &mut [u8]);
+    fn outgoing(&mut self) -> (&mut [u8], &mut [u8]);
+
+    /// What the last exchange has received: from the left, from the right.
+    fn incoming(&mut self) -> (&[u8], &[u8]);
 }
 
 /// The moments of an exchange with computing between its start and its wait.
@@ -92,7 +98,7 @@ pub(crate) fn serve(
         Calls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
         Calls::Blocking => measure(world, command, clock, &mut Neighbours::new(world, command)?),
         Calls::Persistent if command.allocated => {
-            measure(world, command, clock, &mut Turning::new(world, command)?)
+            measure(world, command, clock, &mut Direct::new(world, command)?)
         }
         Calls::Persistent => measure(world, command, clock, &mut Staged::new(world, command)?),
     }
@@ -118,11 +124,11 @@ fn measure(
 /// none goes on alone to what is timed.
 fn check(world: &World, exchange: &mut impl Exchange) -> Result<(), RankError> {
     let ring = Ring::new(world);
-    let (to_left, to_right) = exchange.next();
+    let (to_left, to_right) = exchange.outgoing();
     to_left.fill(mark(ring.rank, 0));
     to_right.fill(mark(ring.rank, 1));
     exchange.exchange(|| {})?;
-    let (from_left, from_right) = exchange.next();
+    let (from_left, from_right) = exchange.incoming();
     // A left neighbour's right block comes from the left.
     let right = from_left.iter().all(|byte| *byte == mark(ring.left, 1))
         && from_right.iter().all(|byte| *byte == mark(ring.right, 0));
@@ -139,42 +145,31 @@ fn mark(rank: u32, side: u32) -> u8 {
     (1 + (2 * rank + side) % 127) as u8
 }
 
-/// Two sets of two blocks, of which each exchange sends one and receives into the other.
-struct Blocks {
-    buffer: Buffer,
-    /// Whether the second set is the one to be sent.
-    turned: bool,
+/// The two blocks of a set.
+fn halves(set: &mut [u8]) -> (&mut [u8], &mut [u8]) {
+    set.split_at_mut(set.len() / 2)
 }
 
-impl Blocks {
-    fn new(world: &World, command: &Command) -> Result<Blocks, RankError> {
-        Ok(Blocks { buffer: Buffer::new(world, command, 4, 0)?, turned: false })
-    }
-
-    /// The set to send and the set to receive into.
-    fn sets(&mut self) -> (&mut [u8], &mut [u8]) {
-        let half = self.buffer.len() / 2;
-        let (one, other) = self.buffer.split_at_mut(half);
-        if self.turned { (other, one) } else { (one, other) }
-    }
-
-    /// What is sent next: to the left, to the right.
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        let (send, _) = self.sets();
-        send.split_at_mut(send.len() / 2)
-    }
+/// The two blocks of a set that has been received.
+fn received(sets: &mut Sets) -> (&[u8], &[u8]) {
+    let (left, right) = halves(sets.received());
+    (left, right)
 }
 
 /// The exchange of two non-blocking receives, two non-blocking sends, and one wait for the four.
 struct Messages<'w> {
     world: &'w World,
     ring: Ring,
-    blocks: Blocks,
+    blocks: Sets,
 }
 
 impl<'w> Messages<'w> {
     fn new(world: &'w World, command: &Command) -> Result<Messages<'w>, RankError> {
-        Ok(Messages { world, ring: Ring::new(world), blocks: Blocks::new(world, command)? })
+        Ok(Messages {
+            world,
+            ring: Ring::new(world),
+            blocks: Sets::in_turns(world, command, 2, 0)?,
+        })
     }
 }
 
@@ -182,7 +177,7 @@ impl Exchange for Messages<'_> {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         let (world, ring) = (self.world, self.ring);
-        let (send, receive) = self.blocks.sets();
+        let (send, receive) = self.blocks.both();
         let (to_left, to_right) = send.split_at(send.len() / 2);
         let (from_left, from_right) = receive.split_at_mut(receive.len() / 2);
         // Tagged by the side a block leaves by: two ranks are neighbours on both sides.
@@ -195,12 +190,16 @@ impl Exchange for Messages<'_> {
             between();
             scope.wait_all()
         })?;
-        self.blocks.turned = !self.blocks.turned;
+        self.blocks.turn();
         Ok(())
     }
 
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.blocks.next()
+    fn outgoing(&mut self) -> (&mut [u8], &mut [u8]) {
+        halves(self.blocks.send())
+    }
+
+    fn incoming(&mut self) -> (&[u8], &[u8]) {
+        received(&mut self.blocks)
     }
 }
 
@@ -208,13 +207,13 @@ impl Exchange for Messages<'_> {
 struct Neighbours {
     grid: Neighbourhood<Cartesian>,
     layouts: [Layout; 2],
-    blocks: Blocks,
+    blocks: Sets,
 }
 
 impl Neighbours {
     fn new(world: &World, command: &Command) -> Result<Neighbours, RankError> {
-        let blocks = Blocks::new(world, command)?;
-        let bytes = blocks.buffer.len() / 4;
+        let mut blocks = Sets::in_turns(world, command, 2, 0)?;
+        let bytes = blocks.send().len() / 2;
         let layouts = [Layout::contiguous(0, bytes), Layout::contiguous(bytes, bytes)];
         let grid = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
         let grid = grid.ok_or_else(|| RankError::Command("the grid leaves a rank out".into()))?;
@@ -226,15 +225,19 @@ impl Exchange for Neighbours {
     /// A blocking call has no between: what is to be done there comes after it.
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
-        let (send, receive) = self.blocks.sets();
+        let (send, receive) = self.blocks.both();
         self.grid.neighbour_alltoallw::<u8>(send, &self.layouts, receive, &self.layouts)?;
-        self.blocks.turned = !self.blocks.turned;
+        self.blocks.turn();
         between();
         Ok(())
     }
 
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.blocks.next()
+    fn outgoing(&mut self) -> (&mut [u8], &mut [u8]) {
+        halves(self.blocks.send())
+    }
+
+    fn incoming(&mut self) -> (&[u8], &[u8]) {
+        received(&mut self.blocks)
     }
 }
 
@@ -253,13 +256,13 @@ fn edges(ring: Ring, bytes: usize) -> Edges {
 /// Start and wait of a persistent exchange from ordinary memory.
 struct Staged {
     exchange: StagedExchange<u8>,
-    blocks: Blocks,
+    blocks: Sets,
 }
 
 impl Staged {
     fn new(world: &World, command: &Command) -> Result<Staged, RankError> {
-        let blocks = Blocks::new(world, command)?;
-        let edges = edges(Ring::new(world), blocks.buffer.len() / 4);
+        let mut blocks = Sets::in_turns(world, command, 2, 0)?;
+        let edges = edges(Ring::new(world), blocks.send().len() / 2);
         Ok(Staged { exchange: world.staged_exchange_init(&edges)?, blocks })
     }
 }
@@ -267,36 +270,45 @@ impl Staged {
 impl Exchange for Staged {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
-        let (send, receive) = self.blocks.sets();
+        let (send, receive) = self.blocks.both();
         self.exchange.start_from(send)?;
         between();
         self.exchange.wait_into(receive)?;
-        self.blocks.turned = !self.blocks.turned;
+        self.blocks.turn();
         Ok(())
     }
 
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.blocks.next()
+    fn outgoing(&mut self) -> (&mut [u8], &mut [u8]) {
+        halves(self.blocks.send())
+    }
+
+    fn incoming(&mut self) -> (&[u8], &[u8]) {
+        received(&mut self.blocks)
     }
 }
 
-/// The same between buffers that the other ranks reach.
-struct Turning {
+/// The same between buffers that the other ranks reach, which take turns with fresh data.
+struct Direct {
     exchange: Shared<u8>,
 }
 
-impl Turning {
-    fn new(world: &World, command: &Command) -> Result<Turning, RankError> {
-        let (one, other) = (Buffer::new(world, command, 2, 0)?, Buffer::new(world, command, 2, 0)?);
-        let edges = edges(Ring::new(world), one.len() / 2);
-        let (Buffer::Allocated(one), Buffer::Allocated(other)) = (one, other) else {
+impl Direct {
+    fn new(world: &World, command: &Command) -> Result<Direct, RankError> {
+        let bytes = command.bytes.saturating_mul(2);
+        let buffer = || Buffer::new(world, command.allocated, bytes, 0);
+        let (Buffer::Allocated(one), Buffer::Allocated(other)) = (buffer()?, buffer()?) else {
             return Err(RankError::Command("buffers of an exchange are allocated".into()));
         };
-        Ok(Turning { exchange: world.exchange_turning_init(&edges, one, other)? })
+        let edges = edges(Ring::new(world), one.len() / 2);
+        let exchange = match command.data {
+            Data::Fresh => world.exchange_turning_init(&edges, one, other)?,
+            Data::Warm => world.exchange_init(&edges, one, other)?,
+        };
+        Ok(Direct { exchange })
     }
 }
 
-impl Exchange for Turning {
+impl Exchange for Direct {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         self.exchange.start()?;
@@ -304,9 +316,13 @@ impl Exchange for Turning {
         self.exchange.wait()
     }
 
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
-        let blocks = self.exchange.outgoing_mut().unwrap_or_default();
-        blocks.split_at_mut(blocks.len() / 2)
+    fn outgoing(&mut self) -> (&mut [u8], &mut [u8]) {
+        halves(self.exchange.outgoing_mut().unwrap_or_default())
+    }
+
+    fn incoming(&mut self) -> (&[u8], &[u8]) {
+        let blocks = self.exchange.incoming().unwrap_or_default();
+        blocks.split_at(blocks.len() / 2)
     }
 }
 

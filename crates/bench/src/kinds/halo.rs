@@ -1,5 +1,6 @@
 //! Halo: exchanges of one block with each of two neighbours, back to back, as the border exchange
-//! of a program on a line of blocks.
+//! of a program on a line of blocks; what happens to the blocks, fresh and warm, is told in
+//! [`super::exchange`].
 
 use hikyaku::World;
 
@@ -74,7 +75,7 @@ mod tests {
         let points = points(&settings, 2);
         let places: Vec<(u32, u64)> = points.iter().map(|p| (p.ranks, p.bytes)).collect();
         assert_eq!(places, [(2, 8), (2, 65536), (4, 8), (4, 65536)]);
-        let bares: Vec<String> = points.iter().map(|point| point.bare.description()).collect();
+        let bares: Vec<String> = points.iter().map(|point| point.bare_is()).collect();
         assert_eq!(bares[0], "a cache line one way");
         assert_eq!(bares[1], "a cache line one way and 2 copies of fresh data");
         assert_eq!(bares[3], "2 switches of threads and 4 copies of fresh data");

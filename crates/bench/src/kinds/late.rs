@@ -14,7 +14,7 @@
 //! exchange costs a program altogether: work that is hidden in the start shows there. *processor*
 //! is the same in processor time, helper threads included, beside that of the bare copies. *late*
 //! is how long after a late neighbour's start the exchange ends: one transfer, or that and all that
-//! the neighbour computes before it calls the library again.
+//! the neighbour computes before it calls the library again. All blocks are fresh.
 
 use std::convert::Infallible;
 use std::hint::black_box;

@@ -1,15 +1,17 @@
 //! Latency: half a round trip of one message between rank 0 and rank 1.
 //!
-//! A rank answers from the buffer it has just received into, so every message is data that its
-//! sender has freshly written, as in a program that computes; the usual ping-pong, which sends the
-//! same untouched buffer again and again, measures copies of data that lie warm in both caches.
+//! Fresh: a rank answers from the buffer it has just received into, so every message is data that
+//! its sender has just written, as in a program that computes. Warm, the usual ping-pong: a rank
+//! sends the same untouched buffer again and again and receives into another, which nobody reads;
+//! what is copied lies warm in both caches.
 
 use hikyaku::{Error, World};
 
 use super::{Bare, Form, Kind, Parts, Point};
 use crate::arguments::Settings;
+use crate::buffers::Sets;
 use crate::control::{Answer, Command, Verb};
-use crate::rank::{self, Buffer, RankError, TAG};
+use crate::rank::{self, RankError, TAG};
 
 const SIZES: [u64; 7] = [0, 8, 64, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
 
@@ -29,19 +31,19 @@ pub(crate) fn points(settings: &Settings) -> Vec<Point> {
 
 /// The ranks' side; ranks beyond the first two look on.
 pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
-    let mut buffer = Buffer::new(world, command, 1, 1_u8)?;
-    rank::whole(world, command, || ping_pong(world, &mut buffer))
+    let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
+    rank::whole(world, command, || ping_pong(world, &mut sets))
 }
 
-fn ping_pong(world: &World, buffer: &mut [u8]) -> Result<(), Error> {
+fn ping_pong(world: &World, sets: &mut Sets) -> Result<(), Error> {
     match world.rank() {
         0 => {
-            world.send::<u8>(buffer, 1, TAG)?;
-            world.recv::<u8>(buffer, 1, TAG)?;
+            world.send::<u8>(sets.send(), 1, TAG)?;
+            world.recv::<u8>(sets.receive(), 1, TAG)?;
         }
         1 => {
-            world.recv::<u8>(buffer, 0, TAG)?;
-            world.send::<u8>(buffer, 0, TAG)?;
+            world.recv::<u8>(sets.receive(), 0, TAG)?;
+            world.send::<u8>(sets.send(), 0, TAG)?;
         }
         _ => {}
     }

@@ -8,6 +8,7 @@
 mod bare;
 
 pub(crate) mod bandwidth;
+pub(crate) mod bidirectional;
 pub(crate) mod latency;
 pub(crate) mod rate;
 
@@ -30,7 +31,7 @@ use serde::Serialize;
 
 pub(crate) use bare::{Bare, Parts};
 
-use super::control::{Command, Verb};
+use super::control::{Command, Data, Verb};
 use super::hardware::Cores;
 use super::plan::Schedule;
 
@@ -44,6 +45,8 @@ pub(crate) enum Kind {
     Rate,
     /// Bytes per second.
     Bandwidth,
+    /// A message each way at the same time.
+    Bidirectional,
     /// One barrier.
     Barrier,
     /// One allreduce.
@@ -110,10 +113,11 @@ pub(crate) enum Unit {
 
 impl Kind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 21] = [
+    pub(crate) const ALL: [Kind; 22] = [
         Kind::Latency,
         Kind::Rate,
         Kind::Bandwidth,
+        Kind::Bidirectional,
         Kind::Barrier,
         Kind::Allreduce,
         Kind::Broadcast,
@@ -138,7 +142,7 @@ impl Kind {
     pub(crate) fn unit(self) -> Unit {
         match self {
             Kind::Latency | Kind::Wait | Kind::HandOver => Unit::Nanoseconds,
-            Kind::Acquire | Kind::Apart => Unit::Nanoseconds,
+            Kind::Acquire | Kind::Apart | Kind::Bidirectional => Unit::Nanoseconds,
             Kind::Rate => Unit::MillionsPerSecond,
             Kind::Bandwidth => Unit::GigabytesPerSecond,
             Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
@@ -157,6 +161,14 @@ impl Kind {
         !matches!(self, Kind::Rate | Kind::Bandwidth)
     }
 
+    /// Whether its messages have data that is fresh or warm.
+    pub(crate) fn has_data(self) -> bool {
+        use Kind::{Allgather, Allreduce, Broadcast};
+        use Kind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
+        matches!(self, Latency | Rate | Bandwidth | Bidirectional | Halo)
+            || matches!(self, Allreduce | Broadcast | Allgather)
+    }
+
     /// Whether protocols of this library stand side by side in it.
     pub(crate) fn compares_protocols(self) -> bool {
         matches!(self, Kind::Travel | Kind::Owner | Kind::Rows)
@@ -168,6 +180,7 @@ impl Kind {
             Kind::Latency => "latency",
             Kind::Rate => "rate",
             Kind::Bandwidth => "bandwidth",
+            Kind::Bidirectional => "bidirectional",
             Kind::Barrier => "barrier",
             Kind::Allreduce => "allreduce",
             Kind::Broadcast => "broadcast",
@@ -195,6 +208,7 @@ impl Kind {
             Kind::Latency => "Latency, one way",
             Kind::Rate => "Message rate, 8 bytes in windows of 64",
             Kind::Bandwidth => "Bandwidth, windows of messages",
+            Kind::Bidirectional => "Both directions at once, an exchange of two messages",
             Kind::Barrier => "Barrier",
             Kind::Allreduce => "Allreduce, a sum of doubles",
             Kind::Broadcast => "Broadcast, the roots in turn",
@@ -223,13 +237,35 @@ impl Kind {
     /// What stands in its table, where titles and column heads do not say it.
     pub(crate) fn explanation(self) -> Option<&'static str> {
         Some(match self {
-            Kind::Allreduce => "in place, each repetition on what the one before has left",
-            Kind::Broadcast => "each root sends what it has received from the one before",
-            Kind::Allgather => "each rank gives what it has received from another the time before",
+            Kind::Latency => {
+                "fresh: a rank answers from the buffer it has received into; warm: it sends the \
+                 same untouched buffer each time and receives into another that nobody reads"
+            }
+            Kind::Rate | Kind::Bandwidth => {
+                "fresh: windows go there and back, each sends what the one before has received; \
+                 warm: rank 0 sends the same untouched window each time, nobody reads it"
+            }
+            Kind::Bidirectional => {
+                "irecv, isend and one wait, both ranks at the same time; fresh: each sends what it \
+                 has received the time before; warm: the same untouched buffer each time"
+            }
+            Kind::Allreduce => {
+                "fresh: in place, each repetition on what the one before has left; warm: from one \
+                 untouched buffer into another, to which hikyaku copies it first, within the time"
+            }
+            Kind::Broadcast => {
+                "fresh: each root sends what it has received from the one before; warm: the same \
+                 untouched buffer each time"
+            }
+            Kind::Allgather => {
+                "fresh: each rank gives what it has received from another the time before; warm: \
+                 the same untouched buffer each time"
+            }
             Kind::Halo => {
                 "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \
                  and one wait; blocking: neighbour alltoallw; persistent: start and wait of \
-                 MPI_Neighbor_alltoallw_init"
+                 MPI_Neighbor_alltoallw_init; fresh: each exchange sends what the one before has \
+                 received; warm: the same untouched blocks each time"
             }
             Kind::Wait => "both ranks start an exchange, compute 50 µs, and wait: the wait alone",
             Kind::Calls => "the same: start and wait, which the program cannot compute in",
@@ -311,6 +347,9 @@ pub(crate) struct Point {
     pub(crate) window: u32,
     /// What a repetition takes beyond what it reports, in nanoseconds: computing, being late.
     pub(crate) unreported: u64,
+    /// What happens to the data of its messages, for kinds that have both forms; the others' is
+    /// fresh.
+    pub(crate) data: Option<Data>,
     /// How a block is cut, where that is not to be found out.
     pub(crate) fixed: Option<Schedule>,
     /// How hikyaku is measured.
@@ -325,8 +364,24 @@ impl Point {
     /// A point with one message, of which everything is timed.
     pub(crate) fn new(kind: Kind, ranks: u32, bytes: u64, bare: Bare) -> Point {
         let (ours, theirs) = (Vec::new(), Vec::new());
-        let (apart, window, unreported, fixed) = (false, 1, 0, None);
-        Point { kind, ranks, apart, bytes, window, unreported, fixed, ours, theirs, bare }
+        let (apart, window, unreported, data, fixed) = (false, 1, 0, None, None);
+        Point { kind, ranks, apart, bytes, window, unreported, data, fixed, ours, theirs, bare }
+    }
+
+    /// One point for each of `forms`, or itself where its kind has no data.
+    pub(crate) fn in_forms(self, forms: &[Data]) -> Vec<Point> {
+        match self.kind.has_data() {
+            true => {
+                let of = |data: &Data| Point { data: Some(*data), ..self.clone() };
+                forms.iter().map(of).collect()
+            }
+            false => vec![self],
+        }
+    }
+
+    /// What a rank does with its data between messages.
+    fn data(&self) -> Data {
+        self.data.unwrap_or_default()
     }
 
     /// The repetitions that a batch shall have: of broadcasts every rank is root equally often, for
@@ -341,7 +396,8 @@ impl Point {
         let Schedule { batches, repetitions } = schedule;
         let (bytes, window) = (self.bytes, self.window);
         let Form { verb, allocated, .. } = form;
-        Command { verb, bytes, allocated, window, batches, repetitions }
+        let data = self.data();
+        Command { verb, bytes, allocated, window, batches, repetitions, data }
     }
 
     /// The figure of `nanoseconds` per repetition of the command.
@@ -359,11 +415,18 @@ impl Point {
     /// Measures what the hardware gives for it, in its unit; `line` is the cache-line transfer
     /// measured at this moment, in nanoseconds.
     pub(crate) fn bare(&self, cores: Cores, line: f64) -> f64 {
-        let measured = self.bare.measure(cores, line, self.bytes, self.window);
+        let measured = self.bare.measure(cores, line, self.bytes, self.window, self.data());
         match self.bare {
             Bare::Parts(_) | Bare::Work(_) | Bare::Turns => self.kind.of_nanoseconds(measured),
             Bare::CopyRate | Bare::Stream => measured,
         }
+    }
+}
+
+impl Point {
+    /// What the hardware's part is, in words.
+    pub(crate) fn bare_is(&self) -> String {
+        self.bare.description(self.data())
     }
 }
 
@@ -411,6 +474,23 @@ mod tests {
         assert_eq!(of(Kind::Broadcast, 8), Schedule { batches: 3, repetitions: 16 });
         assert_eq!(of(Kind::Broadcast, 5).repetitions, 10);
         assert_eq!(of(Kind::Barrier, 8).repetitions, 10);
+    }
+
+    #[test]
+    fn a_point_with_data_is_measured_in_each_form() {
+        let forms = [Data::Fresh, Data::Warm];
+        let told = |point: Point, forms: &[Data]| -> Vec<(Option<Data>, String)> {
+            let points = point.in_forms(forms).into_iter();
+            points.map(|point| (point.data, point.bare_is())).collect()
+        };
+        let parts = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, 1 << 10, 2, 2));
+        let halo = Point { bare: parts, ..point(Kind::Halo, 1 << 10, 1) };
+        let words = |data: &str| format!("a cache line one way and 1 copy of {data} data");
+        let both = [(Some(Data::Fresh), words("fresh")), (Some(Data::Warm), words("warm"))];
+        assert_eq!(told(halo.clone(), &forms), both);
+        assert_eq!(told(halo, &forms[1..]), both[1..]);
+        let barrier = point(Kind::Barrier, 0, 1);
+        assert_eq!(barrier.clone().in_forms(&forms), [barrier]);
     }
 
     #[test]

@@ -4,8 +4,9 @@
  * is both neighbours of the other.
  *
  * A measurement has a form (which calls) and a clock (what of an iteration is timed); every word of
- * a command names one of each. Blocks lie in two sets, and every exchange sends what the one before
- * it has received: no block is sent that has not just been written.
+ * a command names one of each. Blocks lie in two sets. Fresh, every exchange sends what the one
+ * before it has received; warm, all send the first set, which nothing writes, and receive into the
+ * second, which nothing reads.
  */
 #include "peer.h"
 
@@ -35,14 +36,14 @@ struct form {
 static MPI_Comm ring = MPI_COMM_NULL;
 static int neighbours[SIDES];
 static struct exchange both[2];
-static int turn;
+static int turn, warm;
 static int counts[SIDES];
 static MPI_Aint places[SIDES];
 static MPI_Datatype types[SIDES];
 
 static unsigned blocks(const struct command *c) {
     (void)c;
-    return 2 * SIDES;
+    return SIDES;
 }
 
 static void nothing(struct exchange *e) { (void)e; }
@@ -126,16 +127,17 @@ static const char *prepare(const struct command *c, const struct form *chosen) {
         counts[side] = (int)c->bytes;
         places[side] = (MPI_Aint)c->bytes * side;
         types[side] = MPI_BYTE;
-        for (int set = 0; set < 2; set++) {
-            char *block = buffer + c->bytes * (unsigned)(SIDES * set + side);
-            both[set].send[side] = both[1 - set].receive[side] = block;
-            memset(block, set ? 0 : mark(rank, side), c->bytes);
+        for (int i = 0; i < 2; i++) {
+            char *block = set[i] + c->bytes * (unsigned)side;
+            both[i].send[side] = both[1 - i].receive[side] = block;
+            memset(block, i ? 0 : mark(rank, side), c->bytes);
         }
     }
     form->prepare(&both[0], (int)c->bytes);
     form->prepare(&both[1], (int)c->bytes);
     exchange(&both[0], (int)c->bytes);
-    turn = 1;
+    warm = (int)c->warm;
+    turn = !warm;
     int right = arrived(&both[0], c->bytes, 1) ||
                 (neighbours[LEFT] == neighbours[RIGHT] && arrived(&both[0], c->bytes, 0));
     /* All ranks or none go on to what is timed. */
@@ -154,7 +156,7 @@ static void clean_up(void) {
 
 static struct exchange *next(void) {
     struct exchange *e = &both[turn];
-    turn = 1 - turn;
+    if (!warm) turn = 1 - turn;
     return e;
 }
 
@@ -245,16 +247,16 @@ static unsigned long long late(const struct command *c) {
 }
 
 const struct measurement exchanges[] = {
-    {"halo-isend", blocks, whole, prepare_isend, clean_up},
-    {"halo-blocking", blocks, whole, prepare_blocking, clean_up},
-    {"halo-persist", blocks, whole, prepare_init, clean_up},
-    {"wait-isend", blocks, waits, prepare_isend, clean_up},
-    {"wait-persist", blocks, waits, prepare_init, clean_up},
-    {"calls-isend", blocks, calls, prepare_isend, clean_up},
-    {"calls-persist", blocks, calls, prepare_init, clean_up},
-    {"cpu-isend", blocks, processor, prepare_isend, clean_up},
-    {"cpu-persist", blocks, processor, prepare_init, clean_up},
-    {"late-isend", blocks, late, prepare_isend, clean_up},
-    {"late-persist", blocks, late, prepare_init, clean_up},
+    {"halo-isend", blocks, IN_TURNS, whole, prepare_isend, clean_up},
+    {"halo-blocking", blocks, IN_TURNS, whole, prepare_blocking, clean_up},
+    {"halo-persist", blocks, IN_TURNS, whole, prepare_init, clean_up},
+    {"wait-isend", blocks, IN_TURNS, waits, prepare_isend, clean_up},
+    {"wait-persist", blocks, IN_TURNS, waits, prepare_init, clean_up},
+    {"calls-isend", blocks, IN_TURNS, calls, prepare_isend, clean_up},
+    {"calls-persist", blocks, IN_TURNS, calls, prepare_init, clean_up},
+    {"cpu-isend", blocks, IN_TURNS, processor, prepare_isend, clean_up},
+    {"cpu-persist", blocks, IN_TURNS, processor, prepare_init, clean_up},
+    {"late-isend", blocks, IN_TURNS, late, prepare_isend, clean_up},
+    {"late-persist", blocks, IN_TURNS, late, prepare_init, clean_up},
     {0},
 };

@@ -4,9 +4,9 @@
  * It is built with a peer's own mpicc and started with that peer's mpiexec. Every rank connects to
  * the conductor's Unix socket (argv[1]), says who it is, and then sleeps in read(2) between the
  * blocks it is told to run, so that it does not disturb whoever is measured in the meantime. The
- * protocol is that of control.rs: a command is one line of six words, an answer one line of JSON.
+ * protocol is that of control.rs: a command is one line of seven words, an answer one line of JSON.
  *
- *   command:  VERB BYTES ALLOCATED WINDOW BATCHES REPETITIONS
+ *   command:  VERB BYTES ALLOCATED WINDOW BATCHES REPETITIONS WARM
  *   answer:   {"nanoseconds":[...]} | {"resident_kib":..,"shared_kib":..} | {"error":".."}
  *
  * With the single argument "start" it initialises, passes one barrier and leaves.
@@ -23,11 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All buffers of a measurement together, as in rank.rs. */
-static const unsigned long long BUFFER_LIMIT = 4ull << 30;
+/* All buffers of a measurement together and a cache line, as in buffers.rs. */
+static const unsigned long long BUFFER_LIMIT = 4ull << 30, LINE_BYTES = 64;
 
-int rank, size;
-char *buffer;
+int rank, size, from;
+char *set[2];
+static char *buffer;
 static unsigned long long capacity;
 static unsigned long long elapsed[BATCH_LIMIT];
 
@@ -35,6 +36,10 @@ unsigned long long now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
+
+void take_turns(const struct command *c) {
+    if (!c->warm) from = 1 - from;
 }
 
 static int reserve(unsigned long long bytes) {
@@ -55,8 +60,14 @@ static const char *refusal(const struct command *c, const struct measurement *m)
     static const char too_much[] = "the command asks for more than the program has";
     if (c->batches > BATCH_LIMIT || c->window > WINDOW_LIMIT || c->bytes > BYTES_LIMIT)
         return too_much;
-    unsigned long long bytes = c->bytes * m->blocks(c) + 8;
-    if (bytes > BUFFER_LIMIT || !reserve(bytes)) return too_much;
+    unsigned long long bytes = c->bytes * m->blocks(c);
+    /* What is warm shares no cache line with what is received. */
+    unsigned long long lines = (bytes + LINE_BYTES - 1) / LINE_BYTES + 1;
+    unsigned long long second = c->warm ? lines * LINE_BYTES : bytes * (m->sets - 1);
+    if (second + bytes > BUFFER_LIMIT || !reserve(second + bytes + 8)) return too_much;
+    from = 0;
+    set[0] = buffer;
+    set[1] = buffer + second;
     return m->prepare ? m->prepare(c) : NULL;
 }
 
@@ -141,8 +152,8 @@ static void serve(FILE *commands, FILE *answers) {
     while (fgets(line, sizeof line, commands)) {
         struct command c;
         const struct measurement *m;
-        if (sscanf(line, "%15s %llu %u %u %u %llu", c.verb, &c.bytes, &c.allocated, &c.window,
-                   &c.batches, &c.repetitions) != 6)
+        if (sscanf(line, "%15s %llu %u %u %u %llu %u", c.verb, &c.bytes, &c.allocated, &c.window,
+                   &c.batches, &c.repetitions, &c.warm) != 7)
             fprintf(answers, "{\"error\":\"a malformed command\"}\n");
         else if ((m = find(c.verb))) measure(answers, &c, m);
         else if (!strcmp(c.verb, "memory")) memory(answers);

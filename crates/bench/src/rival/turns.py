@@ -69,7 +69,7 @@ def measure(turn, length, batches, repetitions):
 
 def answer(known, line):
     verb, *numbers = line.split()
-    length, _, _, batches, repetitions = map(int, numbers)
+    length, _, _, batches, repetitions, _ = map(int, numbers)
     if verb not in known:
         return {"error": "an unknown command"}
     if not 8 <= length <= BYTES_LIMIT:

@@ -44,7 +44,7 @@ def measure(world, length, batches, repetitions):
 
 def answer(world, line):
     verb, *numbers = line.split()
-    length, _, _, batches, repetitions = map(int, numbers)
+    length, _, _, batches, repetitions, _ = map(int, numbers)
     if verb != "shared-turns":
         return {"error": "an unknown command"}
     if not 8 <= length <= BYTES_LIMIT:

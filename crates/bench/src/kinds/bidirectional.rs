@@ -1,0 +1,51 @@
+//! Both directions at once: rank 0 and rank 1 each send one message to the other at the same time.
+//!
+//! Each starts a receive and a send and waits for both: a window of one. Neither can run ahead, for
+//! it needs the other's message. Fresh: a rank sends what it has received the time before, from one
+//! of two buffers in turns. Warm: it sends the same untouched buffer again and again, and receives
+//! into another, which nobody reads.
+
+use hikyaku::{Error, World};
+
+use super::{Bare, Form, Kind, Parts, Point};
+use crate::arguments::Settings;
+use crate::buffers::Sets;
+use crate::control::{Answer, Command, Verb};
+use crate::rank::{self, RankError, TAG};
+
+const SIZES: [u64; 5] = [8, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
+
+/// One point per size; a message of no bytes is left to latency.
+pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+    let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
+    let heap = Form::heap("heap", Verb::Bidirectional);
+    let allocated = Form::allocated("allocated", Verb::Bidirectional);
+    let point = |bytes: &u64| {
+        // The two messages move at the same time, each by a core of its own.
+        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
+        let point = Point::new(Kind::Bidirectional, 2, *bytes, bare);
+        Point { ours: vec![heap, allocated], theirs: vec![heap], ..point }
+    };
+    sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
+}
+
+/// The ranks' side; ranks beyond the first two look on.
+pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+    let mut sets = Sets::in_turns(world, command, 1, 1_u8)?;
+    rank::whole(world, command, || match world.rank() {
+        0 => both_ways(world, &mut sets, 1),
+        1 => both_ways(world, &mut sets, 0),
+        _ => Ok(()),
+    })
+}
+
+fn both_ways(world: &World, sets: &mut Sets, other: u32) -> Result<(), Error> {
+    let (send, receive) = sets.both();
+    world.scope(|scope| {
+        scope.irecv::<u8>(receive, other, TAG)?;
+        scope.isend::<u8>(send, other, TAG)?;
+        scope.wait_all()
+    })?;
+    sets.turn();
+    Ok(())
+}
