@@ -111,8 +111,7 @@ fn every_form_gives_the_same_bits_by_every_algorithm() {
     }
 }
 
-/// All but lines: the table chooses them where they are, and who names them has an error where they
-/// are not.
+/// All but lines: the table chooses them where they are, and on nodes of one rank they are refused.
 fn algorithms(operation: Operation) -> Vec<&'static str> {
     operation.algorithms().iter().copied().filter(|name| *name != "lines").collect()
 }
