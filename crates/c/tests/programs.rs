@@ -3,17 +3,21 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hikyaku_launch::Launch;
+use hikyaku_launch::processes::Processes;
 
 /// Names the ranks, the ranks of a node (0: all) and the program with its arguments of the job that
 /// [`launcher`] is to run, one a line.
 const JOB: &str = "HIKYAKU_C_TEST_JOB";
+
+/// If set, the job runs in virtual time.
+const VIRTUAL: &str = "HIKYAKU_C_TEST_VIRTUAL";
 
 /// What the launcher's exit code is said in, among the lines of the test harness.
 const CODE: &str = "the job's code is ";
@@ -85,17 +89,32 @@ fn launcher() {
         timeout: Some(Duration::from_secs(100)),
         ..Launch::new(ranks, program)
     };
-    let outcome = launch.run().unwrap();
+    let outcome = match std::env::var_os(VIRTUAL) {
+        None => launch.run().unwrap(),
+        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
+    };
     outcome.reason.iter().for_each(|line| eprintln!("{line}"));
     println!("{CODE}{}", outcome.code);
 }
 
 /// Runs a program as a job: its exit code, and what it wrote to both streams.
 fn job(ranks: u32, ranks_per_node: u32, program: &Path, words: &[&str]) -> (i32, String, String) {
+    job_with(&[], ranks, ranks_per_node, program, words)
+}
+
+/// The same with variables in its environment.
+fn job_with(
+    variables: &[(&str, &str)],
+    ranks: u32,
+    ranks_per_node: u32,
+    program: &Path,
+    words: &[&str],
+) -> (i32, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     let words = [&[program.to_str().unwrap()], words].concat().join("\n");
-    let output = command.env(JOB, format!("{ranks}\n{ranks_per_node}\n{words}")).output().unwrap();
+    command.env(JOB, format!("{ranks}\n{ranks_per_node}\n{words}"));
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     let code = stdout.split(CODE).nth(1).and_then(|rest| rest.lines().next());
@@ -129,6 +148,52 @@ fn every_call_works_from_c_and_cpp_linked_both_ways() {
         let alone = Command::new(&program).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&alone.stdout), "1 ranks, every call\n");
     }
+}
+
+/// For real and in virtual time: those of the table that all languages are compared with.
+#[test]
+fn collectives_give_the_bits_that_they_give_in_rust() {
+    let table = fs::read_to_string(format!("{ROOT}/../../tests/jobs/bits.txt")).unwrap();
+    let lines = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let lines: Vec<_> = lines.filter(|line| line.len() > 1 && line[0] != "#").collect();
+    let lengths = lines.iter().find(|line| line[0] == "lengths").unwrap()[1..].to_vec();
+    let own = lines.iter().filter(|line| line[0] == "operation" && line.contains(&"c"));
+    let operations: Vec<&str> = own.map(|line| line[1]).collect();
+    let mut jobs: BTreeMap<(u32, u32), Digests<'_>> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line[0] == "bits" && operations.contains(&line[3])) {
+        let [ranks, per_node] = [line[1], line[2]].map(|word| word.parse().unwrap());
+        let expected = jobs.entry((ranks, per_node)).or_default();
+        for (length, digest) in lengths.iter().zip(&line[4..]) {
+            expected.insert((line[3], length), u64::from_str_radix(digest, 16).unwrap());
+        }
+    }
+    let program = program("bits", Language::C, Linking::Static);
+    let words = [operations.join(","), lengths.join(",")];
+    for ((ranks, per_node), expected) in jobs {
+        let all_on_one = if per_node == 0 { ranks } else { per_node };
+        for (per_node, variables) in [(per_node, &[][..]), (all_on_one, &[(VIRTUAL, "yes")])] {
+            let words = words.each_ref().map(String::as_str);
+            let (code, stdout, stderr) = job_with(variables, ranks, per_node, &program, &words);
+            assert_eq!((code, stderr.as_str()), (0, ""), "{ranks}, {per_node}: {stdout}");
+            assert_eq!(sums(&stdout), expected, "{ranks}, {per_node}, {variables:?}");
+        }
+    }
+}
+
+/// Digests by operation and length.
+type Digests<'a> = BTreeMap<(&'a str, &'a str), u64>;
+
+/// Those of all ranks, added up.
+fn sums(stdout: &str) -> Digests<'_> {
+    let mut sums = Digests::new();
+    for line in stdout.lines() {
+        let ["c", operation, length, digest] = line.split(' ').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let sum: &mut u64 = sums.entry((operation, length)).or_default();
+        *sum = sum.wrapping_add(u64::from_str_radix(digest, 16).unwrap());
+    }
+    sums
 }
 
 #[test]

@@ -115,6 +115,18 @@ impl Choices {
         }
     }
 
+    /// What of it holds where ranks share no lines; the table decides the rest.
+    #[must_use]
+    pub fn without_lines(self) -> Choices {
+        Choices {
+            barrier: self.barrier.filter(|by| *by != barrier::Algorithm::Lines),
+            broadcast: self.broadcast.filter(|by| *by != broadcast::Algorithm::Lines),
+            allreduce: self.allreduce.filter(|by| *by != allreduce::Algorithm::Lines),
+            allgather: self.allgather.filter(|by| *by != allgather::Algorithm::Lines),
+            ..self
+        }
+    }
+
     /// What of it holds for reductions that are done in the order of the ranks.
     #[must_use]
     pub fn for_ordered(self) -> Choices {
@@ -263,6 +275,16 @@ mod tests {
         let left = choices.for_ordered();
         assert_eq!((left.allreduce, left.reduce_scatter), (None, None));
         assert_eq!(left.gather, choices.gather);
+        assert_eq!(choices.without_lines(), choices);
+        for operation in Operation::ALL.into_iter().filter(|it| it.algorithms().contains(&"lines"))
+        {
+            let mut lines = choices;
+            lines.choose(operation, "lines").unwrap();
+            let mut left = lines.without_lines();
+            assert_ne!(left, lines);
+            left.choose(operation, "lines").unwrap();
+            assert_eq!(left, lines);
+        }
         choices.choose_written("gather=linear").unwrap();
         choices.choose_written("reduce_scatter=reduce-then-scatter").unwrap();
         assert_eq!(choices.for_unequal_parts().gather, choices.gather);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hikyaku_coll::{Book, Choices, Communicator as Group};
+use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
 use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
@@ -31,6 +31,8 @@ pub struct Communicator {
     members: Option<Arc<Members>>,
     /// What this rank notes of its collectives.
     collectives: Rc<Book>,
+    /// Algorithms chosen by name, as far as they are possible here.
+    choices: Choices,
     /// Gives the contexts back, if they have a leader.
     _lease: Option<Rc<Lease>>,
 }
@@ -56,7 +58,32 @@ impl Communicator {
     /// All ranks of the job. Its context is its alone, so its channel of groups is.
     fn of_all(rank: Rc<Rank>, context: u32) -> Communicator {
         let book = Book::with_lines(rank.engine.borrow_mut().port_mut(), context / CONTEXTS);
-        Communicator { rank, context, members: None, collectives: Rc::new(book), _lease: None }
+        Communicator::new(rank, context, None, Rc::new(book), None)
+    }
+
+    fn new(
+        rank: Rc<Rank>,
+        context: u32,
+        members: Option<Arc<Members>>,
+        collectives: Rc<Book>,
+        lease: Option<Rc<Lease>>,
+    ) -> Communicator {
+        let choices = rank.choices;
+        let made = Communicator { rank, context, members, collectives, choices, _lease: lease };
+        let choices = if made.lacks_lines() { choices.without_lines() } else { choices };
+        Communicator { choices, ..made }
+    }
+
+    /// Whether other communicators of the job may have lines, but not this one: it is of some of
+    /// the ranks, or came when no channel was left.
+    fn lacks_lines(&self) -> bool {
+        let choices = self.rank.choices;
+        if choices == choices.without_lines() || self.group().mates().is_some() {
+            return false;
+        }
+        let engine = self.engine().borrow();
+        let port = engine.port();
+        Mates::of(port.rank(), port.size(), |rank| port.node_of(rank)).is_some()
     }
 
     /// The same ranks with the next of the contexts that all ranks of the job count alike.
@@ -71,14 +98,14 @@ impl Communicator {
         }
         let rank = Rc::clone(&self.rank);
         let lease = Some(Rc::new(Lease::new(&rank, context)));
-        Communicator { rank, context, members, collectives: Rc::default(), _lease: lease }
+        Communicator::new(rank, context, members, Rc::default(), lease)
     }
 
     /// The same ranks, with an error for whoever uses them.
     pub(crate) fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         let (rank, context) = (Rc::clone(&self.rank), self.context);
-        Communicator { rank, context, members, collectives: Rc::default(), _lease: None }
+        Communicator::new(rank, context, members, Rc::default(), None)
     }
 
     /// Limits what the rank keeps of messages that nobody has asked for.
@@ -177,7 +204,7 @@ impl Communicator {
 
     /// Algorithms chosen by name: for calls of the program, not for those of the library.
     pub fn choices(&self) -> Choices {
-        if self.rank.own_calls.get() { Choices::default() } else { self.rank.choices }
+        if self.rank.own_calls.get() { Choices::default() } else { self.choices }
     }
 
     /// Makes calls of the library's own: what is chosen by name does not hold for them.

@@ -10,6 +10,7 @@
 //! - [`own`]: jobs of a package's own program, whose tests are their launcher.
 //! - [`process`]: what `/proc` says about processes and their memory.
 //! - [`torture`]: what has to hold of shared variables, looked at inside every guard.
+//! - [`bits`]: the same collective in every form and language, bit for bit.
 //! - [`edges`]: persistent exchanges along the edges of a graph.
 //! - [`generator`]: random programs that are right by construction.
 //! - [`waits`]: calls that never return, and what is said of them.
@@ -19,6 +20,7 @@
 // A test that cannot go on should stop where it stands.
 #![allow(clippy::unwrap_used)]
 
+pub mod bits;
 pub mod edges;
 pub mod generator;
 mod job;

@@ -49,8 +49,13 @@ impl World {
     }
 
     /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
-    /// MPI 5.0 §6.9.6). Every rank gets the same bits, and gets them again in every run with the
-    /// same number of ranks.
+    /// MPI 5.0 §6.9.6). Every rank gets the same bits, and gets them again in every form of the
+    /// call and in every run with as many ranks on each node.
+    ///
+    /// Floating-point numbers are added in the order of the algorithm. A job has shared lines for
+    /// its first few communicators and persistent operations; the later ones send messages and add
+    /// in another order. `--coll allreduce=recursive-doubling` adds in one order in all of them, on
+    /// any nodes.
     ///
     /// # Errors
     /// A rank is gone or gave up, or lengths differ.

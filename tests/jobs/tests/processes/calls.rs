@@ -71,6 +71,22 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     }
 }
 
+/// The first few communicators and persistent operations of a job have lines, those of some of its
+/// ranks never. What they cannot do by lines is left to the table; where no ranks share a node, it
+/// is an error.
+#[test]
+fn lines_are_left_to_the_table_where_there_are_none() {
+    for operation in ["barrier", "broadcast", "allreduce", "allgather"] {
+        let variable = format!("HIKYAKU_COLL_{}", operation.to_ascii_uppercase());
+        let late = ["bits", operation, "8", "blocking,late"];
+        for words in [&late[..], &["divided", "1", "collective: "]] {
+            job(4, words).variable(&variable, "lines").succeed();
+        }
+        let end = job(2, &late).ranks_per_node(1).variable(&variable, "lines").run();
+        assert!(end.stderr.contains("by lines needs ranks of a node"), "{}", end.stderr);
+    }
+}
+
 /// The cases of shared variables by the protocols that are not the default (that one is in the
 /// tests above).
 fn shared_by(protocol: &str, faults: Option<&str>) {

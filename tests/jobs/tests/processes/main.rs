@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bits;
 mod calls;
 mod crowded;
 mod ends;

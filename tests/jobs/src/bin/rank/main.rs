@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bits;
 mod calls;
 mod crowded;
 mod ends;
@@ -40,6 +41,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
             calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;
         }
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
+        "bits" => bits::run(world, words)?,
         "crowded" => crowded::run(world, words)?,
         "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
         "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,

@@ -1,0 +1,117 @@
+//! The same collective call gives the same bits in every form, for real and in virtual time: those
+//! of the table `tests/jobs/bits.txt`, with which the tests of C and Python compare theirs.
+
+use hikyaku::Operation;
+use hikyaku_jobs::bits::{Digests, Shape, Table};
+use hikyaku_jobs::{Job, at_length};
+
+use super::{RANK, job};
+
+/// Ranks, and ranks of a node (0: all are on one).
+const SHAPES: [Shape; 8] = [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 1), (4, 2)];
+
+/// The forms that Rust has.
+const FORMS: [&str; 4] = ["blocking", "started", "persistent", "late"];
+
+/// Writes the table's digests anew.
+const WRITE: &str = "HIKYAKU_WRITE_BITS";
+
+/// Operations that add.
+const REDUCTIONS: [Operation; 5] = [
+    Operation::Reduce,
+    Operation::Allreduce,
+    Operation::ReduceScatter,
+    Operation::Scan,
+    Operation::Exscan,
+];
+
+/// Every operation in every form, in a job that `start` makes of its number of ranks and words.
+fn every_call(table: &Table, ranks: u32, start: impl Fn(u32, &[&str]) -> Job) -> Job {
+    let names: Vec<&str> = table.operations.iter().map(|(name, _)| name.as_str()).collect();
+    start(ranks, &["bits", &names.join(","), &table.lengths.join(","), &FORMS.join(",")])
+}
+
+fn real(table: &Table, (ranks, per_node): Shape) -> Job {
+    every_call(table, ranks, job).ranks_per_node(per_node)
+}
+
+fn simulated(table: &Table, (ranks, per_node): Shape) -> Job {
+    let simulate =
+        |ranks, words: &[&str]| Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, ranks, words);
+    every_call(table, ranks, simulate).ranks_per_node(if per_node == 0 { ranks } else { per_node })
+}
+
+/// What a job gave against what `expected` says of an operation; a form that the table says differs
+/// has to differ, so that nothing is passed over for longer than it must be.
+#[track_caller]
+fn compare(
+    table: &Table,
+    given: &Digests,
+    expected: impl Fn(&str) -> Vec<u64>,
+    differs: impl Fn(&str, &str) -> bool,
+) {
+    assert_eq!(given.len(), table.operations.len() * FORMS.len());
+    for ((operation, form), digests) in given {
+        let (expected, differs) = (expected(operation), differs(operation, form));
+        let is_right = (*digests == expected) != differs;
+        assert!(
+            is_right,
+            "{operation}, {form}: {digests:x?}, {} {expected:x?} for these lengths",
+            if differs { "not expected:" } else { "expected" }
+        );
+    }
+}
+
+#[test]
+fn every_form_gives_the_bits_of_the_table() {
+    let mut table = Table::read();
+    if std::env::var_os(WRITE).is_some() {
+        table.digests.clear();
+        for shape in SHAPES {
+            let given = table.sums(&real(&table, shape).succeed());
+            let blocking = given.into_iter().filter(|((_, form), _)| form == FORMS[0]);
+            table.digests.extend(blocking.map(|((name, _), it)| ((shape, name), it)));
+        }
+        table.write();
+    }
+    for shape in SHAPES {
+        let expected = |name: &str| table.digests[&(shape, name.to_owned())].clone();
+        let differs = |name: &str, form: &str| {
+            table.differing.contains(&(shape, name.to_owned(), form.to_owned()))
+        };
+        for job in [real(&table, shape), simulated(&table, shape)] {
+            println!("{job:?}");
+            compare(&table, &table.sums(&job.succeed()), expected, differs);
+        }
+    }
+}
+
+/// Whoever names the algorithm has the same bits in all forms, with lines or without. The last
+/// length, which costs most, only where there is time: lengths do not choose here.
+#[test]
+fn every_form_gives_the_same_bits_by_every_algorithm() {
+    let mut table = Table::read();
+    if !at_length() {
+        table.lengths.pop();
+    }
+    let some = [(3, 0), (4, 2)];
+    let most = REDUCTIONS.map(|operation| algorithms(operation).len()).into_iter().max().unwrap();
+    for shape in SHAPES.into_iter().filter(|shape| at_length() || some.contains(shape)) {
+        for number in 0..most {
+            let choose = |job: Job, operation: Operation| {
+                let (names, name) = (algorithms(operation), operation.name().to_ascii_uppercase());
+                job.variable(&format!("HIKYAKU_COLL_{name}"), names[number % names.len()])
+            };
+            let job = REDUCTIONS.into_iter().fold(real(&table, shape), choose);
+            println!("{job:?}");
+            let given = table.sums(&job.succeed());
+            let expected = |name: &str| given[&(name.to_owned(), FORMS[0].to_owned())].clone();
+            compare(&table, &given, expected, |_, _| false);
+        }
+    }
+}
+
+/// All but lines: the table chooses them where they are, and on nodes of one rank they are refused.
+fn algorithms(operation: Operation) -> Vec<&'static str> {
+    operation.algorithms().iter().copied().filter(|name| *name != "lines").collect()
+}
