@@ -203,8 +203,8 @@ pub trait Group {
         let _ = (number, ending);
     }
 
-    /// What has come that says that an operation cannot succeed. Asked whenever the operation waits,
-    /// so it must be cheap.
+    /// What has come that says that an operation cannot succeed. Asked whenever the operation
+    /// waits, so it must be cheap.
     fn notice(&self, number: u32) -> Option<Notice> {
         let _ = number;
         None

@@ -1,9 +1,9 @@
 //! Operations and algorithms by name, and the tags of their messages.
 //!
-//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. A tag says which
-//! call of a group a message belongs to, and a sum over what all ranks must say alike: operation,
-//! algorithm, root, reduction and type. So ranks that call different things never take each other's
-//! messages for their own. They wait, and ask each other ([`crate::questions`]).
+//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. A tag says
+//! which call of a group a message belongs to, and a sum over what all ranks must say alike:
+//! operation, algorithm, root, reduction and type. So ranks that call different things never take
+//! each other's messages for their own. They wait, and ask each other ([`crate::questions`]).
 //!
 //! ```text
 //!   tag:  | 0 | sequence mod 2^21 | sum, 2..=1022; 0: notice, 1: question, 1023: loss |

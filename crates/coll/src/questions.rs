@@ -5,8 +5,8 @@
 //! sees a message of the same number with another tag, at once:
 //!
 //! ```text
-//!   rank 0   call 7: barrier ──20 ms──► question: 7, barrier ─┐
-//!   rank 1   call 7: scan, over ───────────────── call 8 ─────┴─► notice: 7, scan differs ──► rank 0
+//!   rank 0   call 7: barrier ──20 ms──► question ─┐        ┌─► error
+//!   rank 1   call 7: scan, over ───────── call 8 ─┴─► notice
 //! ```
 //!
 //! Whoever is asked compares with what it has called, now or lately, or will call. It answers only

@@ -159,9 +159,9 @@ impl Signature {
 
     /// A number made of root, reduction and type, for tags: another one if one of them is.
     pub(crate) fn sum(&self) -> u32 {
-        let root = self.root.map_or(0, |root| root + 1);
+        let root = self.root.map_or(0, |root| root % ROOTS + 1);
         let combination = self.combination.map_or(0, |how| u32::from(how.0) + 1);
-        (root % ROOTS) * 197 + combination * 211 + u32::from(self.element) * 13
+        root * 197 + combination * 211 + u32::from(self.element) * 13
     }
 
     /// All of it in a word, with the number of the call. What has more bits is cut.
@@ -227,6 +227,7 @@ mod tests {
         for operation in Operation::ALL {
             let plain = Signature::new(operation).bytes(123_456_789).element(Element::of::<f64>());
             let max = plain.combination(Combination::MAX);
+            assert_ne!(plain.root(u32::MAX).sum(), plain.sum());
             for call in [plain, plain.root(0), max.root(4095), max] {
                 assert_eq!(Signature::of_word(call.word(77)), Some(call));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));

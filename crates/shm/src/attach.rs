@@ -7,6 +7,7 @@
 //! is closed on exec, so that child programs do not inherit it.
 
 use std::fmt;
+use std::hint::black_box;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,13 +170,29 @@ fn system(what: &'static str) -> impl Fn(Errno) -> AttachError {
     move |errno| AttachError::System { what, errno }
 }
 
+/// Address space that a process needs beside the job's memory: without it the next allocation ends
+/// the process.
+const ROOM_FOR_THE_REST: usize = 16 << 20;
+
 /// Maps a job's memory. The error names the limit that prevents it.
 pub(crate) fn map(memory: &OwnedFd, plan: MemoryPlan) -> Result<Mapping, AttachError> {
     let wanted = plan.total as u64;
-    Mapping::new(memory, plan).map_err(|errno| match limits_on(Resource::As).current {
+    let limit = limits_on(Resource::As).current;
+    let mapping = Mapping::new(memory, plan).map_err(|errno| match limit {
         Some(limit) if errno == Errno::NOMEM => AttachError::AddressSpace { wanted, limit },
         _ => system("map")(errno),
-    })
+    })?;
+    let mut rest = Vec::<u8>::new();
+    match limit {
+        Some(limit) if rest.try_reserve_exact(black_box(ROOM_FOR_THE_REST)).is_err() => {
+            Err(AttachError::AddressSpace { wanted, limit })
+        }
+        _ => {
+            // An allocation that nobody uses could be left out.
+            black_box(&mut rest);
+            Ok(mapping)
+        }
+    }
 }
 
 /// Joins a job as a rank, in memory that has been recognised.

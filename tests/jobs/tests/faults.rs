@@ -2,8 +2,8 @@
 //! though there is room, messages that land late. What is `Full` or late in one call in a million
 //! otherwise is so in one of twenty here.
 //!
-//! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 20 programs. Seeds are
-//! the same in each run; `HIKYAKU_PROGRAMS_SEED` chooses others (`make programs`).
+//! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 100 programs. Seeds
+//! are the same in each run; `HIKYAKU_PROGRAMS_SEED` chooses others (`make programs`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +13,10 @@ use hikyaku_jobs::{Job, Random};
 
 /// So many seeds, each printed.
 fn seeds() -> impl Iterator<Item = String> {
-    let programs = env::var("HIKYAKU_PROGRAMS").map_or(20, |text| text.parse::<usize>().unwrap());
+    let programs = env::var("HIKYAKU_PROGRAMS").map_or(40, |text| text.parse::<usize>().unwrap());
     let first = env::var("HIKYAKU_PROGRAMS_SEED").map_or(1, |text| text.parse().unwrap());
     let mut random = Random::new(first);
-    (0..programs.div_ceil(20)).map(move |_| {
+    (0..programs.div_ceil(100)).map(move |_| {
         let seed = random.draw().to_string();
         println!("HIKYAKU_FAULTS={seed}");
         seed
