@@ -34,8 +34,11 @@ pub(crate) struct Call<'g, G: Group> {
 struct Inner<'g, G: Group> {
     group: &'g G,
     signature: Signature,
+    /// As [`Made::algorithm`].
+    algorithm: Option<u8>,
     number: u32,
-    /// The algorithm, and the tag of its messages: another one, if the first cannot be.
+    /// The algorithm: another one, if the first cannot be. And the tag of its messages, when one is
+    /// sent or received; 0 before.
     named: Cell<Named>,
     tag: Cell<i32>,
     asked: Cell<Asked>,
@@ -91,7 +94,7 @@ impl<'g, G: Group> Call<'g, G> {
         let named = Named { operation: signature.operation(), index };
         let signature = signature.element(group.element());
         let number = group.open(Made { call: signature, algorithm });
-        let tag = Cell::new(named.tag(number, signature.sum()));
+        let tag = Cell::new(0);
         let (asked, found) = (Cell::default(), Cell::default());
         let (named, is_known, has_entered) = (Cell::new(named), Cell::new(false), Cell::new(false));
         let ending = Cell::new(Some(Ending::Failed(Cause::Dropped)));
@@ -99,6 +102,7 @@ impl<'g, G: Group> Call<'g, G> {
             inner: Inner {
                 group,
                 signature,
+                algorithm,
                 number,
                 named,
                 tag,
@@ -191,8 +195,7 @@ impl<G: Group> Inner<'_, G> {
         if let Some(failure) = self.told() {
             return Poll::Ready(Err(failure));
         }
-        if let Some(notice) = self.group.ask(self.number, self.tag.get(), self.made(), &self.asked)
-        {
+        if let Some(notice) = self.group.ask(self.number, self.tag(), self.made(), &self.asked) {
             // That rank has not said so itself: the others do not know.
             self.found.set(Some(notice.cause));
             return Poll::Ready(Err(self.failure(notice)));
@@ -204,10 +207,17 @@ impl<G: Group> Inner<'_, G> {
         Poll::Pending
     }
 
+    #[inline]
+    fn tag(&self) -> i32 {
+        if self.tag.get() == 0 {
+            self.tag.set(self.named.get().tag(self.number, self.signature.sum()));
+        }
+        self.tag.get()
+    }
+
+    #[inline]
     fn made(&self) -> Made {
-        let Named { index, .. } = self.named.get();
-        let algorithm = (!self.named.get().is_replaceable()).then_some(index as u8);
-        Made { call: self.signature, algorithm }
+        Made { call: self.signature, algorithm: self.algorithm }
     }
 
     /// What others say of why it cannot succeed.
@@ -295,7 +305,7 @@ impl<'c, G: Group> Team<'c, G> {
         self.call.group.give_way(self.call.number);
         let named = Named { index, ..self.call.named.get() };
         self.call.named.set(named);
-        self.call.tag.set(named.tag(self.call.number, self.call.signature.sum()));
+        self.call.tag.set(0);
         Ok(())
     }
 
@@ -357,7 +367,7 @@ impl<'c, G: Group> Team<'c, G> {
     }
 
     fn tag(&self) -> i32 {
-        self.call.tag.get()
+        self.call.tag()
     }
 
     fn operation(&self) -> &'static str {

@@ -19,7 +19,7 @@ use crate::error::{Caller, Cause};
 use crate::group::{Ending, Facilities, Group, Notice};
 use crate::mates::Mates;
 use crate::names::{LOSS_TAG, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of};
-use crate::questions::{Asked, Made, PATIENCE, Questions};
+use crate::questions::{Asked, LONG_PATIENCE, Made, Questions};
 use crate::signature::Element;
 use crate::turns::{Loss, Turn, Turns};
 
@@ -397,7 +397,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
                 None
             }
             // By lines a call may have turned to messages elsewhere, which this rank will hear of.
-            Some(then) if made.algorithm.is_some() && now > then + PATIENCE => {
+            Some(then) if made.algorithm.is_some() && now > then + LONG_PATIENCE => {
                 Some(Notice { rank: found.source, cause: Cause::OtherCall })
             }
             Some(_) => None,

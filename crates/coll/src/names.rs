@@ -129,18 +129,10 @@ impl Named {
         let algorithm = self.operation as u32 * MOST_ALGORITHMS + self.index as u32;
         notice_tag_of(sequence) | (2 + (algorithm + others % SUMS) % SUMS) as i32
     }
-
-    /// Whether it may be replaced by another algorithm during the call.
-    pub(crate) fn is_replaceable(self) -> bool {
-        self.algorithm() == LINES
-    }
 }
 
 /// Limit of the algorithms of an operation.
 const MOST_ALGORITHMS: u32 = 16;
-
-/// The algorithm that another one may replace during the call.
-const LINES: &str = "lines";
 
 const SEQUENCE_MASK: u32 = u32::MAX >> (SUM_BITS + 1);
 const SUM_MASK: i32 = (1 << SUM_BITS) - 1;

@@ -27,6 +27,9 @@ use crate::signature::Signature;
 /// waits in vain does not notice.
 pub(crate) const PATIENCE: Time = Time::from_nanoseconds(20_000_000);
 
+/// How long it waits for the answer of a rank that has sent it a message of another call.
+pub(crate) const LONG_PATIENCE: Time = Time::from_nanoseconds(200_000_000);
+
 /// How many ranks are asked at a time.
 pub(crate) const AT_ONCE: u32 = 8;
 

@@ -115,3 +115,54 @@ def test_messages_in_the_way_beyond_the_limit_are_told(job, monkeypatch):
     assert ended.returncode == 124
     told = r"rank 1 \(pid \d+\) waits in receive from rank 0, tag 1, and holds \d+ unmatched messages"
     assert re.search(told, ended.stderr), ended.stderr
+
+
+WRONG = {
+    "scan": "world.scan(data)",
+    "allreduce": "world.allreduce(data)",
+    "bcast": "world.bcast(data, 0)",
+}
+
+
+@pytest.mark.parametrize("ranks_per_node", [1, 3])
+@pytest.mark.parametrize("lonely", [0, 2])
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        *((call, "world.barrier()") for call in WRONG.values()),
+        *(("world.barrier()", call) for call in WRONG.values()),
+        ("world.bcast(data, 0)", "world.bcast(data, 1)"),
+        ("world.allreduce(data)", "world.allreduce(data.view('i8'))"),
+        ("world.allreduce(data)", "world.allreduce(data, 'max')"),
+        ("world.reduce(data, root=1)", "world.reduce(data, root=2)"),
+    ],
+)
+def test_ranks_that_call_different_things_are_told(job, usual, other, lonely, ranks_per_node):
+    ended = job(
+        3,
+        f"""
+        import hikyaku, numpy
+        world = hikyaku.world()
+        data = numpy.full(3, float(world.rank))
+        try:
+            if world.rank == {lonely}:
+                {other}
+            else:
+                {usual}
+            # A rank that only sends was done before it could know.
+            world.barrier()
+            print("ok")
+        except hikyaku.Error as error:
+            print(error)
+        """,
+        "--timeout",
+        "30",
+        "--ranks-per-node",
+        str(ranks_per_node),
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    lines = ended.stdout.splitlines()
+    assert len(lines) == 3
+    # The second, where the other rank has not been heard of for long.
+    told = r"rank \d called .* where rank \d called|.* it called another collective"
+    assert any(re.match(told, line) for line in lines), lines
