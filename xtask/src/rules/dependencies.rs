@@ -144,7 +144,7 @@ mod tests {
             member("crates/nic", &[("conformance", Development)]),
             member("crates/shm", &[("nic", Normal), ("conformance", Development)]),
             member("crates/msg", &[("nic", Normal), ("shm", Development)]),
-            member("crates/world", &[("nic", Normal), ("shm", Normal), ("msg", Normal)]),
+            member("crates/world", &[("nic", Normal), ("shm", Development), ("rank", Normal)]),
             member("tests/conformance", &[("nic", Normal)]),
             member("examples/heat", &[("world", Normal)]),
             member("xtask", &[]),

@@ -148,10 +148,10 @@ impl Rounds {
 
     /// Tells the senders of edges with two places of the second one.
     pub fn give_second_places(&mut self) -> Result<(), Error> {
-        let mut engine = self.world.engine().borrow_mut();
+        let engine = self.world.engine();
         for edge in self.wiring.ins.iter().filter(|edge| edge.ahead) {
-            let done = engine.port_mut().release_queue(edge.queue, edge.ready);
-            done.map_err(PersistentError::Queue)?;
+            let done = engine.borrow_mut().port_mut().release_queue(edge.queue, edge.ready);
+            done.map_err(|error| self.of_queue(error))?;
         }
         Ok(())
     }
@@ -239,9 +239,16 @@ impl Rounds {
     }
 
     fn fail_to_post(&mut self, error: QueueError) -> Error {
+        self.fail(self.of_queue(error))
+    }
+
+    /// What to say of a command that a queue refused. A neighbour that has met an error lets go of
+    /// its queue: then that error counts, not the queue.
+    fn of_queue(&self, error: QueueError) -> Error {
         match error {
-            QueueError::Failed { fault, .. } => self.fail(self.told(self.own(), fault)),
-            other => self.fail(PersistentError::Queue(other).into()),
+            QueueError::Failed { fault, .. } => self.told(self.own(), fault),
+            QueueError::NoSuchQueue { rank, .. } => self.told(rank, QueueFault::GivenUp { rank }),
+            other => PersistentError::Queue(other).into(),
         }
     }
 
