@@ -8,7 +8,7 @@
 //! ```
 //!
 //! So what is fresh is always data that its sender has just written, by receiving it, as in a
-//! program that computes. What is warm lies in the caches of both sides, as far as it fits.
+//! program that computes. What is warm lies in the caches of both sides, if it fits.
 //! peer/main.c places the sets in the same way.
 
 use hikyaku::{Scalar, SharedBuffer, World};

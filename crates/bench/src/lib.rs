@@ -25,6 +25,7 @@ mod processor;
 mod buffers;
 mod control;
 mod rank;
+mod serve;
 
 mod job;
 mod peers;
@@ -133,8 +134,8 @@ fn dispatch(arguments: &Arguments, console: Console<'_>) -> Result<(), BenchErro
     let settings = arguments.settings()?;
     match (arguments.role, &arguments.control) {
         (Some(Role::Nothing), _) => Ok(()),
-        (Some(Role::Start), _) => Ok(rank::start_only()?),
-        (Some(Role::Rank), Some(control)) => Ok(rank::serve(control)?),
+        (Some(Role::Start), _) => Ok(serve::start_only()?),
+        (Some(Role::Rank), Some(control)) => Ok(serve::serve(control)?),
         (Some(Role::Rank), None) => Err(ArgumentError::NoControl.into()),
         (None, _) => conduct(arguments, &settings, console),
     }

@@ -6,39 +6,17 @@
 //! SVG; nothing here formats a number.
 
 mod rows;
+mod units;
 
 use std::path::{Path, PathBuf};
 
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
+use self::units::{base, shown};
 use super::control::Data;
 use super::kinds::{Kind, Unit};
 use super::plan::{Distance, Summary};
 use super::results::{Figure, OWN, PeerRatio, Results, Series};
-
-/// A value in the base unit that the report crate shows.
-fn base(unit: Unit, value: f64) -> f64 {
-    value
-        * match unit {
-            Unit::Nanoseconds => 1e-9,
-            Unit::Microseconds => 1e-6,
-            Unit::Milliseconds => 1e-3,
-            Unit::MillionsPerSecond => 1e6,
-            Unit::GigabytesPerSecond => 1e9,
-            Unit::Mebibytes => f64::from(1 << 20),
-            Unit::Percent => 1e-2,
-        }
-}
-
-fn shown(unit: Unit) -> Shown {
-    match unit {
-        Unit::Nanoseconds | Unit::Microseconds | Unit::Milliseconds => Shown::Seconds,
-        Unit::MillionsPerSecond => Shown::PerSecond,
-        Unit::GigabytesPerSecond => Shown::BytesPerSecond,
-        Unit::Mebibytes => Shown::Bytes,
-        Unit::Percent => Shown::Fraction,
-    }
-}
 
 /// The whole run as text for a terminal.
 pub(crate) fn text(results: &Results) -> String {
@@ -89,7 +67,7 @@ fn standing(results: &Results) -> Vec<String> {
 fn meaning(results: &Results, kind: Kind) -> Vec<String> {
     let mut lines: Vec<String> = kind.explanation().map(str::to_owned).into_iter().collect();
     let mut bare: Vec<(&str, Vec<String>)> = Vec::new();
-    for figure in figures(results, kind) {
+    for figure in results.of(kind) {
         let Some(description) = figure.bare_is.as_deref() else { continue };
         match bare.iter_mut().find(|(known, _)| *known == description) {
             Some((_, places)) if places.contains(&place(figure)) => {}
@@ -108,7 +86,7 @@ fn meaning(results: &Results, kind: Kind) -> Vec<String> {
         }
     }
     let better = if kind.lower_is_better() { "less" } else { "more" };
-    let several_forms = figures(results, kind).any(compares_forms);
+    let several_forms = results.of(kind).any(compares_forms);
     let fastest = if several_forms { ", to a library by its fastest form" } else { "" };
     lines.push(format!("ratios are medians of ratios block by block{fastest}; {better} is better"));
     if kind == Kind::Rows {
@@ -137,14 +115,10 @@ fn place(figure: &Figure) -> String {
     }
 }
 
-fn figures(results: &Results, kind: Kind) -> impl Iterator<Item = &Figure> {
-    results.figures.iter().filter(move |figure| figure.kind == kind)
-}
-
 /// The peers that a kind was compared with, in order of appearance.
 fn peers(results: &Results, kind: Kind) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
-    for series in figures(results, kind).flat_map(|figure| &figure.series) {
+    for series in results.of(kind).flat_map(|figure| &figure.series) {
         for ratio in &series.to_peers {
             if !names.contains(&ratio.peer.as_str()) {
                 names.push(&ratio.peer);
@@ -156,12 +130,12 @@ fn peers(results: &Results, kind: Kind) -> Vec<&str> {
 
 /// The table of a kind, `None` if nothing of it was measured.
 pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
-    figures(results, kind).next()?;
+    results.of(kind).next()?;
     let peers = peers(results, kind);
-    let has_bare = figures(results, kind).any(|figure| figure.bare.is_some());
-    let has_form = figures(results, kind).flat_map(|f| &f.series).any(|s| !s.form.is_empty());
+    let has_bare = results.of(kind).any(|figure| figure.bare.is_some());
+    let has_form = results.of(kind).flat_map(|f| &f.series).any(|s| !s.form.is_empty());
     let columns = Columns::of(results, kind);
-    let has_states = figures(results, kind).any(|figure| !figure.states.is_empty());
+    let has_states = results.of(kind).any(|figure| !figure.states.is_empty());
     let mut header: Vec<String> = Vec::new();
     header.extend(columns.ranks.then(|| "ranks".to_owned()));
     header.extend(columns.rows.then(|| "rows".to_owned()));
@@ -177,7 +151,7 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
     header.extend(peers.iter().map(|peer| format!("to {peer}")));
     header.push("blocks".into());
     let mut table = Table::new(kind.title(), header);
-    for figure in figures(results, kind) {
+    for figure in results.of(kind) {
         for (cores, bare, all) in standings(figure) {
             for series in all {
                 let mut row = columns.cells(figure);
@@ -218,10 +192,10 @@ struct Columns {
 
 impl Columns {
     fn of(results: &Results, kind: Kind) -> Columns {
-        let bytes = figures(results, kind).any(|figure| figure.bytes.is_some());
-        let ranks = !bytes || figures(results, kind).any(|figure| figure.ranks != 2);
-        let rows = figures(results, kind).any(|figure| figure.rows.is_some());
-        let data = figures(results, kind).any(|figure| figure.data.is_some());
+        let bytes = results.of(kind).any(|figure| figure.bytes.is_some());
+        let ranks = !bytes || results.of(kind).any(|figure| figure.ranks != 2);
+        let rows = results.of(kind).any(|figure| figure.rows.is_some());
+        let data = results.of(kind).any(|figure| figure.data.is_some());
         Columns { ranks, rows, bytes, data }
     }
 
@@ -290,16 +264,16 @@ pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
     if kind == Kind::Rows {
         return rows::charts(results);
     }
-    let mut counts: Vec<u32> = figures(results, kind).map(|figure| figure.ranks).collect();
+    let mut counts: Vec<u32> = results.of(kind).map(|figure| figure.ranks).collect();
     counts.sort_unstable();
     counts.dedup();
     let mut forms: Vec<Option<Data>> = Vec::new();
-    for figure in figures(results, kind) {
+    for figure in results.of(kind) {
         if !forms.contains(&figure.data) {
             forms.push(figure.data);
         }
     }
-    let of = |data: Option<Data>| figures(results, kind).filter(move |one| one.data == data);
+    let of = |data: Option<Data>| results.of(kind).filter(move |one| one.data == data);
     // The title says the form also where there is only one.
     let title = |data: Option<Data>| match data {
         Some(data) => format!("{}, {} data", kind.title(), data.name()),

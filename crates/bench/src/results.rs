@@ -39,6 +39,13 @@ pub(crate) struct Results {
     pub(crate) notes: Vec<String>,
 }
 
+impl Results {
+    /// The figures of a kind.
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(move |figure| figure.kind == kind)
+    }
+}
+
 /// A library that took part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ContestantInfo {

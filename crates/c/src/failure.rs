@@ -109,9 +109,10 @@ fn code_of_shared(error: &SharedError) -> Code {
         SharedError::Mismatch { .. } => Code::Disagree,
         SharedError::Recursive { .. } | SharedError::VirtualTime { .. } => Code::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
-        SharedError::Refused { .. } | SharedError::GivenUp { .. } | SharedError::Lost { .. } => {
-            Code::Peer
-        }
+        SharedError::Refused { .. }
+        | SharedError::GivenUp { .. }
+        | SharedError::Lost { .. }
+        | SharedError::Overwritten { .. } => Code::Peer,
         _ => Code::Argument,
     }
 }

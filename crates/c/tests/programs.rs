@@ -19,6 +19,9 @@ const JOB: &str = "HIKYAKU_C_TEST_JOB";
 /// If set, the job runs in virtual time.
 const VIRTUAL: &str = "HIKYAKU_C_TEST_VIRTUAL";
 
+/// If set, so many seconds after which the job is ended. A hundred otherwise.
+const TIMEOUT: &str = "HIKYAKU_C_TEST_TIMEOUT";
+
 /// What the launcher's exit code is said in, among the lines of the test harness.
 const CODE: &str = "the job's code is ";
 
@@ -83,17 +86,18 @@ fn launcher() {
     let mut number = || words.next().unwrap().parse().unwrap();
     let (ranks, ranks_per_node): (u32, u32) = (number(), number());
     let program = words.next().unwrap();
+    let timeout = std::env::var(TIMEOUT).map_or(100, |seconds| seconds.parse().unwrap());
     let launch = Launch {
         args: words.map(Into::into).collect(),
         ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
-        timeout: Some(Duration::from_secs(100)),
+        timeout: Some(Duration::from_secs(timeout)),
         ..Launch::new(ranks, program)
     };
     let outcome = match std::env::var_os(VIRTUAL) {
         None => launch.run().unwrap(),
         Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
     };
-    outcome.reason.iter().for_each(|line| eprintln!("{line}"));
+    outcome.reason.iter().chain(&outcome.details).for_each(|line| eprintln!("{line}"));
     println!("{CODE}{}", outcome.code);
 }
 
@@ -235,6 +239,55 @@ fn a_rank_that_ends_without_finalize_is_dead_to_the_others() {
     let program = program("death", Language::C, Linking::Static);
     let (code, stdout, stderr) = job(2, 0, &program, &["unfinished"]);
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+}
+
+/// Calls that never return, and what the report of the job says of each as it does of Rust's;
+/// `LAST` is the last rank. One of the collectives at a time: ranks in different ones are told.
+const WAITS: [(&str, &str); 5] = [
+    ("send", "send to rank LAST, tag 3"),
+    ("recv", "receive from rank LAST, tag 5"),
+    ("recv any", "receive from any rank, any tag"),
+    ("write", "acquisition of shared variable 'field' to write, held by rank LAST"),
+    ("read", "acquisition of shared variable 'field' to read, held by rank LAST"),
+];
+const WAITS_TOGETHER: [(&str, &str); 3] =
+    [("barrier", "barrier"), ("broadcast", "broadcast (root LAST)"), ("allreduce", "allreduce")];
+
+/// One job for each collective, for real at the same time.
+#[test]
+fn every_call_says_what_it_waits_for() {
+    let program = program("waits", Language::C, Linking::Static);
+    let ways: [(i32, &[(&str, &str)]); 2] = [(124, &[(TIMEOUT, "10")]), (3, &[(VIRTUAL, "yes")])];
+    for (code, variables) in ways {
+        std::thread::scope(|scope| {
+            for together in WAITS_TOGETHER {
+                let program = &program;
+                scope.spawn(move || hang(program, together, code, variables));
+            }
+        });
+    }
+}
+
+fn hang(program: &Path, together: (&str, &str), code: i32, variables: &[(&str, &str)]) {
+    let calls: Vec<_> = WAITS.into_iter().chain([together]).collect();
+    let words: Vec<&str> = calls.iter().map(|(call, _)| *call).collect();
+    let last = calls.len();
+    for per_node in [1, last as u32 + 1] {
+        let job = job_with(variables, last as u32 + 1, per_node, program, &words);
+        assert_eq!(job.0, code, "{}{}", job.1, job.2);
+        for (rank, (call, expected)) in calls.iter().enumerate() {
+            let expected = expected.replace("LAST", &last.to_string());
+            let line = job.2.lines().find_map(|line| {
+                let after = line.split_once(&format!("rank {rank} "))?.1;
+                Some(after.split_once("waits in ")?.1)
+            });
+            // A collective may say with which rank it waits, and each since when.
+            let is_right = line.and_then(|line| line.strip_prefix(&expected)).is_some_and(|rest| {
+                [", for ", ", since ", " with rank "].iter().any(|way| rest.starts_with(way))
+            });
+            assert!(is_right, "{call}: {expected:?} is said as {line:?} in\n{}", job.2);
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku::{Choices, UnknownChoice, UnmatchedLimit};
+use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit};
 use hikyaku_launch::{Bind, Launch, LongStores};
 
 use crate::exit;
@@ -55,7 +55,10 @@ pub(crate) struct Arguments {
 
     /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
     ///
-    /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide.
+    /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide. The
+    /// algorithms `lines` need ranks that share memory. What needs an interface of its own (barrier
+    /// by atomic-add, multicast-add or sync, broadcast by multicast) is refused here: see 'hikyaku
+    /// simulate barrier --help'.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
@@ -79,6 +82,15 @@ pub(crate) struct Arguments {
     /// waits.
     #[arg(long, value_name = "MIB")]
     unmatched: Option<UnmatchedLimit>,
+
+    /// Carry long messages this way: auto, ring, read or both [default: auto]
+    ///
+    /// As the variable HIKYAKU_LONG_MESSAGES=read does. A message of 64 KiB or more can go through
+    /// the receiver's ring, be read by the receiver out of the sender's memory, or be copied by
+    /// both at once. By default each receiver measures which way is fastest, and follows if that
+    /// changes.
+    #[arg(long, value_name = "WAY")]
+    long_messages: Option<LongMessages>,
 
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
@@ -137,7 +149,8 @@ Exit code:
 Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
   the algorithm of a collective operation, as --coll does, HIKYAKU_SHARED the protocol of shared
-  variables, as --shared does, HIKYAKU_UNMATCHED what --unmatched does.
+  variables, as --shared does, HIKYAKU_UNMATCHED what --unmatched does,
+  HIKYAKU_LONG_MESSAGES what --long-messages does.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -205,6 +218,7 @@ fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
         },
         ..Launch::new(arguments.ranks, program)
     };
+    launch.offer_mpi();
     launch.grace = arguments.grace.unwrap_or(launch.grace);
     for choice in &arguments.choices {
         let (variable, algorithm) = Choices::as_variable(choice, launch.ranks)?;
@@ -215,6 +229,9 @@ fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
     }
     if let Some(limit) = arguments.unmatched {
         launch.set(UnmatchedLimit::VARIABLE, limit);
+    }
+    if let Some(ways) = arguments.long_messages {
+        launch.set(LongMessages::VARIABLE, ways);
     }
     if let Some(seed) = arguments.faults {
         launch.set(NotASeed::OF_PORTS, seed);

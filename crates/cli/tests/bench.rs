@@ -257,7 +257,7 @@ fn fg_16_rows_change_hands_by_each_protocol_and_are_drawn_as_in_the_paper() {
 
 #[test]
 fn rows_for_which_there_is_no_room_are_one_line() {
-    // 2 TiB at each of two nodes; what a rank may give is no more than the machine has.
+    // 2 TiB at each of two nodes: a rank may give at most what the machine has.
     let arguments = ["rows", "--rows", "2048", "--sizes", "8,1G"];
     let output = bench(&[&arguments[..], &TINY].concat());
     let said = text(&output.stderr);

@@ -2,6 +2,7 @@
 //! times that can be worked out by hand, and scale without bytes.
 
 use std::future::Future;
+use std::path::Path;
 use std::rc::Rc;
 
 use hikyaku::{Choices, Operation};
@@ -16,9 +17,9 @@ use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{
     HostCosts, Job, JobConfig, PacketFormat, Payload, PlainInterface, Rank, Report,
 };
+use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::{
-    CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, SyncNetwork, SyncParameters,
-    Timing, Wormhole,
+    CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
 };
 use hikyaku_sim::topology::{Grid, HyperCrossbar, Multistage, Topology};
 
@@ -244,33 +245,36 @@ fn times_by_hand() {
 }
 
 #[test]
-fn the_switches_do_a_barrier() {
-    let simulation = Simulation::new(1);
-    let parameters = LogGpParameters { latency: ns(900), gap: ns(0), rate: Rate::INFINITE };
-    let network = Network::new(&simulation, Box::new(LogGp::new(32, parameters)));
-    let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
-    let job = Job::new(&simulation, JobConfig::new(32), interface).expect("32 nodes");
-    let costs = SyncParameters { wire: ns(10), switch: ns(200), table: ns(0) };
-    let sync = SyncNetwork::new(&simulation, Multistage::new(32), costs).expect("up to 64 nodes");
-    sync.set_up(0, &(0..32).collect::<Vec<_>>()).expect("the nodes of the network");
-    let report = job.run(|rank| {
-        let sync = Rc::clone(&sync);
-        async move {
-            rank.compute(ns(u64::from(rank.rank()) * 100));
-            let group = SimulatedRank::<()>::new(rank).with_sync(sync, 0);
-            barrier(&group, Some(barrier::Algorithm::Sync)).await
-        }
-    });
-    let report = report.expect("no deadlock");
-    assert!(report.results.iter().all(Result::is_ok));
-    // The last comes at 3.1 µs; three stages, and a wire at each end.
-    assert_eq!(report.end, ns(3_100 + 620));
+fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
+    let run = |machine: &str, ranks: u32, apart: u64| {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+        let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
+        let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
+        let machine = machine.expect("it is right");
+        let simulation = Simulation::new(1);
+        let sync = machine.synchronisation(&simulation, ranks);
+        let carrier = machine.install(&simulation).carrier;
+        let job = Job::new(&simulation, JobConfig::new(ranks), carrier).expect("32 nodes");
+        let report = job.run(|rank| {
+            let group = SimulatedRank::<()>::new(rank).with_sync(sync.clone());
+            async move {
+                group.rank().compute(ns(u64::from(group.rank().rank()) * apart));
+                barrier(&group, Some(barrier::Algorithm::Sync)).await
+            }
+        });
+        report.expect("no deadlock")
+    };
+    let together = run("cenju4", 32, 0);
+    let apart = run("cenju4", 32, 100);
+    assert!(together.results.iter().chain(&apart.results).all(Result::is_ok));
+    // The last comes at 3.1 µs and finds all tables free. No message is sent.
+    assert!(apart.end > ns(3_100) && apart.end <= ns(3_100) + together.end);
+    assert_eq!(together.totals.sent, 0);
+    // Paper 003, Fig. 10 E: the time hardly grows with the nodes.
+    let two = run("cenju4", 2, 0).end;
+    assert!(together.end < two + two);
     // Without the hardware it is refused, not simulated by something else.
-    let (model, config) = simple(4);
-    let report = run(model, config, |rank| async move {
-        barrier(&SimulatedRank::<()>::new(rank), Some(barrier::Algorithm::Sync)).await
-    });
-    assert!(report.expect("no deadlock").results.iter().all(Result::is_err));
+    assert!(run("cp-pacs", 4, 0).results.iter().all(Result::is_err));
 }
 
 #[test]

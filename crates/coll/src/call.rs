@@ -33,10 +33,10 @@ pub(crate) struct Call<'g, G: Group> {
 /// What an algorithm sees of its call.
 struct Inner<'g, G: Group> {
     group: &'g G,
-    signature: Signature,
-    /// As [`Made::algorithm`].
-    algorithm: Option<u8>,
+    made: Made,
     number: u32,
+    /// Whether the group knows of it: not while it may be done at once.
+    is_open: Cell<bool>,
     /// The algorithm: another one, if the first cannot be. And the tag of its messages, when one is
     /// sent or received; 0 before.
     named: Cell<Named>,
@@ -75,55 +75,42 @@ impl<'g, G: Group> Call<'g, G> {
     /// Takes the place of this call among the group's operations, by the algorithm of this number.
     #[inline]
     pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
-        Call::open(group, signature, index, Some(index as u8))
+        let made = Made { call: signature.element(group.element()), algorithm: Some(index as u8) };
+        let number = group.open(made);
+        Call { inner: Inner::new(group, made, number, index) }
     }
 
-    /// The same for a call by lines.
-    #[inline]
-    pub(crate) fn on_lines(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
-        Call::open(group, signature, index, None)
-    }
-
-    #[inline]
-    fn open(
+    /// The same for a call by lines. If they are free, `act` does what can be done without waiting:
+    /// the result, or `None`. A call that is done so has not been opened.
+    #[inline(always)]
+    pub(crate) fn on_lines<R>(
         group: &'g G,
         signature: Signature,
         index: usize,
-        algorithm: Option<u8>,
-    ) -> Call<'g, G> {
-        let named = Named { operation: signature.operation(), index };
-        let signature = signature.element(group.element());
-        let number = group.open(Made { call: signature, algorithm });
-        let tag = Cell::new(0);
-        let (asked, found) = (Cell::default(), Cell::default());
-        let (named, is_known, has_entered) = (Cell::new(named), Cell::new(false), Cell::new(false));
-        let ending = Cell::new(Some(Ending::Failed(Cause::Dropped)));
-        Call {
-            inner: Inner {
-                group,
-                signature,
-                algorithm,
-                number,
-                named,
-                tag,
-                asked,
-                found,
-                is_known,
-                has_entered,
-                ending,
-            },
-        }
-    }
-
-    /// Does what can be done without waiting. `None`: it must wait, and [`Call::run`] goes on.
-    #[inline(always)]
-    pub(crate) fn at_once<R>(
-        &mut self,
         act: impl FnOnce(&Team<'_, G>) -> Option<Result<R, Failure<G>>>,
-    ) -> Option<Result<R, Failure<G>>> {
-        let result = act(&Team::of_all(&self.inner))?;
-        self.inner.end_with(&result);
-        Some(result)
+    ) -> Begun<Result<R, Failure<G>>, Call<'g, G>> {
+        let made = Made { call: signature.element(group.element()), algorithm: None };
+        let Some(number) = group.next_on_lines() else {
+            let number = group.open(made);
+            return Begun::Waits(Call { inner: Inner::new(group, made, number, index) });
+        };
+        let call = Call { inner: Inner::new(group, made, number, index) };
+        call.inner.is_open.set(false);
+        match act(&Team::of_all(&call.inner)) {
+            Some(Ok(result)) => {
+                call.inner.ending.set(None);
+                group.pass(made);
+                Begun::Done(Ok(result))
+            }
+            Some(failed) => {
+                call.inner.end_with(&failed);
+                Begun::Done(failed)
+            }
+            None => {
+                call.inner.open();
+                Begun::Waits(call)
+            }
+        }
     }
 
     /// Runs an algorithm to its end.
@@ -137,16 +124,23 @@ impl<'g, G: Group> Call<'g, G> {
         let mut algorithm = pin!(algorithm(&team));
         // Dropped before the algorithm: the others hear why before its messages are withdrawn.
         let close = Close(inner);
+        let mut done = None;
         let result = poll_fn(|context| {
             let before = inner.group.reported_waits();
-            match algorithm.as_mut().poll(context) {
-                Poll::Pending => inner.waits(before),
-                // One that was withdrawn, for a reason that was told before.
-                Poll::Ready(Err(CollError::Message(error))) => {
-                    Poll::Ready(Err(inner.told().unwrap_or(CollError::Message(error))))
+            if done.is_none() {
+                match algorithm.as_mut().poll(context) {
+                    Poll::Pending => return inner.waits(before),
+                    // One that was withdrawn, for a reason that was told before.
+                    Poll::Ready(Err(CollError::Message(error))) => {
+                        return Poll::Ready(Err(inner.told().unwrap_or(CollError::Message(error))));
+                    }
+                    Poll::Ready(ended) => done = Some(ended),
                 }
-                ready => ready,
             }
+            if matches!(done, Some(Ok(_))) && inner.group.is_in_doubt(inner.number) {
+                return inner.waits(before);
+            }
+            done.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await;
         close.0.end_with(&result);
@@ -161,6 +155,25 @@ impl<G: Group> Drop for Close<'_, '_, G> {
     #[inline]
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+impl<'g, G: Group> Inner<'g, G> {
+    #[inline(always)]
+    fn new(group: &'g G, made: Made, number: u32, index: usize) -> Inner<'g, G> {
+        Inner {
+            group,
+            made,
+            number,
+            is_open: Cell::new(true),
+            named: Cell::new(Named { operation: made.call.operation(), index }),
+            tag: Cell::new(0),
+            asked: Cell::default(),
+            found: Cell::default(),
+            is_known: Cell::new(false),
+            has_entered: Cell::new(false),
+            ending: Cell::new(Some(Ending::Failed(Cause::Dropped))),
+        }
     }
 }
 
@@ -183,9 +196,18 @@ impl<G: Group> Inner<'_, G> {
         }
     }
 
+    /// Opens a call on the lines that could not be done at once.
+    fn open(&self) {
+        if !self.is_open.replace(true) {
+            let number = self.group.open(self.made);
+            debug_assert_eq!(number, self.number);
+        }
+    }
+
     #[inline]
     fn close(&self) {
         if let Some(ending) = self.ending.take() {
+            self.open();
             self.group.close(self.number, ending);
         }
     }
@@ -195,14 +217,14 @@ impl<G: Group> Inner<'_, G> {
         if let Some(failure) = self.told() {
             return Poll::Ready(Err(failure));
         }
-        if let Some(notice) = self.group.ask(self.number, self.tag(), self.made(), &self.asked) {
+        if let Some(notice) = self.group.ask(self.number, self.tag(), self.made, &self.asked) {
             // That rank has not said so itself: the others do not know.
             self.found.set(Some(notice.cause));
             return Poll::Ready(Err(self.failure(notice)));
         }
         if let Some(before) = before {
-            let operation = self.signature.operation().name();
-            self.group.report_operation(before, operation, self.signature.of_root());
+            let operation = self.made.call.operation().name();
+            self.group.report_operation(before, operation, self.made.call.of_root());
         }
         Poll::Pending
     }
@@ -210,14 +232,9 @@ impl<G: Group> Inner<'_, G> {
     #[inline]
     fn tag(&self) -> i32 {
         if self.tag.get() == 0 {
-            self.tag.set(self.named.get().tag(self.number, self.signature.sum()));
+            self.tag.set(self.named.get().tag(self.number, self.made.call.sum()));
         }
         self.tag.get()
-    }
-
-    #[inline]
-    fn made(&self) -> Made {
-        Made { call: self.signature, algorithm: self.algorithm }
     }
 
     /// What others say of why it cannot succeed.
@@ -226,7 +243,7 @@ impl<G: Group> Inner<'_, G> {
     }
 
     fn failure(&self, notice: Notice) -> Failure<G> {
-        let operation = self.signature.operation().name();
+        let operation = self.made.call.operation().name();
         match notice.cause {
             Cause::Differ { one, other } => CollError::Differ { one, other },
             cause => CollError::GaveUp { operation, peer: notice.rank, cause },
@@ -282,10 +299,15 @@ impl<'c, G: Group> Team<'c, G> {
         self.call.group
     }
 
+    /// The number of this call.
+    pub(crate) fn number(&self) -> u32 {
+        self.call.number
+    }
+
     /// What this call says of itself on lines.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
-        self.call.signature.word(self.call.number)
+        self.call.made.call.word(self.call.number)
     }
 
     /// Whether this call has the lines.
@@ -312,11 +334,11 @@ impl<'c, G: Group> Team<'c, G> {
     /// The error of a call of another rank that is not this one.
     #[cold]
     pub(crate) fn differs(&self, rank: u32, call: Option<Signature>) -> Failure<G> {
-        let own = Caller { rank: self.group().rank(), call: self.call.signature };
+        let own = Caller { rank: self.group().rank(), call: self.call.made.call };
         match call {
             Some(call) => CollError::Differ { one: Caller { rank, call }, other: own },
             None => {
-                let operation = self.call.signature.operation().name();
+                let operation = self.call.made.call.operation().name();
                 CollError::GaveUp { operation, peer: rank, cause: Cause::Failed }
             }
         }
@@ -335,7 +357,7 @@ impl<'c, G: Group> Team<'c, G> {
 
     /// The failure of a call that lost the lines when it had begun to change its data.
     pub(crate) fn lost(&self) -> Failure<G> {
-        let operation = self.call.signature.operation().name();
+        let operation = self.call.made.call.operation().name();
         let gave_up = |rank, cause| CollError::GaveUp { operation, peer: rank, cause };
         self.call.told().unwrap_or_else(|| gave_up(self.group().rank(), Cause::Dropped))
     }
@@ -371,7 +393,7 @@ impl<'c, G: Group> Team<'c, G> {
     }
 
     fn operation(&self) -> &'static str {
-        self.call.signature.operation().name()
+        self.call.made.call.operation().name()
     }
 
     /// Sends `bytes`.
@@ -509,7 +531,7 @@ impl<'c, G: Group> Team<'c, G> {
         if sent == expected as u64 {
             return Ok(());
         }
-        let call = self.call.signature;
+        let call = self.call.made.call;
         let rank = self.group().rank();
         let one = Caller { rank: peer, call: call.bytes(sent as usize) };
         Err(CollError::Differ { one, other: Caller { rank, call: call.bytes(expected) } })

@@ -2,9 +2,11 @@
 
 use thiserror::Error;
 
+use crate::algorithms::{
+    allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
+    scan, scatter,
+};
 use crate::names::Operation;
-use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
-use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
 /// Algorithms that somebody has chosen by name; `None`: the table decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

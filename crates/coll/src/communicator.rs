@@ -5,23 +5,27 @@
 //!
 //! After a failure messages are left over: what was sent to a rank that had given up, and notices
 //! to ranks that were done already. Nobody will receive what belongs to a call that is over here,
-//! so it is looked for and dropped when calls end.
+//! so it is looked for and dropped when calls end. If no call has failed, what is left over shows
+//! that ranks have called different things ([`crate::questions`]).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Endpoint, MsgError, RecvFuture};
-use hikyaku_nic::fabric::{Activity, GroupError, GroupId, GroupPort, Name, Port, PostError, Wait};
+use hikyaku_msg::{Answerer, Endpoint, MsgError, Received, RecvFuture};
+use hikyaku_nic::fabric::{
+    Activity, GroupError, GroupId, GroupPort, Name, Offer, PeerState, Port, PostError, Rank, Wait,
+};
+use hikyaku_nic::time::Time;
 
 use crate::error::{Caller, Cause};
 use crate::group::{Ending, Facilities, Group, Notice};
 use crate::mates::Mates;
 use crate::names::{LOSS_TAG, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of};
-use crate::questions::{Asked, LONG_PATIENCE, Made, Questions};
+use crate::questions::{Asked, Doubt, LONG_PATIENCE, Made, Question, Questions};
 use crate::signature::Element;
-use crate::turns::{Loss, Turn, Turns};
+use crate::turns::{Loss, Passed, Turn, Turns, is_before, later};
 
 /// A rank's handle on a communicator, for collectives.
 ///
@@ -48,22 +52,62 @@ pub struct Book {
     open: RefCell<Vec<u32>>,
     /// Whether one has failed: then there may be more left over than what came first.
     any_failed: Cell<bool>,
-    /// The lines that ranks of a node share, if there are any.
-    lines: Option<(GroupId, Mates)>,
+    /// The last one that is known to have failed, here or elsewhere.
+    failed: Cell<Option<u32>>,
+    /// One that has ended well, and should not have.
+    doubt: Cell<Option<Doubt>>,
+    /// Whom this rank shares lines with, if with anybody; and their ranks in the job.
+    mates: Option<Mates>,
+    ranks: Vec<Rank>,
+    /// The lines, when they are there.
+    lines: Cell<Option<GroupId>>,
+    /// What this rank has offered for them, and in which call.
+    offered: Cell<Option<(u32, Offer)>>,
+    /// Which channels it offers first.
+    like: u32,
     turns: RefCell<Turns>,
     questions: Questions,
 }
 
 impl Book {
-    /// A book for ranks that share lines where there are some: on a channel of groups that all
-    /// ranks name alike, and that nobody else uses.
-    pub fn with_lines(port: &mut impl GroupPort, channel: u32) -> Book {
-        let mates = Mates::of(port.rank(), port.size(), |rank| port.node_of(rank));
-        let lines = mates.filter(|_| !port.is_forked()).and_then(|mates| {
-            let ranks: Vec<u32> = mates.ranks().collect();
-            Some((port.join(channel, &ranks, 0).ok()?, mates))
-        });
-        Book { lines, ..Book::default() }
+    /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
+    /// agree on lines when they first have a use for them, if ranks of a node can share some.
+    /// `like`: a number that they know alike, another one for each of their communicators.
+    pub fn agreeing<P: GroupPort>(endpoint: &Endpoint<'_, P>, like: u32) -> Book {
+        let is_forked = endpoint.with_port(|port| port.is_forked());
+        let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
+        let mates = mates.filter(|_| !is_forked);
+        let in_job = |mates: &Mates| mates.ranks().map(|rank| endpoint.in_job(rank).ok()).collect();
+        let ranks: Option<Vec<Rank>> = mates.as_ref().and_then(in_job);
+        let mates = mates.filter(|_| ranks.is_some());
+        Book { mates, ranks: ranks.unwrap_or_default(), like, ..Book::default() }
+    }
+
+    /// A book for all ranks of a job whose lines are there, on a channel that nobody offers before.
+    pub fn with_lines<P: GroupPort>(endpoint: &Endpoint<'_, P>, channel: u32) -> Book {
+        let book = Book::agreeing(endpoint, channel);
+        let join = |port: &mut P| port.join(channel, &book.ranks, 0).ok();
+        let lines = book.mates.as_ref().and_then(|_| endpoint.with_port(join));
+        book.lines.set(lines);
+        let mates = book.mates.filter(|_| lines.is_some());
+        Book { mates, ..book }
+    }
+
+    /// The end of the communicator: its lines are free for others when all ranks have come here.
+    pub fn leave(&self, port: &mut impl GroupPort) {
+        if let Some(group) = self.lines.take() {
+            // It was joined: nothing can fail.
+            let _ = port.leave(group);
+            if self.turns.borrow().are_lost() {
+                port.pass_over(1 << group.channel());
+            }
+        }
+    }
+
+    /// Who answers notes of these collectives when this rank is elsewhere; `None`: nobody needs to.
+    pub fn answerer(&self) -> Option<Box<dyn Answerer>> {
+        let passed = self.turns.borrow().passed().clone();
+        self.mates.as_ref().map(|_| Box::new(LossAnswerer(passed)) as Box<dyn Answerer>)
     }
 
     /// The same with `started` collectives started, none of which is open.
@@ -76,6 +120,29 @@ impl Book {
     fn is_left_over(&self, tag: i32) -> bool {
         let is_open = || self.open.borrow().iter().any(|number| is_of_call(tag, *number));
         !is_to_come(tag, self.started.get()) && !is_open()
+    }
+
+    /// Whether a call that was made here has ended, and none at or after it has failed.
+    fn has_ended_well(&self, number: u32) -> bool {
+        !self.open.borrow().contains(&number)
+            && self.failed.get().is_none_or(|failed| is_before(failed, number))
+    }
+
+    /// What stands against a call: one before it, or itself, is in doubt.
+    #[inline]
+    fn doubt_for(&self, number: u32) -> Option<Doubt> {
+        self.doubt.get().filter(|doubt| !is_before(number, doubt.number))
+    }
+
+    /// A call has failed, here or elsewhere: what is left of it and of those before says nothing
+    /// new.
+    fn note_failure(&self, number: u32) {
+        self.failed.set(Some(self.failed.get().map_or(number, |failed| later(failed, number))));
+    }
+
+    /// A doubt ends with what it is about, or when this rank was told of it.
+    fn end_doubt(&self, is_over: impl FnOnce(&Doubt) -> bool) {
+        self.doubt.set(self.doubt.get().filter(|doubt| !is_over(doubt)));
     }
 }
 
@@ -116,18 +183,27 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
     /// for a communicator that has no more of them.
     pub fn drop_left_overs(&self) {
         if self.endpoint.has_left_overs() {
-            self.look_for_left_overs();
+            // A failure is rare, and then all is looked at.
+            self.look_for_left_overs(self.book.any_failed.get());
         }
     }
 
+    /// Drops them. `all`: also what came behind other messages.
     #[cold]
-    fn look_for_left_overs(&self) {
+    fn look_for_left_overs(&self, all: bool) {
         self.hear();
         let left_over = |tag| self.book.is_left_over(tag);
-        while self.endpoint.take_note(left_over).is_some() {}
+        while let Some((note, _)) = self.endpoint.take_note(left_over) {
+            // That call has failed elsewhere, and all know or hear of it.
+            if let Some((number, ..)) = self.book.questions.of_tag(note.tag) {
+                self.book.note_failure(number);
+                // Both know what differs, and the other has failed in a later call.
+                let is_known = |doubt: &Doubt| doubt.cause.is_some();
+                self.book.end_doubt(|doubt| doubt.number == number && !is_known(doubt));
+            }
+        }
         loop {
-            // A failure is rare, and then all is looked at.
-            let found = match self.book.any_failed.get() {
+            let found = match all {
                 true => self.endpoint.unexpected(left_over),
                 false => self.endpoint.oldest_unexpected(left_over),
             };
@@ -136,6 +212,7 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
             if self.endpoint.take_unexpected(&mut [], found.source, found.tag).is_none() {
                 return;
             }
+            self.doubt(found);
         }
     }
 
@@ -151,30 +228,83 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
             }
         }
         while let Some((from, bytes)) = self.endpoint.take_note(is_question) {
-            let Some((number, made)) = Made::from_bytes(&bytes) else { continue };
-            if is_to_come(notice_tag_of(number), self.book.started.get()) {
-                self.book.questions.keep(from.source, number, made);
+            let Some(question) = Question::from_bytes(&bytes) else { continue };
+            if is_to_come(notice_tag_of(question.number), self.book.started.get()) {
+                self.book.questions.keep(from.source, question);
             } else {
-                self.answer(from.source, number, made);
+                self.answer(from.source, question);
             }
         }
     }
 
     /// Tells a rank if it has called something else than this one.
-    fn answer(&self, to: u32, number: u32, made: Made) {
+    fn answer(&self, to: u32, question: Question) {
+        let Question { number, made, is_over } = question;
         let Some(own) = self.book.questions.differs(number, &made) else { return };
         let one = Caller { rank: self.rank(), call: own.call };
         let other = Caller { rank: to, call: made.call };
         let cause = Cause::Differ { one, other };
+        let is_open = || self.book.open.borrow().contains(&number);
+        if is_over && (is_open() || self.book.has_ended_well(number)) {
+            let doubt = Doubt { number, rank: to, since: Time::ZERO, cause: Some(cause) };
+            return self.agree(doubt, own);
+        }
         // One that cannot be told is gone, and needs no telling.
         let _ = self.endpoint.send_note(&cause.to_bytes(), to, notice_tag_of(number));
     }
 
     #[cold]
     fn answer_early(&self, number: u32) {
-        for (rank, made) in self.book.questions.about(number) {
-            self.answer(rank, number, made);
+        for (rank, question) in self.book.questions.about(number) {
+            self.answer(rank, question);
         }
+    }
+
+    #[cold]
+    fn look_for_doubts(&self) {
+        // One in doubt may be told, by a note, that its call has failed elsewhere.
+        let is_in_doubt = self.book.doubt.get().is_some();
+        if is_in_doubt || self.endpoint.unexpected(|tag| self.book.is_left_over(tag)).is_some() {
+            self.look_for_left_overs(true);
+        }
+    }
+
+    /// What a message that is left over says of the call that it names: its sender is asked.
+    fn doubt(&self, found: Received) {
+        let Some((number, made, differs)) = self.book.questions.of_tag(found.tag) else { return };
+        // Where lines are lost, ranks that hear of it late still send for calls done by lines.
+        let may_be_late = self.book.turns.borrow().are_lost();
+        if may_be_late || !self.book.has_ended_well(number) || self.book.doubt.get().is_some() {
+            return;
+        }
+        self.question(found.source, Question { number, made, is_over: true });
+        // Calls by lines may have other messages where those are lost: only an answer counts.
+        if differs {
+            let since = self.endpoint.with_port(|port| port.now());
+            self.book.doubt.set(Some(Doubt { number, rank: found.source, since, cause: None }));
+        }
+    }
+
+    /// Two ranks have made different calls, and the other's has ended well. If this one's has too,
+    /// the next call fails at both; else it fails itself, which all are told.
+    fn agree(&self, doubt: Doubt, made: Made) {
+        if self.book.doubt.get().is_some_and(|known| known.cause.is_some()) {
+            return;
+        }
+        self.book.doubt.set(Some(doubt));
+        if self.book.has_ended_well(doubt.number) {
+            self.question(doubt.rank, Question { number: doubt.number, made, is_over: true });
+        }
+    }
+
+    /// What another rank called in a call before `number`, if it does not answer.
+    fn unanswered(&self, number: u32) -> Option<Notice> {
+        let doubt = self.book.doubt_for(number).filter(|doubt| doubt.cause.is_none())?;
+        let now = self.endpoint.with_port(|port| port.now());
+        let is_gone =
+            matches!(self.endpoint.peer(doubt.rank), PeerState::Left | PeerState::Failed(_));
+        let is_over = is_gone || now > doubt.since + LONG_PATIENCE;
+        is_over.then_some(Notice { rank: doubt.rank, cause: Cause::OtherCall })
     }
 
     /// Tells all other ranks.
@@ -188,8 +318,7 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
     /// The group whose lines are shared.
     #[inline]
     fn group(&self) -> Result<GroupId, MsgError> {
-        let lines = self.book.lines.as_ref();
-        lines.map(|(group, _)| *group).ok_or(Self::unsupported("share lines"))
+        self.book.lines.get().ok_or(Self::unsupported("share lines"))
     }
 }
 
@@ -231,6 +360,25 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         number
     }
 
+    #[inline]
+    fn next_on_lines(&self) -> Option<u32> {
+        self.book.lines.get()?;
+        let number = self.book.started.get();
+        let is_sure = self.book.doubt.get().is_none();
+        (is_sure && self.book.turns.borrow().is_next(number)).then_some(number)
+    }
+
+    #[inline]
+    fn pass(&self, made: Made) {
+        let number = self.book.started.get();
+        self.book.started.set(number.wrapping_add(1));
+        self.book.turns.borrow_mut().pass(number);
+        if self.book.questions.make(number, made) {
+            self.answer_early(number);
+        }
+        self.drop_left_overs();
+    }
+
     fn send<'a>(
         &'a self,
         bytes: &'a [u8],
@@ -253,18 +401,55 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     fn facilities(&self) -> Facilities {
         // A child of the rank's process is not the rank: messages say so.
         let lines =
-            self.book.lines.is_some() && !self.endpoint.with_port(|port| port.is_forked()) && {
+            self.book.mates.is_some() && !self.endpoint.with_port(|port| port.is_forked()) && {
                 if self.endpoint.has_left_overs() {
                     self.hear();
                 }
-                self.book.turns.borrow().are_for(self.book.started.get())
+                let (turns, next) = (self.book.turns.borrow(), self.book.started.get());
+                match self.book.lines.get() {
+                    Some(_) => turns.are_kept_for(next),
+                    None => turns.are_for(next),
+                }
             };
         Facilities { lines, ..Facilities::default() }
     }
 
     #[inline]
     fn mates(&self) -> Option<&Mates> {
-        self.book.lines.as_ref().map(|(_, mates)| mates)
+        self.book.mates.as_ref()
+    }
+
+    #[inline]
+    fn offer(&self, number: u32) -> Option<[u8; Offer::BYTES]> {
+        if self.book.lines.get().is_some() {
+            return None;
+        }
+        let offer = self.endpoint.with_port(|port| port.offer(self.book.like));
+        self.book.offered.set(Some((number, offer)));
+        Some(offer.to_bytes())
+    }
+
+    fn join_offers(theirs: &[u8], mine: &mut [u8]) {
+        let both = Offer::of_bytes(theirs).and(Offer::of_bytes(mine));
+        mine.copy_from_slice(&both.to_bytes());
+    }
+
+    fn settle(&self, number: u32, offered: &[u8]) -> Result<bool, MsgError> {
+        let Some((_, own)) = self.book.offered.take() else { return Ok(false) };
+        let all = Offer::of_bytes(offered).and(own);
+        let ranks = &self.book.ranks;
+        let lines = self.endpoint.with_port(|port| {
+            port.withdraw(own);
+            all.channel().map(|channel| port.join(channel, ranks, all.first)).transpose()
+        })?;
+        self.book.lines.set(lines);
+        let mut turns = self.book.turns.borrow_mut();
+        if lines.is_some() {
+            turns.agree();
+        } else {
+            turns.refuse(number);
+        }
+        Ok(lines.is_some())
     }
 
     #[inline]
@@ -298,9 +483,9 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline(always)]
-    fn all_contributed(&self) -> Result<bool, MsgError> {
+    fn all_contributed(&self, word: u64) -> Result<Option<bool>, MsgError> {
         let group = self.group()?;
-        Ok(self.endpoint.with_port(|port| port.all_contributed(group))?)
+        Ok(self.endpoint.with_port(|port| port.all_contributed(group, word))?)
     }
 
     #[inline(always)]
@@ -339,8 +524,22 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     #[inline]
     fn close(&self, number: u32, ending: Ending) {
         self.book.open.borrow_mut().retain(|other| *other != number);
+        let offered = self.book.offered.get().filter(|(of, _)| *of == number);
+        if let Some((_, offer)) = offered {
+            self.book.offered.set(None);
+            // The others may have taken it.
+            self.endpoint.with_port(|port| {
+                port.pass_over(offer.channels);
+                port.withdraw(offer);
+            });
+        }
         match ending {
-            Ending::Done | Ending::Known => self.book.turns.borrow_mut().done(number),
+            Ending::Done => self.book.turns.borrow_mut().done(number),
+            Ending::Known => {
+                self.book.turns.borrow_mut().done(number);
+                self.book.note_failure(number);
+                self.book.end_doubt(|doubt| !is_before(number, doubt.number));
+            }
             Ending::Failed(cause) => self.failed(number, cause, true),
             Ending::Told => self.failed(number, Cause::Failed, false),
         }
@@ -360,6 +559,9 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     fn notice(&self, number: u32) -> Option<Notice> {
+        if let Some(Doubt { rank, cause: Some(cause), .. }) = self.book.doubt_for(number) {
+            return Some(Notice { rank, cause });
+        }
         if !self.endpoint.has_left_overs() && !self.book.any_failed.get() {
             return None;
         }
@@ -380,20 +582,24 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
             let mut state = asked.get();
             for distance in state.next(self.size(), since, now) {
                 let to = (u64::from(self.rank()) + u64::from(distance)) % u64::from(self.size());
-                self.question(to as u32, number, made);
+                self.question(to as u32, Question { number, made, is_over: false });
             }
             asked.set(state);
+        }
+        if let Some(notice) = self.unanswered(number) {
+            return Some(notice);
         }
         if !self.endpoint.has_left_overs() {
             return None;
         }
+        self.look_for_doubts();
         let contradicts = |other: i32| is_of_call(other, number) && other != tag;
         let found = self.endpoint.unexpected(contradicts)?;
         let now = self.endpoint.with_port(|port| port.now());
         match asked.get().contradicted {
             None => {
                 asked.set(Asked { contradicted: Some(now), ..asked.get() });
-                self.question(found.source, number, made);
+                self.question(found.source, Question { number, made, is_over: false });
                 None
             }
             // By lines a call may have turned to messages elsewhere, which this rank will hear of.
@@ -403,19 +609,30 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
             Some(_) => None,
         }
     }
+
+    #[inline]
+    fn is_in_doubt(&self, number: u32) -> bool {
+        if self.endpoint.has_left_overs() {
+            self.look_for_doubts();
+        }
+        self.book.doubt_for(number).is_some()
+    }
 }
 
 impl<P: GroupPort> Communicator<'_, P> {
     #[cold]
-    fn question(&self, to: u32, number: u32, made: Made) {
+    fn question(&self, to: u32, question: Question) {
         // One that cannot be asked is gone, which its messages say.
-        let _ = self.endpoint.send_note(&made.to_bytes(number), to, question_tag_of(number));
+        let tag = question_tag_of(question.number);
+        let _ = self.endpoint.send_note(&question.to_bytes(), to, tag);
     }
 
     /// A call has failed here. `is_new`: the others are to be told.
     #[cold]
     fn failed(&self, number: u32, cause: Cause, is_new: bool) {
         self.book.any_failed.set(true);
+        self.book.note_failure(number);
+        self.book.end_doubt(|doubt| !is_before(number, doubt.number));
         let loss = self.book.turns.borrow_mut().fail(number, self.rank(), cause);
         if let Some(loss) = loss {
             self.tell(&encode_loss(&loss), LOSS_TAG);
@@ -437,6 +654,17 @@ impl<P: Port> Future for Length<'_, '_, P> {
             Err(MsgError::Truncated { sent, .. }) => Ok(sent),
             Err(error) => Err(error),
         })
+    }
+}
+
+/// Answers those who tell of lost lines, whatever this rank is in.
+#[derive(Debug)]
+struct LossAnswerer(Passed);
+
+impl Answerer for LossAnswerer {
+    fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
+        let heard = decode_loss(bytes).filter(|_| tag == LOSS_TAG)?;
+        self.0.answer(heard).map(|loss| encode_loss(&loss))
     }
 }
 

@@ -11,6 +11,7 @@ use std::fmt::Debug;
 use std::future::{Future, ready};
 
 use hikyaku_msg::join_all;
+use hikyaku_nic::fabric::Offer;
 
 use crate::error::Cause;
 use crate::mates::Mates;
@@ -137,6 +138,36 @@ pub trait Group {
         None
     }
 
+    /// What this rank offers for lines that all agree on, as the call of this number does that has
+    /// them first; `None`: they are there.
+    fn offer(&self, number: u32) -> Option<[Self::Byte; Offer::BYTES]> {
+        let _ = number;
+        None
+    }
+
+    /// Leaves in `mine` what two offers have in common.
+    fn join_offers(theirs: &[Self::Byte], mine: &mut [Self::Byte]) {
+        let _ = (theirs, mine);
+    }
+
+    /// Takes the lines that all ranks offer, for the call of this number and those after it;
+    /// `false`: there are none for a while.
+    fn settle(&self, number: u32, offered: &[Self::Byte]) -> Result<bool, Self::Error> {
+        let _ = (number, offered);
+        Err(Self::unsupported("share lines"))
+    }
+
+    /// The number of the next call, if no call has the lines: what can be done at once by lines is
+    /// done without [`Group::open`], and ends with [`Group::pass`].
+    fn next_on_lines(&self) -> Option<u32> {
+        None
+    }
+
+    /// The next call is done.
+    fn pass(&self, made: Made) {
+        let _ = made;
+    }
+
     /// Whether a call has the lines.
     fn turn(&self, number: u32) -> Turn {
         let _ = number;
@@ -165,8 +196,9 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
-    /// Whether all mates have contributed to this round.
-    fn all_contributed(&self) -> Result<bool, Self::Error> {
+    /// When all mates have contributed to this round: whether the others gave `word`.
+    fn all_contributed(&self, word: u64) -> Result<Option<bool>, Self::Error> {
+        let _ = word;
         Err(Self::unsupported("share lines"))
     }
 
@@ -219,6 +251,13 @@ pub trait Group {
         None
     }
 
+    /// Whether an operation that is done here must not end yet: one before it may have been another
+    /// rank's other call, and what [`Group::notice`] and [`Group::ask`] say of it is this one's.
+    fn is_in_doubt(&self, number: u32) -> bool {
+        let _ = number;
+        false
+    }
+
     /// How many operations have said what they wait for; `None`: nobody asks now.
     fn reported_waits(&self) -> Option<u32> {
         None
@@ -242,7 +281,8 @@ pub struct Facilities {
     pub multicast: bool,
     /// A barrier done by the network ([`Group::sync`]).
     pub sync: bool,
-    /// Lines that ranks of a node share, for the next call ([`Group::contribute`]).
+    /// Lines that ranks of a node share, for the next call ([`Group::contribute`]). Perhaps they
+    /// are still to be agreed on ([`Group::offer`]), and there are none.
     pub lines: bool,
 }
 

@@ -2,8 +2,9 @@
 
 use crate::group::Group;
 
-/// The ranks of this rank's node, and one rank of each node. Made by asking for every rank's node:
-/// for algorithms that want it, on jobs whose ranks can be counted.
+/// The ranks of this rank's node, and one rank of each node: as lines have them, if the group can
+/// have lines. Else made by asking for every rank's node: for algorithms that want it, on jobs
+/// whose ranks can be counted.
 #[derive(Debug)]
 pub(crate) struct NodeLayout {
     /// The ranks of this rank's node, in order. The first is its leader.
@@ -18,6 +19,11 @@ pub(crate) struct NodeLayout {
 
 impl NodeLayout {
     pub(crate) fn of(group: &impl Group) -> NodeLayout {
+        if let Some(mates) = group.mates() {
+            let (ranks, leaders) = (mates.ranks(), mates.leaders().to_vec());
+            let place = group.rank() - ranks.start;
+            return NodeLayout { mates: ranks.collect(), place, leaders, in_order: true };
+        }
         let mine = group.node_of(group.rank());
         let (mut mates, mut place) = (Vec::new(), 0);
         let mut seen = std::collections::BTreeSet::new();

@@ -35,6 +35,7 @@
 //! - Memory per rank grows with the number of ranks only where the result or the arguments do.
 
 mod accumulator;
+mod algorithms;
 pub mod allgather;
 pub mod allreduce;
 pub mod alltoall;

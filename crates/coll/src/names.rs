@@ -1,6 +1,6 @@
 //! Operations and algorithms by name, and the tags of their messages.
 //!
-//! Each operation has a closed list of algorithms: an enum made by [`algorithms!`]. A tag says
+//! Each operation has a closed list of algorithms: an enum of [`crate::algorithms`]. A tag says
 //! which call of a group a message belongs to, and a sum over what all ranks must say alike:
 //! operation, algorithm, root, reduction and type. So ranks that call different things never take
 //! each other's messages for their own. They wait, and ask each other ([`crate::questions`]).
@@ -13,8 +13,10 @@
 //! The sequence comes round after 2 million operations of a group. By then nothing is left of the
 //! first: what it sent was received, or dropped if it failed.
 
-use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
-use crate::{gather, reduce, reduce_scatter, scan, scatter};
+use crate::algorithms::{
+    allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
+    scan, scatter,
+};
 
 /// Bits of a tag that hold the sum.
 const SUM_BITS: u32 = 10;
@@ -142,6 +144,11 @@ pub(crate) fn notice_tag_of(sequence: u32) -> i32 {
     ((sequence & SEQUENCE_MASK) << SUM_BITS) as i32
 }
 
+/// The lowest bits of the number of the operation that a tag belongs to.
+pub(crate) fn sequence_of(tag: i32) -> u32 {
+    (tag >> SUM_BITS) as u32
+}
+
 /// The tag of questions about the operation that was started as number `sequence`.
 pub(crate) fn question_tag_of(sequence: u32) -> i32 {
     notice_tag_of(sequence) | 1
@@ -158,7 +165,7 @@ pub(crate) const LOSS_TAG: i32 = SUM_MASK;
 /// Whether a tag is of an operation that is still to come here, where `started` have started: one
 /// of the half of the sequence that lies ahead.
 pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
-    let ahead = ((tag >> SUM_BITS) as u32).wrapping_sub(started) & SEQUENCE_MASK;
+    let ahead = sequence_of(tag).wrapping_sub(started) & SEQUENCE_MASK;
     ahead <= SEQUENCE_MASK / 2
 }
 
@@ -167,35 +174,6 @@ pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
 pub fn is_of_call(tag: i32, number: u32) -> bool {
     tag & !SUM_MASK == notice_tag_of(number)
 }
-
-/// Declares the algorithms of an operation.
-macro_rules! algorithms {
-    ($about:literal $($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
-        #[doc = $about]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Algorithm { $($(#[$doc])* $variant,)+ }
-
-        impl Algorithm {
-            /// All algorithms of the operation.
-            pub const ALL: &'static [Algorithm] = &[$(Algorithm::$variant),+];
-
-            /// Their names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($name),+];
-
-            /// Its name in messages and options.
-            pub const fn name(self) -> &'static str {
-                Algorithm::NAMES[self as usize]
-            }
-
-            /// The algorithm of a name.
-            pub fn from_name(name: &str) -> Option<Algorithm> {
-                Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
-            }
-        }
-    };
-}
-
-pub(crate) use algorithms;
 
 #[cfg(test)]
 mod tests {

@@ -15,12 +15,27 @@
 //! ([`Cause::OtherCall`]). Questions are notes, so nothing holds them up. After 20 ms nothing is
 //! asked in virtual time, where a rank that waits for ever is known to.
 //!
+//! Calls that only send are over before anybody can know: two ranks that both reduce to the other.
+//! A call that has ended well has received all that was for it, so a message of it that is left
+//! over is another's ([`Doubt`]). Its sender is asked. If that has ended its own call well too,
+//! nobody has waited, and both make the next call fail:
+//!
+//! ```text
+//!   rank 0   call 7: reduce to 1, over │ call 8: message of 7? ─┐       ┌─► error
+//!                                      │               question │       │ question
+//!   rank 1   call 7: reduce to 0, over │ call 8 ────────────────┴─► error
+//! ```
+//!
+//! After a call has failed, what is left of it and of earlier ones says nothing new.
+//!
 //! [`Cause::OtherCall`]: crate::Cause::OtherCall
 
 use std::cell::{Cell, RefCell};
 
 use hikyaku_nic::time::Time;
 
+use crate::error::Cause;
+use crate::names::{Named, is_of_call, sequence_of};
 use crate::signature::Signature;
 
 /// How long a rank waits before it asks. Ranks of one call are rarely apart for so long, and who
@@ -30,8 +45,13 @@ pub(crate) const PATIENCE: Time = Time::from_nanoseconds(20_000_000);
 /// How long it waits for the answer of a rank that has sent it a message of another call.
 pub(crate) const LONG_PATIENCE: Time = Time::from_nanoseconds(200_000_000);
 
-/// How many ranks are asked at a time.
-pub(crate) const AT_ONCE: u32 = 8;
+/// Most other ranks that are all asked at a time.
+const MOST_AT_ONCE: u32 = 8;
+
+/// How many are asked at a time if there are more. All ranks that wait ask, each those next to it
+/// first, so that each rank is soon asked by some. More would be a flood: 1,024 ranks that asked
+/// eight others each every 20 ms took 20 s for a barrier of 7 s.
+const FEW_AT_ONCE: u32 = 2;
 
 /// How often the time between questions is doubled.
 const MOST_DOUBLINGS: u32 = 6;
@@ -56,27 +76,61 @@ impl Made {
         self.call.fits(&other.call) && self.algorithm.zip(other.algorithm).is_none_or(same)
     }
 
-    pub(crate) fn to_bytes(self, number: u32) -> [u8; 13] {
-        let mut bytes = [self.algorithm.unwrap_or(u8::MAX); 13];
-        bytes[..4].copy_from_slice(&number.to_le_bytes());
-        bytes[4..12].copy_from_slice(&self.call.word(0).to_le_bytes());
+    /// The tag of its messages as number `number`; `None`: it began by lines, and may have more
+    /// than one.
+    fn tag(&self, number: u32) -> Option<i32> {
+        let index = usize::from(self.algorithm?);
+        Some(Named { operation: self.call.operation(), index }.tag(number, self.call.sum()))
+    }
+}
+
+/// Whether another rank has called the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) number: u32,
+    /// What the rank that asks has called.
+    pub(crate) made: Made,
+    /// Whether its call has ended well.
+    pub(crate) is_over: bool,
+}
+
+impl Question {
+    pub(crate) fn to_bytes(self) -> [u8; 14] {
+        let mut bytes = [0; 14];
+        bytes[..4].copy_from_slice(&self.number.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.made.call.word(0).to_le_bytes());
+        bytes[12] = self.made.algorithm.unwrap_or(u8::MAX);
+        bytes[13] = u8::from(self.is_over);
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(u32, Made)> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Question> {
         let (number, rest) = bytes.split_first_chunk()?;
-        let (word, &[algorithm]) = rest.split_first_chunk()? else { return None };
+        let (word, &[algorithm, is_over]) = rest.split_first_chunk()? else { return None };
         let call = Signature::of_word(u64::from_le_bytes(*word))?;
         let algorithm = Some(algorithm).filter(|index| *index != u8::MAX);
-        Some((u32::from_le_bytes(*number), Made { call, algorithm }))
+        let made = Made { call, algorithm };
+        Some(Question { number: u32::from_le_bytes(*number), made, is_over: is_over != 0 })
     }
+}
+
+/// A call that has ended well here, and not as another rank has made it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Doubt {
+    pub(crate) number: u32,
+    /// The other rank.
+    pub(crate) rank: u32,
+    /// When that was asked.
+    pub(crate) since: Time,
+    /// What both have called, once that is known.
+    pub(crate) cause: Option<Cause>,
 }
 
 /// What one call has asked.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Asked {
-    /// How many questions.
-    pub(crate) count: u32,
+    /// How often.
+    pub(crate) times: u32,
     /// When to ask again.
     pub(crate) then: Option<Time>,
     /// When the sender of a message that contradicts was asked.
@@ -87,14 +141,15 @@ impl Asked {
     /// Whom to ask now, as distances from this rank; all others come round.
     pub(crate) fn next(&mut self, size: u32, since: Time, now: Time) -> impl Iterator<Item = u32> {
         let due = size > 1 && now >= self.then.unwrap_or(since + PATIENCE);
-        let (first, others) = (self.count, size.saturating_sub(1));
-        let count = if due { others.min(AT_ONCE) } else { 0 };
+        let others = size.saturating_sub(1);
+        let at_once = if others > MOST_AT_ONCE { FEW_AT_ONCE } else { others };
+        let (first, count) = (self.times.wrapping_mul(at_once), if due { at_once } else { 0 });
         if due {
-            self.count = first.wrapping_add(count);
-            let rounds = (first / others).min(MOST_DOUBLINGS);
-            self.then = Some(now + Time::from_picoseconds(PATIENCE.picoseconds() << rounds));
+            let doublings = self.times.min(MOST_DOUBLINGS);
+            self.then = Some(now + Time::from_picoseconds(PATIENCE.picoseconds() << doublings));
+            self.times = self.times.wrapping_add(1);
         }
-        (first..first + count).map(move |at| 1 + at % others)
+        (0..count).map(move |at| 1 + first.wrapping_add(at) % others)
     }
 }
 
@@ -102,7 +157,7 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Questions {
     made: [Cell<Option<(u32, Made)>>; REMEMBERED],
-    early: RefCell<Vec<(u32, u32, Made)>>,
+    early: RefCell<Vec<(u32, Question)>>,
 }
 
 impl Default for Questions {
@@ -120,23 +175,30 @@ impl Questions {
     }
 
     /// A question about a call that is still to be made. The last one of each rank counts.
-    pub(crate) fn keep(&self, rank: u32, number: u32, made: Made) {
+    pub(crate) fn keep(&self, rank: u32, question: Question) {
         let mut early = self.early.borrow_mut();
-        early.retain(|(other, ..)| *other != rank);
-        early.push((rank, number, made));
+        early.retain(|(other, _)| *other != rank);
+        early.push((rank, question));
     }
 
     /// The questions about a call, which is made now.
-    pub(crate) fn about(&self, number: u32) -> Vec<(u32, Made)> {
+    pub(crate) fn about(&self, number: u32) -> Vec<(u32, Question)> {
         let mut early = self.early.borrow_mut();
-        let about = early.extract_if(.., |(_, other, _)| *other == number);
-        about.map(|(rank, _, made)| (rank, made)).collect()
+        early.extract_if(.., |(_, question)| question.number == number).collect()
     }
 
     /// What this rank has called where another one has called `made`, if that does not fit.
     pub(crate) fn differs(&self, number: u32, made: &Made) -> Option<Made> {
         let (known, own) = self.made[number as usize % REMEMBERED].get()?;
         (known == number && !own.fits(made)).then_some(own)
+    }
+
+    /// The call of this rank that a message with this tag names, if it is remembered; and whether
+    /// the tag is for sure another call's.
+    pub(crate) fn of_tag(&self, tag: i32) -> Option<(u32, Made, bool)> {
+        let (number, made) = self.made[sequence_of(tag) as usize % REMEMBERED].get()?;
+        let differs = made.tag(number).is_some_and(|own| own != tag);
+        is_of_call(tag, number).then_some((number, made, differs))
     }
 }
 
@@ -155,10 +217,13 @@ mod tests {
     fn a_question_says_what_was_called_and_nonsense_says_nothing() {
         let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 29);
         for algorithm in [None, Some(0), Some(7)] {
-            let made = Made { call, algorithm };
-            assert_eq!(Made::from_bytes(&made.to_bytes(u32::MAX)), Some((u32::MAX, made)));
+            for is_over in [false, true] {
+                let made = Made { call, algorithm };
+                let question = Question { number: u32::MAX, made, is_over };
+                assert_eq!(Question::from_bytes(&question.to_bytes()), Some(question));
+            }
         }
-        (0..20).for_each(|length| assert_eq!(Made::from_bytes(&vec![0xFF; length]), None));
+        (0..20).for_each(|length| assert_eq!(Question::from_bytes(&vec![0xFF; length]), None));
     }
 
     #[test]
@@ -179,28 +244,33 @@ mod tests {
         assert_eq!(questions.differs(1, &scan), Some(barrier));
         assert_eq!(questions.differs(1, &barrier), None);
         assert_eq!(questions.differs(0, &scan), None, "that is too long ago");
-        questions.keep(3, 99, barrier);
-        questions.keep(3, 100, scan);
-        questions.keep(4, 100, barrier);
+        let question = |number, made| Question { number, made, is_over: false };
+        questions.keep(3, question(99, barrier));
+        questions.keep(3, question(100, scan));
+        questions.keep(4, question(100, barrier));
         assert!(questions.make(99, barrier) && questions.about(99).is_empty());
         assert!(questions.make(100, barrier));
-        assert_eq!(questions.about(100), [(3, scan), (4, barrier)]);
+        assert_eq!(questions.about(100), [(3, question(100, scan)), (4, question(100, barrier))]);
         assert!(!questions.make(101, barrier));
     }
 
     #[test]
     fn all_others_are_asked_in_turn_and_less_and_less_often() {
-        let mut asked = Asked::default();
         let milliseconds = |count: u64| Time::from_nanoseconds(count * 1_000_000);
-        let mut next = |at| asked.next(11, Time::ZERO, milliseconds(at)).collect::<Vec<_>>();
-        assert!(next(19).is_empty());
-        assert_eq!(next(20), [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert!(next(39).is_empty());
-        assert_eq!(next(40), [9, 10, 1, 2, 3, 4, 5, 6]);
-        assert!(next(59).is_empty());
-        assert_eq!(next(60).len(), 8);
-        assert!(next(99).is_empty(), "a round is over");
-        assert_eq!(next(100).len(), 8);
-        assert_eq!(Asked::default().next(1, Time::ZERO, milliseconds(99)).count(), 0);
+        let asked = |size: u32| {
+            let mut asked = Asked::default();
+            move |at| asked.next(size, Time::ZERO, milliseconds(at)).collect::<Vec<_>>()
+        };
+        let mut few = asked(9);
+        assert!(few(19).is_empty());
+        assert_eq!(few(20), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(few(39).is_empty());
+        assert_eq!(few(40).len(), 8);
+        assert!(few(79).is_empty());
+        assert_eq!(few(80).len(), 8);
+        let mut many = asked(12);
+        let all: Vec<u32> = [20, 40, 80, 160, 320, 640].into_iter().flat_map(&mut many).collect();
+        assert_eq!(all, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1]);
+        assert_eq!(asked(1)(99), []);
     }
 }

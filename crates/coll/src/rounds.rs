@@ -13,14 +13,17 @@ use std::future::poll_fn;
 use std::hint::spin_loop;
 use std::task::Poll;
 
+use crate::allreduce::recursive_doubling;
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::{MOST_MATES, Mates};
 use crate::names::Operation;
+use crate::reduction::Reduction;
 use crate::signature::Signature;
 use crate::turns::Turn;
 
+use hikyaku_nic::fabric::Offer;
 use hikyaku_nic::ring::LINE_BYTES;
 
 /// A part of a broadcast is this part of the longest contribution: small enough that readers start
@@ -78,36 +81,46 @@ impl<'t, G: Group> Rounds<'t, G> {
         if team.turn() != Turn::Now {
             rounds.wait(|| (team.turn() == Turn::Now).then_some(Ok(()))).await?;
         }
+        if let Some(offer) = group.offer(team.number()) {
+            rounds.agree(offer).await?;
+        }
         Ok(rounds)
     }
 
-    /// A call that has its turn, on lines that all ranks share.
+    /// Agrees with all ranks on lines, which are still to be had.
+    #[inline(never)]
+    async fn agree(&self, mut offer: [G::Byte; Offer::BYTES]) -> Result<(), Stop<G>> {
+        let mut common = Reduction::commutative(offer.len(), G::join_offers);
+        let agreed = recursive_doubling::run(self.team, &mut offer, &mut common);
+        self.unless_lost(agreed).await?;
+        let settled = self.team.group().settle(self.team.number(), &offer);
+        if settled.map_err(Failure::<G>::from)? { Ok(()) } else { Err(Stop::Lost) }
+    }
+
+    /// A call that has the lines, which all ranks share.
     #[inline(always)]
     pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<Rounds<'t, G>> {
         let mates = team.group().mates().filter(|mates| mates.are_all())?;
-        if team.turn() != Turn::Now {
-            return None;
-        }
         let (size, place) = (team.size() as usize, team.rank() as usize);
         Some(Rounds { team, mates, word: team.word(), size, place })
     }
 
-    /// The first round of a call that all contribute to, without waiting long; `false`: they have
-    /// not, and [`Rounds::meet`] goes on.
+    /// The first round of a call that all contribute to, without waiting long: as
+    /// [`Rounds::meet`]. `None`: they have not, and that goes on.
     #[inline(always)]
-    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<bool, Failure<G>> {
+    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<bool>, Failure<G>> {
         let group = self.team.group();
         if !group.contribute(self.word, bytes)? {
-            return Ok(false);
+            return Ok(None);
         }
         self.team.has_entered().set(true);
         for _ in 0..group.looks() {
-            if group.all_contributed()? {
-                return Ok(true);
+            if let Some(same) = group.all_contributed(self.word)? {
+                return Ok(Some(same));
             }
             spin_loop();
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// A broadcast of one part, without waiting long; `false`: [`Rounds::broadcast`] goes on.
@@ -214,18 +227,14 @@ impl<'t, G: Group> Rounds<'t, G> {
     }
 
     /// Enters a round that all contribute to, and waits until all have: [`Rounds::read`] finds
-    /// them then. To be ended by [`Rounds::finish`].
+    /// them then. Whether all are in this call. To be ended by [`Rounds::finish`].
     #[inline(always)]
-    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<bool, Stop<G>> {
         if !self.team.has_entered().take() {
             self.contribute(bytes).await?;
         }
         let group = self.team.group();
-        let met = || match group.all_contributed() {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
-        };
+        let met = || group.all_contributed(self.word).transpose();
         // The root of a broadcast waits for no rank, and its receivers contribute nothing. So each
         // poll looks at one mate for the word of such a root; other words that differ are found
         // where all have contributed. A mate whose word is known is not looked at again: a wait

@@ -11,11 +11,13 @@
 //! whether the ranks are on [several nodes](spread): there every rank has a processor and an
 //! interface of its own, so that many messages at once cost no more than their lengths.
 
-use crate::group::Group;
+use crate::algorithms::{
+    allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
+    scan, scatter,
+};
+use crate::group::{Facilities, Group};
 use crate::mates::Mates;
 use crate::names::Operation;
-use crate::{allgather, allreduce, alltoall, alltoallw, barrier, broadcast};
-use crate::{gather, reduce, reduce_scatter, scan, scatter};
 
 /// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
 const RING_FROM: usize = 64 << 10;
@@ -64,13 +66,18 @@ pub(crate) fn resolve<A: PartialEq>(
 /// Whether lines are there and faster than messages.
 #[inline]
 fn lines(group: &impl Group) -> bool {
-    group.facilities().lines && group.mates().is_some_and(|mates| mates.pay(group.size()))
+    pay(group, &group.facilities())
+}
+
+#[inline]
+fn pay(group: &impl Group, facilities: &Facilities) -> bool {
+    facilities.lines && group.mates().is_some_and(|mates| mates.pay(group.size()))
 }
 
 #[inline]
 pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     let facilities = group.facilities();
-    if lines(group) {
+    if pay(group, &facilities) {
         barrier::Algorithm::Lines
     } else if facilities.sync {
         barrier::Algorithm::Sync
@@ -108,6 +115,14 @@ pub(crate) fn for_allreduce(
         return allreduce::Algorithm::Lines;
     }
     let (size, nodes) = (group.size(), group.nodes());
+    // Lines are used up or lost: the bits are to be those that they would have given. Those are of
+    // a binomial tree in each node, which is the order of doubling for a power of two.
+    if let Some(mates) = group.mates().filter(|mates| mates.pay(size)) {
+        return match mates.are_all() && size.is_power_of_two() {
+            true => allreduce::Algorithm::RecursiveDoubling,
+            false => allreduce::Algorithm::TwoLevel,
+        };
+    }
     if commutative && bytes >= beyond(RING_FROM, MANY_RANKS, group.size()) && size > 2 {
         allreduce::Algorithm::Ring
     } else if commutative && nodes > 1 && nodes < size {

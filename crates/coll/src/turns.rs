@@ -17,10 +17,19 @@
 //! where nothing of it was done. If a rank has done it by lines, that rank says so by a larger
 //! `until`, and all others end it with the error of call `k`.
 //!
+//! A rank that has gone on may be in a call that has nothing to do with this communicator, or make
+//! none of it any more. So its answer must not wait for its next call here: [`Passed`] gives it as
+//! soon as the note arrives, in any call that waits.
+//!
+//! Lines that are still to be agreed on are asked for by the first call that has them. If there are
+//! none, that call and some after it are made by messages, the same at every rank.
+//!
 //! Nobody can have completed a call after `k` to which all contribute: the rank that failed did
 //! not. So what starts anew at one rank does so at all.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Cause;
 
@@ -48,22 +57,51 @@ pub enum Turn {
     Lost,
 }
 
+/// The last call that a rank has made by lines, for itself and for who answers in its stead.
+#[derive(Debug, Clone, Default)]
+pub struct Passed(Arc<AtomicU64>);
+
+impl Passed {
+    /// The number of the call; `None`: there was none.
+    fn last(&self) -> Option<u32> {
+        let word = self.0.load(Ordering::Relaxed);
+        word.checked_sub(1).map(|number| number as u32)
+    }
+
+    #[inline]
+    fn set(&self, number: u32) {
+        self.0.store(u64::from(number) + 1, Ordering::Relaxed);
+    }
+
+    /// What those who tell of a loss have to be told: that this rank has made later calls by lines.
+    pub fn answer(&self, heard: Loss) -> Option<Loss> {
+        let until = self.last().filter(|last| is_before(heard.until, *last))?;
+        Some(Loss { until, ..heard })
+    }
+}
+
 /// What one rank knows of who has the lines.
 #[derive(Debug, Default)]
 pub struct Turns {
     /// Calls that use the lines, in their order.
     open: VecDeque<u32>,
     /// The last one that was done by lines.
-    done: Option<u32>,
+    done: Passed,
     loss: Option<Loss>,
+    /// The first of the calls that nobody makes by lines because none were found, and how many.
+    refused: Option<(u32, u32)>,
 }
 
+/// For so many calls no lines are looked for when none were found; then twice as many, and so on.
+pub(crate) const REFUSED_FIRST: u32 = 8;
+const REFUSED_MOST: u32 = 1 << 20;
+
 /// Whether call `one` was made before `other`: numbers come round.
-fn is_before(one: u32, other: u32) -> bool {
+pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-fn later(one: u32, other: u32) -> u32 {
+pub(crate) fn later(one: u32, other: u32) -> u32 {
     if is_before(one, other) { other } else { one }
 }
 
@@ -71,13 +109,53 @@ impl Turns {
     /// Whether a call may be made by lines.
     #[inline]
     pub fn are_for(&self, number: u32) -> bool {
+        let refused = |(from, count): (u32, u32)| number.wrapping_sub(from) < count;
+        self.are_kept_for(number) && !self.refused.is_some_and(refused)
+    }
+
+    /// Whether a call has failed on the lines: ranks may be in other rounds than each other.
+    pub fn are_lost(&self) -> bool {
+        self.loss.is_some()
+    }
+
+    /// Whether lines that are there can be used by a call: they are not lost.
+    #[inline]
+    pub fn are_kept_for(&self, number: u32) -> bool {
         self.loss.is_none_or(|loss| is_before(number, loss.from))
+    }
+
+    /// The ranks have agreed, in this call, that they find no lines.
+    pub fn refuse(&mut self, number: u32) {
+        let twice = |(_, count): (u32, u32)| (2 * count).min(REFUSED_MOST);
+        self.refused = Some((number, self.refused.map_or(REFUSED_FIRST, twice)));
+    }
+
+    /// The ranks have lines.
+    pub fn agree(&mut self) {
+        self.refused = None;
     }
 
     /// A call by lines is made.
     #[inline]
     pub fn open(&mut self, number: u32) {
         self.open.push_back(number);
+    }
+
+    /// Whether the next call has the lines, if it is by lines and they are there: nobody has them.
+    #[inline]
+    pub fn is_next(&self, number: u32) -> bool {
+        self.open.is_empty() && self.are_kept_for(number)
+    }
+
+    /// The next call has had the lines, and is done.
+    #[inline]
+    pub fn pass(&mut self, number: u32) {
+        self.done.set(number);
+    }
+
+    /// The last call that was made by lines, also when this is borrowed.
+    pub fn passed(&self) -> &Passed {
+        &self.done
     }
 
     /// Whether a call has the lines.
@@ -102,7 +180,7 @@ impl Turns {
     pub fn done(&mut self, number: u32) {
         if self.open.front() == Some(&number) {
             self.open.pop_front();
-            self.done = Some(number);
+            self.done.set(number);
         }
     }
 
@@ -126,7 +204,7 @@ impl Turns {
         if is_before(heard.from, known.from) {
             *known = heard;
         }
-        known.until = self.done.map_or(until, |done| later(done, until));
+        known.until = self.done.last().map_or(until, |done| later(done, until));
         (known.until != until).then_some(*known)
     }
 
@@ -171,6 +249,37 @@ mod tests {
         assert_eq!([3, 4, 5].map(|number| turns.ends(number)), [None, Some(loss(4, 4)), None]);
         assert_eq!(turns.fail(6, 7, Cause::Dropped), Some(loss(4, 6)), "that is news");
         assert_eq!(turns.fail(3, 7, Cause::Failed).map(|it| (it.from, it.until)), Some((3, 6)));
+    }
+
+    #[test]
+    fn where_no_lines_were_found_they_are_looked_for_less_and_less_often() {
+        let mut turns = Turns::default();
+        let mut number = u32::MAX - 3;
+        for count in [8, 16, 32] {
+            turns.open(number);
+            assert_eq!(turns.turn(number), Turn::Now);
+            turns.refuse(number);
+            assert_eq!(turns.turn(number), Turn::Lost);
+            turns.give_way(number);
+            assert_eq!(turns.ends(number), None, "it goes on by messages");
+            assert!((0..count).all(|later| !turns.are_for(number.wrapping_add(later))));
+            number = number.wrapping_add(count);
+            assert!(turns.are_for(number));
+        }
+        turns.agree();
+        turns.refuse(number);
+        assert!(!turns.are_for(number.wrapping_add(7)) && turns.are_for(number.wrapping_add(8)));
+    }
+
+    #[test]
+    fn who_answers_for_a_rank_says_only_what_is_news() {
+        let mut turns = Turns::default();
+        let passed = turns.passed().clone();
+        assert_eq!(passed.answer(loss(3, 3)), None, "it has made no call");
+        for (number, answer) in [(3, None), (u32::MAX, None), (4, Some(loss(3, 4)))] {
+            turns.pass(number);
+            assert_eq!(passed.answer(loss(3, 3)), answer, "after {number}");
+        }
     }
 
     #[test]

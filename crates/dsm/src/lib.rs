@@ -9,13 +9,14 @@
 //!   protocol/   what to do next: direct, fagus, udp     word       the words, bit by bit
 //!   geometry    where the words are                     departed   who is gone
 //!   parts       how an array is divided among variables  state      the paper's four states
-//!   link        reliable messages over lossy datagrams
+//!   link        reliable messages over lossy datagrams    driver     all this at a rank of a job
 //! ```
 //!
 //! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`State`]; the owner is the node of the
 //! newest contents; the LLCM is the control region.
 
 pub mod departed;
+pub mod driver;
 pub mod geometry;
 pub mod link;
 pub mod parts;
@@ -27,6 +28,6 @@ pub use departed::Departed;
 pub use geometry::{Geometry, Place, Word};
 pub use parts::{Division, Part, Parts, PartsError};
 pub use protocol::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
-pub use protocol::{Action, Direct, Entry, Free, Left, Op, Patience, Protocol, Refusal};
+pub use protocol::{Action, Direct, Entry, Free, Left, Op, Patience, Refusal};
 pub use state::State;
 pub use word::{Kind, Mark};

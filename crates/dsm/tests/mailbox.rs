@@ -530,3 +530,22 @@ fn the_next_owner_waits_for_a_dead_owners_reader() {
     // Node 1 had the newest contents: nothing is lost.
     assert_eq!((network.lost, network.doing[2]), (0, NodeActivity::Inside));
 }
+
+#[test]
+fn a_request_is_sent_again_to_the_stand_in_whoever_seems_to_own_the_variable() {
+    // Node 1 lives and may have passed the request on to node 3, which is gone. To ask node 1
+    // again could go round: it may believe that this node owns the variable.
+    let mut node = Mailbox::new(Style::Stores, 2, 4, 1, false);
+    let mut effects = Vec::new();
+    node.acquire(Kind::Write, Patience::Wait, &mut effects);
+    assert!(
+        matches!(effects[..], [Effect::Send(1, Message::Want(want))] if !want.doubt),
+        "{effects:?}"
+    );
+    effects.clear();
+    node.depart(3, true, &mut effects);
+    assert!(
+        matches!(effects[..], [Effect::Send(0, Message::Want(want))] if want.doubt),
+        "{effects:?}"
+    );
+}

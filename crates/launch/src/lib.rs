@@ -35,6 +35,7 @@ mod intake;
 mod interrupts;
 mod lines;
 mod memory;
+mod mpi;
 mod orphans;
 mod outputs;
 mod placement;
@@ -141,6 +142,12 @@ impl Launch {
             long_stores: None,
             variables: Vec::new(),
         }
+    }
+
+    /// Lets programs written for MPI find hikyaku, if its libraries lie beside this launcher.
+    pub fn offer_mpi(&mut self) {
+        let launcher = std::env::current_exe().unwrap_or_default();
+        self.variables.extend(mpi::variables(&launcher, |name| std::env::var(name).ok()));
     }
 
     /// Sets a variable of the ranks' environment, such as `HIKYAKU_SHARED` to `udp`.

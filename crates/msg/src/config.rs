@@ -1,14 +1,15 @@
 //! The limits of an engine.
 
+use crate::ways::LongMessages;
+
 /// How an [`Engine`](crate::Engine) chooses protocols and bounds memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Longest message, bytes, that is sent at once without asking the receiver. Unmatched messages
     /// up to this length stay in the receiver's landing ring.
     pub eager_limit: usize,
-    /// Shortest message, bytes, that the receiver copies straight out of a buffer in the sender's
-    /// region. Below it, two copies through the ring are faster than the round trip.
-    pub direct_from: usize,
+    /// How long messages whose bytes the receiver can reach are carried.
+    pub long_messages: LongMessages,
     /// Messages of one source that may be unmatched at this rank. At least the fabric's initial
     /// grant; with less, the grant is not renewed until as many are consumed.
     pub credit_window: u32,
@@ -32,7 +33,7 @@ impl Default for EngineConfig {
     fn default() -> EngineConfig {
         EngineConfig {
             eager_limit: 64 << 10,
-            direct_from: 4 << 10,
+            long_messages: LongMessages::default(),
             credit_window: 256,
             unmatched_bytes: EngineConfig::UNMATCHED_BYTES,
             poll_budget: 256,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hikyaku_nic::fabric::{Port, Rank, Wait};
+use hikyaku_nic::fabric::{PeerState, Port, Rank, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::engine::Engine;
@@ -45,7 +45,7 @@ impl<'e, P: Port> Endpoint<'e, P> {
 
     /// The rank in the job of a rank here.
     #[inline]
-    fn in_job(&self, rank: Rank) -> Result<Rank, MsgError> {
+    pub fn in_job(&self, rank: Rank) -> Result<Rank, MsgError> {
         self.members.map_or(Ok(rank), |members| members.rank(rank))
     }
 
@@ -88,6 +88,12 @@ impl<'e, P: Port> Endpoint<'e, P> {
         };
         let selector = Selector { source, tag, context: self.context };
         RecvFuture::new(self.engine, buffer, selector)
+    }
+
+    /// Whether a rank is there. One that is no rank here has left.
+    pub fn peer(&self, rank: Rank) -> PeerState {
+        let peer = |rank| self.engine.borrow().port().peer(rank);
+        self.in_job(rank).map_or(PeerState::Left, peer)
     }
 
     /// The (possibly virtual) node a rank lives on, which is below the size.

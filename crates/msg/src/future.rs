@@ -208,6 +208,8 @@ pub fn block_on_for<P: Port, F: Future>(
         let mut engine = engine.borrow_mut();
         if !engine.progress() && !engine.attend(None) {
             engine.rest(&mut blocked);
+        } else {
+            engine.go_on(&mut blocked);
         }
     }
 }

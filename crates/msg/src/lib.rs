@@ -48,6 +48,7 @@ mod protocol;
 mod request;
 mod statistics;
 mod unexpected;
+mod ways;
 
 #[cfg(test)]
 mod testing;
@@ -61,6 +62,7 @@ pub use error::MsgError;
 pub use future::{RecvFuture, SendFuture, as_one, block_on, block_on_for, join, join_all};
 pub use layout::{Layout, LayoutError};
 pub use members::Members;
-pub use notes::NOTE_MOST;
+pub use notes::{Answerer, NOTE_MOST};
 pub use request::RequestId;
 pub use statistics::Statistics;
+pub use ways::{LongMessages, NotAWay, Way};

@@ -7,10 +7,14 @@
 //! before anything else that waits for the same rank. Notes that have arrived are kept apart from
 //! messages and never matched: the protocol takes them out.
 //!
+//! A protocol may have to answer although the rank is in a call that takes no notes of it out. Then
+//! it gives the engine an [`Answerer`], which hears each note of its context as it arrives.
+//!
 //! Nothing delays the sender of notes. The protocol bounds their number: a request is answered
 //! before the next one is made.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
 
@@ -22,6 +26,13 @@ pub const NOTE_MOST: usize = 160;
 
 /// Limit of one source's notes here: our ranks never send so many without an answer.
 const OF_A_SOURCE: u32 = 1 << 16;
+
+/// Answers notes of a context as they arrive, whatever the rank waits in.
+pub trait Answerer: fmt::Debug + Send {
+    /// What all ranks of the context are told, by a note of the same tag; `None`: nothing. The note
+    /// that has arrived stays for whoever takes it out.
+    fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>>;
+}
 
 /// A note that has arrived.
 #[derive(Debug)]
@@ -74,6 +85,11 @@ impl Notes {
             state.coming = Some((bits, bytes));
         }
         true
+    }
+
+    /// The bytes of the latest note.
+    pub(crate) fn latest(&self) -> &[u8] {
+        self.here.back().map_or(&[], |note| &note.bytes)
     }
 
     /// Drops an incomplete note of a source that sends nothing more.

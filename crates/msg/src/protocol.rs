@@ -6,6 +6,7 @@
 //!   EAGER_READY  match bits           the same, sent in ready mode       first part
 //!   RTS          match bits           total, sender's request, address   yes
 //!   CTS          sender's request     receiver's request, bytes wanted   no
+//!   JOIN         sender's request     address, bytes wanted, number      no
 //!   DATA         receiver's request   part of the message                no
 //!   FIN          sender's request     outcome                            no
 //!   CANCEL       sender's request     none                               no
@@ -20,7 +21,7 @@
 //! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
 //! [`Command::header`]: hikyaku_nic::fabric::Command::header
 
-use hikyaku_nic::fabric::{INLINE_BYTES, Space};
+use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, Rank, RemoteAddress, Space};
 
 use crate::request::RequestId;
 
@@ -32,6 +33,8 @@ pub(crate) const EAGER_READY: u8 = 2;
 pub(crate) const RTS: u8 = 3;
 /// Clear to send.
 pub(crate) const CTS: u8 = 4;
+/// Copy a part of the message to its receiver, which copies the rest.
+pub(crate) const JOIN: u8 = 11;
 /// A part of a message that its receiver has cleared.
 pub(crate) const DATA: u8 = 5;
 /// The receiver needs no more of a message.
@@ -63,12 +66,7 @@ const READY: u64 = 1 << 8;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
-        let (space, offset) = match self.address {
-            Some((Space::Region, offset)) => (1, offset),
-            Some((Space::Process, offset)) => (2, offset),
-            // Keys never name a buffer.
-            None | Some((Space::Segment(_) | Space::Register(_), _)) => (0, 0),
-        };
+        let (space, offset) = encode_address(self.address);
         let flags = space | if self.ready { READY } else { 0 };
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
@@ -81,13 +79,27 @@ impl ReadyToSend {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
         let [total, request, flags, offset] = words(payload)?;
-        let address = match flags & !READY {
-            0 => None,
-            1 => Some((Space::Region, offset)),
-            2 => Some((Space::Process, offset)),
-            _ => return None,
-        };
+        let address = decode_address(flags & !READY, offset)?;
         Some(ReadyToSend { total, request, address, ready: flags & READY != 0 })
+    }
+}
+
+/// An address of the sender or receiver as two words.
+fn encode_address(address: Option<(Space, u64)>) -> (u64, u64) {
+    match address {
+        Some((Space::Region, offset)) => (1, offset),
+        Some((Space::Process, offset)) => (2, offset),
+        // Keys never name a buffer.
+        None | Some((Space::Segment(_) | Space::Register(_), _)) => (0, 0),
+    }
+}
+
+fn decode_address(space: u64, offset: u64) -> Option<Option<(Space, u64)>> {
+    match space {
+        0 => Some(None),
+        1 => Some(Some((Space::Region, offset))),
+        2 => Some(Some((Space::Process, offset))),
+        _ => None,
     }
 }
 
@@ -105,6 +117,8 @@ pub(crate) enum MessageOutcome {
 pub(crate) enum Control {
     /// Send the first `want` bytes to my request.
     ClearToSend { sender: u64, receiver: RequestId, want: u64 },
+    /// Copy to my memory what I have not copied.
+    Join { sender: u64, copy: JointCopy },
     /// The message is finished.
     Finish { sender: u64, outcome: MessageOutcome },
     /// Withdraw my message.
@@ -135,7 +149,10 @@ impl Control {
     /// room, or it is no message. A packet that ends a message stays behind that message's parts.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Control::ClearToSend { .. } | Control::Finish { .. } | Control::Note { .. } => true,
+            Control::ClearToSend { .. }
+            | Control::Join { .. }
+            | Control::Finish { .. }
+            | Control::Note { .. } => true,
             Control::Cancel { .. } | Control::Abort { .. } => false,
         }
     }
@@ -147,6 +164,15 @@ impl Control {
                 payload[..8].copy_from_slice(&receiver.word().to_le_bytes());
                 payload[8..16].copy_from_slice(&want.to_le_bytes());
                 (CTS, sender, 16)
+            }
+            Control::Join { sender, copy: JointCopy { into, length, number } } => {
+                let (space, offset) = encode_address(Some((into.space, into.offset)));
+                for (chunk, word) in
+                    payload.chunks_exact_mut(8).zip([space, offset, length, number.into()])
+                {
+                    chunk.copy_from_slice(&word.to_le_bytes());
+                }
+                (JOIN, sender, 32)
             }
             Control::Finish { sender, outcome } => {
                 payload[..8].copy_from_slice(&(outcome as u64).to_le_bytes());
@@ -167,6 +193,14 @@ impl Control {
 pub(crate) fn decode_clear_to_send(payload: &[u8]) -> Option<(u64, u64)> {
     let [receiver, want] = words(payload)?;
     Some((receiver, want))
+}
+
+/// The copy of a JOIN from `rank`.
+pub(crate) fn decode_join(rank: Rank, payload: &[u8]) -> Option<JointCopy> {
+    let [space, offset, length, number] = words(payload)?;
+    let (space, offset) = decode_address(space, offset)??;
+    let into = RemoteAddress { rank, space, offset };
+    Some(JointCopy { into, length, number: number.try_into().ok()? })
 }
 
 /// The outcome of a FIN.
@@ -206,6 +240,7 @@ mod tests {
             let decoded = ReadyToSend::decode(&bytes);
             prop_assert!(decoded.is_none() || bytes.len() == RTS_BYTES);
             prop_assert!(decode_clear_to_send(&bytes).is_none() || bytes.len() == 16);
+            prop_assert!(decode_join(0, &bytes).is_none() || bytes.len() == 32);
             prop_assert!(decode_finish(&bytes).is_none() || bytes.len() == 8);
         }
     }
@@ -216,6 +251,11 @@ mod tests {
         let packet = Control::ClearToSend { sender: 9, receiver, want: 1 << 40 }.packet();
         assert_eq!((packet.protocol, packet.header), (CTS, 9));
         assert_eq!(decode_clear_to_send(packet.payload()), Some((receiver.word(), 1 << 40)));
+        let into = RemoteAddress { rank: 3, space: Space::Process, offset: 1 << 47 };
+        let copy = JointCopy { into, length: 1 << 33, number: 7 };
+        let packet = Control::Join { sender: 9, copy }.packet();
+        assert_eq!((packet.protocol, packet.header), (JOIN, 9));
+        assert_eq!(decode_join(3, packet.payload()), Some(copy));
         for outcome in [MessageOutcome::Consumed, MessageOutcome::Withdrawn] {
             let packet = Control::Finish { sender: 3, outcome }.packet();
             assert_eq!(decode_finish(packet.payload()), Some(outcome));

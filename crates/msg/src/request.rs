@@ -5,7 +5,8 @@
 
 use std::mem;
 
-use hikyaku_nic::fabric::{Rank, Space};
+use hikyaku_nic::fabric::{JointCopy, Rank, Space};
+use hikyaku_nic::time::Time;
 
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::envelope::{Received, Selector, tag_of};
@@ -115,9 +116,23 @@ pub(crate) enum ReceiveStage {
     Posted,
     /// An RTS has matched and the buffer is detached.
     Announced(Box<Announced>),
+    /// Both ends are copying the message. Boxed for the same reason as below.
+    Joint(Box<Joint>),
     /// A message of several parts is arriving, or waits for the buffer. Boxed, so that the receives
     /// of small messages stay small.
     Incoming(Box<Incoming>),
+}
+
+impl ReceiveStage {
+    /// Source and match bits of the message that has matched.
+    pub(crate) fn matched(&self) -> Option<(Rank, u64)> {
+        match self {
+            ReceiveStage::Posted => None,
+            ReceiveStage::Announced(it) => Some((it.source, it.bits)),
+            ReceiveStage::Joint(it) => Some((it.announced.source, it.announced.bits)),
+            ReceiveStage::Incoming(it) => Some((it.source, it.bits)),
+        }
+    }
 }
 
 /// A matched announcement that waits for the buffer.
@@ -126,6 +141,14 @@ pub(crate) struct Announced {
     pub(crate) source: Rank,
     pub(crate) bits: u64,
     pub(crate) rts: ReadyToSend,
+}
+
+/// A matched message that both ends are copying.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Joint {
+    pub(crate) announced: Announced,
+    pub(crate) copy: JointCopy,
+    pub(crate) began: Time,
 }
 
 /// A matched message that has not fully arrived or was not fully copied.
@@ -143,6 +166,8 @@ pub(crate) struct Incoming {
     pub(crate) copied: u64,
     /// Whether it arrives in DATA packets that name this request.
     pub(crate) streamed: bool,
+    /// When this way was chosen among several.
+    pub(crate) began: Option<Time>,
     /// Parts that have arrived and wait for the buffer.
     pub(crate) parts: MessageParts,
 }

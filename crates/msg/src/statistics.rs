@@ -33,6 +33,10 @@ pub struct Statistics {
     pub rendezvous_sent: u64,
     /// Messages copied directly from the sender's memory.
     pub direct_reads: u64,
+    /// Messages copied by both ends: by the sender's copies, and this rank's.
+    pub joint_copies: u64,
+    /// Bytes that this rank, as the sender, has copied into its receivers' memory.
+    pub joint_bytes: u64,
     /// Direct reads that the fabric or the kernel refused; the sender streamed instead.
     pub refused_reads: u64,
     /// Invalid packets that were dropped.

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{
-    Capabilities, ChainError, Command, Event, FullCause, PeerState, Port, PostError, Rank,
-    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, CopyPort, Event, FullCause, JointCopy, PeerState, Port,
+    PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::loopback::{self, LoopbackPort};
@@ -17,6 +17,7 @@ use hikyaku_nic::time::Time;
 
 use crate::config::EngineConfig;
 use crate::engine::Engine;
+use crate::ways::{LongMessages, Way};
 
 /// The faults of an unruly port. The default has none.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Rules {
     pub(crate) process: bool,
     /// Reads of other memory are refused.
     pub(crate) refuse_reads: bool,
+    /// The next `late` times this rank copies nothing of a message that both ends may copy.
+    pub(crate) late: u32,
     /// The next `blind` polls yield nothing.
     pub(crate) blind: u32,
     /// The last wait that was announced.
@@ -65,7 +68,7 @@ pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
     };
     let config = EngineConfig {
         eager_limit: 600,
-        direct_from: 256,
+        long_messages: LongMessages::By(Way::Read),
         credit_window: 4,
         unmatched_bytes: EngineConfig::UNMATCHED_BYTES,
         poll_budget: 8,
@@ -144,6 +147,72 @@ impl Layer for Unruly {
     }
 }
 
+impl CopyPort for Unruly {
+    fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
+        self.inner.open_joint(into)
+    }
+
+    fn read_jointly(
+        &mut self,
+        from: RemoteAddress,
+        into: &mut [u8],
+        copy: &JointCopy,
+    ) -> Result<bool, PostError> {
+        let rules = self.rules();
+        if rules.refuse_reads {
+            self.inner.close_joint(from.rank, copy);
+            return Err(PostError::Refused { rank: from.rank, code: 1 });
+        }
+        if rules.late > 0 {
+            rules.late -= 1;
+            return Ok(false);
+        }
+        self.inner.read_jointly(from, into, copy)
+    }
+
+    fn write_jointly(&mut self, copy: &JointCopy, payload: &[u8]) -> Result<u64, PostError> {
+        self.inner.write_jointly(copy, payload)
+    }
+
+    fn close_joint(&mut self, from: Rank, copy: &JointCopy) -> bool {
+        self.inner.close_joint(from, copy)
+    }
+
+    fn copies_from(&self, space: Space) -> Option<usize> {
+        match space {
+            Space::Process => Some(512),
+            _ => self.inner.copies_from(space),
+        }
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, None) = (rules.process, self.inner.expose(bytes)) {
+            let mut exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+            exposed.push(bytes.to_vec());
+            let offset = exposed.len() as u64 - 1;
+            return Some(RemoteAddress { rank: self.rank(), space: Space::Process, offset });
+        }
+        self.inner.expose(bytes)
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = from;
+        if self.rules().refuse_reads {
+            return Err(PostError::Refused { rank, code: 1 });
+        }
+        if space == Space::Region {
+            return self.inner.read(from, into);
+        }
+        let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = into.len() as u64;
+        let memory = exposed.get(offset as usize).and_then(|bytes| bytes.get(..into.len()));
+        let memory = memory.ok_or(PostError::OutOfBounds { rank, offset, length })?;
+        into.copy_from_slice(memory);
+        Ok(())
+    }
+}
+
 impl Port for Unruly {
     fn rank(&self) -> Rank {
         self.inner.rank()
@@ -211,33 +280,6 @@ impl Port for Unruly {
 
     fn route_of(&self, source: Rank) -> Option<RingId> {
         self.inner.route_of(source)
-    }
-
-    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (true, None) = (rules.process, self.inner.expose(bytes)) {
-            let mut exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
-            exposed.push(bytes.to_vec());
-            let offset = exposed.len() as u64 - 1;
-            return Some(RemoteAddress { rank: self.rank(), space: Space::Process, offset });
-        }
-        self.inner.expose(bytes)
-    }
-
-    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        let RemoteAddress { rank, space, offset } = from;
-        if self.rules().refuse_reads {
-            return Err(PostError::Refused { rank, code: 1 });
-        }
-        if space == Space::Region {
-            return self.inner.read(from, into);
-        }
-        let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
-        let length = into.len() as u64;
-        let memory = exposed.get(offset as usize).and_then(|bytes| bytes.get(..into.len()));
-        let memory = memory.ok_or(PostError::OutOfBounds { rank, offset, length })?;
-        into.copy_from_slice(memory);
-        Ok(())
     }
 
     fn peer(&self, rank: Rank) -> PeerState {

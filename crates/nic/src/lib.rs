@@ -18,6 +18,11 @@
 //!   layer      fabrics that wrap a fabric: tracer, fault injector
 //! ```
 //!
+//! Shared memory may hold anything: a process with a stray pointer overwrites it. That may cost
+//! payload and never an end: each loop over shared words has a bound or a clock, each index and
+//! length from them is checked, and each wait for them can be named from outside
+//! ([`fabric::Port::announce_wait`]). `tests/hostile.rs` tries, and `tests/jobs` with whole jobs.
+//!
 //! Under `--cfg loom` only the rings, tables and doorbells are built, on loom's atomics, for the
 //! models in `tests/loom*.rs`.
 

@@ -21,6 +21,9 @@ pub type LoopbackPort = HostedPort<LoopbackHost>;
 /// Nanoseconds that a wait counts for.
 const WAIT_NANOSECONDS: u64 = 100;
 
+/// From how many bytes on messages are copied out of regions: little, so that tests do both.
+const COPIES_FROM: usize = 256;
+
 /// The sizes of a loopback job.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -305,7 +308,7 @@ unsafe impl Host for LoopbackHost {
         Some(unsafe { AtomicU64::from_ptr(place.cast()) })
     }
 
-    fn process_from(&self) -> Option<usize> {
-        None
+    fn copies_from(&self, space: Space) -> Option<usize> {
+        (space == Space::Region).then_some(COPIES_FROM)
     }
 }

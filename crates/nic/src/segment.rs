@@ -13,6 +13,7 @@
 //!               RingControl × rings landing ring pointers: the AMT
 //!               ring_bytes × rings  payload
 //!               Awaited             the group member that the rank waits for   (rank)
+//!               joint word          the copy that both of its ends make     (rank, that sender)
 //!               ControlLines × channels                                       (rank)
 //!               sync counts × channels                                        (rank)
 //!   channels ×  area_bytes          multicast area                            (rank)
@@ -32,7 +33,7 @@ use thiserror::Error;
 use crate::doorbell::Doorbell;
 use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId, SYNC_IDS};
 use crate::ring::{
-    Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, LandingRing, QueuePointers,
+    Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, JointWord, LandingRing, QueuePointers,
     RingControl, Setup, Slot, StatusControl, StatusRing,
 };
 use crate::sync::{AtomicU64, Line, Ordering};
@@ -86,14 +87,14 @@ pub struct GroupLayout {
     /// How many groups a rank can be in at once; may be zero.
     pub channels: u32,
     /// Bytes of the multicast area of each channel, which it writes and the others read; a multiple
-    /// of 64. Only what was used takes memory.
+    /// of 64. It takes memory from its first use on.
     pub area_bytes: u32,
 }
 
 impl GroupLayout {
-    /// Channels for as many communicators as programs commonly have, 10 KiB each a rank, and room
-    /// in each for two broadcasts of 128 KiB in flight.
-    pub const DEFAULT: GroupLayout = GroupLayout { channels: 8, area_bytes: 256 << 10 };
+    /// Channels for as many communicators as programs commonly use at a time, 2.2 KiB each a rank
+    /// without their areas, and room in each area for two broadcasts of 128 KiB in flight.
+    pub const DEFAULT: GroupLayout = GroupLayout { channels: 16, area_bytes: 256 << 10 };
 }
 
 /// Most channels of a job.
@@ -220,10 +221,15 @@ impl Layout {
         self.rings >= self.ranks
     }
 
+    /// Where a channel's multicast area starts in a segment, bytes. The areas are its last part and
+    /// have no memory before [`Host::commit_area`](crate::hosted::Host::commit_area).
+    pub fn area_at(&self, channel: u32) -> usize {
+        Offsets::of(self).area + channel as usize * self.groups.area_bytes as usize
+    }
+
     /// Bytes of one rank's segment: a multiple of the page size of every machine we know.
     pub fn segment_bytes(&self) -> usize {
-        let areas = self.groups.channels as usize * self.groups.area_bytes as usize;
-        (Offsets::of(self).area + areas).next_multiple_of(64 << 10)
+        self.area_at(self.groups.channels).next_multiple_of(64 << 10)
     }
 }
 
@@ -241,6 +247,7 @@ struct Offsets {
     rings: usize,
     payload: usize,
     awaited: usize,
+    joint: usize,
     lines: usize,
     syncs: usize,
     area: usize,
@@ -266,7 +273,8 @@ impl Offsets {
             (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
         let awaited =
             (payload + layout.rings as usize * layout.ring_bytes as usize).next_multiple_of(4096);
-        let lines = awaited + size_of::<Awaited>();
+        let joint = awaited + size_of::<Awaited>();
+        let lines = joint + size_of::<Line<AtomicU64>>();
         let channels = layout.groups.channels as usize;
         let syncs = lines + channels * size_of::<ControlLines>();
         let area = (syncs + channels * size_of::<SyncCounts>()).next_multiple_of(4096);
@@ -282,6 +290,7 @@ impl Offsets {
             rings,
             payload,
             awaited,
+            joint,
             lines,
             syncs,
             area,
@@ -506,6 +515,12 @@ impl<'m> Segment<'m> {
         self.part(self.at.awaited)
     }
 
+    /// The word by which the rank and a sender divide a copy.
+    #[inline]
+    pub fn joint(&self) -> JointWord<'m> {
+        JointWord(self.part::<Line<AtomicU64>>(self.at.joint))
+    }
+
     /// Its control lines on a channel. The channel must exist.
     #[inline]
     pub fn lines(&self, channel: u32) -> &'m ControlLines {
@@ -564,7 +579,7 @@ mod tests {
             let size = layout.segment_bytes();
             let tables = [0, at.sources, at.senders, at.contexts, at.segments];
             let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload];
-            let groups = [at.awaited, at.lines, at.syncs, at.area, size];
+            let groups = [at.awaited, at.joint, at.lines, at.syncs, at.area, size];
             let marks = [&tables[..], &rings, &groups].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");

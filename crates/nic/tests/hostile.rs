@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, Event, FullPolicy, GroupError, GroupId, GroupPort, Landing, Port,
-    PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RemoteAddress,
-    RingPort, Wake,
+    Activity, Command, DeathCause, Event, FullPolicy, GroupError, GroupId, GroupPort, Landing,
+    Port, PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank,
+    RemoteAddress, RingPort, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -180,6 +180,10 @@ unsafe impl Host for TestHost {
         Err(RegionError::Unsupported)
     }
 
+    fn commit_area(&self, _channel: u32) -> Result<(), GroupError> {
+        if HAS_MEMORY.get() { Ok(()) } else { Err(NO_MEMORY) }
+    }
+
     fn expose(&self, _bytes: &[u8]) -> Option<RemoteAddress> {
         None
     }
@@ -218,7 +222,7 @@ unsafe impl Host for TestHost {
         None
     }
 
-    fn process_from(&self) -> Option<usize> {
+    fn copies_from(&self, _space: Space) -> Option<usize> {
         None
     }
 }
@@ -313,7 +317,7 @@ fn round(port: &mut HostedPort<TestHost>, length: usize) {
             port.load_contribution(group, place, &contribution, usize::MAX, &mut into);
         }
     }
-    let _ = port.all_contributed(group);
+    let _ = port.all_contributed(group, 7);
     let _ = port.finish_round(group);
     for id in [0, 3, 127] {
         let _ = port.sync(group, id);
@@ -326,7 +330,12 @@ fn round(port: &mut HostedPort<TestHost>, length: usize) {
     }
 }
 
+/// What a machine without memory says.
+const NO_MEMORY: GroupError = GroupError::NoMemory { wanted: 1024, code: 12 };
+
 thread_local! {
+    /// Whether the machine has memory for multicast areas.
+    static HAS_MEMORY: Cell<bool> = const { Cell::new(true) };
     /// The group of channel 0, once joined: its name does not change.
     static GROUP: Cell<Option<GroupId>> = const { Cell::new(None) };
 }
@@ -511,4 +520,44 @@ fn an_overwritten_word_stops_no_rank() {
         }
     }
     assert!(told > 0, "no record was lost: the test meets nothing");
+}
+
+#[test]
+fn an_overwritten_announcement_is_made_again() {
+    let memory = Memory::new();
+    let mut port = HostedPort::new(TestHost(Rc::clone(&memory), 0));
+    let registry = Registry::new(&memory.ends, &memory.lines);
+    let wait = Wait::new(Activity::Receive).with(Some(1), Some(7));
+    port.announce_wait(Some(wait));
+    registry.set_wait(0, None);
+    (0..10).for_each(|_| _ = port.park(None));
+    assert_eq!(registry.wait(0), Some(wait));
+    port.announce_wait(None);
+    (0..10).for_each(|_| _ = port.park(None));
+    assert_eq!(registry.wait(0), None);
+}
+
+#[test]
+fn a_contribution_for_which_the_machine_has_no_memory_is_refused_and_can_be_repeated() {
+    let memory = Memory::new();
+    let port = |rank| HostedPort::new(TestHost(memory.clone(), rank));
+    let (mut root, mut reader) = (port(0), port(1));
+    let group = root.join(0, &[0, 1], 0).unwrap();
+    reader.join(0, &[0, 1], 0).unwrap();
+    HAS_MEMORY.set(false);
+    assert_eq!(root.contribute(group, 7, &[5; 500]), Err(NO_MEMORY));
+    HAS_MEMORY.set(true);
+    assert_eq!(reader.contribution(group, 0), Ok(None));
+    root.contribute(group, 7, &[5; 500]).unwrap();
+    // The area keeps its memory.
+    HAS_MEMORY.set(false);
+    let mut into = [0; 500];
+    let contribution = reader.contribution(group, 0).unwrap().unwrap();
+    reader.load_contribution(group, 0, &contribution, 0, &mut into);
+    assert_eq!((contribution.word(), into), (7, [5; 500]));
+    reader.contribute(group, 7, &[]).unwrap();
+    for port in [&mut root, &mut reader] {
+        port.finish_round(group).unwrap();
+    }
+    root.contribute(group, 8, &[6; 500]).unwrap();
 }

@@ -19,10 +19,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Advance, Atomic, AtomicOp, Command, ContextId, DeathCause, Event, FullPolicy, Get, GroupId,
-    GroupPort, Integer, Key, Landing, Member, MemoryPort, Notification, Operation, Port, PostError,
-    QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RegisterValue, RemoteAddress,
-    Reply, Rights, RingPort, Route, Space, Wake,
+    Advance, Atomic, AtomicOp, Command, ContextId, CopyPort, DeathCause, Event, FullPolicy, Get,
+    GroupId, GroupPort, Integer, Key, Landing, Member, MemoryPort, Notification, Operation, Port,
+    PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RegisterValue,
+    RemoteAddress, Reply, Rights, RingPort, Route, Space, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -249,7 +249,7 @@ unsafe impl Host for RegionHost {
         self.0.range(at, 8).ok().filter(|at| at.is_multiple_of(8)).map(|at| self.0.word(at))
     }
 
-    fn process_from(&self) -> Option<usize> {
+    fn copies_from(&self, _space: Space) -> Option<usize> {
         None
     }
 }

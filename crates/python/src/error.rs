@@ -29,7 +29,10 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
         | hikyaku::Error::Message(MsgError::Abandoned { .. })
         | hikyaku::Error::Collective(CollError::GaveUp { .. })
         | hikyaku::Error::Shared(
-            SharedError::Lost { .. } | SharedError::Refused { .. } | SharedError::GivenUp { .. },
+            SharedError::Lost { .. }
+            | SharedError::Overwritten { .. }
+            | SharedError::Refused { .. }
+            | SharedError::GivenUp { .. },
         )
         | hikyaku::Error::WindowRefused { .. }
         | hikyaku::Error::WindowClosed { .. } => PeerError::new_err(text),

@@ -10,11 +10,9 @@ use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 
 use crate::contexts::{COLLECTIVES, CONTEXTS, leader_of};
-use crate::error::InitError;
 use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
-use crate::unmatched::UnmatchedLimit;
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD) or some of them, numbered from 0. A clone
 /// is another handle on the same one.
@@ -33,49 +31,45 @@ pub struct Communicator {
     collectives: Rc<Book>,
     /// Algorithms chosen by name, as far as they are possible here.
     choices: Choices,
-    /// Gives the contexts back, if they have a leader.
-    _lease: Option<Rc<Lease>>,
+    /// Gives back what others can use after it.
+    _lease: Rc<Lease>,
 }
 
 impl Communicator {
-    /// The port of the job that this program was started in. A program that was started by itself
-    /// is a job of one rank.
-    ///
-    /// # Errors
-    /// [`InitError`]: the job cannot be joined, for example because this rank already has.
-    pub fn open() -> Result<RankPort, InitError> {
-        match hikyaku_shm::attach()? {
-            Some(port) => Ok(port),
-            None => Ok(hikyaku_shm::single()?),
-        }
-    }
-
-    /// All ranks of a port's job.
+    /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: RankPort, choices: Choices) -> Communicator {
-        Communicator::of_all(Rc::new(Rank::new(port, choices)), 0)
+        let rank = Rc::new(Rank::new(port, choices));
+        let book = Book::with_lines(&Endpoint::new(&rank.engine, 0), 0);
+        Communicator::new(rank, 0, None, book)
     }
 
-    /// All ranks of the job. Its context is its alone, so its channel of groups is.
-    fn of_all(rank: Rc<Rank>, context: u32) -> Communicator {
-        let book = Book::with_lines(rank.engine.borrow_mut().port_mut(), context / CONTEXTS);
-        Communicator::new(rank, context, None, Rc::new(book), None)
+    /// These ranks (`None`: all of the job), which all make collectives here.
+    fn of(rank: Rc<Rank>, context: u32, members: Option<Arc<Members>>) -> Communicator {
+        let endpoint = Endpoint::new(&rank.engine, context).among(members.as_deref());
+        let book = Book::agreeing(&endpoint, context / CONTEXTS);
+        Communicator::new(rank, context, members, book)
     }
 
     fn new(
         rank: Rc<Rank>,
         context: u32,
         members: Option<Arc<Members>>,
-        collectives: Rc<Book>,
-        lease: Option<Rc<Lease>>,
+        collectives: Book,
     ) -> Communicator {
         let choices = rank.choices;
+        if let Some(answerer) = collectives.answerer() {
+            let mut engine = rank.engine.borrow_mut();
+            engine.set_answerer(context + COLLECTIVES, members.clone(), answerer);
+        }
+        let collectives = Rc::new(collectives);
+        let lease = Rc::new(Lease::new(&rank, context, &collectives));
         let made = Communicator { rank, context, members, collectives, choices, _lease: lease };
         let choices = if made.lacks_lines() { choices.without_lines() } else { choices };
         Communicator { choices, ..made }
     }
 
-    /// Whether other communicators of the job may have lines, but not this one: it is of some of
-    /// the ranks, or came when no channel was left.
+    /// Whether other communicators of the job may have lines, but not this one: those of its ranks
+    /// that are on a node do not follow each other, or are one.
     fn lacks_lines(&self) -> bool {
         let choices = self.rank.choices;
         if choices == choices.without_lines() || self.group().mates().is_some() {
@@ -88,29 +82,31 @@ impl Communicator {
 
     /// The same ranks with the next of the contexts that all ranks of the job count alike.
     pub(crate) fn counted(&self) -> Communicator {
-        Communicator::of_all(Rc::clone(&self.rank), self.rank.count_context())
+        Communicator::of(Rc::clone(&self.rank), self.rank.count_context(), None)
     }
 
-    /// These ranks (`None`: all of the job) with contexts that a leader has given.
-    pub(crate) fn led(&self, context: u32, members: Option<Arc<Members>>) -> Communicator {
+    /// These ranks (`None`: all of the job) with contexts that a leader has given. `apart`: some of
+    /// them use it among themselves.
+    pub(crate) fn led(
+        &self,
+        context: u32,
+        members: Option<Arc<Members>>,
+        apart: bool,
+    ) -> Communicator {
         if let Some(members) = &members {
             self.engine().borrow_mut().set_members(context, Arc::clone(members));
         }
         let rank = Rc::clone(&self.rank);
-        let lease = Some(Rc::new(Lease::new(&rank, context)));
-        Communicator::new(rank, context, members, Rc::default(), lease)
+        match apart {
+            true => Communicator::new(rank, context, members, Book::default()),
+            false => Communicator::of(rank, context, members),
+        }
     }
 
     /// The same ranks, with an error for whoever uses them.
     pub(crate) fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
-        let (rank, context) = (Rc::clone(&self.rank), self.context);
-        Communicator::new(rank, context, members, Rc::default(), None)
-    }
-
-    /// Limits what the rank keeps of messages that nobody has asked for.
-    pub fn limit_unmatched(&self, limit: UnmatchedLimit) {
-        self.engine().borrow_mut().limit_unmatched(limit.bytes());
+        Communicator { members, collectives: Rc::default(), ..self.clone() }
     }
 
     /// Its ranks by number; `None`: they are all of the job, in their order.
@@ -204,15 +200,7 @@ impl Communicator {
 
     /// Algorithms chosen by name: for calls of the program, not for those of the library.
     pub fn choices(&self) -> Choices {
-        if self.rank.own_calls.get() { Choices::default() } else { self.choices }
-    }
-
-    /// Makes calls of the library's own: what is chosen by name does not hold for them.
-    pub fn by_itself<R>(&self, calls: impl FnOnce() -> R) -> R {
-        let before = self.rank.own_calls.replace(true);
-        let result = calls();
-        self.rank.own_calls.set(before);
-        result
+        self.choices
     }
 
     /// The end of a communicator for collectives. If one of them was abandoned here or elsewhere,

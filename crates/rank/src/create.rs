@@ -297,7 +297,7 @@ impl Communicator {
             Numbered::Anew => Members::new(in_job, own, node_of).map(Arc::new),
         };
         drop(engine);
-        Ok(Some(self.led(context, members)))
+        Ok(Some(self.led(context, members, matches!(numbered, Numbered::AsHere))))
     }
 
     /// Runs the making of a communicator to its end.

@@ -2,9 +2,8 @@
 
 use hikyaku_coll::CollError;
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::PostError;
+use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
-use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::create::CreationError;
@@ -29,6 +28,45 @@ pub enum Error {
     /// The fabric refused a command.
     #[error(transparent)]
     Remote(#[from] PostError),
+    /// This rank has no room for another window.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// Another rank could not make its part of a window; its own error says why.
+    #[error("rank {rank} could not make its part of the window: there is none at any rank")]
+    WindowRefused {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank has given its part of the window back, and is still there.
+    #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
+    WindowClosed {
+        /// The rank.
+        rank: u32,
+    },
+    /// Elements that a rank's part of a window does not have.
+    #[error(
+        "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
+         window",
+        .index.saturating_add(*.count)
+    )]
+    OutsideWindow {
+        /// Whose part.
+        rank: u32,
+        /// The first element asked for.
+        index: usize,
+        /// How many.
+        count: usize,
+        /// Elements of that part.
+        elements: u64,
+    },
+    /// More bytes were asked for than can be counted.
+    #[error("{elements} elements of {element} bytes are more than this machine can address")]
+    TooLarge {
+        /// How many elements.
+        elements: usize,
+        /// Size of one, bytes.
+        element: usize,
+    },
     /// A persistent exchange could not be made, started or completed.
     #[error(transparent)]
     Persistent(#[from] PersistentError),
@@ -41,15 +79,4 @@ impl From<CollError<MsgError>> for Error {
             other => Error::Collective(other),
         }
     }
-}
-
-/// Why a program could not join its job.
-#[derive(Debug, Error)]
-pub enum InitError {
-    /// It was started by `hikyaku run`, and the job could not be joined.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// It was started by itself, and a job of one rank could not be made.
-    #[error(transparent)]
-    Single(#[from] JobError),
 }

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   world (Rust), later mpi        types, scopes, guards, names
-//!            |
+//!            |     \
+//!            |     dsm             shared variables
+//!            |     /
 //!          rank                    Communicator: who, which context; its collectives' book
 //!            |                     Rank: the engine, operations in flight, waiting
-//!          coll                    persistent: exchanges that finish by themselves
-//!            |
-//!           msg
+//!          coll                    Window: memory that all ranks reach
+//!            |                     persistent: exchanges that finish by themselves
+//!           msg                    init: what the environment says
 //! ```
 //!
 //! A front end adds types and names, and nothing else. What two of them need is here or below.
@@ -17,21 +19,23 @@ mod communicator;
 mod contexts;
 mod create;
 mod error;
+mod init;
 pub mod persistent;
 mod port;
 mod rank;
-mod rest;
+mod share;
 mod tasks;
-mod unmatched;
 mod waiting;
+mod window;
 
 pub use communicator::Communicator;
 pub use create::CreationError;
-pub use error::{Error, InitError};
+pub use error::Error;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};
+pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
 pub use port::RankPort;
 pub use rank::{Observer, Rank};
-pub use rest::Rest;
+pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
-pub use unmatched::{NotALimit, UnmatchedLimit};
-pub use waiting::{LOOK_AGAIN, drive};
+pub use waiting::{LOOK_AGAIN, Rest, drive};
+pub use window::Window;

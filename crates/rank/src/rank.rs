@@ -25,16 +25,15 @@ pub struct Rank {
     calls: RefCell<BTreeMap<(u32, u32), u32>>,
     /// The contexts that this rank leads.
     pub(crate) numbers: RefCell<Numbers>,
-    /// Contexts that are over here and in which something is not posted yet.
-    ending: RefCell<Vec<u32>>,
+    /// Communicators that are over here: their contexts, in which perhaps something is not posted
+    /// yet, and what they note of their lines.
+    ending: RefCell<Vec<(u32, Rc<Book>)>>,
     /// Contexts that were given back: what still comes in them is dropped.
     ended: RefCell<VecDeque<u32>>,
     /// Operations in flight that move only when they are polled.
     pub(crate) tasks: Tasks,
     /// Algorithms chosen by name.
     pub(crate) choices: Choices,
-    /// Whether the calls that are made now are the library's own.
-    pub(crate) own_calls: Cell<bool>,
     /// Contexts of collectives that are no more, with their books: what still comes is dropped.
     pub(crate) retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
 }
@@ -61,7 +60,6 @@ impl Rank {
             ended: RefCell::default(),
             tasks: Tasks::default(),
             choices,
-            own_calls: Cell::new(false),
             retired: RefCell::default(),
         }
     }
@@ -73,10 +71,10 @@ impl Rank {
         context
     }
 
-    /// The end of a context that has a leader. The leader is told when all is posted that was sent
-    /// in it: at once, or when the next one is made or ends.
-    fn end_context(&self, context: u32) {
-        self.ending.borrow_mut().push(context);
+    /// The end of a communicator: its lines are left. If its context has a leader, that is told
+    /// when all is posted that was sent in it: at once, or when the next one is made or ends.
+    fn end_context(&self, context: u32, book: &Rc<Book>) {
+        self.ending.borrow_mut().push((context, Rc::clone(book)));
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
             self.give_back(&mut engine);
         }
@@ -87,7 +85,9 @@ impl Rank {
         if engine.port().is_forked() {
             return;
         }
-        self.ending.borrow_mut().retain(|context| {
+        self.ending.borrow_mut().retain(|(context, book)| {
+            book.leave(engine.port_mut());
+            let Some((leader, number)) = contexts::leader_of(*context) else { return false };
             let all = *context..context + contexts::CONTEXTS;
             if all.clone().any(|context| engine.is_sending_in(context)) {
                 return true;
@@ -97,9 +97,7 @@ impl Rank {
             let mut ended = self.ended.borrow_mut();
             ended.truncate(RETIRED_MOST - 1);
             ended.push_front(*context);
-            if let Some((leader, number)) = contexts::leader_of(*context) {
-                self.tell_leader(engine, leader, number);
-            }
+            self.tell_leader(engine, leader, number);
             false
         });
     }
@@ -160,22 +158,23 @@ impl Rank {
     }
 }
 
-/// A context that has a leader, as long as this rank uses it.
+/// The context and the lines of a communicator, as long as this rank uses them.
 #[derive(Debug)]
 pub(crate) struct Lease {
     rank: Rc<Rank>,
     context: u32,
+    book: Rc<Book>,
 }
 
 impl Lease {
-    pub(crate) fn new(rank: &Rc<Rank>, context: u32) -> Lease {
-        Lease { rank: Rc::clone(rank), context }
+    pub(crate) fn new(rank: &Rc<Rank>, context: u32, book: &Rc<Book>) -> Lease {
+        Lease { rank: Rc::clone(rank), context, book: Rc::clone(book) }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.rank.end_context(self.context);
+        self.rank.end_context(self.context, &self.book);
     }
 }
 

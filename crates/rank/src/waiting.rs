@@ -9,12 +9,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_msg::{Blocked, Engine, MsgError, RequestId, Selector, block_on_for};
-use hikyaku_nic::fabric::{Activity, Port, Wait};
+use hikyaku_nic::fabric::{Activity, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::rest::Rest;
 use crate::tasks::{Task, TaskId, Tasks};
 
 /// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
@@ -68,6 +67,7 @@ fn drive_restlessly<P: Port, F: Future>(
         if rest.is_long(now, any) {
             held.rest_until(&mut blocked, now + LOOK_AGAIN);
         } else {
+            held.go_on(&mut blocked);
             drop(held);
             std::thread::yield_now();
         }
@@ -122,9 +122,25 @@ impl Communicator {
     pub fn rest(&self, blocked: &mut Blocked) {
         self.attend();
         let mut engine = self.engine().borrow_mut();
-        if !engine.progress() {
-            let soon = engine.port().now() + LOOK_AGAIN;
-            engine.rest_until(blocked, soon);
+        if engine.progress() {
+            return engine.go_on(blocked);
+        }
+        let soon = engine.port().now() + LOOK_AGAIN;
+        engine.rest_until(blocked, soon);
+    }
+
+    /// Whether a rank of the job has neither left nor died: its memory may still be there, and is
+    /// nobody's.
+    ///
+    /// # Errors
+    /// It has left, or died.
+    #[cold]
+    pub fn check_there(&self, rank: u32) -> Result<(), MsgError> {
+        let state = self.engine().borrow().port().peer(rank);
+        match state {
+            PeerState::Starting | PeerState::Running => Ok(()),
+            PeerState::Left => Err(MsgError::PeerLeft { rank }),
+            PeerState::Failed(failure) => Err(MsgError::PeerFailed(failure)),
         }
     }
 
@@ -237,6 +253,26 @@ impl Communicator {
         let found = drive(self.engine(), self.tasks(), wait, look);
         // With nothing else in flight the engine can tell whether anybody can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
+    }
+}
+
+/// How long a wait gives way before it sleeps, nanoseconds.
+const GIVE_WAY: u64 = 500_000;
+
+/// The rests of a wait for something that wakes nobody.
+#[derive(Debug, Default)]
+pub struct Rest {
+    since: Option<Time>,
+}
+
+impl Rest {
+    /// Whether it is time to sleep. `any`: something has happened.
+    pub fn is_long(&mut self, now: Time, any: bool) -> bool {
+        if any {
+            self.since = None;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.nanoseconds() - since.nanoseconds() > GIVE_WAY
     }
 }
 

@@ -18,7 +18,7 @@ use std::process::{Child, Command as Program};
 use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::{
-    Command, Event, INLINE_BYTES, Inline, Landed, Landing, MemoryPort, Port, PostError,
+    Command, CopyPort, Event, INLINE_BYTES, Inline, Landed, Landing, MemoryPort, Port, PostError,
     RemoteAddress, Space,
 };
 use hikyaku_shm::{Job, JobConfig, ShmPort, attach};

@@ -182,17 +182,18 @@ pub(crate) fn map(memory: &OwnedFd, plan: MemoryPlan) -> Result<Mapping, AttachE
         Some(limit) if errno == Errno::NOMEM => AttachError::AddressSpace { wanted, limit },
         _ => system("map")(errno),
     })?;
-    let mut rest = Vec::<u8>::new();
     match limit {
-        Some(limit) if rest.try_reserve_exact(black_box(ROOM_FOR_THE_REST)).is_err() => {
-            Err(AttachError::AddressSpace { wanted, limit })
-        }
-        _ => {
-            // An allocation that nobody uses could be left out.
-            black_box(&mut rest);
-            Ok(mapping)
-        }
+        Some(limit) if !has_room_for_the_rest() => Err(AttachError::AddressSpace { wanted, limit }),
+        _ => Ok(mapping),
     }
+}
+
+fn has_room_for_the_rest() -> bool {
+    let mut rest = Vec::<u8>::new();
+    let found = rest.try_reserve_exact(ROOM_FOR_THE_REST).is_ok();
+    // The compiler could leave out an allocation that nobody uses.
+    black_box(&rest);
+    found
 }
 
 /// Joins a job as a rank, in memory that has been recognised.

@@ -21,15 +21,15 @@ use crate::mapping::Mapping;
 use crate::region::Region;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 
-/// From how many bytes on a kernel copy beats two copies through a landing ring, where ranks share
-/// processors: with both ranks on one core, 64 KiB take 11 us either way, 256 KiB 22 and 40 us, 1
-/// MiB 82 and 140 us.
-///
-/// Ranks with a processor each copy concurrently. Since senders store past the caches, the ring
-/// wins at any size. One way by `hikyaku bench latency` with the kernel and through the ring: 64
-/// KiB 7.3 and 5.4 us, 256 KiB 46 and 20 us, 1 MiB 120 and 65 us, 4 MiB 364 and 300 us (AMD EPYC,
-/// Linux 6.18, near cores).
+/// From how many bytes on a message may be copied out of its sender's memory by the kernel.
 const PROCESS_FROM: usize = 64 << 10;
+
+/// From how many bytes on a message may be copied out of its sender's region, if ranks share
+/// processors: the receiver finds the bytes in its own caches.
+const CROWDED_REGION_FROM: usize = 4 << 10;
+
+/// The same if each rank has a processor: below, two copies take no longer than to ask for one.
+const REGION_FROM: usize = 16 << 10;
 
 /// Whether the kernel copies between this process and a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,8 +346,7 @@ impl ShmHost {
         if let Some(offset) = self.mapping().offset_in_region(rank, bytes) {
             return Some(RemoteAddress { rank, space: Space::Region, offset });
         }
-        let from = self.process_from.filter(|_| self.shares_processors());
-        let pays = from.is_some_and(|from| bytes.len() >= from);
+        let pays = self.process_from.is_some_and(|from| bytes.len() >= from);
         let offset = bytes.as_ptr().expose_provenance() as u64;
         pays.then_some(RemoteAddress { rank, space: Space::Process, offset })
     }
@@ -407,27 +406,22 @@ impl ShmHost {
         written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
     }
 
-    /// Whether ranks share processors. Then a receiver finds the sender's memory in its own caches,
-    /// and one copy beats two.
-    ///
-    /// Otherwise reading is quick itself but costs more than it saves: when the sender writes its
-    /// buffer again, it must take the lines that were read back, one after the other. A ring's
-    /// lines are stored past the caches and cost nothing. Of buffers written anew for each
-    /// message, one way, read and through the ring: near cores 64 KiB 7.9 and 5.7 us, 1 MiB 74 and
-    /// 66, 4 MiB 139 and 257 us; far cores 30 and 5.8, 435 and 64, 1,600 and 250.
-    pub(crate) fn shares_processors(&self) -> bool {
-        // In virtual time the result must not depend on which ranks have announced themselves.
-        self.conducted.is_some() || self.company.is_crowded()
+    /// See [`CopyPort::copies_from`](hikyaku_nic::fabric::CopyPort::copies_from).
+    pub(crate) fn copies_pay_from(&self, space: Space) -> Option<usize> {
+        match space {
+            // In virtual time the result must not depend on which ranks have announced themselves.
+            Space::Region if self.conducted.is_some() || self.company.is_crowded() => {
+                Some(CROWDED_REGION_FROM)
+            }
+            Space::Region => Some(REGION_FROM),
+            Space::Process => self.process_from,
+            Space::Segment(_) | Space::Register(_) => None,
+        }
     }
 
     /// Whether the job runs in virtual time.
     pub fn is_conducted(&self) -> bool {
         self.conducted.is_some()
-    }
-
-    /// From how many bytes on kernel copies pay; `None`: there are none.
-    pub(crate) fn kernel_copies_from(&self) -> Option<usize> {
-        self.process_from
     }
 }
 
@@ -438,7 +432,7 @@ mod tests {
     use crate::job::{open_all, open_all_with};
     use crate::plan::JobConfig;
     use crate::wait::WaitTimes;
-    use hikyaku_nic::fabric::{GroupPort, Port};
+    use hikyaku_nic::fabric::{CopyPort, GroupPort, Port};
     use hikyaku_nic::hosted::Host;
 
     #[test]
@@ -463,10 +457,9 @@ mod tests {
         let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
         let alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
         let heap = vec![7; PROCESS_FROM];
-        assert_eq!(alone.expose(&heap), None, "a processor for every rank: the ring is faster");
-        assert!(!alone.reading_pays(), "also than reading from the region");
+        assert_eq!(alone.copies_from(Space::Region), Some(REGION_FROM));
         let mut port = open_all(&JobConfig::new(cpus + 1, 1)).unwrap().pop().unwrap();
-        assert!(port.reading_pays());
+        assert_eq!(port.copies_from(Space::Region), Some(CROWDED_REGION_FROM));
         assert_eq!(port.expose(&heap[1..]), None);
         let Some(address) = port.expose(&heap) else {
             assert_eq!(port.capabilities().process_from, None);
@@ -522,7 +515,7 @@ mod tests {
             for round in 0..ROUNDS {
                 // All members; one, for which room is made; and a barrier.
                 port.contribute(group, round, &[]).unwrap();
-                wait(&mut port, &mut |port| port.all_contributed(group).unwrap());
+                wait(&mut port, &mut |port| port.all_contributed(group, round).unwrap().is_some());
                 port.finish_round(group).unwrap();
                 let root = (round % 4) as usize;
                 if port.group(group).unwrap().place() == root {
@@ -552,8 +545,7 @@ mod tests {
     /// The host of a job of one rank, with its own wait times.
     fn open_host(patience: WaitTimes) -> ShmHost {
         let plan = crate::plan::MemoryPlan::new(&JobConfig::new(1, 1)).unwrap();
-        let sizes = (plan.total as u64, plan.regions_at as u64);
-        let memory = crate::memory::create(sizes.0, sizes.1).unwrap();
+        let memory = crate::memory::create(&plan).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         let mapping = Mapping::new(&memory, plan).unwrap();
         mapping.segment(0).set_up();

@@ -57,7 +57,7 @@ impl Job {
     ) -> Result<Job, JobError> {
         let plan = MemoryPlan::new(config)?;
         memory::check(config)?;
-        let memory = memory::create(plan.total as u64, plan.regions_at as u64)?;
+        let memory = memory::create(&plan)?;
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
         let mapping = map(&memory, plan)?;
         for rank in 0..config.ranks {
@@ -224,8 +224,12 @@ impl fmt::Display for Doing<'_> {
             Activity::Collective => (name.to_string(), "with"),
             Activity::AcquireToWrite => (acquisition(name, "write"), "held by"),
             Activity::AcquireToRead => (acquisition(name, "read"), "held by"),
+            Activity::Shared => (format!("access to shared variable '{name}'"), "at"),
             Activity::Window => (format!("window {name}"), "at"),
-            Activity::Leave => ("leaving the job with messages to be sent".into(), "to"),
+            Activity::Leave if name == Name::NONE => {
+                ("leaving the job with messages to be sent".into(), "to")
+            }
+            Activity::Leave => (format!("leaving the job with {name} that others use"), "at"),
         };
         f.write_str(&what)?;
         match peer {
@@ -423,8 +427,16 @@ mod tests {
             (read, "acquisition of shared variable 'field' to read"),
             (window.named(Name::new("get")), "window get at rank 1"),
             (
+                Wait::new(Activity::Shared).named(Name::new("field")).with(Some(2), None),
+                "access to shared variable 'field' at rank 2",
+            ),
+            (
                 Wait::new(Activity::Leave).with(Some(1), None),
                 "leaving the job with messages to be sent to rank 1",
+            ),
+            (
+                Wait::new(Activity::Leave).named(Name::new("shared variables")),
+                "leaving the job with shared variables that others use",
             ),
             (Wait::new(Activity::Future), "a future of the program's own"),
         ] {

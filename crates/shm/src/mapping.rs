@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use hikyaku_nic::doorbell::Doorbell;
 use hikyaku_nic::fabric::{
-    DeathCause, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
+    DeathCause, GroupError, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress,
+    Space, Wake,
 };
 use hikyaku_nic::hosted::{Conductor, Host, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
@@ -118,7 +119,7 @@ impl Mapping {
     pub(crate) fn segment(&self, rank: Rank) -> Segment<'_> {
         let config = &self.plan.config;
         assert!(rank < config.ranks);
-        let base = self.at(self.plan.segments_at + rank as usize * self.plan.segment_bytes);
+        let base = self.at(self.plan.segment_at(rank));
         // SAFETY: the plan has room for every rank's segment, aligned and mapped as long as
         // `self`; a memfd starts zeroed; only segments touch it; the plan checked the layout.
         unsafe { Segment::new(base, &config.layout) }
@@ -375,6 +376,10 @@ unsafe impl Host for ShmHost {
         self.region().allocate(bytes)
     }
 
+    fn commit_area(&self, channel: u32) -> Result<(), GroupError> {
+        self.region().commit_area(channel)
+    }
+
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
         self.address_of(bytes)
     }
@@ -413,12 +418,8 @@ unsafe impl Host for ShmHost {
         self.mapping().word64(rank, offset)
     }
 
-    fn reading_pays(&self) -> bool {
-        self.shares_processors()
-    }
-
-    fn process_from(&self) -> Option<usize> {
-        self.kernel_copies_from()
+    fn copies_from(&self, space: Space) -> Option<usize> {
+        self.copies_pay_from(space)
     }
 
     #[inline]
@@ -518,7 +519,7 @@ unsafe impl Host for InterfaceHost {
         None
     }
 
-    fn process_from(&self) -> Option<usize> {
+    fn copies_from(&self, _space: Space) -> Option<usize> {
         None
     }
 

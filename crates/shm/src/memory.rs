@@ -53,11 +53,12 @@ fn field(text: &str, name: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// Creates an anonymous file of `total` bytes whose first `committed` bytes are committed.
-/// [`check`] has run before: without memory the kernel kills a process instead of refusing.
+/// Creates the memory of a job, an anonymous file. [`check`] has run before: without memory the
+/// kernel kills a process instead of refusing.
 ///
 /// Programs that this process executes inherit it; so ranks reach it.
-pub(crate) fn create(total: u64, committed: u64) -> Result<OwnedFd, JobError> {
+pub(crate) fn create(plan: &MemoryPlan) -> Result<OwnedFd, JobError> {
+    let total = plan.total as u64;
     let system = |what| move |errno| JobError::System { what, errno };
     // Above its limit on file sizes the kernel sends a signal instead of an error.
     let limits = [("on file sizes", Resource::Fsize), ("on address space", Resource::As)];
@@ -69,7 +70,9 @@ pub(crate) fn create(total: u64, committed: u64) -> Result<OwnedFd, JobError> {
     }
     let memory = anonymous_file().map_err(system("create"))?;
     rustix::fs::ftruncate(&memory, total).map_err(system("size"))?;
-    commit(&memory, 0, committed).map_err(system("commit"))?;
+    for (at, length) in plan.committed() {
+        commit(&memory, at, length).map_err(system("commit"))?;
+    }
     rustix::fs::fcntl_add_seals(&memory, SEALS).map_err(system("seal"))?;
     Ok(memory)
 }
@@ -89,9 +92,11 @@ const SEGMENTS_READ: u64 = 256;
 /// Bytes that a job takes before its programs allocate anything; `None` on overflow.
 fn needed(config: &JobConfig) -> Option<u64> {
     let ranks = u64::from(config.ranks);
-    let rings = MemoryPlan::new(config).ok()?.regions_at as u64;
+    let rings: u64 = MemoryPlan::new(config).ok()?.committed().map(|(_, length)| length).sum();
     let tables = ranks.min(SEGMENTS_READ) * PAGE_TABLE;
-    rings.checked_add(ranks.checked_mul(PROCESS + tables + ranks * PEER)?)
+    // One communicator of each rank has its area; more are for the program to count.
+    let area = u64::from(config.layout.groups.area_bytes);
+    rings.checked_add(ranks.checked_mul(area + PROCESS + tables + ranks * PEER)?)
 }
 
 /// The same job with fewer ranks.
@@ -169,8 +174,16 @@ mod tests {
 
     #[test]
     fn the_file_is_committed_and_sealed() {
-        let memory = create(1 << 30, 1 << 20).unwrap();
-        assert_eq!(rustix::fs::fstat(&memory).unwrap().st_blocks * 512, 1 << 20);
+        let config = JobConfig::new(3, 3);
+        let plan = MemoryPlan::new(&config).unwrap();
+        let memory = create(&plan).unwrap();
+        let groups = config.layout.groups;
+        let committed = rustix::fs::fstat(&memory).unwrap().st_blocks as u64 * 512;
+        let areas = 3 * u64::from(groups.channels) * u64::from(groups.area_bytes);
+        let before_regions = plan.regions_at as u64;
+        // All but the areas, and less than a page each that parts are rounded by.
+        assert!(committed <= before_regions - areas, "{committed} of {before_regions}");
+        assert!(committed + areas + (1 << 18) > before_regions, "{committed} of {before_regions}");
         assert_eq!(rustix::fs::ftruncate(&memory, 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&memory, 1 << 31), Err(Errno::PERM));
     }

@@ -6,7 +6,7 @@
 //!               RankNote × ranks   the ranks' notes to each other, for this crate
 //!               segment × ranks    rings and tables (nic's Layout)
 //!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
-//!   ----------- all above is committed when the job is created ------------------------------
+//!   ----------- all above is committed when the job is created, but multicast areas ---------
 //!               region × ranks     sparse; pages are committed as buffers are allocated
 //! ```
 //!
@@ -237,6 +237,29 @@ impl MemoryPlan {
             region_bytes,
             total,
         })
+    }
+
+    /// The ranges that are committed when the job is created, as offsets and lengths.
+    pub(crate) fn committed(&self) -> impl Iterator<Item = (u64, u64)> {
+        let fixed = self.config.layout.area_at(0);
+        let segments = (0..self.config.ranks).map(move |rank| (self.segment_at(rank), fixed));
+        let ends =
+            [(0, self.segments_at), (self.conducted_at, self.regions_at - self.conducted_at)];
+        let ranges = ends.into_iter().chain(segments);
+        ranges.filter(|(_, length)| *length > 0).map(|(at, length)| (at as u64, length as u64))
+    }
+
+    /// The range of a rank's multicast area of a channel.
+    pub(crate) fn area(&self, rank: Rank, channel: u32) -> (u64, u64) {
+        let layout = &self.config.layout;
+        let at = self.segment_at(rank) + layout.area_at(channel);
+        (at as u64, layout.groups.area_bytes.into())
+    }
+
+    /// Where a rank's segment starts.
+    #[inline]
+    pub(crate) fn segment_at(&self, rank: Rank) -> usize {
+        self.segments_at + rank as usize * self.segment_bytes
     }
 
     /// Where a rank's region starts.

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::fabric::{GroupError, Rank};
 use hikyaku_nic::region::{Arena, RegionBuffer, RegionError, RegionOwner};
 use rustix::io::Errno;
 
@@ -70,7 +70,18 @@ impl Region {
         Ok(self.mapping.buffer(taken, owner))
     }
 
+    /// Commits the rank's multicast area of a channel.
+    pub(crate) fn commit_area(&self, channel: u32) -> Result<(), GroupError> {
+        let (at, wanted) = self.mapping.plan().area(self.rank, channel);
+        let no_memory = |errno: Errno| GroupError::NoMemory { wanted, code: errno.raw_os_error() };
+        self.commit_at(at, wanted).map_err(no_memory)
+    }
+
     fn commit(&self, offset: u64, length: u64) -> Result<(), Errno> {
+        self.commit_at(self.mapping.plan().region_at(self.rank) as u64 + offset, length)
+    }
+
+    fn commit_at(&self, at: u64, length: u64) -> Result<(), Errno> {
         if length >= CHECK_FROM && memory::available().is_some_and(|free| free < length) {
             return Err(Errno::NOMEM);
         }
@@ -78,7 +89,6 @@ impl Region {
         if rustix::fs::fstat(&self.memory)?.st_ino != self.inode {
             return Err(Errno::BADF);
         }
-        let at = self.mapping.plan().region_at(self.rank) as u64 + offset;
         memory::commit(&self.memory, at, length)
     }
 }
@@ -104,7 +114,7 @@ mod tests {
     fn region(bytes: u64) -> Arc<Region> {
         let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
         let plan = MemoryPlan::new(&config).unwrap();
-        let memory = memory::create(plan.total as u64, plan.regions_at as u64).unwrap();
+        let memory = memory::create(&plan).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         Arc::new(Region::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
     }
@@ -126,6 +136,21 @@ mod tests {
         assert_eq!(committed(&region), before);
         let large = region.allocate(8 << 20).unwrap();
         assert!(large.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_multicast_area_takes_its_memory_when_it_is_asked_for() {
+        let region = region(1 << 20);
+        let (before, area) = (committed(&region), 256 << 10);
+        region.commit_area(7).unwrap();
+        assert_eq!(committed(&region), before + area);
+        region.commit_area(7).unwrap();
+        region.commit_area(0).unwrap();
+        assert_eq!(committed(&region), before + 2 * area);
+        // What is committed is the area, and not its neighbour.
+        region.mapping.segment(1).area(7).store(area as usize - 1, &[1]);
+        region.mapping.segment(1).area(0).store(0, &[1]);
+        assert_eq!(committed(&region), before + 2 * area);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command as Program, Stdio};
 
 use hikyaku_nic::fabric::{
-    Activity, Command, DeathCause, Event, Landed, Landing, MemoryPort, PeerFailure, PeerState,
-    Port, PostError, Rank, RemoteAddress, Space, Wait,
+    Activity, Command, CopyPort, DeathCause, Event, Landed, Landing, MemoryPort, PeerFailure,
+    PeerState, Port, PostError, Rank, RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
@@ -252,14 +252,6 @@ fn owner() {
     let mut shared = port.allocate(SHARED).unwrap();
     let own = pattern();
     shared.copy_from_slice(&own);
-    // A waiting rank checks which ranks share its processor.
-    let possible = port.capabilities().process_from.is_some();
-    for _ in 0..if possible { 10_000 } else { 0 } {
-        if port.expose(&own).is_some() {
-            break;
-        }
-        port.park(Some(port.now() + Time::from_nanoseconds(1_000_000)));
-    }
     let mut offer = |bytes: &[u8]| {
         let address = port.expose(bytes);
         let space = address.is_some_and(|address| address.space == Space::Process);

@@ -53,6 +53,10 @@ impl Ranks for Script {
         rank
     }
 
+    fn most_bytes(&self) -> u64 {
+        1 << 20
+    }
+
     fn interface(&self, rank: Rank, _outbox: &Outbox) -> HostedPort<LoopbackHost> {
         self.ports.borrow_mut()[rank as usize].take().unwrap()
     }
@@ -171,6 +175,29 @@ fn a_command_travels_behind_earlier_sends() {
 }
 
 #[test]
+fn a_command_of_no_rank_takes_no_time() {
+    let travel = |from, to| Request::Travel { from, to, bytes: 1 };
+    let first = vec![turn(5, travel(0, 2)), turn(0, travel(Rank::MAX, 1)), turn(0, Request::Leave)];
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
+    assert_eq!(own, [0, 5, 5]);
+}
+
+#[test]
+fn a_command_of_more_than_a_ranks_memory_takes_no_time() {
+    let travel = |bytes| Request::Travel { from: 0, to: 1, bytes };
+    let (most, absurd) = (1 << 20, [(1 << 20) + 1, u64::MAX]);
+    let mut first: Vec<ScriptTurn> = absurd.map(|bytes| turn(5, travel(bytes))).into();
+    first.extend([turn(0, travel(most)), turn(0, Request::Leave)]);
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
+    // The latency, and the bytes after the first.
+    assert_eq!(own, [0, 5, 10, 10 + 1000 + most - 1]);
+}
+
+#[test]
 fn deadlines_come_and_early_wakes_are_kept() {
     let first = ScriptTurn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: Request::Leave };
     let second = vec![
@@ -201,6 +228,31 @@ fn ranks_that_only_poll_wait_for_ever() {
     let looking = || (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
     let (ended, _, _) = conduct(vec![looking(), vec![turn(0, Request::Park(None))]]);
     assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
+}
+
+#[test]
+fn a_parked_rank_polls_now_and_then_although_others_never_stop() {
+    // Rank 0 sends to rank 1 again and again, which is progress: nothing but a turn of its own
+    // tells rank 2 that it need not wait.
+    let sends =
+        |_| ScriptTurn { deeds: vec![(0, send(1, 8))], after: 20, request: Request::CatchUp };
+    let last = [turn(0, Request::Leave)];
+    let talks = (0..10_000).map(sends).chain(last).collect();
+    let leaves = vec![turn(0, Request::Park(None)), turn(0, Request::Leave)];
+    let (ended, seen, _) = conduct(vec![talks, vec![turn(0, Request::Leave)], leaves]);
+    assert_eq!(ended, Ok(()));
+    let turns: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 2).collect();
+    let [(_, 0, GO_ON), (_, when, Answer::LookAround)] = turns[..] else { panic!("{turns:?}") };
+    assert!(*when < 10_000 * 20, "before the others' end: {when}");
+}
+
+#[test]
+fn a_rank_that_did_something_and_parked_is_not_busy() {
+    let looking = (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
+    let parks = ScriptTurn { deeds: vec![(0, send(0, 8))], after: 0, request: Request::Park(None) };
+    let (ended, seen, _) = conduct(vec![looking, vec![parks]]);
+    assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
+    assert!(seen.len() < 100_000, "its deeds ended long ago");
 }
 
 #[test]

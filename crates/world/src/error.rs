@@ -1,15 +1,16 @@
 //! What can go wrong, and whose fault it is.
 
+use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
-use hikyaku_coll::{CollError, UnknownChoice};
 use hikyaku_msg::{LayoutError, MsgError};
 use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
+use hikyaku_rank::CreationError;
+pub use hikyaku_rank::InitError;
 use hikyaku_rank::persistent::PersistentError;
-use hikyaku_rank::{AttachError, CreationError, JobError, NotALimit, UnmatchedLimit};
 use thiserror::Error;
 
-use crate::shared::{NotASeed, Protocol, SharedError, UnknownProtocol};
+use crate::shared::SharedError;
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -172,55 +173,49 @@ impl From<hikyaku_rank::Error> for Error {
             hikyaku_rank::Error::Creation(error) => Error::Creation(error),
             hikyaku_rank::Error::Memory(error) => Error::Memory(error),
             hikyaku_rank::Error::Remote(error) => Error::Remote(error),
+            hikyaku_rank::Error::Context(error) => Error::Context(error),
+            hikyaku_rank::Error::WindowRefused { rank } => Error::WindowRefused { rank },
+            hikyaku_rank::Error::WindowClosed { rank } => Error::WindowClosed { rank },
+            hikyaku_rank::Error::OutsideWindow { rank, index, count, elements } => {
+                Error::OutsideWindow { rank, index, count, elements }
+            }
+            hikyaku_rank::Error::TooLarge { elements, element } => {
+                Error::TooLarge { elements, element }
+            }
             hikyaku_rank::Error::Persistent(error) => Error::Persistent(error),
         }
     }
 }
 
-impl From<hikyaku_rank::InitError> for InitError {
-    fn from(error: hikyaku_rank::InitError) -> InitError {
+impl From<hikyaku_dsm::driver::Error> for Error {
+    #[cold]
+    fn from(error: hikyaku_dsm::driver::Error) -> Error {
         match error {
-            hikyaku_rank::InitError::Attach(error) => InitError::Attach(error),
-            hikyaku_rank::InitError::Single(error) => InitError::Single(error),
+            hikyaku_dsm::driver::Error::Rank(error) => error.into(),
+            hikyaku_dsm::driver::Error::Shared(error) => error.into(),
         }
     }
 }
 
-/// Why a program could not join its job.
-#[derive(Debug, Error)]
-pub enum InitError {
-    /// It was started by `hikyaku run`, and the job could not be joined.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// The environment names an algorithm that there is not.
-    #[error("{variable}: {error}")]
-    Choice {
-        /// The variable.
-        variable: String,
-        /// What is wrong with its value.
-        error: UnknownChoice,
-    },
-    /// The environment names a protocol of shared variables that there is not.
-    #[error("{}: {error}", Protocol::VARIABLE)]
-    Protocol {
-        /// What is wrong with its value.
-        error: UnknownProtocol,
-    },
-    /// The environment asks for faults by something that is no seed.
-    #[error("{variable}: {error}")]
-    Faults {
-        /// The variable.
-        variable: &'static str,
-        /// What is wrong with its value.
-        error: NotASeed,
-    },
-    /// The environment limits unmatched messages by something that is no number.
-    #[error("{}: {error}", UnmatchedLimit::VARIABLE)]
-    Unmatched {
-        /// What is wrong with its value.
-        error: NotALimit,
-    },
-    /// It was started by itself, and a world of one could not be made.
-    #[error(transparent)]
-    Single(#[from] JobError),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::{NotASeed, Protocol, UnknownProtocol};
+
+    #[test]
+    fn what_is_wrong_with_the_environment_names_the_variable() {
+        let of = |error: InitError| error.to_string();
+        let given = || "tcp".to_owned();
+        assert_eq!(
+            of(InitError::of(Protocol::VARIABLE)(UnknownProtocol { given: given() })),
+            "HIKYAKU_SHARED: `tcp` is no protocol of shared variables: there are direct, fagus \
+             and udp"
+        );
+        let faults = InitError::of(NotASeed::VARIABLE)(NotASeed { given: given() });
+        assert_eq!(
+            of(faults),
+            "HIKYAKU_SHARED_FAULTS: `tcp` is no seed: give a whole number, by which faults are \
+             drawn"
+        );
+    }
 }

@@ -5,22 +5,20 @@ use std::mem::size_of;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku_coll::{Choices, Communicator as Group};
+use hikyaku_dsm::driver::{Settings, Variables};
 use hikyaku_msg::{
     Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
-use hikyaku_nic::fabric::{Capabilities, MemoryPort, Port};
-use hikyaku_nic::layer::Faults;
-use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, Observer, RankPort, Tasks, UnmatchedLimit};
+use hikyaku_rank::{Communicator, RankPort, Tasks, from_environment};
 
 use crate::buffer::SharedBuffer;
 use crate::collective::Ranks;
 use crate::error::{Error, InitError};
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::shared::{Injector, NotASeed, Protocol, Registry, faults, protocol};
+use crate::shared::{NotASeed, Protocol};
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
 /// ([`World::split`], [`World::create_group`]), numbered from 0.
@@ -35,25 +33,8 @@ use crate::shared::{Injector, NotASeed, Protocol, Registry, faults, protocol};
 #[derive(Debug)]
 pub struct World {
     /// Before the communicator: others are served to the end.
-    shared: Rc<SharedState>,
+    variables: Rc<Variables>,
     communicator: Communicator,
-}
-
-/// The shared variables of a rank, as all its communicators have them.
-#[derive(Debug)]
-struct SharedState {
-    communicator: Communicator,
-    registry: Registry,
-}
-
-impl Drop for SharedState {
-    fn drop(&mut self) {
-        // A rank that panics owes nobody anything any more, and must not wait for room.
-        let is_rank = !self.communicator.engine().borrow().port().is_forked();
-        if is_rank && !std::thread::panicking() {
-            self.registry.service().linger(self.communicator.engine());
-        }
-    }
 }
 
 /// What a receive or probe found.
@@ -89,40 +70,20 @@ impl World {
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
     /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
-    /// number.
+    /// number, or `HIKYAKU_LONG_MESSAGES` no way.
     pub fn init() -> Result<World, InitError> {
-        let choices = Choices::from_environment(|name| std::env::var(name).ok())
-            .map_err(|(variable, error)| InitError::Choice { variable, error })?;
-        let protocol = protocol::from_environment(|name| std::env::var(name).ok())
-            .map_err(|error| InitError::Protocol { error })?;
-        let seed = |variable| {
-            faults::from_environment(variable, |name| std::env::var(name).ok())
-                .map_err(|error| InitError::Faults { variable, error })
-        };
-        let (faults, of_ports) = (seed(NotASeed::VARIABLE)?, seed(NotASeed::OF_PORTS)?);
-        let limit = UnmatchedLimit::from_environment(|name| std::env::var(name).ok())
-            .map_err(|error| InitError::Unmatched { error })?;
-        let mut port = Communicator::open()?;
-        if let Some(seed) = of_ports {
-            port.meet(Faults::of_a_job(seed));
-        }
-        let world = World::over(port, choices, protocol, faults);
-        world.communicator.limit_unmatched(limit);
-        Ok(world)
+        let value_of = |name: &str| std::env::var(name).ok();
+        let protocol = from_environment(Protocol::VARIABLE, value_of)
+            .map_err(InitError::of(Protocol::VARIABLE))?;
+        let faults = NotASeed::seed(NotASeed::VARIABLE, value_of)
+            .map_err(InitError::of(NotASeed::VARIABLE))?;
+        let settings = Settings { protocol, faults, wrong: None };
+        Ok(World::over(Communicator::init()?, settings))
     }
 
-    /// The world of a port's job. `faults`: a seed, by which shared variables meet trouble.
-    pub(crate) fn over(
-        port: RankPort,
-        choices: Choices,
-        protocol: Protocol,
-        faults: Option<u64>,
-    ) -> World {
-        let injector = Injector::of(faults, &port);
-        let communicator = Communicator::over(port, choices);
-        let registry = Registry::new(protocol, injector);
-        let shared = SharedState { communicator: communicator.clone(), registry };
-        World::new(Rc::new(shared), communicator)
+    /// The world of a rank that has just joined its job.
+    pub(crate) fn over(communicator: Communicator, settings: Settings) -> World {
+        World::new(Variables::new(communicator.clone(), settings), communicator)
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
@@ -130,7 +91,7 @@ impl World {
     ///
     /// If a rank of some dies meanwhile, every use of the duplicate may be an error.
     pub fn duplicate(&self) -> World {
-        World::new(Rc::clone(&self.shared), self.communicator.duplicate())
+        World::new(Rc::clone(&self.variables), self.communicator.duplicate())
     }
 
     /// Divides the ranks by color (MPI_Comm_split, MPI 5.0 §7.4.2). Those of a color are numbered
@@ -153,7 +114,7 @@ impl World {
     /// A rank is gone or gave up, or one is the first of too many communicators.
     pub fn split(&self, color: impl Into<Option<u32>>, key: i32) -> Result<Option<World>, Error> {
         let made = self.communicator.split(color.into(), key)?;
-        Ok(made.map(|made| World::new(Rc::clone(&self.shared), made)))
+        Ok(made.map(|made| World::new(Rc::clone(&self.variables), made)))
     }
 
     /// [`World::split`] as a future. Dropping it tells the other ranks.
@@ -166,7 +127,7 @@ impl World {
         key: i32,
     ) -> Result<Option<World>, Error> {
         let made = self.communicator.split_async(color.into(), key).await?;
-        Ok(made.map(|made| World::new(Rc::clone(&self.shared), made)))
+        Ok(made.map(|made| World::new(Rc::clone(&self.variables), made)))
     }
 
     /// The ranks of a list, in its order (MPI_Comm_create_group, MPI 5.0 §7.4.2). They alone call
@@ -177,7 +138,7 @@ impl World {
     /// ranks; or as [`World::split`].
     pub fn create_group(&self, ranks: &[u32]) -> Result<World, Error> {
         let made = self.communicator.create_group(ranks)?;
-        Ok(World::new(Rc::clone(&self.shared), made))
+        Ok(World::new(Rc::clone(&self.variables), made))
     }
 
     /// [`World::create_group`] as a future. Dropping it tells the other ranks.
@@ -186,7 +147,7 @@ impl World {
     /// As [`World::create_group`].
     pub async fn create_group_async(&self, ranks: &[u32]) -> Result<World, Error> {
         let made = self.communicator.create_group_async(ranks).await?;
-        Ok(World::new(Rc::clone(&self.shared), made))
+        Ok(World::new(Rc::clone(&self.variables), made))
     }
 
     /// [`World::duplicate`] as a future. Dropping it tells the other ranks.
@@ -195,40 +156,26 @@ impl World {
     /// Of some ranks of the job: as [`World::split`]. None of all.
     pub async fn duplicate_async(&self) -> Result<World, Error> {
         let made = self.communicator.try_duplicate_async().await?;
-        Ok(World::new(Rc::clone(&self.shared), made))
+        Ok(World::new(Rc::clone(&self.variables), made))
     }
 
     /// This world with other contexts, which these ranks agree on and use among themselves.
     pub(crate) fn apart_among(&self, ranks: &[u32]) -> Result<World, Error> {
-        let (shared, communicator) =
-            (Rc::clone(&self.shared), self.communicator.apart_among(ranks)?);
-        Ok(World { shared, communicator })
+        Ok(World::new(Rc::clone(&self.variables), self.communicator.apart_among(ranks)?))
     }
 
     /// [`World::duplicate`], or why it cannot be made.
     pub(crate) fn try_duplicate(&self) -> Result<World, Error> {
-        Ok(World::new(Rc::clone(&self.shared), self.communicator.try_duplicate()?))
-    }
-
-    /// This world with other contexts, for one persistent operation.
-    pub(crate) fn apart(&self) -> World {
-        let (shared, communicator) = (Rc::clone(&self.shared), self.communicator.duplicate());
-        World::new(shared, communicator)
-    }
-
-    /// Messages of this communicator, for exchanges that number their tags themselves.
-    pub(crate) fn messages_as_group(&self) -> Group<'_, RankPort> {
-        self.communicator.messages_as_group()
+        Ok(World::new(Rc::clone(&self.variables), self.communicator.try_duplicate()?))
     }
 
     /// Another handle on this communicator, for messages only.
     pub(crate) fn handle(&self) -> World {
-        let (shared, communicator) = (Rc::clone(&self.shared), self.communicator.clone());
-        World { shared, communicator }
+        World::new(Rc::clone(&self.variables), self.communicator.clone())
     }
 
-    fn new(shared: Rc<SharedState>, communicator: Communicator) -> World {
-        World { shared, communicator }
+    fn new(variables: Rc<Variables>, communicator: Communicator) -> World {
+        World { variables, communicator }
     }
 
     /// This world in bytes.
@@ -242,14 +189,9 @@ impl World {
         self.communicator.engine()
     }
 
-    /// For what must not keep this rank from leaving.
-    pub(crate) fn observe(&self) -> Observer {
-        self.communicator.observe()
-    }
-
     /// This rank's shared variables.
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.shared.registry
+    pub(crate) fn variables(&self) -> &Rc<Variables> {
+        &self.variables
     }
 
     #[inline]
@@ -259,41 +201,13 @@ impl World {
 
     /// This communicator as its collectives see it.
     pub(crate) fn ranks(&self) -> Ranks<'_> {
-        Ranks { group: self.communicator.group(), choices: self.choices() }
-    }
-
-    /// Algorithms chosen by name: for calls of the program, not for those of the library.
-    pub(crate) fn choices(&self) -> Choices {
-        self.communicator.choices()
-    }
-
-    /// Makes calls of the library's own: what is chosen by name does not hold for them.
-    pub(crate) fn by_itself<R>(&self, calls: impl FnOnce(&World) -> R) -> R {
-        self.communicator.by_itself(|| calls(self))
-    }
-
-    /// The end of a communicator for collectives. If one of them was abandoned here or elsewhere,
-    /// ranks may still send for it, and that is to be dropped.
-    pub(crate) fn retire(&self) {
-        self.communicator.retire();
-    }
-
-    /// Drops what has come for collectives that have failed, here and in retired communicators. To
-    /// be called after each blocking collective.
-    #[inline]
-    pub(crate) fn drop_left_overs(&self) {
-        self.communicator.drop_left_overs();
+        Ranks { group: self.communicator.group(), choices: self.communicator.choices() }
     }
 
     /// What is in flight at this rank and moves only when it is polled.
     #[inline]
     pub(crate) fn tasks(&self) -> &Tasks {
         self.communicator.tasks()
-    }
-
-    /// Runs a future to its end, and what is in flight meanwhile.
-    pub(crate) fn drive<F: Future>(&self, future: F) -> F::Output {
-        self.communicator.drive(future)
     }
 
     /// [`World::block_on`] for a future that waits for memory that others change, of windows and
@@ -307,12 +221,6 @@ impl World {
     #[doc(hidden)]
     pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
         self.communicator.unreported(poll)
-    }
-
-    /// Polls what is in flight, once; for calls that do not wait.
-    #[inline]
-    pub(crate) fn attend(&self) {
-        self.communicator.attend();
     }
 
     /// This rank, `0..size`.
@@ -419,7 +327,7 @@ impl World {
         let sent = if self.tasks().are_over() {
             self.engine().borrow_mut().send(bytes, envelope, mode)
         } else {
-            self.drive(SendFuture::new(self.engine(), bytes, envelope, mode))
+            self.communicator.drive(SendFuture::new(self.engine(), bytes, envelope, mode))
         };
         sent.map_err(|error| self.communicator.explained(error).into())
     }
@@ -459,7 +367,7 @@ impl World {
         let received = if self.tasks().are_over() {
             self.engine().borrow_mut().recv(bytes, selector)
         } else {
-            self.drive(RecvFuture::new(self.engine(), bytes, selector))
+            self.communicator.drive(RecvFuture::new(self.engine(), bytes, selector))
         };
         Ok(self.communicator.told(received)?.into())
     }
@@ -505,7 +413,7 @@ impl World {
         tag: impl Into<Tag>,
     ) -> Result<Option<Received>, Error> {
         let selector = self.selector(from.into(), tag.into())?;
-        self.attend();
+        self.communicator.attend();
         let found = self.engine().borrow_mut().probe(selector).transpose();
         let found = found.map(|found| self.communicator.told(found)).transpose()?;
         Ok(found.map(Received::from))
@@ -550,7 +458,7 @@ impl World {
 
     /// Runs a future to its end, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.drive(future)
+        self.communicator.drive(future)
     }
 
     /// A buffer of `length` zeros that the node's other ranks reach by one copy.
@@ -558,16 +466,7 @@ impl World {
     /// # Errors
     /// There is no memory for it.
     pub fn alloc<T: Scalar>(&self, length: usize) -> Result<SharedBuffer<T>, Error> {
-        Ok(SharedBuffer::new(self.allocate_bytes::<T>(length)?, length))
-    }
-
-    /// Region memory for `length` elements; its contents are left over from somebody else.
-    pub(crate) fn allocate_bytes<T: Scalar>(&self, length: usize) -> Result<RegionBuffer, Error> {
-        let bytes = length
-            .checked_mul(size_of::<T>())
-            .filter(|bytes| isize::try_from(*bytes).is_ok())
-            .ok_or(Error::TooLarge { elements: length, element: size_of::<T>() })?;
-        Ok(self.engine().borrow_mut().port_mut().allocate(bytes)?)
+        Ok(SharedBuffer::new(self.communicator.allocate(length, size_of::<T>())?, length))
     }
 
     /// Ends this rank with an exit code, without leaving the job in order: `hikyaku run` ends the

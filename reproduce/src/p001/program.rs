@@ -28,8 +28,7 @@ use std::rc::Rc;
 
 use hikyaku_dsm::geometry::{Place, initial_node};
 use hikyaku_dsm::{
-    Action, Departed, Direct, Effect, Geometry, Kind, Mailbox, Message, Op, Patience, Protocol,
-    Style, Word,
+    Action, Departed, Direct, Effect, Geometry, Kind, Mailbox, Message, Op, Patience, Style, Word,
 };
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;

@@ -1,7 +1,7 @@
 //! Commands: chains, answers, and what a command cannot name.
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Granularity, Port, PostError, RemoteAddress, Route, Short, Space,
+    ChainError, Command, CopyPort, Granularity, Port, PostError, RemoteAddress, Route, Short, Space,
 };
 
 use crate::job::{part, pattern};

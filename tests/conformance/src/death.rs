@@ -1,7 +1,7 @@
 //! Ends: of a rank, in order or not, and of a wait.
 
 use hikyaku_nic::fabric::{
-    Command, Event, MemoryPort, PeerFailure, PeerState, Port, PostError, Rank, Wake,
+    Command, CopyPort, Event, MemoryPort, PeerFailure, PeerState, Port, PostError, Rank, Wake,
 };
 use hikyaku_nic::time::Time;
 

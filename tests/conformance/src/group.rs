@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "bodies of tests: an error is a failure")]
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Contribution, GroupError, GroupId, GroupPort, PostError, Rank, SYNC_IDS,
+    ChainError, Command, Contribution, GroupError, GroupId, GroupPort, Offer, PostError, Rank,
+    SYNC_IDS,
 };
 use hikyaku_nic::ring::{LINE_BYTES, LINES};
 
@@ -21,6 +22,17 @@ pub(crate) fn join<H: Harness>(
     let id = ids.next().expect("a group has members");
     assert!(ids.all(|other| other == id));
     id
+}
+
+/// Some members of a list join.
+fn join_as<H: Harness>(
+    job: &mut Job<'_, H>,
+    channel: u32,
+    some: &[Rank],
+    ranks: &[Rank],
+) -> GroupId {
+    let ids = some.iter().map(|rank| job.port(*rank).join(channel, ranks, 0).unwrap());
+    ids.reduce(|one, _| one).expect("somebody joins")
 }
 
 /// What a member contributed, read out.
@@ -169,7 +181,7 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
             (seed, pattern(seed, (base + place * 17) % 513))
         };
         for (place, rank) in MEMBERS.into_iter().enumerate() {
-            assert_eq!(job.port(rank).all_contributed(group), Ok(false));
+            assert_eq!(job.port(rank).all_contributed(group, round * 10), Ok(None));
             let (word, payload) = said(place);
             assert_eq!(job.port(rank).contribute(group, word, &payload), Ok(()));
             let again = job.port(rank).contribute(group, word, &payload);
@@ -177,8 +189,10 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
             let next = job.port(rank).contribution(group, (place + 1) % 3).unwrap();
             assert_eq!(next.is_some(), place == 2, "only the last comes after the next");
         }
-        for rank in MEMBERS {
-            assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+        for (place, rank) in MEMBERS.into_iter().enumerate() {
+            // They gave words of their own; the rank's own is not asked about.
+            let (expected, same) = if place == 2 { (round * 10, false) } else { (99, false) };
+            assert_eq!(job.port(rank).all_contributed(group, expected), Ok(Some(same)));
             for place in 0..3 {
                 let what = job.port(rank).contribution(group, place).unwrap().unwrap();
                 assert_eq!(what.is_inline(), what.len() <= LINE_BYTES);
@@ -266,7 +280,7 @@ pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
         assert!(matches!(port.synced(group, 4), Err(GroupError::PeerFailed(f)) if f.rank == 2));
     }
     for rank in [0, 3] {
-        assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+        assert!(job.port(rank).all_contributed(group, 0).unwrap().is_some());
         job.port(rank).finish_round(group).unwrap();
     }
     for round in 0..5 {
@@ -276,7 +290,7 @@ pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
             assert_eq!(port.contribution(group, 1), Err(GroupError::PeerLeft { rank: 1 }));
             let died = port.contribution(group, 2);
             assert!(matches!(died, Err(GroupError::PeerFailed(f)) if f.rank == 2), "{died:?}");
-            assert!(port.all_contributed(group).is_err());
+            assert!(port.all_contributed(group, round).is_err());
         }
         for rank in [0, 3] {
             let unread = job.port(rank).finish_round(group);
@@ -325,7 +339,7 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
                 job.port(rank).contribute(group, round, &[9; 400]).unwrap();
             }
             for rank in [one, other] {
-                assert_eq!(job.port(rank).all_contributed(group), Ok(true));
+                assert_eq!(job.port(rank).all_contributed(group, round), Ok(Some(true)));
                 let what = job.port(rank).contribution(group, 0).unwrap().unwrap();
                 assert_eq!(what.word(), round);
                 job.port(rank).finish_round(group).unwrap();
@@ -350,6 +364,64 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
     }
 }
 
+/// Members that do not know which channels the others have agree on one by offers.
+pub fn channels_are_offered_once_and_as_long_as_they_are_free<H: Harness>(harness: &H) {
+    let mut setup = Setup::private(3);
+    setup.layout.groups.channels = 6;
+    let mut job = Job::open(harness, &setup);
+    join(&mut job, 0, &[0, 1], 0);
+    let port = job.port(0);
+    let offer = |channels, first| Offer { channels, first };
+    let first = port.offer(0);
+    assert_eq!(first, offer(1 << 4, 0), "channel 0 is in use");
+    assert_eq!(port.offer(1), offer(1 << 1 | 1 << 5, 0));
+    let rest = port.offer(0);
+    assert_eq!(rest, offer(1 << 2 | 1 << 3, 0), "there is no other of this kind");
+    assert_eq!(port.offer(3), offer(0, 0));
+    port.withdraw(first);
+    assert_eq!(port.offer(7), first);
+    port.withdraw(rest);
+    let agreed = rest.and(job.port(1).offer(2)).and(offer(!0, 700));
+    assert_eq!((agreed, agreed.channel()), (offer(1 << 2, 700), Some(2)));
+    assert_eq!(Offer::of_bytes(&agreed.to_bytes()), agreed);
+    assert_eq!(Offer::of_bytes(&[9; 5]).channel(), None);
+
+    let group = join(&mut job, 2, &[0, 1], agreed.first);
+    assert_eq!(job.port(0).offer(2), offer(1 << 3, 0));
+    job.port(0).contribute(group, 5, &[]).unwrap();
+    job.port(0).finish_round(group).unwrap();
+    job.port(0).leave(group).unwrap();
+    assert_eq!(job.port(0).offer(2), offer(0, 0), "the other still reads");
+    job.port(1).finish_round(group).unwrap();
+    assert_eq!(job.port(0).offer(2), offer(1 << 2, agreed.first + 1), "rounds count on");
+}
+
+/// A rank that does not know what came of its offer was perhaps taken for a member: its lines never
+/// show a round that the others began, and hold up nobody.
+pub fn rounds_that_are_passed_over_hold_up_nobody<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let offer = job.port(2).offer(1);
+    let group = join_as(&mut job, 1, &[0, 1], &[0, 1, 2]);
+    job.port(0).contribute(group, 7, &[]).unwrap();
+    job.port(0).finish_round(group).unwrap();
+    job.port(2).pass_over(offer.channels);
+    job.port(2).withdraw(offer);
+    let next = job.port(2).offer(1);
+    assert!(next.channels == offer.channels && next.first > 1 << 30, "{next:?}");
+    job.port(2).withdraw(next);
+    let alone = job.port(2).join(1, &[2], next.first).unwrap();
+    job.port(2).contribute(alone, 7, &[]).unwrap();
+    assert_eq!(job.port(1).contribution(group, 2), Ok(None), "that is another group's");
+    job.port(1).finish_round(group).unwrap();
+    for rank in [0, 1] {
+        job.port(rank).leave(group).unwrap();
+    }
+    for rank in [0, 1] {
+        let least = job.port(rank).offer(1);
+        assert_eq!(least.channels, offer.channels, "rank 2 has no round to finish");
+    }
+}
+
 /// Rounds need shared memory; barriers and multicast are commands and go between nodes too.
 pub fn rounds_are_for_one_node<H: Harness>(harness: &H) {
     let setup = Setup { ranks_per_node: 2, ..Setup::private(4) };
@@ -358,7 +430,7 @@ pub fn rounds_are_for_one_node<H: Harness>(harness: &H) {
     let other = GroupError::OtherNode { rank: 2 };
     assert_eq!(job.port(1).contribute(group, 0, &[]), Err(other));
     assert_eq!(job.port(1).contribution(group, 0), Err(other));
-    assert_eq!(job.port(1).all_contributed(group), Err(other));
+    assert_eq!(job.port(1).all_contributed(group, 0), Err(other));
     for rank in 0..4 {
         job.port(rank).sync(group, 0).unwrap();
         assert_eq!(job.port(rank).synced(group, 0), Ok(rank == 3));

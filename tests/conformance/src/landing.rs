@@ -1,7 +1,8 @@
 //! Landing: source table, ring, tail, record, in that order (IP-01 to IP-09, IP-23, IP-24).
 
 use hikyaku_nic::fabric::{
-    Command, Event, Granularity, Landing, MemoryPort, Notification, Port, PostError, Rank, RingPort,
+    Command, CopyPort, Event, Granularity, Landing, MemoryPort, Notification, Port, PostError,
+    Rank, RingPort,
 };
 
 use crate::job::{Assembly, part, pattern};

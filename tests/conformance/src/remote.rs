@@ -1,7 +1,7 @@
 //! Memory that peers name: put, read, regions and nodes.
 
 use hikyaku_nic::fabric::{
-    Command, Event, MemoryPort, Notification, Port, PostError, RemoteAddress, Space,
+    Command, CopyPort, Event, MemoryPort, Notification, Port, PostError, RemoteAddress, Space,
 };
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 
@@ -114,6 +114,41 @@ pub fn reads_see_what_is_there_and_nothing_outside<H: Harness>(harness: &H) {
         assert_eq!(address.space, Space::Process, "not in the region");
         assert!(job.port(0).capabilities().process_from.is_some());
     }
+}
+
+/// Whichever end copies, a message that both may copy is whole, once, and nothing else is touched.
+pub fn a_message_is_copied_by_either_end_or_both<H: Harness>(harness: &H) {
+    const LENGTH: usize = 200_001;
+    let setup = Setup { region_bytes: 1 << 20, ..Setup::private(2) };
+    let mut job = Job::open(harness, &setup);
+    let (mut message, from) = region(&mut job, 0, LENGTH);
+    let (mut into, _) = region(&mut job, 1, LENGTH + 64);
+    message.copy_from_slice(&pattern(5, LENGTH));
+    if job.port(0).capabilities().virtual_time {
+        assert_eq!(job.port(1).open_joint(&into), None, "virtual time has no model of it");
+        return;
+    }
+    for sender_first in [true, false] {
+        into.fill(0x33);
+        let copy = job.port(1).open_joint(&into[..LENGTH]).expect("fabrics of one host have it");
+        assert_eq!((copy.into.rank, copy.length), (1, LENGTH as u64));
+        let early = if sender_first { job.port(0).write_jointly(&copy, &message) } else { Ok(0) };
+        assert_eq!(job.port(1).read_jointly(from, &mut into[..LENGTH], &copy), Ok(true));
+        assert_eq!(early, Ok(if sender_first { LENGTH as u64 } else { 0 }));
+        assert_eq!(job.port(0).write_jointly(&copy, &message), Ok(0), "nothing is left to copy");
+        assert!(into[..LENGTH] == message[..] && into[LENGTH..] == [0x33; 64]);
+    }
+    // What was closed, or opened before another, is not written any more.
+    let old = job.port(1).open_joint(&into[..LENGTH]).expect("as before");
+    let closed = job.port(1).open_joint(&into[..LENGTH]).expect("as before");
+    assert!(job.port(1).close_joint(0, &closed), "the sender has nothing in its hands");
+    into.fill(0x44);
+    for copy in [old, closed] {
+        assert_eq!(job.port(0).write_jointly(&copy, &message), Ok(0));
+    }
+    let short = job.port(0).write_jointly(&closed, &message[1..]);
+    assert!(matches!(short, Err(PostError::OutOfBounds { rank: 1, .. })), "{short:?}");
+    assert!(into.iter().all(|byte| *byte == 0x44));
 }
 
 /// A region is given out in pieces that do not overlap, exhausted with an error that says so, and

@@ -1,8 +1,8 @@
 //! The tables: heads, routes and what the receiver can see of them (IP-12 to IP-14, IP-25).
 
 use hikyaku_nic::fabric::{
-    Command, Event, Landing, MemoryPort, Notification, Port, PostError, Rank, RingId, RingPort,
-    Route, TableError,
+    Command, CopyPort, Event, Landing, MemoryPort, Notification, Port, PostError, Rank, RingId,
+    RingPort, Route, TableError,
 };
 
 use crate::job::pattern;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullPolicy, GroupError, GroupPort, MemoryPort, Notification, Notified,
-    PeerFailure, Port, PostError, Rank,
+    Command, CopyPort, Event, FullPolicy, GroupError, GroupPort, MemoryPort, Notification,
+    Notified, PeerFailure, Port, PostError, Rank,
 };
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;

@@ -4,7 +4,7 @@
 //! [`values`] and [`digest`] are there once more in C and in Python: they use nothing but
 //! arithmetic of 64-bit words, which is the same everywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// The table.
@@ -60,8 +60,6 @@ pub struct Table {
     pub operations: Vec<(String, Vec<String>)>,
     /// What each operation gives, for each length.
     pub digests: BTreeMap<(Shape, String), Vec<u64>>,
-    /// Operations, and forms in which they give something else.
-    pub differing: BTreeSet<(Shape, String, String)>,
 }
 
 impl Table {
@@ -79,10 +77,6 @@ impl Table {
                 ["lengths", ref lengths @ ..] => table.lengths = owned(lengths),
                 ["operation", name, ref forms @ ..] => {
                     table.operations.push((name.to_owned(), owned(forms)));
-                }
-                ["differs", ranks, per_node, name, form] => {
-                    let shape = shape(ranks, per_node);
-                    table.differing.insert((shape, name.to_owned(), form.to_owned()));
                 }
                 [DIGESTS, ranks, per_node, name, ref digests @ ..] => {
                     let digests = digests.iter().map(|word| number(word).unwrap()).collect();

@@ -1,5 +1,6 @@
 //! A job as its starter sees it: words in, lines and an exit code out, processes meanwhile.
 
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -155,6 +156,17 @@ impl Running {
             assert!(start.elapsed() < PATIENCE, "rank {rank} never started");
             assert!(self.launcher.try_wait().unwrap().is_none(), "the job ended early");
         }
+    }
+
+    /// The job's memory, as soon as a rank runs its program: whatever is written there, its ranks
+    /// find.
+    pub fn memory(&mut self) -> File {
+        let (process, _) = self.rank(0);
+        let job = process.variable("HIKYAKU_JOB").unwrap();
+        let (launcher, rest) = job.split_once(':').unwrap();
+        let (fd, _) = rest.split_once(':').unwrap();
+        let path = format!("/proc/{launcher}/fd/{fd}");
+        OpenOptions::new().read(true).write(true).open(path).unwrap()
     }
 
     /// Lets the job run for so long, or to its end if that comes first; says whether it did.

@@ -14,6 +14,7 @@
 //! - [`edges`]: persistent exchanges along the edges of a graph.
 //! - [`generator`]: random programs that are right by construction.
 //! - [`waits`]: calls that never return, and what is said of them.
+//! - [`number`]: what a variable of the environment says.
 //! - [`at_length`]: whether there is time for more of the same.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
@@ -33,6 +34,15 @@ pub mod waits;
 
 pub use job::{End, Job, Running};
 pub use random::Random;
+
+/// The number in a variable of the environment; `None`: it is not set.
+///
+/// # Panics
+/// It is set to something else.
+pub fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, expected a number")))
+}
 
 /// Whether tests with a choice are to run at length: `make test-all` sets `HIKYAKU_LONG`.
 pub fn at_length() -> bool {

@@ -7,15 +7,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::env;
-
-use hikyaku_jobs::{Job, Random};
+use hikyaku_jobs::{Job, Random, number};
 
 /// So many seeds, each printed.
 fn seeds() -> impl Iterator<Item = String> {
-    let programs = env::var("HIKYAKU_PROGRAMS").map_or(40, |text| text.parse::<usize>().unwrap());
-    let first = env::var("HIKYAKU_PROGRAMS_SEED").map_or(1, |text| text.parse().unwrap());
-    let mut random = Random::new(first);
+    let programs = number("HIKYAKU_PROGRAMS").unwrap_or(40);
+    let mut random = Random::new(number("HIKYAKU_PROGRAMS_SEED").unwrap_or(1));
     (0..programs.div_ceil(100)).map(move |_| {
         let seed = random.draw().to_string();
         println!("HIKYAKU_FAULTS={seed}");
@@ -84,5 +81,5 @@ fn a_seed_that_is_none_is_an_error_at_the_start() {
     let job = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_rank"), 2, &["lone", "1"]);
     let end = job.variable("HIKYAKU_FAULTS", "often").run();
     assert_ne!(end.code, Some(0));
-    assert!(end.stderr.contains("variable: \"HIKYAKU_FAULTS\""), "{}", end.stderr);
+    assert!(end.stderr.contains("HIKYAKU_FAULTS: `often` is no seed"), "{}", end.stderr);
 }

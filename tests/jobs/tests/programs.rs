@@ -7,19 +7,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use hikyaku_jobs::generator::Kept;
 use hikyaku_jobs::generator::many::Many;
+use hikyaku_jobs::number;
 
 /// Of the programs that every run has.
 const SEED: u64 = 1_000_000;
-
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, expected a number")))
-}
 
 /// The files of the simulated machines.
 fn machines() -> Vec<PathBuf> {
@@ -39,10 +34,12 @@ fn random_programs() {
     println!("programs: HIKYAKU_PROGRAMS_SEED={seed}");
     let programs = Path::new(env!("CARGO_BIN_EXE_generated")).parent().unwrap();
     let new = |share| Many::new(programs.to_owned(), seed, share);
-    // Half of them for real, some of these with faults; a seventh of the others on each machine.
+    // Half of them for real, a seventh of the others on each machine; some of both with faults.
     let mut runs = vec![new(count * 3 / 8), Many { faults: true, ..new(count / 8) }];
     for machine in machines() {
-        runs.push(Many { machine: Some(machine), ..new(count.div_ceil(14)) });
+        let machine = Some(machine);
+        runs.push(Many { machine: machine.clone(), ..new(count * 3 / 56) });
+        runs.push(Many { machine, faults: true, ..new(count.div_ceil(56)) });
     }
     let failed = runs.iter().flat_map(|many| many.run(&|failure| print!("{failure}")));
     let failed: Vec<_> = failed.collect();
@@ -58,6 +55,7 @@ const ONCE: &[Once] = &[
     ("", true, 28, &[16, 17], &["acquire", "unmatched"]),
     ("cenju4", false, 8, &[1, 2], &["unmatched", "signal"]),
     ("cenju4", false, 25, &[22, 23, 26, 27], &["pause", "unmatched", "puts", "flight"]),
+    ("cenju4", false, 9_700_006, &[6, 3], &["leave", "messages"]),
     ("cenju4", false, 9, &[7, 9], &["unmatched", "messages"]),
     ("cp-pacs", false, 7, &[1, 2], &["unmatched", "grid"]),
     ("cp-pacs", false, 9, &[7, 10], &["unmatched", "acquire"]),

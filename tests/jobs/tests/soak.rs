@@ -5,15 +5,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::env;
 use std::time::Duration;
 
-use hikyaku_jobs::{Job, Random, at_length};
-
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, expected a number")))
-}
+use hikyaku_jobs::{Job, Random, at_length, number};
 
 #[test]
 fn mixed_traffic() {

@@ -26,28 +26,33 @@ const TABLE: &[Row] = &[
     Row { name: "conformance", level: 1, may_use: &["nic"] },
     Row { name: "msg", level: 2, may_use: &["nic"] },
     Row { name: "coll", level: 3, may_use: &["nic", "msg"] },
-    Row { name: "dsm", level: 3, may_use: &["nic", "msg"] },
     Row { name: "rank", level: 4, may_use: &["nic", "shm", "ofi", "msg", "coll"] },
-    Row { name: "world", level: 5, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
+    // Its protocols are values, which need none of these; `driver/` carries them out at a rank.
+    Row { name: "dsm", level: 5, may_use: &["nic", "msg", "rank"] },
+    Row { name: "world", level: 6, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
     // Starts programs and carries none of what they are linked with: no message, no collective.
-    Row { name: "launch", level: 6, may_use: &["nic", "shm", "sim"] },
-    Row { name: "mpi", level: 6, may_use: &["rank", "coll", "msg"] },
-    Row { name: "python", level: 7, may_use: &["world", "launch"] },
-    Row { name: "c", level: 7, may_use: &["world"] },
+    Row { name: "launch", level: 7, may_use: &["nic", "shm", "sim"] },
+    // The functions of MPI as text, for the build scripts of its shared libraries.
+    Row { name: "mpi-table", level: 0, may_use: &[] },
+    Row { name: "mpi", level: 7, may_use: &["nic", "rank", "coll", "msg"] },
+    Row { name: "mpi-abi", level: 8, may_use: &["mpi", "mpi-table"] },
+    Row { name: "mpi-mpich", level: 8, may_use: &["mpi", "mpi-table"] },
+    Row { name: "python", level: 8, may_use: &["world", "launch"] },
+    Row { name: "c", level: 8, may_use: &["world"] },
     // Experiments run models, not programs: no message layer between them and the simulator. dsm
     // for its protocols, which are values.
-    Row { name: "reproduce", level: 4, may_use: &["nic", "sim", "dsm", "report"] },
+    Row { name: "reproduce", level: 6, may_use: &["nic", "sim", "dsm", "report"] },
     // Its ranks are programs, and the launcher that it measures is `hikyaku run` around them.
-    Row { name: "bench", level: 7, may_use: &["world", "report", "nic", "shm"] },
+    Row { name: "bench", level: 8, may_use: &["world", "report", "nic", "shm"] },
     // nic for its types only: times and ranks in the tables that it prints. coll and sim to run
     // the one's algorithms on the other's machines.
     Row {
         name: "cli",
-        level: 8,
+        level: 9,
         may_use: &["world", "launch", "bench", "report", "nic", "sim", "coll", "reproduce"],
     },
-    Row { name: "jobs", level: 9, may_use: &["nic", "sim", "world", "launch"] },
-    Row { name: "examples", level: 10, may_use: &["world", "report"] },
+    Row { name: "jobs", level: 10, may_use: &["nic", "sim", "world", "launch"] },
+    Row { name: "examples", level: 11, may_use: &["world", "report"] },
     Row { name: "xtask", level: 0, may_use: &[] },
 ];
 

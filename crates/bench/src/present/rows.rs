@@ -12,7 +12,7 @@
 use hikyaku::shared::Protocol;
 use hikyaku_report::{Axis, Chart, LineChart, Series as Line, Unit as Shown};
 
-use super::{base, figures, shown};
+use super::units::{base, shown};
 use crate::kinds::Kind;
 use crate::results::{Figure, Results};
 
@@ -20,7 +20,7 @@ use crate::results::{Figure, Results};
 const SIZES: [u64; 2] = [4 << 10, 16 << 10];
 
 fn cells(results: &Results) -> Vec<&Figure> {
-    figures(results, Kind::Rows).collect()
+    results.of(Kind::Rows).collect()
 }
 
 /// The median of a protocol, in its figure's unit.

@@ -223,6 +223,11 @@ pub(crate) struct Collective {
     #[arg(long, default_value = "8", value_parser = units::size)]
     pub(crate) size: u64,
     /// The algorithm; without it, hikyaku's table chooses
+    ///
+    /// An unknown name is answered with those there are. A barrier by `sync` needs a network that
+    /// synchronises: cenju4 with one rank on each of at most 64 nodes. No machine here has counters
+    /// or multicast for atomic-add, multicast-add and multicast yet; `lines` are for ranks that
+    /// share memory ('hikyaku run', and programs of their own under 'hikyaku simulate').
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
     /// How often

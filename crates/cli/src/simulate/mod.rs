@@ -213,10 +213,11 @@ enum Ended {
 /// Runs a program to its end, or as far as it gets.
 fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), SettingError> {
     let Setting { machine, job: config, seed, exhibit } = setting;
-    let parts = programs::Job { ranks: config.ranks, seed: *seed, payload: config.payload };
-    let maker = programs::maker(program, parts)?;
     let before = resident();
     let simulation = Simulation::new(*seed);
+    let sync = machine.synchronisation(&simulation, config.ranks.div_ceil(config.ranks_per_node));
+    let parts = programs::Job { ranks: config.ranks, seed: *seed, payload: config.payload, sync };
+    let maker = programs::maker(program, parts)?;
     exhibit.prepare(&simulation);
     let installed = machine.install(&simulation);
     let job = job::Job::new(&simulation, *config, installed.carrier);

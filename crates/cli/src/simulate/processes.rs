@@ -75,6 +75,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
         owns_process: true,
         ..Launch::new(setting.job.ranks, program)
     };
+    launch.offer_mpi();
     if let Some(protocol) = options.shared {
         launch.set(Protocol::VARIABLE, protocol);
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use crate::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
+use hikyaku_sim::model::cenju4::Synchronisation;
 use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
 
 use super::arguments::{Collective, Program};
@@ -20,11 +21,13 @@ pub(crate) type Body = Pin<Box<dyn Future<Output = Answer>>>;
 pub(crate) type Maker = Box<dyn Fn(Rank) -> Body>;
 
 /// What a program needs to know of its job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) ranks: u32,
     pub(crate) seed: u64,
     pub(crate) payload: Payload,
+    /// The barrier in the machine's switches.
+    pub(crate) sync: Option<Synchronisation>,
 }
 
 /// The parts of a program.
@@ -54,7 +57,7 @@ pub(crate) fn maker(program: &Program, job: Job) -> Result<Maker, UnknownChoice>
             each(move |rank| conjugate_gradients(rank, plane))
         }
         _ => match program.collective() {
-            Some((operation, how)) => collectives(operation, how, job.payload)?,
+            Some((operation, how)) => collectives(operation, how, job)?,
             None => each(async |_| Ok::<(), String>(())),
         },
     })
@@ -72,33 +75,30 @@ where
     })
 }
 
-fn collectives(
-    operation: Operation,
-    how: &Collective,
-    payload: Payload,
-) -> Result<Maker, UnknownChoice> {
+fn collectives(operation: Operation, how: &Collective, job: Job) -> Result<Maker, UnknownChoice> {
     let mut choices = Choices::default();
     if let Some(name) = &how.algorithm {
         choices.choose(operation, name)?;
     }
-    let (bytes, repeat) = (how.size as usize, how.repeat);
-    Ok(match payload {
-        Payload::Carried => {
-            each(move |rank| repeated::<u8>(rank, operation, choices, (bytes, repeat)))
-        }
-        Payload::LengthsOnly => {
-            each(move |rank| repeated::<()>(rank, operation, choices, (bytes, repeat)))
-        }
+    let (times, sync) = ((how.size as usize, how.repeat), job.sync);
+    Ok(match job.payload {
+        Payload::Carried => each(move |rank| {
+            let group = SimulatedRank::<u8>::new(rank).with_sync(sync.clone());
+            repeated(group, operation, choices, times)
+        }),
+        Payload::LengthsOnly => each(move |rank| {
+            let group = SimulatedRank::<()>::new(rank).with_sync(sync.clone());
+            repeated(group, operation, choices, times)
+        }),
     })
 }
 
 async fn repeated<U: Unit>(
-    rank: Rank,
+    group: SimulatedRank<U>,
     operation: Operation,
     choices: Choices,
     (bytes, repeat): (usize, u32),
 ) -> Result<(), crate::simulated::CollectiveError> {
-    let group = SimulatedRank::<U>::new(rank);
     for _ in 0..repeat {
         let _call = group.rank().enter(operation.name());
         collective(&group, operation, &choices, bytes).await?;

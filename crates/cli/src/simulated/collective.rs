@@ -8,7 +8,7 @@ use hikyaku_coll::{
 use hikyaku_sim::SimError;
 use thiserror::Error;
 
-use super::{SimulatedRank, Unit};
+use super::rank::{SimulatedRank, Unit};
 
 /// Why a collective did not give its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

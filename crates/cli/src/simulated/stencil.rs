@@ -25,7 +25,7 @@ use hikyaku_sim::program::balanced;
 use hikyaku_sim::topology::Grid;
 use thiserror::Error;
 
-use super::SimulatedRank;
+use super::rank::SimulatedRank;
 
 /// A plane cut into square blocks, one a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -170,7 +170,7 @@ fn a_limit_on_address_space_is_named() {
         let output = Command::new("bash").args(words).output().unwrap();
         (output.status.code(), stderr(&output))
     };
-    let ends: Vec<_> = (36..=64).map(under_limit).collect();
+    let ends: Vec<_> = (16..=64).map(under_limit).collect();
     let refused: Vec<_> = ends.into_iter().filter(|(code, _)| *code != Some(0)).collect();
     assert!(refused.iter().any(|(_, message)| message.contains("beside what the program has")));
     for (code, message) in refused {

@@ -43,8 +43,7 @@ pub(super) fn at_once<G: Group>(
         return None;
     }
     match rounds.try_meet(&data[rounds.place * length..][..length]) {
-        Ok(true) => Some(collect(&rounds, data, length, 0..length)),
-        Ok(false) => None,
+        Ok(met) => met.map(|_| collect(&rounds, data, length, 0..length)),
         Err(failure) => Some(Err(failure)),
     }
 }

@@ -18,22 +18,12 @@ use crate::blocks::Blocks;
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::rounds::Stop;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to gather at all ranks."
-    /// Each rank passes on the part that came last.
-    Ring = "ring",
-    /// Pairs exchange all they have, at doubling distances (paper 004's butterfly collection).
-    Butterfly = "butterfly",
-    /// Each rank sends all it has 2^k ranks back (Bruck et al. 1997).
-    Bruck = "bruck",
-    /// Each rank writes to its lines, which all read.
-    Lines = "lines",
-}
+pub use crate::algorithms::allgather::Algorithm;
 
 /// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
 /// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
@@ -70,16 +60,13 @@ pub fn begin_allgather<'a, G: Group>(
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(start(call, algorithm, mine, data, blocks));
     }
-    let mut call = Call::on_lines(group, signature, algorithm as usize);
-    let done = call.at_once(|team| {
-        if let Err(failure) = prepare(team, mine, data, &blocks) {
-            return Some(Err(failure));
-        }
-        lines::at_once(team, data, length)
-    });
-    match done {
-        Some(done) => Begun::Done(done),
-        None => Begun::Waits(start(call, algorithm, mine, data, blocks)),
+    let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
+        Ok(()) => lines::at_once(team, data, length),
+        Err(failure) => Some(Err(failure)),
+    };
+    match Call::on_lines(group, signature, algorithm as usize, act) {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks)),
     }
 }
 

@@ -1,15 +1,17 @@
 //! Allreduce by lines: to 112 bytes each line carries its rank's numbers, and every rank combines
 //! all. Larger: every rank combines one share of everybody's, then all collect the shares.
 //!
-//! What all contribute is combined as `0 ∘ (1 ∘ ...)`, and each result by one rank or by all alike:
-//! every rank has the same bits, and operations need not be commutative. Over several nodes the
-//! leaders combine what comes of that, and each hands it on.
+//! What all contribute is combined up a binomial tree, `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`, and each result
+//! by one rank or by all alike: every rank has the same bits, and operations need not be
+//! commutative. Over several nodes the leaders combine what comes of that, and each hands it on.
+//! Where there are no lines left, messages combine in the same order: see [`crate::select`].
 
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::mates::MOST_MATES;
 use crate::reduction::Reduction;
-use crate::rounds::{Rounds, Stop};
+use crate::rounds::{Rounds, Stop, starts};
 
 use super::recursive_doubling;
 
@@ -24,6 +26,9 @@ const SHARE_FROM: usize = 2 << 10;
 
 /// Bytes that are combined at a time: in the first-level cache.
 const PIECE: usize = 4 << 10;
+
+/// Most trees that are still to be combined with each other, of [`MOST_MATES`] ranks.
+const DEPTH: usize = MOST_MATES.ilog2() as usize + 1;
 
 #[inline(always)]
 pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
@@ -56,8 +61,7 @@ pub(super) fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     }
     let rounds = Rounds::at_once(team)?;
     match rounds.try_meet(data) {
-        Ok(true) => Some(combine(&rounds, data, reduction)),
-        Ok(false) => None,
+        Ok(met) => met.map(|_| combine(&rounds, data, reduction)),
         Err(failure) => Some(Err(failure)),
     }
 }
@@ -76,29 +80,84 @@ fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     })
 }
 
-/// At most `ROOM` bytes of every rank, from the last to the first.
+/// At most `ROOM` bytes of every rank.
 #[inline(always)]
 fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &Rounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
-    let (mut mine, mut theirs) = ([G::Byte::default(); ROOM], [G::Byte::default(); ROOM]);
-    let (mine, theirs) = (&mut mine[..data.len()], &mut theirs[..data.len()]);
-    mine.copy_from_slice(data);
-    let last = rounds.size - 1;
-    for place in (0..rounds.size).rev() {
+    let mut own = [G::Byte::default(); ROOM];
+    let own = &mut own[..data.len()];
+    own.copy_from_slice(data);
+    if rounds.size == 2 {
+        let mut theirs = [G::Byte::default(); ROOM];
+        return combine_two(rounds, own, 0, data, &mut theirs[..own.len()], reduction);
+    }
+    let mut scratch = [[G::Byte::default(); ROOM]; DEPTH];
+    combine_tree(rounds, own, 0, data, scratch.as_flattened_mut(), reduction)
+}
+
+/// What both ranks have contributed from byte `at` on. `own` is this rank's part, of which `out`
+/// holds a copy.
+#[inline(always)]
+fn combine_two<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &Rounds<'_, G>,
+    own: &[G::Byte],
+    at: usize,
+    out: &mut [G::Byte],
+    theirs: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    if rounds.place == 0 {
+        rounds.read(1, at, out)?;
+        (reduction.combine)(own, out);
+    } else {
+        rounds.read(0, at, theirs)?;
+        (reduction.combine)(theirs, out);
+    }
+    Ok(())
+}
+
+/// What every rank has contributed from byte `at` on, as much as there is of `own`, this rank's
+/// part. `scratch` has room for that [`DEPTH`] times.
+///
+/// Ranks come in one after the other. Whenever there are two neighbouring trees of the same size,
+/// they become one, as digits are carried in a binary counter.
+#[inline(never)]
+fn combine_tree<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &Rounds<'_, G>,
+    own: &[G::Byte],
+    at: usize,
+    out: &mut [G::Byte],
+    scratch: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let length = own.len();
+    // Where each tree's result is: `combine` leaves it in the right one of two.
+    let mut slots: [usize; DEPTH] = std::array::from_fn(|slot| slot * length);
+    let mut trees = 0;
+    for place in 0..rounds.size {
+        let slot = &mut scratch[slots[trees]..][..length];
         if place == rounds.place {
-            if place != last {
-                (reduction.combine)(mine, data);
-            }
-        } else if place == last {
-            rounds.read(place, 0, data)?;
+            slot.copy_from_slice(own);
         } else {
-            rounds.read(place, 0, theirs)?;
-            (reduction.combine)(theirs, data);
+            rounds.read(place, at, slot)?;
+        }
+        trees += 1;
+        let is_last = place + 1 == rounds.size;
+        let carries = if is_last { trees - 1 } else { (place + 1).trailing_zeros() as usize };
+        for _ in 0..carries {
+            let [left, right] = [trees - 2, trees - 1].map(|tree| slots[tree]);
+            let both = [left..left + length, right..right + length];
+            if let Ok([left, right]) = scratch.get_disjoint_mut(both) {
+                (reduction.combine)(left, right);
+            }
+            slots.swap(trees - 2, trees - 1);
+            trees -= 1;
         }
     }
+    out.copy_from_slice(&scratch[slots[0]..][..length]);
     Ok(())
 }
 
@@ -145,7 +204,7 @@ async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     Ok(rounds.finish(read)?)
 }
 
-/// One share of everybody's, from the last rank to the first.
+/// One share of everybody's. `result` holds this rank's.
 fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &Rounds<'_, G>,
     data: &[G::Byte],
@@ -154,23 +213,18 @@ fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
-    let mut scratch = vec![G::Byte::default(); result.len().min(piece)];
-    let last = rounds.size - 1;
-    for place in (0..rounds.size).rev() {
-        if place == rounds.place {
-            if place != last {
-                (reduction.combine)(&data[share.clone()], result);
-            }
-        } else if place == last {
-            rounds.read(place, share.start, result)?;
+    let piece = piece.min(result.len()).max(1);
+    let depth = if rounds.size == 2 { 1 } else { DEPTH };
+    let mut scratch = vec![G::Byte::default(); depth * piece];
+    // Also of an empty share: what it was called with.
+    for from in starts(share.len(), piece) {
+        let length = piece.min(share.len() - from);
+        let at = share.start + from;
+        let (own, out) = (&data[at..][..length], &mut result[from..][..length]);
+        if rounds.size == 2 {
+            combine_two(rounds, own, at, out, &mut scratch[..length], reduction)?;
         } else {
-            // Also of an empty share: what it was called with.
-            rounds.read(place, share.start, &mut [])?;
-            for (from, result) in (share.start..).step_by(piece).zip(result.chunks_mut(piece)) {
-                let theirs = &mut scratch[..result.len()];
-                rounds.read(place, from, theirs)?;
-                (reduction.combine)(theirs, result);
-            }
+            combine_tree(rounds, own, at, out, &mut scratch, reduction)?;
         }
     }
     Ok(())

@@ -17,26 +17,16 @@ mod two_level;
 
 use std::future::Future;
 
-use crate::call::{Begun, Call};
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to combine at all ranks."
-    /// Pairs of ranks exchange and combine all they have, at doubling distances.
-    RecursiveDoubling = "recursive-doubling",
-    /// Each rank combines one block, then all blocks go round.
-    Ring = "ring",
-    /// First within each node, then between one rank of each.
-    TwoLevel = "two-level",
-    /// Each rank writes to its lines, which all read and combine.
-    Lines = "lines",
-}
+pub use crate::algorithms::allreduce::Algorithm;
 
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
 /// same number of bytes.
@@ -73,10 +63,10 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(run(group, call, algorithm, data, reduction));
     }
-    let mut call = Call::on_lines(group, signature, algorithm as usize);
-    match call.at_once(|team| lines::at_once(team, data, &mut reduction)) {
-        Some(done) => Begun::Done(done),
-        None => Begun::Waits(run(group, call, algorithm, data, reduction)),
+    let act = |team: &Team<'_, G>| lines::at_once(team, data, &mut reduction);
+    match Call::on_lines(group, signature, algorithm as usize, act) {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction)),
     }
 }
 

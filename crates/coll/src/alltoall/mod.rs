@@ -21,19 +21,11 @@ use crate::blocks::{split, split_mut};
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to exchange parts."
-    /// With the ranks at distance 1, 2, 3, … in turn.
-    Pairwise = "pairwise",
-    /// All at once, the sends in one chain (paper 004).
-    Chained = "chained",
-    /// Several parts in one message at doubling distances (Bruck et al. 1997).
-    Bruck = "bruck",
-}
+pub use crate::algorithms::alltoall::Algorithm;
 
 /// Copies block `s` of `data` of rank `r` to block `r` of `into` of rank `s`. Blocks are in rank
 /// order and all of the same length.

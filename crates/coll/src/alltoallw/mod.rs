@@ -24,18 +24,12 @@ use hikyaku_msg::Layout;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to exchange parts that lie anywhere."
-    /// With the ranks at distance 1, 2, 3, … in turn.
-    Pairwise = "pairwise",
-    /// All at once, the sends in one chain (paper 004).
-    Chained = "chained",
-}
+pub use crate::algorithms::alltoallw::Algorithm;
 
 /// Copies what `parts[s]` of rank `r` says of its `data` to where `places[r]` of rank `s` says in
 /// its `into`. The two have the same length. Layouts are in bytes.

@@ -14,8 +14,8 @@ const ARITY: u32 = 16;
 #[inline(always)]
 pub(super) async fn run<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
-    rounds.meet(&[]).await?;
-    part(&rounds)?;
+    let same = rounds.meet(&[]).await?;
+    part(&rounds, same)?;
     if rounds.mates.are_all() { Ok(()) } else { across(&rounds).await }
 }
 
@@ -24,17 +24,21 @@ pub(super) async fn run<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
 pub(super) fn at_once<G: Group>(team: &Team<'_, G>) -> Option<Result<(), Failure<G>>> {
     let rounds = Rounds::at_once(team)?;
     match rounds.try_meet(&[]) {
-        Ok(true) => Some(part(&rounds)),
-        Ok(false) => None,
+        Ok(met) => met.map(|same| part(&rounds, same)),
         Err(failure) => Some(Err(failure)),
     }
 }
 
-/// All have come.
+/// All have come. `same`: to this call.
 #[inline(always)]
-fn part<G: Group>(rounds: &Rounds<'_, G>) -> Result<(), Failure<G>> {
+fn part<G: Group>(rounds: &Rounds<'_, G>, same: bool) -> Result<(), Failure<G>> {
+    rounds.finish(if same { Ok(()) } else { who_differs(rounds) })
+}
+
+#[cold]
+fn who_differs<G: Group>(rounds: &Rounds<'_, G>) -> Result<(), Failure<G>> {
     let mut others = (0..rounds.size).filter(|place| *place != rounds.place);
-    rounds.finish(others.try_for_each(|place| rounds.read(place, 0, &mut [])))
+    others.try_for_each(|place| rounds.read(place, 0, &mut []))
 }
 
 #[inline(never)]

@@ -25,30 +25,12 @@ use std::future::Future;
 use crate::call::{Begun, Call};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to make a barrier."
-    /// Reports up a tree of sixteen and releases down.
-    WideTree = "wide-tree",
-    /// The same by a tree of two (paper 003, Fig. 10 B).
-    BinaryTree = "binary-tree",
-    /// In round k everyone tells the rank 2^k further on (Hensgen, Finkel, Manber 1988).
-    Dissemination = "dissemination",
-    /// Everyone tells everyone by messages (Fig. 10 A).
-    AllToAll = "all-to-all",
-    /// Everyone adds to everyone's counter (Fig. 10 C).
-    AtomicAdd = "atomic-add",
-    /// Everyone adds to all counters by one multicast (Fig. 10 D).
-    MulticastAdd = "multicast-add",
-    /// The network counts who has come (Fig. 10 E).
-    Sync = "sync",
-    /// Everyone looks at everyone's line.
-    Lines = "lines",
-}
+pub use crate::algorithms::barrier::Algorithm;
 
 /// Returns when every rank has called it.
 ///
@@ -77,10 +59,9 @@ pub fn begin_barrier<G: Group>(
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(run(group, call, algorithm));
     }
-    let mut call = Call::on_lines(group, signature, algorithm as usize);
-    match call.at_once(lines::at_once) {
-        Some(done) => Begun::Done(done),
-        None => Begun::Waits(run(group, call, algorithm)),
+    match Call::on_lines(group, signature, algorithm as usize, lines::at_once) {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm)),
     }
 }
 

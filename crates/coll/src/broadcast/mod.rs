@@ -22,33 +22,17 @@ mod system;
 
 use std::future::Future;
 
-use crate::call::{Begun, Call};
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
 pub(crate) use binomial::run as by_binomial;
 
-algorithms! {
-    "The ways to broadcast."
-    /// Those who have the data double in each round; a rank's sends follow each other.
-    Binomial = "binomial",
-    /// The same with a rank's sends in one chain; powers of two only (paper 004, ONE2ALL-BT).
-    BinaryTree = "binary-tree",
-    /// The root sends to each (paper 004, ONE2ALL-PP).
-    PointToPoint = "point-to-point",
-    /// Chains along each dimension of the network in turn (paper 004, ONE2ALL-SYS).
-    System = "system",
-    /// A chain of all ranks, through which segments follow each other.
-    Pipelined = "pipelined",
-    /// One command that the network delivers to all (paper 003, multicast).
-    Multicast = "multicast",
-    /// The root writes to its lines, which all read.
-    Lines = "lines",
-}
+pub use crate::algorithms::broadcast::Algorithm;
 
 /// Copies `data` of rank `root` to `data` of every other, which has the same length.
 ///
@@ -83,10 +67,10 @@ pub fn begin_broadcast<'a, G: Group>(
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(run(group, call, algorithm, data, root));
     }
-    let mut call = Call::on_lines(group, signature, algorithm as usize);
-    match call.at_once(|team| lines::at_once(team, data, root)) {
-        Some(done) => Begun::Done(done),
-        None => Begun::Waits(run(group, call, algorithm, data, root)),
+    let act = |team: &Team<'_, G>| lines::at_once(team, data, root);
+    match Call::on_lines(group, signature, algorithm as usize, act) {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root)),
     }
 }
 

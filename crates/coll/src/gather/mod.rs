@@ -15,19 +15,11 @@ use crate::blocks::split_mut;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to gather."
-    /// All receives are posted at once, as paper 004 presets its receive areas.
-    Chained = "chained",
-    /// One rank after the other.
-    Linear = "linear",
-    /// Up a binomial tree, which has fewer and longer messages.
-    Binomial = "binomial",
-}
+pub use crate::algorithms::gather::Algorithm;
 
 /// Collects `mine` of every rank at `root`, in rank order, in `into`, which has room for as many
 /// bytes of each; elsewhere `into` is not looked at. `None` at the root: its part is in its place

@@ -13,20 +13,14 @@ use std::future::Future;
 use crate::call::Call;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::select;
 use crate::signature::Signature;
 
 pub(crate) use binomial::run as by_binomial;
 
-algorithms! {
-    "The ways to reduce."
-    /// Up a binomial tree.
-    Binomial = "binomial",
-    /// The root takes from one rank after the other, from the last to the first.
-    Linear = "linear",
-}
+pub use crate::algorithms::reduce::Algorithm;
 
 /// Combines `data` of all ranks; afterwards `data` of `root` is the result. What `data` of the
 /// others is then is not said: ranks within a tree combine in it.

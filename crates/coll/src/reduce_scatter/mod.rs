@@ -16,20 +16,12 @@ use crate::blocks::Blocks;
 use crate::call::Call;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to combine and scatter."
-    /// Rank 0 combines everything, in the order of the ranks.
-    ReduceThenScatter = "reduce-then-scatter",
-    /// Each rank gets its block of the ranks at distance 1, 2, 3, … in turn.
-    Pairwise = "pairwise",
-    /// Blocks go round and grow.
-    Ring = "ring",
-}
+pub use crate::algorithms::reduce_scatter::Algorithm;
 
 /// Combines `data` of all ranks, one block for each rank and of equal length; `into` of rank `r` is
 /// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.

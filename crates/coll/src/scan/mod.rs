@@ -15,18 +15,12 @@ use std::future::Future;
 use crate::call::Call;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::select;
 use crate::signature::Signature;
 
-algorithms! {
-    "The ways to combine what comes before."
-    /// With the value of the rank 1, 2, 4, … before in turn (Hillis, Steele 1986).
-    RecursiveDoubling = "recursive-doubling",
-    /// From rank to rank.
-    Linear = "linear",
-}
+pub use crate::algorithms::scan::Algorithm;
 
 /// Combines `data` of rank 0 to this rank into `data` (MPI_Scan).
 ///

@@ -15,21 +15,13 @@ use crate::blocks::split;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
-use crate::names::{Operation, algorithms};
+use crate::names::Operation;
 use crate::select;
 use crate::signature::Signature;
 
 pub(crate) use direct::chained as by_chain;
 
-algorithms! {
-    "The ways to scatter."
-    /// All of the root's sends are one chain (paper 004).
-    Chained = "chained",
-    /// One rank after the other.
-    Linear = "linear",
-    /// Down a binomial tree, which has fewer and longer messages.
-    Binomial = "binomial",
-}
+pub use crate::algorithms::scatter::Algorithm;
 
 /// Copies block `r` of `all` at `root` to `into` of rank `r`; all blocks have the length of
 /// `into`. Elsewhere than at the root `all` is not looked at. `None` at the root: its part stays

@@ -92,19 +92,21 @@ fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
 
 #[test]
 fn a_mismatch_is_told_to_every_rank_and_leaves_the_group_usable() {
-    for length in [4, 700, 5000] {
+    use allreduce::Algorithm::{RecursiveDoubling, Ring};
+    let by = [None, Some(Ring), Some(RecursiveDoubling)];
+    for (length, algorithm) in [4, 700, 5000].into_iter().flat_map(|it| by.map(|by| (it, by))) {
         let (results, left) = run_counting(tight_ports(6, 6), 11, async |group| {
             let mut data = vec![1; length + usize::from(group.rank() == 2)];
-            let failed = allreduce(group, None, &mut data, add()).await;
+            let failed = allreduce(group, algorithm, &mut data, add()).await;
             let mut data = vec![1; length];
-            allreduce(group, None, &mut data, add()).await.unwrap();
+            allreduce(group, algorithm, &mut data, add()).await.unwrap();
             assert_eq!(data, vec![6; length]);
             // By then everything has come that is left over.
             barrier(group, None).await.unwrap();
             barrier(group, None).await.unwrap();
             failed
         });
-        assert_eq!(left, 0, "messages of the failed operation are left over");
+        assert_eq!(left, 0, "{length} B by {algorithm:?}: something of the failed call is left");
         for result in results {
             match result {
                 Err(CollError::Differ { one, other }) => {

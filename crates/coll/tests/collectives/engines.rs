@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{Book, Communicator};
-use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig};
+use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::Layout;
@@ -34,7 +34,7 @@ pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> 
 
 const TIGHT: EngineConfig = EngineConfig {
     eager_limit: 600,
-    direct_from: 256,
+    long_messages: LongMessages::Fastest,
     credit_window: 4,
     unmatched_bytes: EngineConfig::UNMATCHED_BYTES,
     poll_budget: 8,
@@ -51,26 +51,31 @@ pub(crate) fn run<P: GroupPort, R>(
     run_counting(ports, seed, body).0
 }
 
-/// The same, with the number of messages that nobody has received.
+/// The same, with the number of messages that nobody has received, and of ranks that have those or
+/// notes.
 pub(crate) fn run_counting<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
     body: impl AsyncFn(&Communicator<'_, P>) -> R,
 ) -> (Vec<R>, u64) {
+    run_engines(ports, seed, async |engine| {
+        let endpoint = Endpoint::new(engine, 9);
+        // Near the end, so that it wraps.
+        let book = Book::with_lines(&endpoint, 0).after(u32::MAX - 1);
+        body(&Communicator::new(endpoint, &book)).await
+    })
+}
+
+/// The same for ranks that make their communicators themselves.
+pub(crate) fn run_engines<P: GroupPort, R>(
+    ports: Vec<P>,
+    seed: u64,
+    body: impl AsyncFn(&RefCell<Engine<P>>) -> R,
+) -> (Vec<R>, u64) {
     let engines: Vec<_> =
         ports.into_iter().map(|port| RefCell::new(Engine::new(port, TIGHT))).collect();
-    // Near the end, so that it wraps.
-    let book = |engine: &RefCell<Engine<P>>| {
-        Book::with_lines(engine.borrow_mut().port_mut(), 0).after(u32::MAX - 1)
-    };
-    let books: Vec<Book> = engines.iter().map(book).collect();
-    let endpoints: Vec<_> = engines
-        .iter()
-        .zip(&books)
-        .map(|(engine, book)| Communicator::new(Endpoint::new(engine, 9), book))
-        .collect();
     let mut futures: Vec<Pin<Box<_>>> =
-        endpoints.iter().map(|endpoint| Box::pin(body(endpoint))).collect();
+        engines.iter().map(|engine| Box::pin(body(engine))).collect();
     let mut results: Vec<Option<R>> = futures.iter().map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
     let mut random = Random(seed);
@@ -93,8 +98,11 @@ pub(crate) fn run_counting<P: GroupPort, R>(
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "a standstill");
     }
-    let left = engines.iter().map(|engine| engine.borrow().statistics().unexpected_messages);
-    let left = left.sum();
+    let left = |engine: &RefCell<Engine<P>>| {
+        let engine = engine.borrow();
+        engine.statistics().unexpected_messages + u64::from(engine.has_left_overs())
+    };
+    let left = engines.iter().map(left).sum();
     (results.into_iter().flatten().collect(), left)
 }
 

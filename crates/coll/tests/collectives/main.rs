@@ -4,6 +4,7 @@
 
 mod books;
 mod case;
+mod channels;
 mod costs;
 mod endpoints;
 mod engines;

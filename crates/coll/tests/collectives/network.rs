@@ -325,6 +325,18 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         self.mates.as_ref()
     }
 
+    fn next_on_lines(&self) -> Option<u32> {
+        let number = self.state.borrow().made[self.rank as usize].len() as u32;
+        self.with_turns(|turns| turns.is_next(number)).then_some(number)
+    }
+
+    fn pass(&self, made: Made) {
+        let mut state = self.state.borrow_mut();
+        let number = state.made[self.rank as usize].len() as u32;
+        state.made[self.rank as usize].push(made);
+        state.lines[self.rank as usize].turns.pass(number);
+    }
+
     fn turn(&self, number: u32) -> Turn {
         self.with_turns(|turns| turns.turn(number))
     }
@@ -355,14 +367,16 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         Ok(true)
     }
 
-    fn all_contributed(&self) -> Result<bool, NetworkError> {
+    fn all_contributed(&self, word: u64) -> Result<Option<bool>, NetworkError> {
         let state = self.state.borrow();
+        let mut same = true;
         for mate in self.mates.as_ref().unwrap().ranks() {
-            if Self::said(&state, self.rank, mate)?.is_none() {
-                return Ok(false);
+            match Self::said(&state, self.rank, mate)? {
+                None => return Ok(None),
+                Some((said, _)) => same &= *said == word,
             }
         }
-        Ok(true)
+        Ok(Some(same))
     }
 
     fn contribution(

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use hikyaku_coll::{
     Cause, CollError, Communicator, Element, Group, Reduction, allgather, allreduce, barrier,
-    broadcast, gather, scan,
+    broadcast, gather, reduce, scan,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::loopback::LoopbackPort;
@@ -159,9 +160,13 @@ fn wrong_calls(per_node: u32) {
             let results =
                 run(tight_ports(3, per_node), (usual * CALLS + other) as u64, async |group| {
                     let result = call(group, if group.rank() == odd { other } else { usual }).await;
-                    // Ranks that had gone on hear of it in one of the next.
+                    // Ranks that had gone on hear of it in one of the next, and whoever doubts is
+                    // answered.
                     for _ in 0..3 {
-                        let _ = barrier(group, None).await;
+                        let next = barrier(group, None).await;
+                        let unanswered =
+                            matches!(next, Err(CollError::GaveUp { cause: Cause::OtherCall, .. }));
+                        assert!(!unanswered, "{usual} and, at rank {odd}, {other}: {next:?}");
                     }
                     (result, barrier(group, None).await)
                 });
@@ -185,6 +190,65 @@ fn wrong_calls(per_node: u32) {
             }
         }
     }
+}
+
+/// Each rank takes another one for the root and only sends, so all are done: the next call says so,
+/// once, and then all go on.
+#[test]
+fn wrong_calls_in_which_nobody_waits_fail_the_next_call() {
+    for (seed, gathers) in (0..40).zip([false, true].into_iter().cycle()) {
+        let results = run(tight_ports(2, 1 + seed as u32 / 20), seed, async |group| {
+            let (mine, other) = ([1; 8], 1 - group.rank());
+            let mut outcomes = vec![match gathers {
+                true => gather(group, None, Some(&mine), &mut [], other).await,
+                false => reduce(group, None, &mut mine.clone(), other, add()).await,
+            }];
+            for _ in 0..6 {
+                outcomes.push(scan(group, None, &mut mine.clone(), add()).await);
+                outcomes.push(barrier(group, None).await);
+            }
+            outcomes
+        });
+        let what = format!("seed {seed}: {results:?}");
+        for outcomes in &results {
+            assert_eq!(outcomes[0], Ok(()), "nobody waits: {what}");
+            let failed: Vec<&Outcome> = outcomes.iter().filter(|it| it.is_err()).collect();
+            assert!((1..=2).contains(&failed.len()), "{what}");
+            for failed in failed {
+                let Err(CollError::Differ { one, other }) = failed else { panic!("{what}") };
+                let [one, other] = [one, other].map(|it| (it.rank, it.call.to_string()));
+                assert_ne!(one.0, other.0, "{what}");
+                for (rank, call) in [one, other] {
+                    let root = format!("with root {}", 1 - rank);
+                    assert!(call.contains(&root), "{call}: {what}");
+                }
+            }
+            assert_eq!(outcomes[5..], vec![Ok(()); 8], "{what}");
+        }
+    }
+}
+
+/// A rank that has gone does not answer: its message says enough.
+#[test]
+fn a_wrong_call_of_a_rank_that_calls_no_more_fails_the_next_call() {
+    let results = run(tight_ports(2, 1), 3, async |group| {
+        let first = reduce(group, None, &mut [1; 8], 1 - group.rank(), add()).await;
+        match group.rank() {
+            0 => vec![first],
+            _ => {
+                let mut outcomes = vec![first];
+                // One that only sends ends when the message is there, and the answer is not.
+                while outcomes.iter().all(Result::is_ok) && outcomes.len() < 100 {
+                    outcomes.push(reduce(group, None, &mut [1; 8], 0, add()).await);
+                }
+                outcomes
+            }
+        }
+    });
+    let last = results[1].last();
+    let named =
+        matches!(last, Some(Err(CollError::GaveUp { peer: 0, cause: Cause::OtherCall, .. })));
+    assert!(named, "{results:?}");
 }
 
 #[test]
@@ -252,4 +316,42 @@ fn ten_thousand_calls_leave_nothing_behind() {
         Outcome::Ok(())
     });
     assert_eq!((results, entered.get()), (vec![Ok(()); 3], 9999));
+}
+
+#[test]
+fn a_reduction_that_panics_leaves_its_rank_in_step() {
+    let mut at_once = 0;
+    for seed in 0..20 {
+        let results = run(tight_ports(3, 3), seed, async |group: &Ranks<'_>| {
+            let mut data = [1; 8];
+            let mut polls = 0;
+            if group.rank() == 1 {
+                let panics = |_: &[u8], _: &mut [u8]| panic!("on purpose");
+                let (mut lent, mut pending) = (Some(&mut data), None::<Pending<'_>>);
+                poll_fn(|context: &mut Context<'_>| {
+                    polls += 1;
+                    let poll = || {
+                        let pending = pending.get_or_insert_with(|| {
+                            let reduction = Reduction::commutative(1, panics);
+                            Box::pin(allreduce(group, None, lent.take().unwrap(), reduction))
+                        });
+                        pending.as_mut().poll(context)
+                    };
+                    let polled = catch_unwind(AssertUnwindSafe(poll));
+                    polled.map_or(Poll::Ready(()), |polled| polled.map(drop))
+                })
+                .await;
+            } else {
+                // Done, or told that a rank gave up.
+                let _ = allreduce(group, None, &mut data, add()).await;
+            }
+            let mut data = [1; 8];
+            (polls, allreduce(group, None, &mut data, add()).await.map(|()| data))
+        });
+        for (polls, again) in results {
+            assert_eq!(again, Ok([3; 8]), "seed {seed}");
+            at_once += u32::from(polls == 1);
+        }
+    }
+    assert!(at_once > 0, "no call was done when it was made");
 }

@@ -17,9 +17,8 @@
 pub mod direct;
 pub mod mailbox;
 
-use crate::departed::Departed;
 use crate::geometry::Word;
-use crate::word::{Kind, Mark};
+use crate::word::Mark;
 
 pub use direct::{Direct, Free, Left};
 pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
@@ -93,7 +92,7 @@ pub enum Action {
     /// The driver may end it: [`Direct::insist`].
     StandBack,
     /// Wake this rank if it sleeps: its turn may have come. The driver looks up the dead ranks
-    /// afterwards, before [`Protocol::next`], because the rank may have died meanwhile.
+    /// afterwards, before [`Direct::next`], because the rank may have died meanwhile.
     Wake(u32),
     /// The variable may be used.
     Entered(Entry),
@@ -121,20 +120,6 @@ pub enum Refusal {
     Busy,
     /// A rank died while it held it.
     Lost(Mark),
-}
-
-/// One rank's side of a protocol, for one variable.
-pub trait Protocol {
-    /// Requests the variable. This rank must neither hold nor request it.
-    fn request(&mut self, kind: Kind, patience: Patience);
-
-    /// Releases the variable. It must have been entered.
-    fn release(&mut self);
-
-    /// Cancels a request that has not begun, or whose last action was [`Action::Wait`] or
-    /// [`Action::StandBack`]. `true`: it must be driven on until [`Action::Released`].
-    fn cancel(&mut self) -> bool;
-
-    /// The next action, given the answer to the last one.
-    fn next(&mut self, answer: u64, departed: &Departed) -> Action;
+    /// Its words hold what no rank writes: a process has overwritten them.
+    Overwritten,
 }

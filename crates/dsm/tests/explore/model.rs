@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use hikyaku_dsm::geometry::initial_node;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
 use hikyaku_dsm::word::{Cell, Phase, READERS_A_WORD, READING, Version};
-use hikyaku_dsm::{Action, Departed, Direct, Geometry, Kind, Op, Patience, Place, Protocol};
+use hikyaku_dsm::{Action, Departed, Direct, Geometry, Kind, Op, Patience, Place};
 use hikyaku_dsm::{Refusal, Word};
 
 /// The variable's home.
@@ -461,6 +461,7 @@ impl Model {
             Refusal::Busy => Ok(()),
             Refusal::Lost(_) if self.excused && !case.recoverable => Ok(()),
             Refusal::Lost(_) => Err("lost without a reason".into()),
+            Refusal::Overwritten => Err("nobody has overwritten anything".into()),
         }
     }
 

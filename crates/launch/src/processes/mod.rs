@@ -25,7 +25,7 @@ mod report;
 
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -119,19 +119,21 @@ impl Processes {
         let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
         let _bound = OnOneProcessor::bind();
         let began = Instant::now();
+        let started = Arc::new(Started::default());
         let conductor = {
-            let (stage, this) = (Arc::clone(&stage), self.clone());
-            thread::spawn(move || this.conduct(&stage))
+            let (stage, started, this) = (Arc::clone(&stage), Arc::clone(&started), self.clone());
+            thread::spawn(move || this.conduct(&stage, &started))
         };
         let launch = Launch { bind: Bind::None, ..self.launch.clone() };
-        let outcome = launch.run_in(&VirtualMemory { job: &job, stage: &stage });
+        let memory = VirtualMemory { job: &job, stage: &stage, started: &started };
+        let outcome = launch.run_in(&memory);
         stage.end();
         let conducted = conductor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(conducted.into_report(outcome?, &stage, began.elapsed()))
     }
 
     /// The simulation, on its own thread.
-    fn conduct(&self, stage: &Arc<Stage>) -> Conducted {
+    fn conduct(&self, stage: &Arc<Stage>, started: &Started) -> Conducted {
         let simulation = Simulation::new(0);
         simulation.trace().records_on(self.trace);
         let carrier = self.machine.install(&simulation).carrier;
@@ -143,7 +145,7 @@ impl Processes {
         let conductor = match conductor {
             Ok(conductor) => conductor,
             Err(error) => {
-                end_ranks(stage);
+                started.end(stage);
                 return Conducted { problem: Some(error.to_string()), ..Conducted::default() };
             }
         };
@@ -163,7 +165,7 @@ impl Processes {
                 conducted.waits =
                     waiting.iter().map(|rank| what_it_waits_in(stage, *rank)).collect();
             }
-            end_ranks(stage);
+            started.end(stage);
         }
         conducted
     }
@@ -203,13 +205,35 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
     }
 }
 
-/// Ends what would wait for ever.
-fn end_ranks(stage: &Stage) {
-    let there = (0..stage.ranks()).filter(|rank| stage.is_there(*rank));
-    for pid in there.map(|rank| stage.registry().pid(rank)) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+/// The ranks' processes as the launcher has started them. What the job's memory says of them, any
+/// rank can have written, so nothing is signalled by that.
+#[derive(Debug, Default)]
+struct Started(Mutex<Pids>);
+
+#[derive(Debug, Default)]
+struct Pids {
+    all: Vec<(u32, Pid)>,
+    /// Whether all are to end: also those that start now.
+    are_ended: bool,
+}
+
+impl Started {
+    fn add(&self, rank: u32, pid: u32) {
+        let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        started.all.push((rank, pid));
+        if started.are_ended {
             // It can only have gone by itself.
             let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Ends what would wait for ever.
+    fn end(&self, stage: &Stage) {
+        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        started.are_ended = true;
+        for (_, pid) in started.all.iter().filter(|(rank, _)| stage.is_there(*rank)) {
+            let _ = kill_process(*pid, Signal::KILL);
         }
     }
 }
@@ -218,6 +242,7 @@ fn end_ranks(stage: &Stage) {
 struct VirtualMemory<'j> {
     job: &'j Job,
     stage: &'j Stage,
+    started: &'j Started,
 }
 
 impl JobMemory for VirtualMemory<'_> {
@@ -231,6 +256,7 @@ impl JobMemory for VirtualMemory<'_> {
 
     fn mark_started(&self, rank: u32, pid: u32) {
         self.job.mark_started(rank, pid);
+        self.started.add(rank, pid);
     }
 
     fn mark_dead(&self, rank: u32, cause: DeathCause) {
@@ -265,5 +291,42 @@ impl Drop for OnOneProcessor {
         if let Some(before) = &self.0 {
             let _ = sched_setaffinity(None, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    fn child() -> (Child, u32) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        (child, pid)
+    }
+
+    #[test]
+    fn only_what_the_launcher_has_started_is_signalled() {
+        let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();
+        let stage = job.stage().unwrap().unwrap();
+        let started = Started::default();
+        let memory = VirtualMemory { job: &job, stage: &stage, started: &started };
+        let [(early, first), (late, second), (stranger, other)] = [(); 3].map(|()| child());
+        memory.mark_started(0, first);
+        // As any rank can write it.
+        job.mark_started(0, other);
+        started.end(&stage);
+        memory.mark_started(1, second);
+        let ends = [early, late, stranger].map(|mut child| {
+            // A signal that was sent before is the one that ends it.
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            child.wait().unwrap().signal()
+        });
+        let [killed, left] = [Signal::KILL, Signal::TERM].map(|signal| Some(signal.as_raw()));
+        assert_eq!(ends, [killed, killed, left]);
     }
 }

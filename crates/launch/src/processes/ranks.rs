@@ -46,6 +46,10 @@ macro_rules! by_the_stage {
             self.$stage.node_of(rank)
         }
 
+        fn most_bytes(&self) -> u64 {
+            self.$stage.rank_bytes()
+        }
+
         fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
             self.$stage.interface(rank, outbox)
         }

@@ -90,10 +90,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_receive(&mut self, id: RequestId) {
+        self.retreat(id);
         let Some(receive) = self.requests.receive_mut(id) else { return };
         receive.buffer = None;
         match &mut receive.stage {
-            ReceiveStage::Posted => self.forget(id),
+            // After the retreat no copy by both ends is left.
+            ReceiveStage::Posted | ReceiveStage::Joint(_) => self.forget(id),
             ReceiveStage::Announced(announced) => {
                 let (source, sender) = (announced.source, announced.rts.request);
                 self.requests.remove(id);

@@ -152,9 +152,7 @@ const NOBODY: Rank = Rank::MAX;
 /// The rank whose packets a receive waits for; `None`: any. [`NOBODY`]: all have arrived.
 fn waits_for(receive: &Receive) -> Option<Rank> {
     match &receive.stage {
-        ReceiveStage::Posted => receive.selector.source,
-        ReceiveStage::Announced(announced) => Some(announced.source),
         ReceiveStage::Incoming(incoming) if incoming.arrived == incoming.expected => Some(NOBODY),
-        ReceiveStage::Incoming(incoming) => Some(incoming.source),
+        stage => stage.matched().map(|(source, _)| source).or(receive.selector.source),
     }
 }

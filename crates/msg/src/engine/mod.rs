@@ -5,7 +5,8 @@
 //!   send.rs        starting a send; emptying the outbox
 //!   recv.rs        starting a receive; attaching and detaching buffers; probing
 //!   arrive.rs      events of the port: matching, assembling
-//!   rendezvous.rs  RTS, CTS, DATA, FIN and direct reads
+//!   rendezvous.rs  RTS, CTS, DATA, FIN, and the choice among the ways of a long message
+//!   joint.rs       messages that both ends copy
 //!   cancel.rs      cancelling operations
 //!   wait.rs        test, wait, the loop of every blocking call
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
@@ -20,6 +21,7 @@ mod arrive;
 mod cancel;
 mod direct;
 mod failure;
+mod joint;
 mod recv;
 mod relief;
 mod rendezvous;
@@ -37,12 +39,13 @@ use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
 use crate::members::Members;
-use crate::notes::Notes;
+use crate::notes::{Answerer, Notes};
 use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
 use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
 use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
+use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
 pub use wait::Blocked;
@@ -59,6 +62,8 @@ pub struct Engine<P: Port> {
     posted: PostedReceives,
     unexpected: UnexpectedMessages,
     notes: Notes,
+    /// Who answers notes as they arrive, by context.
+    answerers: BTreeMap<u32, Answering>,
     outbox: Outbox,
     /// The state of each rank as a source.
     sources: Vec<SourceState>,
@@ -75,6 +80,8 @@ pub struct Engine<P: Port> {
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
+    /// The receive whose message both ends are copying. The fabric has one such copy a rank.
+    joint: Option<RequestId>,
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
@@ -82,6 +89,13 @@ pub struct Engine<P: Port> {
     idle_rounds: u32,
     /// Times with something to do.
     turns: u64,
+}
+
+/// Who answers the notes of a context, and whom it tells: `None`, all ranks of the job.
+#[derive(Debug)]
+struct Answering {
+    answerer: Box<dyn Answerer>,
+    members: Option<Arc<Members>>,
 }
 
 /// The state of a rank as a source of messages.
@@ -94,6 +108,8 @@ struct SourceState {
     held_up: bool,
     /// Its memory cannot be read; it has to stream.
     read_refused: bool,
+    /// What the ways of its long messages have taken; `None`: there were none.
+    ways: Option<Box<Ways>>,
     failed: Option<PeerFailure>,
 }
 
@@ -126,6 +142,7 @@ impl<P: Port> Engine<P> {
             assembling: None,
             held_up: false,
             read_refused: false,
+            ways: None,
             failed: None,
         };
         let sources: Vec<SourceState> = (0..ranks).map(|_| source()).collect();
@@ -141,6 +158,7 @@ impl<P: Port> Engine<P> {
             posted: PostedReceives::new(ranks),
             unexpected: UnexpectedMessages::new(ranks),
             notes: Notes::new(ranks),
+            answerers: BTreeMap::new(),
             outbox: Outbox::new(ranks),
             sources,
             first_failure: None,
@@ -151,6 +169,7 @@ impl<P: Port> Engine<P> {
             whole: None,
             at_limit: None,
             held_up: Vec::new(),
+            joint: None,
             needs_more: false,
             idle_rounds: 0,
             turns: 0,
@@ -162,16 +181,32 @@ impl<P: Port> Engine<P> {
         self.config.unmatched_bytes = bytes;
     }
 
+    /// Sets [`EngineConfig::long_messages`].
+    pub fn carry_long_messages(&mut self, ways: LongMessages) {
+        self.config.long_messages = ways;
+    }
+
     /// Says who has a context, if not all ranks of the job: a receive of it from any source needs
     /// these only. To be said before it is used.
     pub fn set_members(&mut self, context: u32, members: Arc<Members>) {
         self.groups.insert(context, members);
     }
 
+    /// Says who answers the notes of a context, and which ranks have it (`None`: all of the job).
+    pub fn set_answerer(
+        &mut self,
+        context: u32,
+        members: Option<Arc<Members>>,
+        answerer: Box<dyn Answerer>,
+    ) {
+        self.answerers.insert(context, Answering { answerer, members });
+    }
+
     /// The end of a context at this rank: what has come in it and what still comes by then is
     /// dropped. Announced messages stay: their senders wait, and are told when they are taken back.
     pub fn drop_context(&mut self, context: u32) {
         self.groups.remove(&context);
+        self.answerers.remove(&context);
         while self.notes.take(context, |_| true).is_some() {}
         if self.unexpected.is_empty() {
             return;
@@ -246,6 +281,9 @@ impl<P: Port> Engine<P> {
         }
         if !self.outbox.is_empty() {
             any |= self.pump();
+        }
+        if let Some(id) = self.joint {
+            any |= self.go_on_joint(id);
         }
         if any {
             self.idle_rounds = 0;

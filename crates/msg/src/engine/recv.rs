@@ -11,6 +11,7 @@ use crate::request::{
     Announced, Incoming, Receive, ReceiveStage, Request, RequestId, Send, SendBody, outcome,
 };
 use crate::unexpected::{EntryBody, UnexpectedEntry};
+use crate::ways::Way;
 
 impl<P: Port> Engine<P> {
     /// Starts a receive into a buffer.
@@ -129,6 +130,7 @@ impl<P: Port> Engine<P> {
                     arrived,
                     copied: 0,
                     streamed: false,
+                    began: None,
                     parts,
                 };
                 self.set_incoming(id, incoming);
@@ -161,9 +163,13 @@ impl<P: Port> Engine<P> {
     pub(super) fn finish_incoming(&mut self, id: RequestId) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
+        let (source, length, began) = (incoming.source, incoming.expected, incoming.began);
         let result = incoming.outcome(receive.room);
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
+        if let Some(began) = began {
+            self.note_way(source, length, Way::Ring, began);
+        }
     }
 
     /// Attaches the memory of a detached receive: as much as it was started with.
@@ -174,7 +180,8 @@ impl<P: Port> Engine<P> {
         }
         receive.buffer = Some(buffer);
         match &receive.stage {
-            ReceiveStage::Posted => {}
+            // A joint copy ends when its memory is taken away.
+            ReceiveStage::Posted | ReceiveStage::Joint(_) => {}
             ReceiveStage::Incoming(_) => self.drain(id),
             ReceiveStage::Announced(announced) => {
                 let Announced { source, bits, rts } = **announced;
@@ -183,14 +190,19 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Takes the memory of a pending request back. The request progresses as far as it can without,
-    /// and completes only after it gets memory again.
+    /// Takes the memory of a pending request back. The request still progresses where it needs no
+    /// memory, and completes only after it gets memory again.
     pub fn detach(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
             Some(Request::Send(Send { body: body @ SendBody::Borrowed(_), .. })) => {
                 *body = SendBody::Detached;
             }
-            Some(Request::Receive(receive)) => receive.buffer = None,
+            Some(Request::Receive(_)) => {
+                self.complete_joint(id);
+                if let Some(receive) = self.requests.receive_mut(id) {
+                    receive.buffer = None;
+                }
+            }
             _ => {}
         }
     }

@@ -135,13 +135,10 @@ impl<P: Port> Engine<P> {
         match self.requests.get(id) {
             Some(Request::Send(send)) => send.destination == self.rank,
             Some(Request::Receive(receive)) => {
-                let own = match &receive.stage {
-                    ReceiveStage::Posted => match receive.selector.source {
-                        Some(source) => source == self.rank,
-                        None => self.is_alone_in(receive.selector.context),
-                    },
-                    ReceiveStage::Announced(announced) => announced.source == self.rank,
-                    ReceiveStage::Incoming(incoming) => incoming.source == self.rank,
+                let matched = receive.stage.matched().map(|(source, _)| source);
+                let own = match matched.or(receive.selector.source) {
+                    Some(source) => source == self.rank,
+                    None => self.is_alone_in(receive.selector.context),
                 };
                 own && self.outbox.is_empty_to(self.rank)
             }

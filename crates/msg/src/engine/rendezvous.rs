@@ -3,18 +3,22 @@
 //! ```text
 //!   sender                                    receiver
 //!   Announce ── RTS(total, request, address) ─► matched
-//!   Announced                                   ├─ address reachable: read it, ── FIN ─► complete
-//!      ▲  │                                     └─ CTS(request, bytes wanted)
+//!   Announced                                   ├─ read its memory ────────── FIN ─► complete
+//!      ▲  │ ◄──────── JOIN ─────────────────────├─ read it while it writes ─── FIN ─► complete
+//!      │  │                                     └─ CTS(request, bytes wanted)
 //!      │  └───────── CTS ─────────────► Stream      │
 //!      │                                DATA ... ──►Incoming (streamed) ─► complete
 //!      └─ CANCEL ► still unmatched? withdrawn, FIN(withdrawn)
 //! ```
+//!
+//! If the memory can be reached, there are three ways ([`Way`]), and the receiver chooses.
 //!
 //! The address need not be right: if a read is refused, out of bounds or not possible on this
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
 //! is tried again (containers refuse every time).
 
 use hikyaku_nic::fabric::{Port, PostError, Rank, RemoteAddress};
+use hikyaku_nic::time::Time;
 
 use super::Engine;
 use crate::error::MsgError;
@@ -22,6 +26,7 @@ use crate::parcel::MessageParts;
 use crate::protocol::{Control, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendBody, SendStage, outcome};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
+use crate::ways::{LongMessages, Way};
 
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
@@ -38,18 +43,69 @@ impl<P: Port> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let room = receive.room;
         let want = rts.total.min(room as u64);
+        let announced = Announced { source, bits, rts };
         if want > 0 && receive.buffer.is_none() {
-            let announced = Announced { source, bits, rts };
             receive.stage = ReceiveStage::Announced(Box::new(announced));
             return;
         }
-        if want == 0 || self.read_directly(id, source, &rts, want) {
-            let finish = Control::Finish { sender: rts.request, outcome: MessageOutcome::Consumed };
-            self.post_control(source, finish);
-            self.statistics.received(want);
-            self.requests.finish(id, outcome(source, bits, rts.total, room));
+        if want == 0 {
+            return self.finish_rendezvous(id, &announced, want);
+        }
+        let way = self.choose_way(source, &rts, want);
+        let began = self.port.now();
+        if way == Way::Both && self.begin_joint(id, announced, want, began) {
             return;
         }
+        if way != Way::Ring && self.read_directly(id, source, &rts, want) {
+            // Also if both ends were chosen and could not: that is what choosing them takes.
+            self.note_way(source, want, way, began);
+            return self.finish_rendezvous(id, &announced, want);
+        }
+        self.clear(id, &announced, want, (way == Way::Ring).then_some(began));
+    }
+
+    /// The way for a message.
+    fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> Way {
+        let state = &mut self.sources[source as usize];
+        if rts.address.is_none() || state.read_refused {
+            return Way::Ring;
+        }
+        if self.capabilities.virtual_time {
+            // The same in each run.
+            return Way::Read;
+        }
+        match self.config.long_messages {
+            LongMessages::By(way) => way,
+            LongMessages::Fastest => state.ways.get_or_insert_default().choose(want),
+        }
+    }
+
+    /// Notes what a way has taken.
+    pub(super) fn note_way(&mut self, source: Rank, length: u64, way: Way, began: Time) {
+        if let Some(ways) = &mut self.sources[source as usize].ways {
+            ways.note(length, way, began, self.port.now());
+        }
+    }
+
+    /// Completes a receive whose wanted bytes are in its buffer: the sender has its memory back.
+    pub(super) fn finish_rendezvous(&mut self, id: RequestId, announced: &Announced, want: u64) {
+        let Announced { source, bits, rts } = *announced;
+        let Some(room) = self.requests.receive_mut(id).map(|receive| receive.room) else { return };
+        let finish = Control::Finish { sender: rts.request, outcome: MessageOutcome::Consumed };
+        self.post_control(source, finish);
+        self.statistics.received(want);
+        self.requests.finish(id, outcome(source, bits, rts.total, room));
+    }
+
+    /// Asks the sender for a message's bytes.
+    pub(super) fn clear(
+        &mut self,
+        id: RequestId,
+        announced: &Announced,
+        want: u64,
+        began: Option<Time>,
+    ) {
+        let Announced { source, bits, rts } = *announced;
         let incoming = Incoming {
             source,
             bits,
@@ -58,6 +114,7 @@ impl<P: Port> Engine<P> {
             arrived: 0,
             copied: 0,
             streamed: true,
+            began,
             parts: MessageParts::default(),
         };
         self.set_incoming(id, incoming);
@@ -80,16 +137,20 @@ impl<P: Port> Engine<P> {
         for chunk in room[..length].chunks_mut(READ_BYTES) {
             let from = RemoteAddress { rank: source, space, offset };
             if let Err(error) = self.port.read(from, chunk) {
-                let for_good =
-                    matches!(error, PostError::Refused { .. } | PostError::Unsupported(_));
-                self.sources[source as usize].read_refused |= for_good;
-                self.statistics.refused_reads += 1;
+                self.note_refusal(source, error);
                 return false;
             }
             offset = offset.wrapping_add(chunk.len() as u64);
         }
         self.statistics.direct_reads += 1;
         true
+    }
+
+    /// A read of a source's memory was refused.
+    pub(super) fn note_refusal(&mut self, source: Rank, error: PostError) {
+        let for_good = matches!(error, PostError::Refused { .. } | PostError::Unsupported(_));
+        self.sources[source as usize].read_refused |= for_good;
+        self.statistics.refused_reads += 1;
     }
 
     /// Handles a CTS: streams the bytes that the receiver wants. `false`: it is invalid.

@@ -1,11 +1,11 @@
 //! Starting a send, and emptying the outbox.
 
-use hikyaku_nic::fabric::{Command, INLINE_BYTES, Port, PostError, Rank, Space};
+use hikyaku_nic::fabric::{Command, Port, PostError, Rank, Space};
 
 use super::Engine;
 use super::direct::refusal;
 use crate::buffer::SendBuffer;
-use crate::envelope::{Envelope, Received, SendMode, tag_of};
+use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
@@ -92,6 +92,24 @@ impl<P: Port> Engine<P> {
             self.post_control(destination, piece);
         }
         Ok(())
+    }
+
+    /// Answers the latest note, if its context has somebody who does.
+    pub(super) fn answer_note(&mut self, bits: u64) {
+        let Some(answering) = self.answerers.get_mut(&context_of(bits)) else { return };
+        let answer = answering.answerer.answer(tag_of(bits), self.notes.latest());
+        let Some(answer) = answer else { return };
+        let ranks: Vec<Rank> = match &answering.members {
+            Some(members) => members.ranks().to_vec(),
+            None => (0..self.size()).collect(),
+        };
+        let own = self.rank;
+        for rank in ranks.into_iter().filter(|rank| *rank != own) {
+            // One that has failed needs no telling.
+            if self.sources[rank as usize].failed.is_none() {
+                pieces(bits, &answer).for_each(|piece| self.post_control(rank, piece));
+            }
+        }
     }
 
     /// Takes the earliest note of a context with a wanted tag, with its bytes, among those that
@@ -190,38 +208,22 @@ impl<P: Port> Engine<P> {
         expose: bool,
     ) -> Option<Option<(Space, u64)>> {
         let must = mode == SendMode::Synchronous || bytes.len() > self.config.eager_limit;
-        if !must && bytes.len() < self.config.direct_from {
-            return None;
-        }
         let address = if expose { self.exposed(bytes, destination) } else { None };
-        match address {
-            Some((Space::Region, _)) => Some(address),
-            _ if must => Some(address),
-            _ => None,
-        }
+        (must || address.is_some()).then_some(address)
     }
 
-    /// The address where `destination` may read these bytes, if that is faster than streaming.
+    /// The address where `destination` may read these bytes, if that may be faster than streaming.
     fn exposed(&self, bytes: &[u8], destination: Rank) -> Option<(Space, u64)> {
+        let pays = |space| self.port.copies_from(space).is_some_and(|from| bytes.len() >= from);
+        // Asked first: most messages are short, and the rest takes longer than this.
+        if !pays(Space::Region) && !pays(Space::Process) {
+            return None;
+        }
         // Not for itself: a rank that abandons a wait for itself would leave the address behind.
         let reachable = destination != self.rank
             && self.port.node_of(destination) == self.port.node_of(self.rank);
-        if !reachable || bytes.len() <= INLINE_BYTES {
-            return None;
-        }
-        let address = self.port.expose(bytes)?;
-        let pays = match address.space {
-            Space::Region => {
-                self.capabilities.region
-                    && bytes.len() >= self.config.direct_from
-                    && self.port.reading_pays()
-            }
-            Space::Process => {
-                self.capabilities.process_from.is_some_and(|from| bytes.len() >= from)
-            }
-            Space::Segment(_) | Space::Register(_) => false,
-        };
-        pays.then_some((address.space, address.offset))
+        let address = reachable.then(|| self.port.expose(bytes)).flatten()?;
+        pays(address.space).then_some((address.space, address.offset))
     }
 
     /// Posts pending packets as far as there is room. Returns whether any were posted.

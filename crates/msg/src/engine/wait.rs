@@ -11,10 +11,14 @@ use hikyaku_nic::time::Time;
 use super::Engine;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::request::{Receive, ReceiveStage, Request, RequestId, SendStage};
+use crate::request::{Receive, Request, RequestId, SendStage};
 
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
+
+/// Rounds of a blocking call, idle or not, after which it is announced even if something has always
+/// happened: what happens need not be what the call waits for, and may never end.
+const LONG_ROUNDS: u32 = 1 << 12;
 
 /// Idle rounds in a row between checks for sources that are held up.
 const RELIEF_ROUNDS: u32 = 16;
@@ -29,22 +33,29 @@ const ALONE_ROUNDS: u32 = 256;
 ///
 /// Each of its rounds polls the operations that it waits for, and rests ([`Engine::rest`]) if
 /// nothing happened. In the round at whose end the wait is announced, each unsuccessful poll
-/// reports its operation ([`Engine::report_wait`]). After progress the call is announced anew.
+/// reports its operation ([`Engine::report_wait`]). After progress the call is announced anew. A
+/// round with progress is accounted for too ([`Engine::go_on`]): each loop of a blocking call ends
+/// each of its rounds by one of the two, so that no rank is in a call that nobody can name.
 #[derive(Debug)]
 pub struct Blocked {
     /// The announcement if nothing is reported.
     wait: Wait,
     rounds: u32,
+    /// Rounds in all, also those with progress.
+    all: u32,
     /// [`Engine::turns`] at the last rest.
     turns: u64,
     since: Option<Time>,
     announced: Option<Wait>,
+    /// What was announced before: the wait that this one is within.
+    around: Option<Wait>,
 }
 
 impl Blocked {
     /// A call that waits for this, unless operations report otherwise.
     pub const fn new(wait: Wait) -> Blocked {
-        Blocked { wait, rounds: 0, turns: 0, since: None, announced: None }
+        let (since, announced, around) = (None, None, None);
+        Blocked { wait, rounds: 0, all: 0, turns: 0, since, announced, around }
     }
 }
 
@@ -118,6 +129,7 @@ impl<P: Port> Engine<P> {
         // Not `idle_rounds`, which go on from what waited before: a message to this rank may still
         // be on its way there.
         let mut alone_rounds = 0;
+        let mut busy_rounds = 0u32;
         let done = loop {
             let complete = ids.iter().position(|id| self.requests.is_done(*id));
             if let Some(at) = complete
@@ -127,6 +139,13 @@ impl<P: Port> Engine<P> {
             }
             if self.progress() {
                 alone_rounds = 0;
+                busy_rounds = busy_rounds.saturating_add(1);
+                // Who is served soon pays nothing for it.
+                if busy_rounds >= LONG_ROUNDS {
+                    let new = || Blocked::new(Wait { open, ..self.wait_of(ids[0]) });
+                    let blocked = blocked.get_or_insert_with(new);
+                    self.go_on(blocked);
+                }
                 continue;
             }
             if let Err(error) = self.check_process() {
@@ -141,6 +160,7 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             if self.attend(None) {
+                self.go_on(blocked);
                 continue;
             }
             if alone {
@@ -168,6 +188,8 @@ impl<P: Port> Engine<P> {
             blocked.wait.peer = Some(destination);
             if !self.progress() && !self.attend(None) {
                 self.rest(&mut blocked);
+            } else {
+                self.go_on(&mut blocked);
             }
         }
         self.awake(&blocked);
@@ -206,10 +228,9 @@ impl<P: Port> Engine<P> {
                 (Activity::Send, Some(send.destination), Some(tag_of(send.bits)))
             }
             Some(Request::Receive(Receive { selector, stage, .. })) => {
-                let (source, tag) = match stage {
-                    ReceiveStage::Posted => (selector.source, selector.tag),
-                    ReceiveStage::Announced(it) => (Some(it.source), Some(tag_of(it.bits))),
-                    ReceiveStage::Incoming(it) => (Some(it.source), Some(tag_of(it.bits))),
+                let (source, tag) = match stage.matched() {
+                    None => (selector.source, selector.tag),
+                    Some((source, bits)) => (Some(source), Some(tag_of(bits))),
                 };
                 (Activity::Receive, source, tag)
             }
@@ -283,7 +304,17 @@ impl<P: Port> Engine<P> {
         self.begin_round(blocked);
     }
 
+    /// Accounts for a round of a blocking call that does not rest.
+    #[inline]
+    pub fn go_on(&mut self, blocked: &mut Blocked) {
+        blocked.all = blocked.all.wrapping_add(1);
+        if blocked.all.is_multiple_of(LONG_ROUNDS) && blocked.announced.is_none() {
+            self.announce(blocked);
+        }
+    }
+
     fn account(&mut self, blocked: &mut Blocked) {
+        self.go_on(blocked);
         if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
             // The open operation may be another one now.
             blocked.rounds = ANNOUNCE_ROUNDS - 2;
@@ -301,6 +332,9 @@ impl<P: Port> Engine<P> {
 
     #[cold]
     fn announce(&mut self, blocked: &mut Blocked) {
+        if blocked.since.is_none() {
+            blocked.around = self.waiting;
+        }
         let since = *blocked.since.get_or_insert_with(|| self.port.now());
         let reports = std::mem::take(&mut self.reports);
         let open = reports.count.max(blocked.wait.open);
@@ -331,9 +365,9 @@ impl<P: Port> Engine<P> {
         }
         if let Some(since) = blocked.since {
             self.statistics.parked = self.statistics.parked + (self.port.now() - since);
-            self.waiting = None;
+            self.waiting = blocked.around;
             self.at_limit = None;
-            self.port.announce_wait(None);
+            self.port.announce_wait(blocked.around);
         }
     }
 

@@ -41,6 +41,8 @@ impl<P: Port> Engine<P> {
             }
             if !self.progress() && !self.attend(None) {
                 self.rest(&mut blocked);
+            } else {
+                self.go_on(&mut blocked);
             }
         };
         self.idle_rounds = 0;

@@ -33,6 +33,9 @@ pub const SYNC_MEMBERS: usize = 64;
 /// group reaches that end.
 pub const LAST_FIRST: u64 = 1 << 55;
 
+/// How many groups that are agreed on at once have different channels in their offers.
+pub const OFFERS: u32 = 4;
+
 /// A joined group: its offset in the header tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupId(pub(crate) u32);
@@ -202,6 +205,51 @@ impl Contribution {
     }
 }
 
+/// Channels that a rank has for a group, while the members agree on one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// A bit for each channel, from channel 0 on.
+    pub channels: u64,
+    /// The least first round that is valid on all of them.
+    pub first: u64,
+}
+
+impl Offer {
+    /// Bytes of an offer as it is sent.
+    pub const BYTES: usize = 16;
+
+    /// What two offers have in common: the channels, and a first round that is valid for both.
+    #[must_use]
+    pub fn and(self, other: Offer) -> Offer {
+        let channels = self.channels & other.channels;
+        Offer { channels, first: self.first.max(other.first) }
+    }
+
+    /// The channel to join if all members have made this offer; `None`: there is none.
+    pub fn channel(self) -> Option<u32> {
+        (self.channels != 0).then(|| self.channels.trailing_zeros())
+    }
+
+    /// The offer as it is sent.
+    pub fn to_bytes(self) -> [u8; Offer::BYTES] {
+        let mut bytes = [0; Offer::BYTES];
+        bytes[..8].copy_from_slice(&self.channels.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.first.to_le_bytes());
+        bytes
+    }
+
+    /// An offer that was sent; one of another length offers nothing.
+    pub fn of_bytes(bytes: &[u8]) -> Offer {
+        let (words, _) = bytes.as_chunks();
+        match *words {
+            [channels, first] => {
+                Offer { channels: u64::from_le_bytes(channels), first: u64::from_le_bytes(first) }
+            }
+            _ => Offer { channels: 0, first: 0 },
+        }
+    }
+}
+
 /// Why an operation on a group failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GroupError {
@@ -294,6 +342,14 @@ pub enum GroupError {
         /// The limit, bytes.
         limit: usize,
     },
+    /// The machine has no memory left for the multicast area.
+    #[error("the machine has no memory for {wanted} bytes of a group's area (error {code})")]
+    NoMemory {
+        /// Bytes of the area.
+        wanted: u64,
+        /// The operating system's error number.
+        code: i32,
+    },
     /// No room now: members have yet to read earlier contributions. Retry after parking.
     #[error("members have not read earlier contributions yet: try again")]
     Full,
@@ -325,6 +381,23 @@ pub trait GroupPort: Port {
     /// # Errors
     /// [`GroupError`]; nothing was registered.
     fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError>;
+
+    /// Channels that this rank could join now, and has not offered already: for members that do not
+    /// know which channels the others have. Each offers some; the least channel that all have
+    /// offered can be joined by all, from the largest of their first rounds on.
+    ///
+    /// Several groups may be agreed on at once, in another order at each rank, so no offer has all
+    /// channels: those with the same number modulo [`OFFERS`] as `like`, if one of them is free.
+    fn offer(&mut self, like: u32) -> Offer;
+
+    /// Ends an offer: its channels can be offered again.
+    fn withdraw(&mut self, offer: Offer);
+
+    /// Passes over the rounds that other ranks have begun on some channels, a bit each, and that
+    /// this rank does not know of, because what it did there has failed. It counts as having
+    /// finished them, and its lines never show one of them. To be called for channels on which this
+    /// rank is in no group: those of an offer before that is withdrawn, or of a group that it left.
+    fn pass_over(&mut self, channels: u64);
 
     /// Leaves a group. Returns the least `first` of the channel's next group for this rank.
     ///
@@ -387,12 +460,13 @@ pub trait GroupPort: Port {
         place: usize,
     ) -> Result<Option<Contribution>, GroupError>;
 
-    /// Whether every member, this one included, has contributed to this rank's current round; park
-    /// and poll again if not. A round to which all contribute should end with this.
+    /// When every member, this one included, has contributed to this rank's current round: whether
+    /// the others gave `word`. `None`: park and poll again, with the same word. A round to which
+    /// all contribute should end with this.
     ///
     /// # Errors
     /// A member is gone and has not contributed.
-    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError>;
+    fn all_contributed(&mut self, group: GroupId, word: u64) -> Result<Option<bool>, GroupError>;
 
     /// Copies a contribution of this round from its byte `from` on, until `into` is full or the
     /// contribution ends. Returns the number of bytes copied.

@@ -25,6 +25,7 @@
 //! - No call hangs: `park` returns, at the latest, at its deadline or when a peer dies.
 
 mod command;
+mod copy;
 mod error;
 mod event;
 mod group;
@@ -35,12 +36,14 @@ mod remote;
 mod state;
 
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
+pub use copy::{CopyPort, JointCopy};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 #[cfg_attr(loom, expect(unused_imports, reason = "only hosts multicast"))]
 pub(crate) use group::multicast_by;
 pub use group::{
-    Contribution, Group, GroupError, GroupId, GroupPort, LAST_FIRST, SYNC_IDS, SYNC_MEMBERS,
+    Contribution, Group, GroupError, GroupId, GroupPort, LAST_FIRST, OFFERS, Offer, SYNC_IDS,
+    SYNC_MEMBERS,
 };
 pub use mail::{MailEnd, MailboxAddress, MailboxId, MailboxPort};
 pub use port::{Port, RingPort};

@@ -1,7 +1,7 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Capabilities, ChainError, Command, Event, PeerState, PostError, Rank, RemoteAddress, RingId,
+    Capabilities, ChainError, Command, CopyPort, Event, PeerState, PostError, Rank, RingId,
     RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::time::Time;
@@ -15,7 +15,7 @@ use crate::time::Time;
 /// [`MailboxPort`](super::MailboxPort), [`GroupPort`](super::GroupPort). A fabric that implements
 /// one may still lack room for it in a job: its layout says how many queues and groups there are,
 /// and [`Capabilities::mailboxes`] whether mailboxes work.
-pub trait Port {
+pub trait Port: CopyPort {
     /// This rank.
     fn rank(&self) -> Rank;
 
@@ -23,7 +23,7 @@ pub trait Port {
     fn size(&self) -> u32;
 
     /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
-    /// only through commands, never by [`Port::read`].
+    /// only through commands, never by a [`CopyPort`].
     fn node_of(&self, rank: Rank) -> u32;
 
     /// What this fabric can do.
@@ -102,21 +102,6 @@ pub trait Port {
 
     /// Where messages of `source` land.
     fn route_of(&self, source: Rank) -> Option<RingId>;
-
-    /// The address by which other ranks may reach these bytes of this process, if they can.
-    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
-
-    /// Whether reading a message in the sender's region ([`Port::read`]) is faster than storing it
-    /// into a landing ring. May change while the job runs.
-    fn reading_pays(&self) -> bool {
-        true
-    }
-
-    /// Reads another rank's memory with no help from its program; complete on return.
-    ///
-    /// # Errors
-    /// The address is out of bounds, the peer is gone, or the fabric or kernel refuses.
-    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
     /// The state of a peer. Cheap, but not free: for waiting loops, not for every message.
     fn peer(&self, rank: Rank) -> PeerState;

@@ -45,7 +45,7 @@ pub struct Capabilities {
     pub status_slots: usize,
     /// Bytes of this rank's largest landing ring.
     pub ring_bytes: usize,
-    /// Whether [`Port::read`](super::Port::read) and put reach
+    /// Whether [`CopyPort::read`](super::CopyPort::read) and put reach
     /// [`Space::Region`](super::Space::Region) of every rank of the same node.
     pub region: bool,
     /// From how many bytes on they pay for [`Space::Process`](super::Space::Process) too; `None`:
@@ -141,11 +141,13 @@ pub enum Activity {
     Leave = 8,
     /// Acquiring a shared variable to read.
     AcquireToRead = 9,
+    /// Reaching memory of a shared variable: a command to another rank finds no room.
+    Shared = 10,
 }
 
 impl Activity {
     /// All activities.
-    pub const ALL: [Activity; 9] = [
+    pub const ALL: [Activity; 10] = [
         Activity::Send,
         Activity::Receive,
         Activity::Probe,
@@ -153,6 +155,7 @@ impl Activity {
         Activity::Collective,
         Activity::AcquireToWrite,
         Activity::AcquireToRead,
+        Activity::Shared,
         Activity::Window,
         Activity::Leave,
     ];

@@ -111,14 +111,15 @@ impl<H: Host> HostedPort<H> {
     ///
     /// A record sent because of another (by its receiver, or later by the same rank) has a later
     /// time, and when it is visible so is the other. But the scan may have passed the other's ring
-    /// before that. So after a find the rings are scanned again until a scan changes nothing.
+    /// before that. So after a find the rings are scanned again until a scan changes nothing. Each
+    /// ring has one record at its head, which is found earlier once: more scans than rings would
+    /// follow a time that is being overwritten.
     #[inline]
     fn oldest(&self) -> Option<(usize, Stamp, u64)> {
         let mut best = self.earlier_than(None)?;
-        if self.lanes.len() > 1 {
-            while let Some(earlier) = self.earlier_than(Some(best)) {
-                best = earlier;
-            }
+        for _ in 1..self.lanes.len() {
+            let Some(earlier) = self.earlier_than(Some(best)) else { break };
+            best = earlier;
         }
         Some(best)
     }

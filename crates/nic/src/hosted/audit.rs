@@ -2,7 +2,8 @@
 //! process has overwritten a word of the job's shared memory.
 //!
 //! ```text
-//!   a word with a single writer     heads, credit: the writer stores its remembered value again
+//!   a word with a single writer     heads, credit, its announced wait: the writer stores its
+//!                                   remembered value again
 //!   a record that was overwritten   its sender publishes how many it has posted when it waits for
 //!                                   long itself; if its receiver has not found so many, one is
 //!                                   lost, and the sender counts as failed there
@@ -41,6 +42,9 @@ impl<H: Host> HostedPort<H> {
         if self.host.is_conducted() {
             // In virtual time the conductor's port posts in this rank's name.
             return;
+        }
+        if let Some(wait) = self.announced.get() {
+            self.host.registry().set_wait(self.rank, Some(wait));
         }
         let own = self.own;
         for lane in &self.lanes {

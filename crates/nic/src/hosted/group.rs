@@ -16,7 +16,7 @@ use super::{Host, HostedPort, Peer};
 use crate::doorbell::Doorbell;
 use crate::fabric::{
     ChainError, Command, Contribution, Group, GroupError, GroupId, GroupPort, Key, LAST_FIRST,
-    PeerState, Rank, multicast_by,
+    OFFERS, Offer, PeerState, Rank, multicast_by,
 };
 use crate::hosted::multicast::AreaBook;
 use crate::hosted::sync::SyncState;
@@ -27,11 +27,18 @@ use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 /// In [`Awaited`]: no member of a group can end the wait.
 const NOBODY: u64 = u64::MAX;
 
+/// Rounds that a rank passes over on a channel where others may have begun some that it does not
+/// know of: more than they can have. So none of them is ever taken for one of the channel's next
+/// group, as long as that happens less than eight million times.
+const PASSED_OVER: u64 = 1 << 32;
+
 /// The groups of a rank.
 #[derive(Debug)]
 pub(super) struct Groups {
     /// By channel.
     joined: Vec<Option<Joined>>,
+    /// Channels in offers that have not ended: a bit each.
+    offered: u64,
     /// The polls that found nothing since the rank last parked.
     asked: Vec<AwaitedStep>,
     /// Names the rank that this one waits for.
@@ -49,6 +56,8 @@ pub(super) struct Joined {
     contributed: bool,
     /// Members before this index were seen to have entered the next round.
     entered: usize,
+    /// Whether one of those gave another word than this rank expects.
+    differ: bool,
     /// Whether to publish the end of the round although all have entered it: a payload of it lies
     /// in an area and should make room before the next round.
     tell: bool,
@@ -151,7 +160,8 @@ impl Joined {
 
 impl Groups {
     pub(super) fn new(layout: &GroupLayout, awaited: &'static Awaited) -> Groups {
-        Groups { joined: (0..layout.channels).map(|_| None).collect(), asked: Vec::new(), awaited }
+        let joined = (0..layout.channels).map(|_| None).collect();
+        Groups { joined, offered: 0, asked: Vec::new(), awaited }
     }
 
     /// The group as registered.
@@ -235,9 +245,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             return Err(GroupError::ChannelInUse { channel });
         }
         let place = self.check_members(ranks)?;
-        let own = GroupMember::new(self.rank, &self.peers[self.rank as usize], channel);
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let least = own.counts.iter().map(count).fold(own.lines.last(), u64::max);
+        let least = self.least_first(channel);
         if !(least..=LAST_FIRST).contains(&first) {
             return Err(GroupError::FirstRound { channel, first, least });
         }
@@ -256,6 +264,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             round: first,
             contributed: false,
             entered: 0,
+            differ: false,
             tell: false,
             settled: first,
             foreign,
@@ -265,6 +274,36 @@ impl<H: Host> GroupPort for HostedPort<H> {
             syncs: SyncState::all(first),
         });
         Ok(GroupId(channel))
+    }
+
+    fn offer(&mut self, like: u32) -> Offer {
+        let channels = self.groups.joined.len().min(u64::BITS as usize) as u32;
+        let is_open = |port: &mut Self, channel| {
+            port.groups.offered & (1_u64 << channel) == 0 && port.is_free(channel)
+        };
+        let open: Vec<u32> = (0..channels).filter(|channel| is_open(self, *channel)).collect();
+        let alike = |channel: &&u32| **channel % OFFERS == like % OFFERS;
+        let any_alike = open.iter().any(|channel| alike(&channel));
+        let mut offer = Offer { channels: 0, first: 0 };
+        for channel in open.iter().filter(|channel| !any_alike || alike(channel)) {
+            offer.channels |= 1_u64 << channel;
+            offer.first = offer.first.max(self.least_first(*channel));
+        }
+        self.groups.offered |= offer.channels;
+        offer
+    }
+
+    fn withdraw(&mut self, offer: Offer) {
+        self.groups.offered &= !offer.channels;
+    }
+
+    fn pass_over(&mut self, channels: u64) {
+        let count = self.groups.joined.len().min(u64::BITS as usize) as u32;
+        for channel in (0..count).filter(|channel| channels & (1_u64 << channel) != 0) {
+            let own = self.own.lines(channel);
+            own.finish(own.last() + PASSED_OVER);
+            // Nobody is woken: those who wait for a contribution do so in vain.
+        }
     }
 
     fn leave(&mut self, id: GroupId) -> Result<u64, GroupError> {
@@ -356,29 +395,31 @@ impl<H: Host> GroupPort for HostedPort<H> {
     }
 
     #[inline]
-    fn all_contributed(&mut self, id: GroupId) -> Result<bool, GroupError> {
+    fn all_contributed(&mut self, id: GroupId, word: u64) -> Result<Option<bool>, GroupError> {
         let joined = self.groups.in_rounds(id)?;
         let (round, own) = (joined.round + 1, joined.group.place);
         while let Some(member) = joined.members.get(joined.entered) {
             // The other members read this rank's own line; reading it here would cost a cache miss.
-            let done = if joined.entered == own {
-                joined.contributed
+            let said = if joined.entered == own {
+                joined.contributed.then_some(word)
             } else {
-                member.lines.is_entered(round)
+                member.lines.word(round)
             };
-            if !done {
+            let Some(said) = said else {
                 let want = AwaitedStep {
                     channel: id.0,
                     place: joined.entered,
                     step: MemberStep::Line(round),
                 };
-                return self.missing::<()>(want).map(|_| false);
-            }
+                return self.missing(want);
+            };
+            joined.differ |= said != word;
             joined.entered += 1;
         }
+        let same = !joined.differ;
         self.idle = 0;
         self.found_near(0);
-        Ok(true)
+        Ok(Some(same))
     }
 
     #[inline(always)]
@@ -423,7 +464,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let tell = joined.tell || !all;
         let unseen = joined.contributed && !all;
         joined.contributed = false;
-        joined.entered = 0;
+        (joined.entered, joined.differ) = (0, false);
         joined.tell = false;
         if tell {
             joined.members[joined.group.place].lines.finish(joined.round);
@@ -453,6 +494,13 @@ impl<H: Host> HostedPort<H> {
         let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
         let place = ranks.iter().position(|rank| *rank == self.rank);
         place.filter(|_| !twice).ok_or(GroupError::Members { rank: self.rank })
+    }
+
+    /// The least first round that a group on a channel can have as this rank sees it.
+    fn least_first(&self, channel: u32) -> u64 {
+        let own = GroupMember::new(self.rank, &self.peers[self.rank as usize], channel);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        own.counts.iter().map(count).fold(own.lines.last(), u64::max)
     }
 
     /// Whether a group can be joined on a channel: it is unused, or this rank has left its group

@@ -2,7 +2,9 @@
 //! access to other memory.
 
 use super::{Conductor, Registry};
-use crate::fabric::{PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Wake};
+use crate::fabric::{
+    GroupError, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
+};
 use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -50,6 +52,15 @@ pub unsafe trait Host {
     /// There is no region, or it is exhausted.
     fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
 
+    /// Gives this rank's multicast area of a channel its memory: before it first writes there.
+    ///
+    /// # Errors
+    /// [`GroupError::NoMemory`].
+    fn commit_area(&self, channel: u32) -> Result<(), GroupError> {
+        let _ = channel;
+        Ok(())
+    }
+
     /// The address by which other ranks may reach these bytes.
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
 
@@ -92,13 +103,8 @@ pub unsafe trait Host {
     /// Eight bytes of a rank's region as an atomic; `None` if they are not inside and aligned.
     fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64>;
 
-    /// See [`Port::reading_pays`](crate::fabric::Port::reading_pays).
-    fn reading_pays(&self) -> bool {
-        true
-    }
-
-    /// From how many bytes on [`crate::fabric::Space::Process`] pays; `None`: it never does.
-    fn process_from(&self) -> Option<usize>;
+    /// See [`CopyPort::copies_from`](crate::fabric::CopyPort::copies_from).
+    fn copies_from(&self, space: Space) -> Option<usize>;
 
     /// The conductor of the job, if the job runs in virtual time.
     #[inline]

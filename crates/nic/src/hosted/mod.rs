@@ -23,6 +23,7 @@
 mod arrive;
 mod audit;
 mod conduct;
+mod copy;
 mod group;
 mod host;
 mod mail;
@@ -35,6 +36,7 @@ mod send;
 mod state;
 mod sync;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 pub use conduct::{Answer, Conductor, Deed, Outbox, Outgoing, Posted, Request, Shipped};
@@ -42,8 +44,8 @@ pub use host::Host;
 pub use registry::{RankLine, Registry};
 
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Operation, PeerState, Port, PostError, Rank,
-    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, Operation, PeerState, Port, PostError, Rank, RingId,
+    RingSlice, Short, Space, Wait, Wake,
 };
 use crate::segment::Segment;
 use crate::table::Book;
@@ -84,9 +86,13 @@ pub struct HostedPort<H: Host> {
     idle: u32,
     /// Sleeps since the last event.
     sleeps: u32,
+    /// The number of the last copy that was opened here for both ends, and whether it is open.
+    joint: (u32, bool),
     /// Doorbells rung: one a post, one a chain.
     doorbells: u64,
     groups: Groups,
+    /// The wait that was announced last: the audit stores it again.
+    announced: Cell<Option<Wait>>,
     /// The last field: the views above must be dropped before the memory.
     host: H,
 }
@@ -122,8 +128,10 @@ impl<H: Host> HostedPort<H> {
             book: remote::book(&own),
             idle: 0,
             sleeps: 0,
+            joint: (0, false),
             doorbells: 0,
             groups: Groups::new(&layout.groups, own.awaited()),
+            announced: Cell::default(),
             host,
         }
     }
@@ -183,7 +191,7 @@ impl<H: Host> Port for HostedPort<H> {
             // A letter bypasses the conductor, so it would take no virtual time.
             mailboxes: self.host.region_bytes() > 0 && !self.host.is_conducted(),
             virtual_time: self.host.is_conducted(),
-            process_from: self.host.process_from(),
+            process_from: self.host.copies_from(Space::Process),
             outstanding: remote::OUTSTANDING,
         }
     }
@@ -279,23 +287,6 @@ impl<H: Host> Port for HostedPort<H> {
         (source < self.size).then(|| self.own.source(source).ring())?
     }
 
-    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
-        self.host.expose(bytes)
-    }
-
-    fn reading_pays(&self) -> bool {
-        self.host.reading_pays()
-    }
-
-    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        self.reachable(from)?;
-        if matches!(from.space, Space::Segment(_) | Space::Register(_)) {
-            return Err(PostError::Unsupported("read by a key past the target's tables: use get"));
-        }
-        self.spend_reading(from, into.len() as u64);
-        self.host.read(from, into)
-    }
-
     fn peer(&self, rank: Rank) -> PeerState {
         self.host.registry().state(rank)
     }
@@ -315,6 +306,7 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     fn announce_wait(&self, wait: Option<Wait>) {
+        self.announced.set(wait);
         self.host.registry().set_wait(self.rank, wait);
     }
 
@@ -324,7 +316,7 @@ impl<H: Host> Port for HostedPort<H> {
         }
         let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
         let (queues, mailboxes) = (&self.queues, &self.mailboxes);
-        let groups = &self.groups;
+        let (groups, joint) = (&self.groups, self.joint);
         let idle = self.idle;
         self.idle = self.idle.saturating_add(1);
         if idle == 1 && self.holds_up_somebody() {
@@ -338,9 +330,12 @@ impl<H: Host> Port for HostedPort<H> {
                 || mailboxes.have_moved(host)
                 || host.registry().ends() != ends
                 || groups.pending()
+                // It is open, and so the sender had a part in its hands.
+                || joint.1 && !own.joint().is_copying(joint.0)
         });
         self.groups.after_park();
         self.mailboxes.after_park();
+        self.queues.after_park();
         self.after_wait(idle, wake);
         wake
     }

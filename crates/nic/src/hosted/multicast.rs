@@ -37,6 +37,8 @@ pub(super) struct AreaBook {
     head: u64,
     tail: u64,
     slots: VecDeque<AreaSlot>,
+    /// Whether the area has its memory. Most communicators never need it.
+    has_memory: bool,
 }
 
 /// Bytes that members may be reading.
@@ -48,7 +50,7 @@ struct AreaSlot {
 
 impl AreaBook {
     pub(super) fn new(size: u64) -> AreaBook {
-        AreaBook { size, head: 0, tail: 0, slots: VecDeque::new() }
+        AreaBook { size, head: 0, tail: 0, slots: VecDeque::new(), has_memory: false }
     }
 
     /// Allocates `length` contiguous bytes; none of them wraps round the area's end.
@@ -121,6 +123,10 @@ impl<H: Host> HostedPort<H> {
         let (length, limit) = (payload.len(), self.groups.joined(group)?.stage.size as usize);
         if length > limit {
             return Err(GroupError::TooLarge { length, limit });
+        }
+        if !self.groups.joined(group)?.stage.has_memory {
+            self.host.commit_area(group.0)?;
+            self.groups.joined(group)?.stage.has_memory = true;
         }
         self.reclaim(group)?;
         let taken = self.groups.joined(group)?.stage.take(length as u64, round);

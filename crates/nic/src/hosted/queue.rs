@@ -46,6 +46,8 @@ const MAX_POLLS: u32 = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Queues {
     own: Vec<OwnQueue>,
+    /// The number of the owner's next wait, from 1.
+    waits: u64,
     /// Queues to run: those not polled yet, then those with a large copy next.
     fresh: VecDeque<QueueAddress>,
     large: VecDeque<QueueAddress>,
@@ -73,13 +75,15 @@ struct OwnQueue {
     told_fault: bool,
     /// What the owner last saw: commands run, arrivals, fault.
     seen: [u64; 3],
+    /// The owner's wait in which it saw that.
+    seen_in: u64,
 }
 
 impl Queues {
     /// The given number of queues, all free.
     pub(super) fn new(queues: u32) -> Queues {
         let own = vec![OwnQueue::default(); queues as usize];
-        Queues { own, fresh: VecDeque::new(), large: VecDeque::new() }
+        Queues { own, waits: 1, fresh: VecDeque::new(), large: VecDeque::new() }
     }
 
     /// How many queues can still be created.
@@ -98,12 +102,27 @@ impl Queues {
         }
     }
 
-    /// Whether a queue has changed since its owner last polled it: for a rank about to sleep.
+    /// Whether a queue that its owner polls for has changed since: for a rank about to sleep. A
+    /// queue that this wait does not poll for may change as it likes: it would keep the rank awake
+    /// until the end of the wait.
     pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
-        let open = (0..).zip(&self.own).filter(|(_, queue)| queue.stage == QueueUse::Open);
-        open.into_iter().any(|(id, known)| {
+        let awaited =
+            |known: &OwnQueue| known.stage == QueueUse::Open && known.seen_in == self.waits;
+        let awaited = (0..).zip(&self.own).filter(|(_, known)| awaited(known));
+        awaited.into_iter().any(|(id, known)| {
             own.queue(id).is_some_and(|(queue, _)| known.seen != progress(&queue))
         })
+    }
+
+    /// Forgets what was polled for: a rank that still waits polls again.
+    pub(super) fn after_park(&mut self) {
+        self.waits += 1;
+    }
+
+    /// The owner has polled a queue and found this.
+    fn see(&mut self, id: QueueId, seen: [u64; 3]) {
+        let known = &mut self.own[id as usize];
+        (known.seen, known.seen_in) = (seen, self.waits);
     }
 }
 
@@ -201,7 +220,7 @@ impl<H: Host> QueuePort for HostedPort<H> {
         let seen = progress(&queue);
         let [executed, arrivals, _] = seen;
         if rank == self.rank {
-            self.queues.own[id as usize].seen = seen;
+            self.queues.see(id, seen);
         }
         let (written, ahead) = (queue.written(), queue.ahead_of(executed));
         Ok(QueueState { written, executed, ahead, arrivals, fault: self.fault_of(&queue) })
@@ -209,7 +228,9 @@ impl<H: Host> QueuePort for HostedPort<H> {
 
     fn completion(&mut self, id: QueueId) -> Option<Completion> {
         let queue = self.own_queue(id).ok()?;
-        let executed = queue.executed();
+        let seen = progress(&queue);
+        let [executed, ..] = seen;
+        self.queues.see(id, seen);
         let fault = self.fault_of(&queue);
         let known = &mut self.queues.own[id as usize];
         if known.told < executed {

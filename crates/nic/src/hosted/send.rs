@@ -115,6 +115,13 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
+    /// Wakes a rank if it sleeps.
+    pub(super) fn ring_doorbell_of(&self, rank: Rank) {
+        if sleeps(self.peers[rank as usize].target.doorbell()) {
+            wake(&self.host, rank);
+        }
+    }
+
     /// Checks that a put's status record has room. Called before the payload is written, so that a
     /// put has its whole effect or none.
     pub(super) fn room_for_record(&mut self, command: &Command<'_>) -> Result<(), PostError> {

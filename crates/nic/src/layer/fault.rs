@@ -42,12 +42,12 @@ use std::ops::{Deref, DerefMut};
 use held::{HeldCommand, after, completion};
 pub use plan::{FaultCounts, Faults};
 
-use super::{Layer, pass_through};
+use super::{Layer, pass_copies_through, pass_through};
 use crate::fabric::multicast_by;
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Event, FullCause, Granularity, GroupId, GroupPort,
-    INLINE_BYTES, MemoryPort, Operation, PeerState, Port, PostError, Rank, RemoteAddress, RingId,
-    RingSlice, Short, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, CopyPort, Event, FullCause, Granularity, GroupId,
+    GroupPort, INLINE_BYTES, JointCopy, MemoryPort, Operation, PeerState, Port, PostError, Rank,
+    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::random::Random;
 use crate::sync::yield_now;
@@ -452,6 +452,15 @@ impl<P: Port> Layer for FaultInjector<P> {
     }
 }
 
+impl<P: Port> CopyPort for FaultInjector<P> {
+    pass_copies_through!(port);
+
+    #[inline]
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.port.read(from, into)
+    }
+}
+
 impl<P: Port> Port for FaultInjector<P> {
     pass_through!(port);
 
@@ -534,11 +543,6 @@ impl<P: Port> Port for FaultInjector<P> {
     #[inline]
     fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
         self.port.read_out(slice, into)
-    }
-
-    #[inline]
-    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        self.port.read(from, into)
     }
 
     #[inline]

@@ -21,8 +21,9 @@ pub use tracer::{Action, Entry, Recording, Sink, Tracer};
 use crate::fabric::{
     Atomic, ChainError, Command, Completion, ContextError, ContextId, Contribution, Group,
     GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
-    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
-    Rank, RegisterValue, RemoteAddress, Rights, RingId, RingPort, RingState, TableError,
+    Offer, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisterValue, RemoteAddress, Rights, RingId, RingPort, RingState,
+    TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 
@@ -61,14 +62,6 @@ macro_rules! pass_through {
             self.$port.route_of(source)
         }
 
-        fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
-            self.$port.expose(bytes)
-        }
-
-        fn reading_pays(&self) -> bool {
-            self.$port.reading_pays()
-        }
-
         fn peer(&self, rank: Rank) -> PeerState {
             self.$port.peer(rank)
         }
@@ -91,6 +84,41 @@ macro_rules! pass_through {
     };
 }
 use pass_through;
+
+/// The calls of a [`CopyPort`](crate::fabric::CopyPort) that no layer changes.
+macro_rules! pass_copies_through {
+    ($port:ident) => {
+        fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+            self.$port.expose(bytes)
+        }
+
+        fn copies_from(&self, space: Space) -> Option<usize> {
+            self.$port.copies_from(space)
+        }
+
+        fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
+            self.$port.open_joint(into)
+        }
+
+        fn read_jointly(
+            &mut self,
+            from: RemoteAddress,
+            into: &mut [u8],
+            copy: &JointCopy,
+        ) -> Result<bool, PostError> {
+            self.$port.read_jointly(from, into, copy)
+        }
+
+        fn write_jointly(&mut self, copy: &JointCopy, payload: &[u8]) -> Result<u64, PostError> {
+            self.$port.write_jointly(copy, payload)
+        }
+
+        fn close_joint(&mut self, from: Rank, copy: &JointCopy) -> bool {
+            self.$port.close_joint(from, copy)
+        }
+    };
+}
+use pass_copies_through;
 
 /// A port that wraps a port.
 pub trait Layer: Port + Sized {
@@ -336,6 +364,18 @@ where
         self.inner_mut().join(channel, ranks, first)
     }
 
+    fn offer(&mut self, like: u32) -> Offer {
+        self.inner_mut().offer(like)
+    }
+
+    fn withdraw(&mut self, offer: Offer) {
+        self.inner_mut().withdraw(offer);
+    }
+
+    fn pass_over(&mut self, channels: u64) {
+        self.inner_mut().pass_over(channels);
+    }
+
     fn leave(&mut self, group: GroupId) -> Result<u64, GroupError> {
         self.inner_mut().leave(group)
     }
@@ -363,8 +403,8 @@ where
     }
 
     #[inline(always)]
-    fn all_contributed(&mut self, group: GroupId) -> Result<bool, GroupError> {
-        self.inner_mut().all_contributed(group)
+    fn all_contributed(&mut self, group: GroupId, word: u64) -> Result<Option<bool>, GroupError> {
+        self.inner_mut().all_contributed(group, word)
     }
 
     #[inline(always)]

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::{Layer, pass_through};
+use super::{Layer, pass_copies_through, pass_through};
 use crate::fabric::{
-    Atomic, Capabilities, ChainError, Command, Completed, Event, GroupId, GroupPort, Landing,
-    MemoryPort, Notified, Operation, PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress,
-    RingId, RingSlice, Short, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, Completed, CopyPort, Event, GroupId, GroupPort,
+    JointCopy, Landing, MemoryPort, Notified, Operation, PeerFailure, PeerState, Port, PostError,
+    Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::time::Time;
 
@@ -262,6 +262,16 @@ impl<P: Port, S: Sink> Layer for Tracer<P, S> {
     }
 }
 
+impl<P: Port, S: Sink> CopyPort for Tracer<P, S> {
+    pass_copies_through!(port);
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let outcome = self.port.read(from, into);
+        self.tell(Action::Read { from, bytes: into.len(), outcome });
+        outcome
+    }
+}
+
 impl<P: Port, S: Sink> Port for Tracer<P, S> {
     pass_through!(port);
 
@@ -312,12 +322,6 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
         let copied = self.port.read_out(slice, into);
         self.tell(Action::Release { ring, bytes, read_out: true });
         copied
-    }
-
-    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
-        let outcome = self.port.read(from, into);
-        self.tell(Action::Read { from, bytes: into.len(), outcome });
-        outcome
     }
 
     fn park(&mut self, deadline: Option<Time>) -> Wake {

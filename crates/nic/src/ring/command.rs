@@ -69,6 +69,10 @@ pub enum ReleaseError {
     Closed,
 }
 
+/// How often a queue's control word is changed from what it was before. Each failure is another
+/// rank's success: so many in a row mean a process that overwrites it all the time.
+const TRIES: u32 = 1 << 16;
+
 /// Limit of the scheduling pointer's lead over the read pointer: far below half of its range.
 pub const MAX_LEAD: u32 = 1 << 24;
 
@@ -244,9 +248,9 @@ impl<'m> CommandQueue<'m> {
     pub fn release(&self, slots: u32) -> Result<(), ReleaseError> {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
-        loop {
+        for _ in 0..TRIES {
             if self.is_over(seen) {
-                return Err(ReleaseError::Closed);
+                break;
             }
             let ahead = self.lead(seen).max(0) as u32;
             if slots > MAX_LEAD || ahead + slots > MAX_LEAD {
@@ -259,6 +263,7 @@ impl<'m> CommandQueue<'m> {
                 Err(other) => seen = other,
             }
         }
+        Err(ReleaseError::Closed)
     }
 
     /// Takes the queue to run it, as `runner`. If another rank runs it, tells that one to poll once
@@ -267,7 +272,7 @@ impl<'m> CommandQueue<'m> {
     pub fn enter(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
         let mut seen = control.load(Ordering::Relaxed);
-        loop {
+        for _ in 0..TRIES {
             if self.is_over(seen) {
                 return false;
             }
@@ -279,6 +284,7 @@ impl<'m> CommandQueue<'m> {
                 Err(other) => seen = other,
             }
         }
+        false
     }
 
     /// Takes the queue if it is free and something can run. For ranks that help without having made

@@ -53,6 +53,10 @@ struct FullCounters {
     refusals: AtomicU64,
 }
 
+/// How often a claim in a shared ring is tried. Each failure is another sender's success: so many
+/// in a row mean a process that overwrites the pointer all the time, and the ring counts as full.
+const TRIES: u32 = 1 << 16;
+
 const SHARED: u64 = 1;
 const REFUSES: u64 = 2;
 
@@ -129,7 +133,7 @@ impl<'m> LandingRing<'m> {
     pub fn claim(&self, least: u32, most: u32, cached_head: &mut u64) -> Option<Claim> {
         let pointers = &self.control.sender;
         let mut reserved = pointers.reserved.load(Ordering::Relaxed);
-        loop {
+        for _ in 0..TRIES {
             let mut room = self.room(reserved, *cached_head);
             if room < span_of(u64::from(most)) {
                 // Acquire: the receiver's reads of freed bytes come before our stores.
@@ -166,6 +170,7 @@ impl<'m> LandingRing<'m> {
                 Err(now) => reserved = now,
             }
         }
+        None
     }
 
     /// Stores the payload of a claim, in two pieces where the ring ends.

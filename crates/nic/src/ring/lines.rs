@@ -160,6 +160,15 @@ impl ControlLines {
         self.line(round).stamp.load(Ordering::Acquire) >> 8 == round
     }
 
+    /// The word of the owner's contribution to a round.
+    #[inline]
+    pub fn word(&self, round: u64) -> Option<u64> {
+        let line = self.line(round);
+        // Acquire: pairs with `stamp`.
+        let is_entered = line.stamp.load(Ordering::Acquire) >> 8 == round;
+        is_entered.then(|| line.word.load(Ordering::Relaxed))
+    }
+
     /// Copies a payload in the line, from its byte `from` on, to `into`; bytes beyond the line's
     /// end stay as they are. To be called after `look` found it and before the round is finished.
     #[inline]

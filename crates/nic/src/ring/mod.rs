@@ -5,6 +5,7 @@
 
 mod bytes;
 mod command;
+mod joint;
 mod landing;
 mod ledger;
 mod lines;
@@ -16,6 +17,7 @@ pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
     ReleaseError, Setup,
 };
+pub use joint::{JointWord, MOST_COPIES, Pages, Stage};
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
 pub use lines::{ControlLines, LINE_BYTES, LINES, Place, Said};

@@ -358,9 +358,15 @@ impl Addresses {
             }
             let (ends, boxes) = words.split_at(told);
             let in_job = choice.world.in_job(rank)?;
-            let mut ends = ends.chunks_exact(Told::WORDS).map(|words| Told::hear(in_job, words));
-            all.outs.push(ends.by_ref().take(outs.len()).collect());
-            all.ins.push(ends.collect());
+            let ends = ends.chunks_exact(Told::WORDS).map(|words| Told::hear(in_job, words));
+            let ends: Vec<Told> = ends.collect();
+            // The same neighbours as before, in the same order.
+            if !ends.iter().map(|end| &end.peer).eq(outs.iter().chain(&ins)) {
+                return Err(elsewhere.into());
+            }
+            let (told_outs, told_ins) = ends.split_at(outs.len());
+            all.outs.push(told_outs.to_vec());
+            all.ins.push(told_ins.to_vec());
             let at = |words: &[u32]| u64::from(words[1]) << 32 | u64::from(words[0]);
             let boxes = letters.into_iter().zip(boxes.chunks_exact(3));
             all.boxes.push(boxes.map(|(peer, words)| (peer, at(words), words[2])).collect());

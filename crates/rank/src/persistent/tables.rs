@@ -85,9 +85,11 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
         let ins = outs_.split_off(*outs as usize);
         Some(Ends { outs: outs_, ins, letters: *letters })
     };
+    let size = shared.len() as u32;
+    let exist = |ends: &Ends| ends.outs.iter().chain(&ends.ins).all(|(rank, _)| *rank < size);
     let heard = (0..)
         .zip(shared)
-        .map(|(rank, words)| hear(words).ok_or(PersistentError::Elsewhere { rank }));
+        .map(|(rank, words)| hear(words).filter(exist).ok_or(PersistentError::Elsewhere { rank }));
     heard.collect()
 }
 
@@ -126,7 +128,7 @@ mod tests {
         assert_eq!(format!("{heard:?}"), format!("{told:?}"));
         let ends = [End { rank: 1, runs: vec![8..16, 20..28] }, End { rank: 0, runs: vec![] }];
         let words = tell_ends(&ends[..1], &ends, 77);
-        let heard = &hear_ends(&[words]).unwrap()[0];
+        let heard = &hear_ends(&[words, vec![1]]).unwrap()[0];
         assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
         assert_eq!(heard.letters, 77);
     }
@@ -156,5 +158,13 @@ mod tests {
         let expected = PersistentError::Sizes { source_rank, sent, edge, rank, expected };
         assert_eq!(unlike, Err(expected));
         assert_eq!(judge(&[table(&[(0, 3)], &[(0, 3)])]), Ok(()));
+    }
+
+    #[test]
+    fn a_neighbour_that_there_is_not_is_refused() {
+        let words = |rank| tell_ends(&[End { rank, runs: vec![0..8, 9..10] }], &[], 0);
+        assert!(hear_ends(&[words(1), vec![1]]).is_ok());
+        let error = hear_ends(&[words(2), vec![1]]).unwrap_err();
+        assert!(matches!(error, PersistentError::Elsewhere { rank: 0 }), "{error}");
     }
 }

@@ -11,9 +11,14 @@ use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::thread::futex::{self, Flags, Timespec};
 
-/// Whose turn it is. It is the rank's in a new line.
+/// Whose turn it is. It is the rank's in a new line, and the conductor's in one that another
+/// process has overwritten: neither side polls nonsense for ever.
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
+
+/// Longest sleep of a rank before it looks whether it has the turn: a word that was overwritten
+/// wakes nobody.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Sizes at which costs are stored: zero, and powers of two from 8 B to 32 MiB.
 const SIZES: usize = 24;
@@ -170,8 +175,11 @@ impl TurnLine {
 
     /// The rank's side: sleeps until its turn. Returns the time and the answer to its request.
     pub(crate) fn await_turn(&self) -> (Time, Answer) {
-        while self.turn.load(Ordering::Acquire) != RANKS {
-            wait(&self.turn, CONDUCTORS, None);
+        loop {
+            match self.turn.load(Ordering::Acquire) {
+                RANKS => break,
+                conductors => wait(&self.turn, conductors, Some(&LOOK_AGAIN)),
+            }
         }
         let answer = match self.answer.load(Ordering::Relaxed) {
             0 => Answer::GoOn,
@@ -194,7 +202,7 @@ impl TurnLine {
 
     /// The conductor's side: the rank's request, if it has given its turn away.
     pub(crate) fn asked(&self) -> Option<(Time, Request)> {
-        if self.turn.load(Ordering::Acquire) != CONDUCTORS {
+        if self.turn.load(Ordering::Acquire) == RANKS {
             return None;
         }
         let words = [0, 1, 2].map(|at| self.words[at].load(Ordering::Relaxed));
@@ -291,6 +299,14 @@ fn wait(word: &AtomicU32, while_it_is: u32, limit: Option<&Timespec>) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+    use std::{fs, thread};
+
+    use rustix::thread::gettid;
+
     use super::*;
 
     #[test]
@@ -319,6 +335,30 @@ mod tests {
             line.give(Time::from_nanoseconds(3), answer);
             assert_eq!(line.await_turn(), (Time::from_nanoseconds(3), answer));
         }
+    }
+
+    #[test]
+    fn an_overwritten_turn_is_somebodys() {
+        let line = Arc::new(TurnLine::default());
+        line.ask(Request::CatchUp, Time::ZERO, &line);
+        line.turn.store(77, Ordering::Relaxed);
+        assert_eq!(line.asked(), Some((Time::ZERO, Request::CatchUp)));
+        line.turn.store(CONDUCTORS, Ordering::Relaxed);
+        let (tell, told) = mpsc::sync_channel(2);
+        let rank = Arc::clone(&line);
+        thread::spawn(move || {
+            tell.send(Some(gettid())).unwrap();
+            rank.await_turn();
+            tell.send(None).unwrap();
+        });
+        let thread = told.recv().unwrap().unwrap().as_raw_nonzero();
+        let status = || fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+        while !status().contains("State:\tS") {
+            thread::yield_now();
+        }
+        // Nobody wakes it.
+        line.turn.store(RANKS, Ordering::Relaxed);
+        told.recv_timeout(Duration::from_secs(60)).expect("the rank sleeps for ever");
     }
 
     #[test]

@@ -54,6 +54,11 @@ impl Stage {
         rank / self.mapping.plan().config.ranks_per_node
     }
 
+    /// Bytes of the job's memory for each rank.
+    pub fn rank_bytes(&self) -> u64 {
+        self.mapping.plan().total as u64 / u64::from(self.ranks())
+    }
+
     /// The state of every rank.
     pub fn registry(&self) -> Registry<'_> {
         self.mapping.registry()

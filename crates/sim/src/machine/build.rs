@@ -8,12 +8,13 @@ use hikyaku_nic::time::Time;
 use super::{Flow, Interface, Links, Machine, Shape};
 use crate::engine::Sim;
 use crate::job::Carrier;
+use crate::model::cenju4::Synchronisation;
 use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
 use crate::network::{
     CutThrough, LinkTiming, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
 };
 use crate::topology::{
-    Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Switch, Topology,
+    Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Node, Switch, Topology,
 };
 
 /// A machine in a simulation, ready to carry the messages of a job.
@@ -67,6 +68,14 @@ impl Machine {
                 over(rdma::Interfaces::new(sim, costs, Rc::clone(&network)), network)
             }
         }
+    }
+
+    /// A barrier of the machine's first `nodes` nodes in its network.
+    /// `None`: its switches have none, or none for a network of this size.
+    pub fn synchronisation(&self, sim: &Sim, nodes: u32) -> Option<Synchronisation> {
+        let Interface::Cenju4(costs) = &self.interface else { return None };
+        let group: Vec<Node> = (0..nodes).collect();
+        Synchronisation::new(sim, costs, self.nodes, &group).ok()
     }
 
     /// The machine with at least this many nodes: a larger network of the same shape, everything

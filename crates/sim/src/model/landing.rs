@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port, PostError, Rank,
-    RemoteAddress,
+    Command, CopyPort, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port,
+    PostError, Rank, RemoteAddress,
 };
 use hikyaku_nic::loopback::{Config, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;

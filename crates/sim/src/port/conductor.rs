@@ -23,6 +23,10 @@ const LOOKS_AROUND: u32 = 48;
 /// Turns in which ranks only poll before the same: a base, and an addition for each rank.
 const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 
+/// A rank that is parked through this share of those turns, of whatever kind, gets a turn to poll.
+/// So a parked rank says what it waits for before the others' polls end the job.
+const REST_SHARE: u64 = 32;
+
 /// The kinds of events, in the upper bits of the word; the lower ones are a rank or a parcel.
 const TURN: u32 = 0;
 const DEPART: u32 = 1 << 29;
@@ -66,6 +70,8 @@ struct ConductedRank {
     answer: Answer,
     /// It has been woken since it parked last.
     woken: bool,
+    /// The number of turns when it parked last.
+    parked_at: u64,
     /// It did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
@@ -88,6 +94,9 @@ struct ConductorState<R: Ranks> {
     moves: Cell<u64>,
     /// Turns without deeds since the last progress.
     idle: Cell<u64>,
+    /// Turns so far, and how many there were when parked ranks were last looked for.
+    turns: Cell<u64>,
+    searched: Cell<u64>,
     stuck: Cell<bool>,
     traced: bool,
 }
@@ -122,6 +131,7 @@ impl<R: Ranks> Conductor<R> {
             due: None,
             answer: Answer::GoOn,
             woken: false,
+            parked_at: 0,
             busy: false,
             computed: Time::ZERO,
             traffic: Traffic::default(),
@@ -138,6 +148,8 @@ impl<R: Ranks> Conductor<R> {
             near: RefCell::default(),
             moves: Cell::new(0),
             idle: Cell::new(0),
+            turns: Cell::new(0),
+            searched: Cell::new(0),
             stuck: Cell::new(false),
             traced: sim.trace().is_on(),
             ranks,
@@ -289,13 +301,39 @@ impl<R: Ranks> ConductorState<R> {
     /// Counts a turn in which a rank has done nothing: after many without progress, none will come.
     fn count_idle(&self) {
         self.idle.set(self.idle.get() + 1);
-        let limit = IDLE_TURNS.0 + IDLE_TURNS.1 * u64::from(self.ranks.count());
-        if self.idle.get() < limit || self.parcels.borrow().moving.len() > 0 {
+        if self.idle.get() < self.idle_turns() || self.parcels.borrow().moving.len() > 0 {
             return;
         }
-        if !self.states.borrow().iter().any(|state| state.busy && state.status != Status::Gone) {
+        // One that is parked computes no more, whatever it did before.
+        if !self.states.borrow().iter().any(|state| state.busy && state.status == Status::Ready) {
             self.stuck.set(true);
             self.sim.stop();
+        }
+    }
+
+    /// Turns without progress after which none will come.
+    fn idle_turns(&self) -> u64 {
+        IDLE_TURNS.0 + IDLE_TURNS.1 * u64::from(self.ranks.count())
+    }
+
+    /// Counts a turn. Now and then, gives a turn to ranks that have been parked for long: in real
+    /// time no sleep is long either. Such a rank may learn that a peer has gone, and says what it
+    /// waits for, although others go on for ever.
+    fn end_long_rests(&self) {
+        let turns = self.turns.get() + 1;
+        self.turns.set(turns);
+        let searched = self.searched.get();
+        if turns - searched < self.idle_turns() / REST_SHARE {
+            return;
+        }
+        self.searched.set(turns);
+        for rank in 0..self.ranks.count() {
+            let rests = self.state(rank, |state| {
+                state.status == Status::Parked && state.due.is_none() && state.parked_at <= searched
+            });
+            if rests {
+                self.set_due(rank, self.sim.now(), Answer::LookAround);
+            }
         }
     }
 
@@ -329,9 +367,16 @@ impl<R: Ranks> ConductorState<R> {
             self.take_deed(rank, at, deed);
         }
         self.schedule_retries(rank, time);
+        self.end_long_rests();
         match request {
             Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
             Request::Park(deadline) => self.park(rank, time, deadline),
+            // One of a broken rank, which would not come back: no time passes for it.
+            Request::Travel { from, to, bytes }
+                if from.max(to) >= self.ranks.count() || bytes > self.ranks.most_bytes() =>
+            {
+                self.set_due(rank, time, Answer::GoOn);
+            }
             Request::Travel { from, to, bytes } => {
                 self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
@@ -352,6 +397,7 @@ impl<R: Ranks> ConductorState<R> {
     fn park(&self, rank: Rank, time: Time, deadline: Option<Time>) {
         let woken = self.state(rank, |state| {
             state.status = Status::Parked;
+            state.parked_at = self.turns.get();
             std::mem::take(&mut state.woken)
         });
         if woken {

@@ -26,7 +26,8 @@
 //!
 //! **No event is left** while ranks wait: they may only not have polled. Each gets a turn to poll
 //! (it may learn that a peer has gone, and says what it waits for). If several rounds of that move
-//! nothing, the ranks wait for ever: [`Ended::Stuck`].
+//! nothing, the ranks wait for ever: [`Ended::Stuck`]. A rank gets such a turn as well if it has
+//! been parked while others had many: a program that polls by itself never lets the events end.
 
 mod conductor;
 mod parcels;
@@ -50,6 +51,9 @@ pub trait Ranks: 'static {
 
     /// The node of a rank.
     fn node_of(&self, rank: Rank) -> u32;
+
+    /// Bytes of a rank's memory: no command carries more.
+    fn most_bytes(&self) -> u64;
 
     /// The port with which a rank's interface lands what the rank sends.
     fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<Self::Host>;

@@ -52,10 +52,8 @@ impl World {
     /// MPI 5.0 §6.9.6). Every rank gets the same bits, and gets them again in every form of the
     /// call and in every run with as many ranks on each node.
     ///
-    /// Floating-point numbers are added in the order of the algorithm. A job has shared lines for
-    /// its first few communicators and persistent operations; the later ones send messages and add
-    /// in another order. `--coll allreduce=recursive-doubling` adds in one order in all of them, on
-    /// any nodes.
+    /// Floating-point numbers are added in the order of the algorithm, which depends on the ranks
+    /// of each node. `--coll allreduce=recursive-doubling` adds in one order on any nodes.
     ///
     /// # Errors
     /// A rank is gone or gave up, or lengths differ.
@@ -71,7 +69,7 @@ impl World {
     /// # Errors
     /// The root does not exist, a rank is gone or gave up, or lengths differ.
     pub fn gather<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<T>>, Error> {
-        if self.choices().gather.is_some() {
+        if self.communicator().choices().gather.is_some() {
             // It may be one that needs equal parts.
             let is_root = self.rank() == root;
             let parts = if is_root { self.size() as usize } else { 0 };
@@ -303,13 +301,13 @@ impl World {
             Begun::Done(result) => result,
             Begun::Waits(future) => self.wait_for_end(future),
         };
-        self.drop_left_overs();
+        self.communicator().drop_left_overs();
         Ok(result?)
     }
 
     #[inline(never)]
     fn wait_for_end<F: Future>(&self, future: F) -> F::Output {
-        self.drive(future)
+        self.block_on(future)
     }
 
     fn together<R>(
@@ -317,8 +315,8 @@ impl World {
         operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, hikyaku_rank::Error>,
     ) -> Result<R, Error> {
         let ranks = self.ranks().waiting();
-        let result = self.drive(operation(&ranks));
-        self.drop_left_overs();
+        let result = self.block_on(operation(&ranks));
+        self.communicator().drop_left_overs();
         Ok(result?)
     }
 }

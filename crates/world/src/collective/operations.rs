@@ -4,7 +4,7 @@
 //! starts one polls it at once.
 
 use hikyaku_coll::{self as coll, Choices, Communicator, Element, Group};
-use hikyaku_msg::Layout;
+use hikyaku_msg::{Layout, MsgError};
 use hikyaku_rank::{Error, RankPort};
 
 use crate::reducer::{Reducer, on_bytes};
@@ -100,16 +100,16 @@ impl<'w> Ranks<'w> {
         // Its own call: what is chosen is for the program's.
         let counting = Ranks { group: self.group, choices: Choices::default() };
         let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
-        if counted.is_err() {
-            // The others may not know, and have gone on to the second operation. Whoever left it
-            // out would be out of step with them in all that follow.
-            counts.fill(0);
-        }
-        let mut blocks: Vec<Vec<T>> =
-            counts.iter().map(|count| vec![T::zeroed(); *count as usize]).collect();
+        let room = counted.and_then(|()| rooms(&counts));
+        // After an error the others may not know of it, and have gone on to the second operation.
+        // Whoever left it out would be out of step with them in all that follow.
+        let (mut blocks, failed) = match room {
+            Ok(blocks) => (blocks, None),
+            Err(error) => (counts.iter().map(|_| Vec::new()).collect(), Some(error)),
+        };
         let gathered =
             self.gatherv(mine, blocks.iter_mut().map(Vec::as_mut_slice).collect(), root).await;
-        counted?;
+        failed.map_or(Ok(()), Err)?;
         gathered?;
         Ok((rank == root).then_some(blocks))
     }
@@ -260,4 +260,30 @@ fn as_bytes<'p, T: Scalar>(parts: &[&'p [T]]) -> Vec<&'p [u8]> {
 
 fn as_bytes_mut<T: Scalar>(blocks: Vec<&mut [T]>) -> Vec<&mut [u8]> {
     blocks.into_iter().map(|block| bytemuck::cast_slice_mut(block)).collect()
+}
+
+/// Room for as many elements as each rank has said. A number that no memory has room for was
+/// overwritten on its way.
+fn rooms<T: Scalar>(counts: &[u64]) -> Result<Vec<Vec<T>>, Error> {
+    let room = |(source_rank, count): (u32, &u64)| {
+        let count = usize::try_from(*count).ok();
+        let fits = count.filter(|count| Vec::<T>::new().try_reserve_exact(*count).is_ok());
+        let malformed = MsgError::Malformed { source_rank };
+        Ok(vec![T::zeroed(); fits.ok_or(malformed)?])
+    };
+    (0..).zip(counts).map(room).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_more_than_there_is_names_the_rank() {
+        assert_eq!(rooms::<u64>(&[2, 0]), Ok(vec![vec![0; 2], Vec::new()]));
+        for count in [u64::MAX, 1 << 61, 1 << 60] {
+            let malformed = MsgError::Malformed { source_rank: 1 };
+            assert_eq!(rooms::<u64>(&[2, count, 1]), Err(malformed.into()));
+        }
+    }
 }

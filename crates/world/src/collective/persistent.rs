@@ -72,7 +72,7 @@ impl<B: 'static> Persistent<B> {
         buffers: B,
         operation: impl AsyncFn(&Ranks<'_>, &mut B) -> Result<(), hikyaku_rank::Error> + 'static,
     ) -> Persistent<B> {
-        let world = Rc::new(world.apart());
+        let world = Rc::new(world.duplicate());
         let home = Rc::new(Cell::new(None));
         let operation = Rc::new(operation);
         let begin = {
@@ -153,7 +153,7 @@ impl<B> Drop for Persistent<B> {
         if let Some(id) = self.task {
             self.world.tasks().remove(id);
         }
-        self.world.retire();
+        self.world.communicator().retire();
     }
 }
 

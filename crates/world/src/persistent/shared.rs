@@ -128,7 +128,7 @@ impl<T: Scalar> Exchange<T> {
             world.communicator(),
             (neighbours.scheme, buffers_use),
             prepare(),
-            |words| world.share(words),
+            |words| world.communicator().share(words).map_err(Error::from),
             place,
         )?;
         let rounds = Rounds::new(world.communicator().clone(), wiring);

@@ -65,7 +65,9 @@ impl World {
         let checked = neighbours.check(world.size(), needed).map_err(Error::from);
         let checked =
             checked.map(|()| (ends::<T>(&neighbours.destinations), ends::<T>(&neighbours.sources)));
-        StagedExchange::new(world, neighbours.scheme, (checked, needed), World::share)
+        StagedExchange::new(world, neighbours.scheme, (checked, needed), |world, words| {
+            Ok(world.communicator().share(words)?)
+        })
     }
 }
 

@@ -4,10 +4,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
+use hikyaku_dsm::driver::{Contents, Variable};
 use hikyaku_dsm::{Entry, Mark};
 
-use super::contents::Contents;
-use super::variable::Variable;
 use crate::scalar::Scalar;
 
 /// A part that is held.
@@ -27,7 +26,7 @@ impl<T: Scalar> Hold<T> {
 
     fn write(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(what)
-            .field("variable", &self.variable.name)
+            .field("variable", &self.variable.name())
             .field("part", &self.part)
             .field("entry", &self.entry)
             .finish_non_exhaustive()

@@ -21,45 +21,94 @@
 //! rank knows the owner and the state of a part without asking others: [`Part::owner`] and
 //! [`Part::state`].
 
-mod contents;
-mod create;
-mod direct;
-mod driver;
-mod error;
-pub(crate) mod faults;
 mod guard;
-mod mailbox;
-mod memory;
-mod options;
-pub(crate) mod protocol;
-mod service;
 #[cfg(test)]
 mod tests;
 mod turn;
-mod variable;
-mod vote;
+#[cfg(test)]
+mod wrong;
 
-use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
-use hikyaku_dsm::{Entry, Kind, Patience, Refusal};
+use hikyaku_dsm::Kind;
+use hikyaku_dsm::driver::Variable;
 
-pub(crate) use create::Registry;
-pub use error::SharedError;
-pub(crate) use faults::Injector;
-pub use faults::NotASeed;
 pub use guard::{ReadGuard, WriteGuard};
+pub use hikyaku_dsm::driver::{
+    Element, Protocol, SharedError, SharedOptions, Traffic, UnknownProtocol,
+};
 pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
-pub use options::{Element, SharedOptions};
-pub use protocol::{Protocol, Traffic, UnknownProtocol};
+pub use hikyaku_rank::NotASeed;
 pub use turn::Turn;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
-use variable::{Asking, Variable};
+use crate::world::World;
+
+impl World {
+    /// Makes a shared variable: an array of zeros of this shape, bound to a lock. Every rank calls
+    /// it, with the same arguments, in the same order as other collective operations.
+    ///
+    /// # Errors
+    /// [`SharedError`]: ranks disagree, the name is taken, memory is full. Or a rank is gone.
+    pub fn shared<T: Scalar>(&self, name: &str, shape: &[u64]) -> Result<Shared<T>, Error> {
+        self.shared_with(name, shape, SharedOptions::default())
+    }
+
+    /// [`World::shared`] with options.
+    ///
+    /// # Errors
+    /// As [`World::shared`].
+    pub fn shared_with<T: Scalar>(
+        &self,
+        name: &str,
+        shape: &[u64],
+        options: SharedOptions,
+    ) -> Result<Shared<T>, Error> {
+        let (world, element) = (self.communicator(), Element::of::<T>());
+        Ok(Shared::new(self.variables().make(world, name, shape, element, options)?))
+    }
+
+    /// [`World::shared`] with elements of which only name and size are known: its guards are slices
+    /// of their bytes. For bindings of other languages.
+    ///
+    /// # Errors
+    /// As [`World::shared`].
+    pub fn shared_bytes(
+        &self,
+        name: &str,
+        shape: &[u64],
+        element: Element,
+        options: SharedOptions,
+    ) -> Result<Shared<u8>, Error> {
+        let world = self.communicator();
+        Ok(Shared::new(self.variables().make(world, name, shape, element, options)?))
+    }
+
+    /// Finds a shared variable of this rank by its name.
+    ///
+    /// # Errors
+    /// [`SharedError::Unknown`], [`SharedError::WrongElement`].
+    pub fn shared_named<T: Scalar>(&self, name: &str) -> Result<Shared<T>, Error> {
+        let variable = self.variables().find(name)?;
+        let (element, wanted) = (variable.element(), Element::of::<T>());
+        if *element != wanted {
+            let (name, element) = (name.to_owned(), element.name.clone());
+            return Err(SharedError::WrongElement { name, element, wanted: wanted.name }.into());
+        }
+        Ok(Shared::new(variable))
+    }
+
+    /// [`World::shared_named`] as bytes, for elements of any type.
+    ///
+    /// # Errors
+    /// [`SharedError::Unknown`].
+    pub fn shared_named_bytes(&self, name: &str) -> Result<Shared<u8>, Error> {
+        Ok(Shared::new(self.variables().find(name)?))
+    }
+}
 
 /// A shared variable; see [`crate::World::shared`]. A clone is another handle to it.
 #[derive(Debug)]
@@ -95,27 +144,27 @@ impl<T: Scalar> Shared<T> {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.variable.name
+        self.variable.name()
     }
 
     /// Its shape.
     pub fn shape(&self) -> &[u64] {
-        self.variable.division.shape()
+        self.variable.division().shape()
     }
 
     /// The type of its elements.
     pub fn element(&self) -> &Element {
-        &self.variable.element
+        self.variable.element()
     }
 
     /// How it was made.
     pub fn options(&self) -> SharedOptions {
-        self.variable.options
+        self.variable.options()
     }
 
     /// How many parts it has.
     pub fn parts(&self) -> u64 {
-        self.variable.division.count()
+        self.variable.division().count()
     }
 
     /// One of its parts.
@@ -133,7 +182,7 @@ impl<T: Scalar> Shared<T> {
 
     /// Its protocol: the one of its options, or the world's.
     pub fn protocol(&self) -> Protocol {
-        self.variable.options.protocol.unwrap_or_default()
+        self.options().protocol.unwrap_or_default()
     }
 
     /// Messages and operations that this rank has sent for it so far.
@@ -155,16 +204,15 @@ macro_rules! acquire {
             ///
             /// # Errors
             /// This rank holds it; or it was lost with a rank that died.
+            // Inlined to the end, and with two ends: so the guard stays in registers, where moving
+            // it through memory would cost a fifth of an acquisition.
             #[inline(always)]
             pub fn write(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                // Inlined to the end: the guard stays in registers, where moving it through memory
-                // would cost a fifth of an acquisition.
                 if let Some(entry) = variable.enter_free(part, Kind::Write) {
                     return Ok(WriteGuard::new(variable, part, entry?));
                 }
-                let entry = wait(variable, part, Kind::Write)?;
-                Ok(WriteGuard::new(variable, part, entry))
+                Ok(WriteGuard::new(variable, part, variable.enter(part, Kind::Write)?))
             }
 
             /// Acquires it for reading; waits for its turn.
@@ -177,8 +225,7 @@ macro_rules! acquire {
                 if let Some(entry) = variable.enter_free(part, Kind::Read) {
                     return Ok(ReadGuard::new(variable, part, entry?));
                 }
-                let entry = wait(variable, part, Kind::Read)?;
-                Ok(ReadGuard::new(variable, part, entry))
+                Ok(ReadGuard::new(variable, part, variable.enter(part, Kind::Read)?))
             }
 
             /// Acquires it for reading and writing on the fast path: within nanoseconds, or with a
@@ -228,7 +275,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn try_write(&self) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = try_now(variable, part, Kind::Write)?;
+                let entry = variable.enter_now(part, Kind::Write)?;
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
@@ -238,7 +285,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn try_read(&self) -> Result<Option<ReadGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = try_now(variable, part, Kind::Read)?;
+                let entry = variable.enter_now(part, Kind::Read)?;
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
@@ -248,7 +295,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn write_within(&self, limit: Duration) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = wait_within(variable, part, Kind::Write, limit)?;
+                let entry = variable.enter_within(part, Kind::Write, limit)?;
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
@@ -258,7 +305,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn read_within(&self, limit: Duration) -> Result<Option<ReadGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = wait_within(variable, part, Kind::Read, limit)?;
+                let entry = variable.enter_within(part, Kind::Read, limit)?;
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
@@ -269,8 +316,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub async fn write_async(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = wait_async(variable, part, Kind::Write).await?;
-                Ok(WriteGuard::new(variable, part, entry))
+                Ok(WriteGuard::new(variable, part, variable.enter_async(part, Kind::Write).await?))
             }
 
             /// Acquires it for reading, as a future.
@@ -279,8 +325,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub async fn read_async(&self) -> Result<ReadGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = wait_async(variable, part, Kind::Read).await?;
-                Ok(ReadGuard::new(variable, part, entry))
+                Ok(ReadGuard::new(variable, part, variable.enter_async(part, Kind::Read).await?))
             }
 
             /// The rank that has its queue in memory, or that owns it at first: the parts of all
@@ -320,90 +365,11 @@ impl<T: Scalar> Part<T> {
 
     /// Its index along each dimension where it begins in the array.
     pub fn origin(&self) -> Vec<u64> {
-        self.variable.division.part(self.part).map_or_else(Vec::new, |part| part.origin)
+        self.variable.division().part(self.part).map_or_else(Vec::new, |part| part.origin)
     }
 
     /// Its shape.
     pub fn shape(&self) -> Vec<u64> {
-        self.variable.division.part(self.part).map_or_else(Vec::new, |part| part.shape)
-    }
-}
-
-fn lost(variable: &Variable, part: u64, refusal: Refusal) -> Result<Option<Entry>, Error> {
-    match refusal {
-        Refusal::Busy => Ok(None),
-        Refusal::Lost(mark) => Err(SharedError::lost(variable.label(part), mark).into()),
-    }
-}
-
-/// Waits for a turn.
-#[inline(never)]
-fn wait(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
-    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    loop {
-        match asking.poll()? {
-            Some(Ok(entry)) => return Ok(entry),
-            Some(Err(refusal)) => {
-                let none = lost(variable, part, refusal)?;
-                debug_assert!(none.is_none(), "whoever waits is not told that it is busy");
-            }
-            None => asking.rest(None),
-        }
-    }
-}
-
-fn try_now(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
-    if let Some(entry) = variable.enter_free(part, kind) {
-        return entry.map(Some);
-    }
-    variable.look_around();
-    let mut asking = Asking::new(variable, part, kind, Patience::Try)?;
-    loop {
-        match asking.poll()? {
-            Some(Ok(entry)) => return Ok(Some(entry)),
-            Some(Err(refusal)) => return lost(variable, part, refusal),
-            // With some protocols the owner must answer first.
-            None => asking.rest(None),
-        }
-    }
-}
-
-fn wait_within(
-    variable: &Rc<Variable>,
-    part: u64,
-    kind: Kind,
-    limit: Duration,
-) -> Result<Option<Entry>, Error> {
-    if let Some(entry) = variable.enter_free(part, kind) {
-        return entry.map(Some);
-    }
-    let now = || variable.world().now();
-    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    let until = now() + hikyaku_nic::time::Time::from_nanoseconds(limit);
-    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    loop {
-        match asking.poll()? {
-            Some(Ok(entry)) => return Ok(Some(entry)),
-            Some(Err(refusal)) => return lost(variable, part, refusal),
-            None if now() >= until => return Ok(None),
-            None => asking.rest(Some(until)),
-        }
-    }
-}
-
-async fn wait_async(variable: &Rc<Variable>, part: u64, kind: Kind) -> Result<Entry, Error> {
-    if let Some(entry) = variable.enter_free(part, kind) {
-        return entry;
-    }
-    let mut asking = Asking::new(variable, part, kind, Patience::Wait)?;
-    let mut poll = || asking.poll_standing().transpose();
-    let answer = poll_fn(|_| poll().map_or(Poll::Pending, Poll::Ready)).await?;
-    match answer {
-        Ok(entry) => Ok(entry),
-        Err(refusal) => {
-            lost(variable, part, refusal)?;
-            // A request that waits is never refused as busy.
-            Err(SharedError::Recursive { variable: variable.label(part) }.into())
-        }
+        self.variable.division().part(self.part).map_or_else(Vec::new, |part| part.shape)
     }
 }

@@ -6,6 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use hikyaku_coll::Choices;
+use hikyaku_dsm::Word;
+use hikyaku_dsm::driver::Settings;
+use hikyaku_dsm::word::{FIRST, Head, Version};
+use hikyaku_rank::Communicator;
 use hikyaku_shm::{JobConfig, open_all};
 
 use super::*;
@@ -60,7 +64,8 @@ fn on_nodes(ranks: u32, program: impl Fn(World) + Sync) {
         for port in ports {
             let program = &program;
             scope.spawn(move || {
-                program(World::over(port, Choices::default(), Protocol::Direct, None));
+                let rank = Communicator::over(port, Choices::default());
+                program(World::over(rank, Settings::default()));
             });
         }
     });
@@ -239,31 +244,53 @@ fn memory_comes_back() {
     }
 }
 
+/// Whether every call says that the variable was overwritten, and goes on saying so.
+fn assert_overwritten(shared: &Shared<u64>) {
+    let lost = Error::Shared(SharedError::Overwritten {
+        variable: format!("the shared variable `{}`", shared.name()),
+    });
+    for _ in 0..2 {
+        assert_eq!(shared.write().map(drop).unwrap_err(), lost);
+        assert_eq!(shared.read().map(drop).unwrap_err(), lost);
+        assert_eq!(shared.try_write().map(drop).unwrap_err(), lost);
+    }
+}
+
 #[test]
-fn without_a_variable_of_datagrams_nobody_looks_at_the_socket() {
+fn a_variable_whose_words_were_overwritten_is_lost() {
     let world = World::init().unwrap();
-    let service = Rc::clone(world.registry().service());
-    let by = |name, protocol| {
-        let options = SharedOptions { protocol: Some(protocol), ..Default::default() };
-        world.shared_with::<u64>(name, &[8], options).unwrap()
-    };
-    let use_it = |shared: &Shared<u64>| {
-        let before = service.looks();
-        for _ in 0..10 {
-            shared.write().unwrap()[0] += 1;
-            world.barrier().unwrap();
+    let [shared, other] =
+        ["overwritten", "other"].map(|name| world.shared::<u64>(name, &[2]).unwrap());
+    (0..5).for_each(|_| drop(shared.write().unwrap()));
+    // An earlier turn, whose cell has long been taken: asking again leads there again.
+    shared.variable.overwrite(Word::Head, Head { position: FIRST, mark: None }.bits());
+    assert_overwritten(&shared);
+    assert!(other.write().is_ok());
+}
+
+#[test]
+fn a_node_that_there_is_not_loses_a_variable() {
+    on_nodes(2, |world| {
+        let options =
+            |protocol| SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
+        let direct = world.shared_with::<u64>("direct", &[2], options(Protocol::Direct)).unwrap();
+        let fagus = world.shared_with::<u64>("fagus", &[2], options(Protocol::Fagus)).unwrap();
+        world.barrier().unwrap();
+        if world.rank() == 0 {
+            drop(direct.write().unwrap());
         }
-        service.looks() - before
-    };
-    let stores = by("stores", Protocol::Fagus);
-    assert_eq!((use_it(&stores), world.tasks().are_restless()), (0, false));
-    let datagrams = by("datagrams", Protocol::Udp);
-    assert!(use_it(&datagrams) > 0 && use_it(&stores) > 0 && world.tasks().are_restless());
-    drop(datagrams);
-    stores.write().unwrap()[0] += 1;
-    world.attend();
-    assert_eq!((use_it(&stores), world.tasks().are_restless()), (0, false));
-    let again = by("again", Protocol::Udp);
-    assert!(use_it(&again) > 0 && world.tasks().are_restless());
-    assert_eq!((stores.read().unwrap()[0], again.read().unwrap()[0]), (31, 10));
+        world.barrier().unwrap();
+        let nowhere = Version { position: 1 << 40, node: 4000, shared: false }.bits();
+        if world.rank() == 1 {
+            direct.variable.overwrite(Word::Latest, nowhere);
+            assert_overwritten(&direct);
+        }
+        // Its owner still answers, and says who it is.
+        if world.rank() != fagus.home() {
+            fagus.variable.overwrite(Word::Owner(world.rank()), nowhere);
+            fagus.write().unwrap()[0] = 7;
+        }
+        world.barrier().unwrap();
+        assert_eq!(fagus.read().unwrap()[0], 7);
+    });
 }

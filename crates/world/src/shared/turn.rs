@@ -4,10 +4,9 @@
 use std::fmt;
 use std::rc::Rc;
 
+use hikyaku_dsm::driver::{Asking, Variable};
 use hikyaku_dsm::{Entry, Kind, Patience};
 
-use super::lost;
-use super::variable::{Asking, Variable};
 use crate::error::Error;
 
 /// A request for a part, with its place in the queue; [`super::Part::ask_write`] makes one.
@@ -31,6 +30,8 @@ use crate::error::Error;
 /// ```
 pub struct Turn<'p, G> {
     asking: Asking<'p>,
+    variable: &'p Rc<Variable>,
+    part: u64,
     guard: fn(&Rc<Variable>, u64, Entry) -> G,
 }
 
@@ -49,7 +50,7 @@ impl<'p, G> Turn<'p, G> {
         guard: fn(&Rc<Variable>, u64, Entry) -> G,
     ) -> Result<Turn<'p, G>, Error> {
         let asking = Asking::new(variable, part, kind, Patience::Wait)?;
-        Ok(Turn { asking, guard })
+        Ok(Turn { asking, variable, part, guard })
     }
 
     /// Polls whether it is this rank's turn; never waits. `None`: not yet.
@@ -62,16 +63,8 @@ impl<'p, G> Turn<'p, G> {
     #[inline]
     pub fn look(&mut self) -> Result<Option<G>, Error> {
         assert!(!self.asking.is_over(), "a request that is over is looked at again");
-        let (variable, part) = (self.asking.variable(), self.asking.part());
-        match self.asking.poll()? {
-            None => Ok(None),
-            Some(Ok(entry)) => Ok(Some((self.guard)(variable, part, entry))),
-            Some(Err(refusal)) => {
-                let none = lost(variable, part, refusal)?;
-                debug_assert!(none.is_none(), "whoever waits is not told that it is busy");
-                Ok(None)
-            }
-        }
+        let entry = self.asking.poll()?.flatten();
+        Ok(entry.map(|entry| (self.guard)(self.variable, self.part, entry)))
     }
 
     /// Spins for the time of a few polls of memory, half a microsecond. Returns `false` at once if

@@ -135,10 +135,10 @@ impl<S> Neighbourhood<S> {
             let into = bytemuck::cast_slice_mut(pieces.next(&leg.range));
             Incoming { from: leg.process, tag: leg.tag, into }
         });
-        let messages = self.world.messages_as_group();
+        let messages = self.world.communicator().messages_as_group();
         let exchange = exchange(&messages, outgoing, incoming);
         let exchange = as_one(self.world.engine(), NEIGHBOURS, exchange);
-        let result = self.world.drive(exchange);
+        let result = self.world.block_on(exchange);
         result.map_err(|error| self.explain(error, &route.receives))?;
         route.unpack(&staged, into)
     }

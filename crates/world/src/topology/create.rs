@@ -6,10 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology, TopologyError, place};
-use hikyaku_coll::{Cause, CollError, Operation};
-
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::PeerFailure;
 
 use super::{Distributed, Neighbourhood, Reorder};
 use crate::error::Error;
@@ -35,7 +32,7 @@ impl World {
         let mut words = vec![reorder.word(), dims.len() as u32];
         words.extend(dims);
         words.extend(periods.iter().map(|wraps| u32::from(*wraps)));
-        let shared = world.share(&words)?;
+        let shared = world.communicator().share(&words)?;
         agree(&shared, "dimensions, periods and reordering")?;
         let shape = Cartesian::new(dims, periods)?;
         world.with_shape(shape, reorder)
@@ -60,7 +57,7 @@ impl World {
         let mut words = vec![reorder.word(), index.len() as u32];
         words.extend(index);
         words.extend(edges);
-        agree(&world.share(&words)?, "index, edges and reordering")?;
+        agree(&world.communicator().share(&words)?, "index, edges and reordering")?;
         let shape = Graph::new(index, edges)?;
         shape.check_both_ways()?;
         world.with_shape(shape, reorder)
@@ -88,15 +85,17 @@ impl World {
         let sources = sources.iter().map(|edge| (*edge).into());
         let edges = sources.chain(destinations.iter().map(|edge| (*edge).into()));
         words.extend(edges.flat_map(|Edge { rank, weight }| [rank, weight]));
-        let shared = world.share(&words)?;
+        let shared = world.communicator().share(&words)?;
         same_reordering(&shared)?;
-        let lists = shared.iter().map(|words| {
+        let lists = (0..).zip(&shared).map(|(source_rank, words)| {
             let edge = |words: &[u32]| Edge { rank: words[0], weight: words[1] };
-            let edges: Vec<Edge> = words[2..].chunks_exact(EDGE_WORDS).map(edge).collect();
-            let (sources, destinations) = edges.split_at(words[1] as usize);
-            (sources.to_vec(), destinations.to_vec())
+            let malformed = MsgError::Malformed { source_rank };
+            let [_, count, words @ ..] = &words[..] else { return Err(malformed) };
+            let edges: Vec<Edge> = words.chunks_exact(EDGE_WORDS).map(edge).collect();
+            let lists = edges.split_at_checked(*count as usize).ok_or(malformed)?;
+            Ok((lists.0.to_vec(), lists.1.to_vec()))
         });
-        let edges = EdgeLists::from_adjacent(lists.collect())?;
+        let edges = EdgeLists::from_adjacent(lists.collect::<Result<_, MsgError>>()?)?;
         world.with_edges(&edges, reorder)
     }
 
@@ -117,53 +116,12 @@ impl World {
             let Edge { rank, weight } = (*destination).into();
             words.extend([*source, rank, weight]);
         }
-        let shared = world.share(&words)?;
+        let shared = world.communicator().share(&words)?;
         same_reordering(&shared)?;
         let edge = |words: &[u32]| (words[0], words[1], words[2]);
         let named = shared.iter().map(|words| words[1..].chunks_exact(3).map(edge).collect());
         let edges = EdgeLists::from_edges(self.size(), &named.collect::<Vec<_>>())?;
         world.with_edges(&edges, reorder)
-    }
-
-    /// Gives every rank the words of all, by rank.
-    ///
-    /// It is three collective operations, and every rank that is left goes through all of them,
-    /// whatever comes of each: a death may be an error of one of them at one rank only, and the
-    /// others are on their way to the next, where they would wait for that rank for ever, or take
-    /// what it says for the one after. What came of the first the first rank says in the second;
-    /// having all words it goes on, whether or not somebody dies who should get them.
-    pub(crate) fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
-        let gathered = self.by_itself(|world| world.gatherv(words, 0));
-        let blocks = gathered.as_ref().ok().and_then(Option::as_ref);
-        let lengths = blocks.into_iter().flatten().map(|block| block.len() as u64);
-        let mut told = to_head(gathered.as_ref().err()).to_vec();
-        told.extend(lengths);
-        told.resize(HEAD_WORDS + self.size() as usize, 0);
-        let heard = self.by_itself(|world| world.broadcast(&mut told, 0));
-        if self.rank() != 0 && heard.is_err() {
-            // As long as that of a first rank that could not gather.
-            told.fill(0);
-        }
-        let Some((head, lengths)) = told.split_first_chunk::<HEAD_WORDS>() else {
-            return Ok(Vec::new());
-        };
-        let mut all = blocks.map_or_else(Vec::new, |blocks| blocks.concat());
-        all.resize(lengths.iter().sum::<u64>() as usize, 0);
-        let rest = self.by_itself(|world| world.broadcast(&mut all, 0));
-        if self.rank() == 0 {
-            gathered?;
-        } else {
-            heard?;
-            of_head(head)?;
-            rest?;
-        }
-        let mut rest = &all[..];
-        let block = |length: &u64| {
-            let (block, after) = rest.split_at(*length as usize);
-            rest = after;
-            block.to_vec()
-        };
-        Ok(lengths.iter().map(block).collect())
     }
 
     /// Gives every member the words of all, by place among the members. All have as many words,
@@ -223,36 +181,6 @@ impl World {
     fn nodes_of_first(&self, count: u32) -> Vec<u32> {
         (0..count).map(|rank| self.node_of(rank)).collect()
     }
-}
-
-/// Words of what the first rank says came of its gather.
-const HEAD_WORDS: usize = 1 + Cause::MOST_BYTES / size_of::<u64>();
-
-/// Whether it failed, and why.
-fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
-    let mut head = [0; HEAD_WORDS];
-    let Some(failure) = failure else { return head };
-    let cause = match failure {
-        Error::Message(MsgError::PeerFailed(PeerFailure { rank, .. }))
-        | Error::Message(MsgError::PeerLeft { rank }) => Cause::Gone { rank: *rank },
-        Error::Collective(CollError::GaveUp { cause, .. }) => *cause,
-        Error::Collective(CollError::Differ { one, other }) => {
-            Cause::Differ { one: *one, other: *other }
-        }
-        _ => Cause::Failed,
-    };
-    let bytes = cause.to_bytes();
-    head[0] = bytes.len() as u64;
-    bytemuck::cast_slice_mut(&mut head[1..])[..bytes.len()].copy_from_slice(&bytes);
-    head
-}
-
-/// The reverse of [`to_head`].
-fn of_head(head: &[u64; HEAD_WORDS]) -> Result<(), Error> {
-    let Some(length @ 1..) = usize::try_from(head[0]).ok() else { return Ok(()) };
-    let bytes: &[u8] = bytemuck::cast_slice(&head[1..]);
-    let cause = bytes.get(..length).and_then(Cause::from_bytes).unwrap_or(Cause::Failed);
-    Err(CollError::GaveUp { operation: Operation::Gather.name(), peer: 0, cause }.into())
 }
 
 impl Reorder {

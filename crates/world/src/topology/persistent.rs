@@ -8,8 +8,9 @@
 use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::Layout;
+use hikyaku_msg::{Layout, MsgError};
 use hikyaku_rank::persistent::End;
+use hikyaku_rank::{MOST_WORDS, heard_own};
 
 use super::Neighbourhood;
 use crate::error::Error;
@@ -85,6 +86,9 @@ impl<S> Neighbourhood<S> {
         let lengths =
             world.share_among(&self.members, &[words.len() as u32], self.next_call().first())?;
         let most = lengths.iter().map(|length| length[0]).max().unwrap_or(0) as usize;
+        if most > MOST_WORDS {
+            return Err(MsgError::Malformed { source_rank: self.members[0] }.into());
+        }
         let mut padded = words.to_vec();
         padded.resize(most, 0);
         let shared = world.share_among(&self.members, &padded, self.next_call().first())?;
@@ -92,6 +96,6 @@ impl<S> Neighbourhood<S> {
             words.truncate(length[0] as usize);
             all[*member as usize] = words;
         }
-        Ok(all)
+        Ok(heard_own(all, world.rank(), words)?)
     }
 }

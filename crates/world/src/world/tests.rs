@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use hikyaku_coll::CollError;
+use hikyaku_coll::{Choices, CollError, Group};
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_rank::CreationError;
@@ -23,7 +23,8 @@ fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
         for port in ports {
             let program = &program;
             scope.spawn(move || {
-                program(World::over(port, Choices::default(), Protocol::Direct, None));
+                let rank = Communicator::over(port, Choices::default());
+                program(World::over(rank, Settings::default()));
             });
         }
     });
@@ -224,6 +225,67 @@ fn a_death_while_one_is_made_is_an_error_at_all_and_no_hang() {
     });
 }
 
+/// Whether the ranks of a communicator that were on a node go by lines.
+fn has_lines(world: &World) -> bool {
+    world.communicator().group().next_on_lines().is_some()
+}
+
+#[test]
+fn duplicates_that_are_freed_all_have_lines() {
+    on_ranks(2, 0, |world| {
+        for turn in 0..2000 {
+            let duplicate = world.duplicate();
+            duplicate.barrier().unwrap();
+            assert!(has_lines(&duplicate), "turn {turn}");
+        }
+    });
+}
+
+#[test]
+fn communicators_that_overlap_have_lines_in_whatever_order_they_are_freed() {
+    on_ranks(3, 0, |world| {
+        let own = world.rank();
+        for turn in 0..300 {
+            let mut live = vec![world.duplicate()];
+            live.extend((own < 2).then(|| world.create_group(&[1, 0]).unwrap()));
+            live.extend((own > 0).then(|| world.create_group(&[1, 2]).unwrap()));
+            live.extend(world.split(own % 2, 0).unwrap());
+            for part in &live {
+                let mut sum = [1];
+                part.allreduce(&mut sum, Op::Sum).unwrap();
+                assert_eq!(sum, [part.size()]);
+                assert!(has_lines(part) || part.size() == 1, "turn {turn}, rank {own}");
+            }
+            while !live.is_empty() {
+                drop(live.remove((turn + own as usize) % live.len()));
+            }
+        }
+    });
+}
+
+/// Those in use have all channels: the others go by messages until some are freed.
+#[test]
+fn more_communicators_than_channels_are_all_of_use() {
+    on_ranks(2, 0, |world| {
+        let mut more: Vec<World> = (0..40).map(|_| world.duplicate()).collect();
+        let sums = |more: &[World]| {
+            for (number, part) in (0..).zip(more) {
+                let mut sum = [world.rank() + number];
+                part.allreduce(&mut sum, Op::Sum).unwrap();
+                assert_eq!(sum, [1 + 2 * number]);
+            }
+            more.iter().filter(|part| has_lines(part)).count()
+        };
+        let with_lines = sums(&more);
+        assert_eq!(with_lines, hikyaku_nic::segment::GroupLayout::DEFAULT.channels as usize - 1);
+        // The world has its own from the start.
+        assert!(has_lines(&world));
+        more.drain(..with_lines);
+        let later = (0..100).map(|_| sums(&more)).max();
+        assert_eq!(later, Some(with_lines));
+    });
+}
+
 #[test]
 fn variables_are_of_the_whole_job() {
     on_ranks(2, 0, |world| {
@@ -248,4 +310,37 @@ fn windows_of_some_ranks_are_reached_by_number() {
         drop(window);
         part.barrier().unwrap();
     });
+}
+
+/// A root has passed a broadcast by lines that another rank, whose broadcast before failed, has to
+/// make by messages. The root is elsewhere by then, and calls nothing of that communicator again.
+#[test]
+fn who_ignores_a_failed_broadcast_is_told_how_far_the_root_is() {
+    for members in [2, 3] {
+        let passed = Barrier::new(members as usize);
+        on_ranks(3, 0, |world| {
+            let own = world.rank();
+            let part = world.split((own < members).then_some(0), 0).unwrap();
+            let Some(part) = part else { return world.barrier().unwrap() };
+            // From here on it has lines.
+            part.barrier().unwrap();
+            let (mut two, mut one) = ([own; 2], [own]);
+            if own == 0 {
+                part.broadcast(&mut two, 0).unwrap();
+                part.broadcast(&mut one, 0).unwrap();
+                passed.wait();
+                for rank in 1..members {
+                    world.recv(&mut one, rank, 7).unwrap();
+                }
+                return world.barrier().unwrap();
+            }
+            passed.wait();
+            let failed = part.broadcast(&mut one, 0).unwrap_err();
+            assert!(matches!(failed, Error::Collective(_)), "{failed}");
+            let next = part.broadcast(&mut one, 0).unwrap_err();
+            assert!(matches!(next, Error::Collective(_)), "{next}");
+            world.send(&one, 0, 7).unwrap();
+            world.barrier().unwrap();
+        });
+    }
 }

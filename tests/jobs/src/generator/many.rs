@@ -170,6 +170,7 @@ impl Many {
             None => ("launch", String::new()),
             Some(machine) => ("simulate", format!("SIMULATE_MACHINE={} ", machine.display())),
         };
+        before += &format!("HIKYAKU_LONG_MESSAGES={} ", way(seed));
         if self.faults {
             before += &format!("HIKYAKU_FAULTS={seed} ");
         }
@@ -196,12 +197,21 @@ impl Many {
         if self.faults {
             job = job.variable("HIKYAKU_FAULTS", &seed.to_string());
         }
+        job = job.variable("HIKYAKU_LONG_MESSAGES", way(seed));
         let start = Instant::now();
         let end = job.run();
         let class = class(&program, &end, start.elapsed() >= self.timeout)?;
         let End { code, stdout, stderr } = end;
         Some((class, format!("code {code:?}\n{stdout}{stderr}")))
     }
+}
+
+/// The ways of long messages.
+pub const WAYS: [&str; 4] = ["auto", "ring", "read", "both"];
+
+/// The way of a program's long messages.
+fn way(seed: u64) -> &'static str {
+    WAYS[(seed % 4) as usize]
 }
 
 /// What the end of a job is to be called; `None`: good.

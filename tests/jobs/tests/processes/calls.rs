@@ -71,9 +71,9 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     }
 }
 
-/// The first few communicators and persistent operations of a job have lines, those of some of its
-/// ranks never. What they cannot do by lines is left to the table; where no ranks share a node, it
-/// is an error.
+/// Communicators and persistent operations have lines as long as there are some, those of one rank
+/// never. What they cannot do by lines is left to the table; where no ranks share a node, it is an
+/// error.
 #[test]
 fn lines_are_left_to_the_table_where_there_are_none() {
     for operation in ["barrier", "broadcast", "allreduce", "allgather"] {
@@ -140,14 +140,14 @@ fn shared_variables_by_fagus_in_trouble() {
 fn a_seed_that_is_none_is_an_error_at_the_start() {
     let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED_FAULTS", "x").run();
     assert_ne!(end.code, Some(0));
-    assert!(end.stderr.contains("NotASeed { given: \"x\" }"), "{}", end.stderr);
+    assert!(end.stderr.contains("HIKYAKU_SHARED_FAULTS: `x` is no seed"), "{}", end.stderr);
 }
 
 #[test]
 fn a_protocol_that_there_is_not_is_an_error_at_the_start() {
     let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED", "tcp").run();
     assert_ne!(end.code, Some(0));
-    assert!(end.stderr.contains("UnknownProtocol { given: \"tcp\" }"), "{}", end.stderr);
+    assert!(end.stderr.contains("HIKYAKU_SHARED: `tcp` is no protocol"), "{}", end.stderr);
 }
 
 /// A program that nobody launched is a world of one, with everything there is.

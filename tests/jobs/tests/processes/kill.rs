@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use hikyaku_jobs::{Random, at_length, process};
 
+use hikyaku_jobs::generator::many::WAYS;
+
 use super::job;
 
 /// How many jobs, at length and in short.
@@ -19,7 +21,10 @@ const RUNS: [u32; 2] = [100, 27];
 const AT_A_TIME: usize = 3;
 
 /// A job has to be over so long after a rank was killed.
-const IN_TIME: Duration = Duration::from_secs(3);
+const IN_TIME: Duration = Duration::from_secs(4);
+
+/// How long the survivors have, seconds: enough that one that gets no processor is no hang.
+const GRACE: &str = "2";
 
 const PROGRAMS: [&str; 9] = [
     "ping-pong",
@@ -66,10 +71,16 @@ fn kill_one(number: u32) -> u64 {
     let program = PROGRAMS[number as usize % PROGRAMS.len()];
     let ranks = 2 + random.below(4) as u32;
     let victim = random.below(ranks as usize) as u32;
-    let delay = Duration::from_micros(random.below(60_000) as u64);
-    let about = format!("run {number}: {program}, rank {victim} of {ranks} after {delay:?}");
+    // Every second one while the ranks start and make communicators and windows.
+    let within = if number.is_multiple_of(2) { 6_000 } else { 60_000 };
+    let delay = Duration::from_micros(random.below(within) as u64);
+    let way = WAYS[random.below(WAYS.len())];
+    let about = format!("run {number}: {program} {way}, rank {victim} of {ranks} after {delay:?}");
 
-    let mut running = job(ranks, &["victim", program, "0"]).start();
+    let job = job(ranks, &["victim", program, "0"])
+        .variable("HIKYAKU_LONG_MESSAGES", way)
+        .variable("HIKYAKU_JOBS_GRACE", GRACE);
+    let mut running = job.start();
     let (process, memory) = running.rank(victim);
     assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
     process.kill();

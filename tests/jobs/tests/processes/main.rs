@@ -11,6 +11,7 @@ mod keepers;
 mod kill;
 mod kill_one;
 mod restricted;
+mod scribble;
 mod survivors;
 mod torture;
 mod virtual_costs;

@@ -60,17 +60,27 @@ os.execvp(sys.argv[1], sys.argv[1:])
 #[test]
 fn long_messages_arrive_where_the_kernel_will_not_copy() {
     let filtered = |words: &[&str]| job(3, words).within(&["python3", "-c", REFUSING, "copies"]);
-    let reads = |job: Job| {
-        let output = job.succeed();
-        let lines: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
-        assert_eq!(lines.len(), 3, "{output}");
-        lines
+    let carried = |job: Job, way: &str| {
+        let output = job.variable("HIKYAKU_LONG_MESSAGES", way).succeed();
+        assert_eq!(output.lines().count(), 3, "{output}");
+        let all = |line: &str| output.lines().all(|other| other == line);
+        ["0 0", "3 0", "0 3"].into_iter().find(|line| all(line)).map(str::to_owned)
     };
-    // Where the machine refuses anyway, that it does is all that can be tested.
-    if reads(job(3, &["copies"])) == [0; 3] {
-        println!("note: this machine refuses copies between processes to all");
+    for (way, expected) in [("ring", "0 0"), ("read", "3 0"), ("both", "0 3")] {
+        let ways = carried(job(3, &["copies"]), way);
+        let ways = ways.as_deref();
+        // Where the machine refuses anyway, that it does is all that can be tested.
+        if way != "ring" && ways == Some("0 0") {
+            println!("note: this machine refuses copies between processes to all");
+        } else {
+            assert_eq!(ways, Some(expected), "{way}");
+        }
+        assert_eq!(carried(filtered(&["copies"]), way).as_deref(), Some("0 0"), "{way}");
     }
-    assert_eq!(reads(filtered(&["copies"])), [0; 3]);
+    let end = job(2, &["copies"]).variable("HIKYAKU_LONG_MESSAGES", "kernel").run();
+    let said = "HIKYAKU_LONG_MESSAGES: `kernel` is no way of long messages: give auto, ring, \
+                read or both";
+    assert!(end.code != Some(0) && end.stderr.contains(said), "{}", end.stderr);
     filtered(&["calls", "2", "matching"]).succeed();
 }
 

@@ -2,7 +2,7 @@
 //! refused, contents come in pieces, letters and datagrams late; and everything that always has to
 //! hold does.
 //!
-//! That wrong protocols are noticed so is shown in `crates/world/src/shared/faults/tests.rs`.
+//! That wrong protocols are noticed so is shown in `crates/world/src/shared/wrong.rs`.
 
 use hikyaku_jobs::{Random, at_length};
 

@@ -121,6 +121,18 @@ fn looking_for_ever_is_waiting_for_ever() {
 }
 
 #[test]
+fn who_waits_for_a_rank_that_polls_for_ever_says_so() {
+    for per_node in [1, 3] {
+        let end = simulated(3, &["spin-beside"]).ranks_per_node(per_node).run();
+        assert_eq!(end.code, Some(3), "{}{}", end.stdout, end.stderr);
+        for rank in [1, 2] {
+            let told = format!("rank {rank} waits in receive from rank 0, tag 7");
+            assert!(end.stderr.contains(&told), "{}", end.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_program_that_knows_nothing_of_hikyaku_only_runs() {
     let output = Job::new(env!("CARGO_BIN_EXE_simulate"), "true", 3, &[]).succeed();
     assert!(output.ends_with("joined 0\n"), "{output}");

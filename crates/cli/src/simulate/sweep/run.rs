@@ -11,6 +11,7 @@ use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{Job, JobConfig, Payload};
 use hikyaku_sim::machine::Machine;
+use hikyaku_sim::model::cenju4::Synchronisation;
 
 use super::{Plan, Point, Timed};
 use crate::simulate::watch::Watch;
@@ -147,12 +148,18 @@ fn point(
 }
 
 /// A job on a machine at rest, in a simulation of its own.
-fn job(plan: &Plan, machine: &Machine, ranks: u32) -> Option<(Simulation, Job)> {
+/// A job, and the barrier in the machine's switches.
+fn job(
+    plan: &Plan,
+    machine: &Machine,
+    ranks: u32,
+) -> Option<(Simulation, Job, Option<Synchronisation>)> {
     let simulation = Simulation::new(plan.seed);
     let installed = machine.install(&simulation);
     let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(ranks) };
     let job = Job::new(&simulation, config, installed.carrier).ok()?;
-    Some((simulation, job))
+    let sync = machine.synchronisation(&simulation, ranks);
+    Some((simulation, job, sync))
 }
 
 /// What the table chooses.
@@ -161,8 +168,8 @@ fn choice(
     machine: &Machine,
     (operation, ranks, bytes): (Operation, u32, u64),
 ) -> Option<&'static str> {
-    let (_simulation, job) = job(plan, machine, ranks)?;
-    let group = SimulatedRank::<()>::new(job.rank(0));
+    let (_simulation, job, sync) = job(plan, machine, ranks)?;
+    let group = SimulatedRank::<()>::new(job.rank(0)).with_sync(sync);
     Some(chosen(&group, operation, bytes as usize))
 }
 
@@ -174,10 +181,10 @@ fn one(
     (operation, ranks, bytes): (Operation, u32, u64),
     choices: Choices,
 ) -> Ran {
-    let Some((simulation, job)) = job(plan, machine, ranks) else { return Ran::Unsuitable };
-    let results = job.launch(move |rank| async move {
-        let group = SimulatedRank::<()>::new(rank);
-        collective(&group, operation, &choices, bytes as usize).await
+    let Some((simulation, job, sync)) = job(plan, machine, ranks) else { return Ran::Unsuitable };
+    let results = job.launch(move |rank| {
+        let group = SimulatedRank::<()>::new(rank).with_sync(sync.clone());
+        async move { collective(&group, operation, &choices, bytes as usize).await }
     });
     // Neither depends on when the look is: both only grow, and are what they are in the end.
     let too_much =

@@ -19,7 +19,7 @@ pub enum Free {
     /// The variable may be used.
     Entered(Entry),
     /// The request has begun, and the slow path continues: pass this answer to
-    /// [`crate::Protocol::next`].
+    /// [`Direct::next`].
     Begun(u64),
     /// Nothing has been changed; request the variable.
     Not,
@@ -174,6 +174,8 @@ impl Direct {
         let next = Cell::of(access(self.geometry.cell(self.head.position), Op::Load));
         match next.phase {
             _ if next.position != self.head.position => Left::Free,
+            // No such rank: the cell was overwritten.
+            Phase::Waiting if next.rank >= self.geometry.ranks => Left::Free,
             Phase::Waiting => Left::Wake(next.rank),
             Phase::Gone | Phase::Buried => Left::Onward,
             Phase::Entered | Phase::Kept => Left::Free,
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
     use crate::departed::Departed;
     use crate::geometry::{Geometry, Place, initial_node};
-    use crate::protocol::{Action, Patience, Protocol};
+    use crate::protocol::{Action, Patience};
     use crate::word::{INITIAL, Mark};
 
     /// Words at home and at two nodes, and the operations on them.

@@ -302,7 +302,6 @@ mod tests {
     use super::*;
     use crate::departed::Departed;
     use crate::geometry::{Geometry, Place, initial_node};
-    use crate::protocol::Protocol;
 
     /// Words at home, at rank 0, and at two nodes of a rank each.
     #[derive(Debug, Clone, PartialEq)]

@@ -57,7 +57,7 @@ mod wanting;
 
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
-use crate::protocol::{Action, Entry, Op, Patience, Protocol, Refusal};
+use crate::protocol::{Action, Entry, Op, Patience, Refusal};
 use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
 pub use fast::{Free, Left};
 use kept::Keeping;
@@ -212,6 +212,22 @@ impl Direct {
         self.geometry.ranks <= self.geometry.ranks_per_node
     }
 
+    /// Most steps from one request to [`Action::Wait`] or to its end. Far more than any rank takes:
+    /// others overtake it a few times each, and then it tries all cells again. Whoever takes more
+    /// goes round words that a process has overwritten.
+    pub fn most_steps(geometry: &Geometry) -> u64 {
+        let words = geometry.cells() + u64::from(geometry.reader_words());
+        8 * (u64::from(geometry.ranks) + 64) * (words + 32)
+    }
+
+    /// Leaves a request or a release as it is, because words of the variable were overwritten. It
+    /// cannot be requested again: its cell may still name this rank.
+    pub fn abandon(&mut self) {
+        self.claimed = false;
+        self.keeping = Keeping::NONE;
+        self.state = Pending::Idle;
+    }
+
     #[inline]
     fn access(&mut self, state: Pending, word: Word, op: Op) -> Action {
         self.state = state;
@@ -358,7 +374,11 @@ impl Direct {
             let cell = self.geometry.cell(self.head.position);
             return self.access(Pending::WatchCell, cell, Op::Load);
         }
-        debug_assert_eq!(self.head.position, self.turn, "nobody passes a rank that lives");
+        if self.head.position > self.turn {
+            // No rank passes one that lives.
+            self.abandon();
+            return Action::Refused(Refusal::Overwritten);
+        }
         match (self.head.mark, self.kind) {
             (Some(_), _) if !self.recoverable => self.fail(),
             (_, Kind::Read) => self.contents(),
@@ -430,8 +450,10 @@ impl Direct {
     }
 }
 
-impl Protocol for Direct {
-    fn request(&mut self, kind: Kind, patience: Patience) {
+/// One rank's side of the protocol, for one variable.
+impl Direct {
+    /// Requests the variable. This rank must neither hold nor request it.
+    pub fn request(&mut self, kind: Kind, patience: Patience) {
         debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
         self.kind = kind;
         self.patience = patience;
@@ -442,17 +464,9 @@ impl Protocol for Direct {
         self.state = Pending::Start;
     }
 
-    fn release(&mut self) {
-        debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
-        self.begin_release();
-    }
-
-    fn cancel(&mut self) -> bool {
-        self.begin_cancel()
-    }
-
+    /// The next action, given the answer to the last one.
     #[inline]
-    fn next(&mut self, answer: u64, departed: &Departed) -> Action {
+    pub fn next(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.state {
             Pending::Start => self.begin(),
             Pending::Head => {

@@ -7,8 +7,10 @@ use crate::protocol::{Action, Op};
 use crate::word::{Cell, Head, Kind, Phase, READING, Version};
 
 impl Direct {
+    /// Releases the variable. It must have been entered.
     #[inline]
-    pub(super) fn begin_release(&mut self) {
+    pub fn release(&mut self) {
+        debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
         self.claimed = false;
         self.state = match self.kind {
             Kind::Read => Pending::TakeBit,
@@ -18,8 +20,10 @@ impl Direct {
         };
     }
 
-    /// Begins to cancel the request; `false`: this rank had taken no turn.
-    pub(super) fn begin_cancel(&mut self) -> bool {
+    /// Cancels a request that has not begun, or whose last action was [`Action::Wait`] or
+    /// [`Action::StandBack`]. `true`: it must be driven on until [`Action::Released`]; `false`: it
+    /// had taken no turn.
+    pub fn cancel(&mut self) -> bool {
         let waits = matches!(self.state, Pending::Rest | Pending::DrainRest);
         let before =
             matches!(self.state, Pending::Start | Pending::Idle | Pending::StandBack { .. });

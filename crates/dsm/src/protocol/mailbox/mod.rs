@@ -142,8 +142,8 @@ impl Mailbox {
         if self.owns { self.node } else { self.known.node }
     }
 
-    /// The holder that this node waits for, as far as it knows: the owner, or for its own variable
-    /// a node that reads. `None`: no other node.
+    /// The holder that this node believes it waits for: the owner, or for its own variable a node
+    /// that reads. `None`: no other node.
     pub fn holder(&self) -> Option<u32> {
         if !self.owns {
             return Some(self.known.node).filter(|node| *node != self.node);

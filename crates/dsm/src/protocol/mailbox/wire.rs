@@ -86,10 +86,10 @@ impl Letter {
         bytes
     }
 
-    /// Decodes a letter; `None`: the bytes are malformed.
-    pub fn decode(bytes: &[u8]) -> Option<Letter> {
+    /// Decodes a letter between `nodes`; `None`: the bytes are malformed, or name another node.
+    pub fn decode(bytes: &[u8], nodes: u32) -> Option<Letter> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
-        let mut reader = LetterReader { flags: head[1], rest };
+        let mut reader = LetterReader { flags: head[1], rest, nodes };
         let part = u16::from_le_bytes([head[2], head[3]]);
         let variable = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
         let departed = if reader.has(DEPARTED) { reader.set()? } else { Copyset::default() };
@@ -126,8 +126,9 @@ fn write(out: &mut LetterWriter, message: &Message) -> u8 {
         }
         Message::Refused { number, refusal } => {
             out.short(number);
+            out.flag(FIRST, refusal == Refusal::Overwritten);
             out.mark(match refusal {
-                Refusal::Busy => None,
+                Refusal::Busy | Refusal::Overwritten => None,
                 Refusal::Lost(mark) => Some(mark),
             });
             3
@@ -169,6 +170,7 @@ fn write(out: &mut LetterWriter, message: &Message) -> u8 {
 struct LetterReader<'b> {
     flags: u8,
     rest: &'b [u8],
+    nodes: u32,
 }
 
 impl LetterReader<'_> {
@@ -194,16 +196,17 @@ impl LetterReader<'_> {
     }
 
     fn node(&mut self) -> Option<u32> {
-        self.short().filter(|node| *node < Copyset::MOST)
+        self.short().filter(|node| *node < self.nodes)
     }
 
     fn set(&mut self) -> Option<Copyset> {
-        Some(Copyset::of([self.long()?, self.long()?]))
+        let set = Copyset::of([self.long()?, self.long()?]);
+        set.is_within(&Copyset::all(self.nodes)).then_some(set)
     }
 
     fn version(&mut self) -> Option<Version> {
         let version = Version::of(self.long()?);
-        (version.node < Copyset::MOST).then_some(version)
+        (version.node < self.nodes).then_some(version)
     }
 
     fn mark(&mut self) -> Option<Option<Mark>> {
@@ -240,7 +243,11 @@ fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
         },
         3 => Message::Refused {
             number: from.short()?,
-            refusal: from.mark()?.map_or(Refusal::Busy, Refusal::Lost),
+            refusal: match (from.mark()?, from.has(FIRST)) {
+                (Some(mark), _) => Refusal::Lost(mark),
+                (None, true) => Refusal::Overwritten,
+                (None, false) => Refusal::Busy,
+            },
         },
         4 => Message::Done { number: from.short()? },
         5 => Message::Told {
@@ -278,6 +285,7 @@ mod tests {
             Message::Grant { number: 3, kind, version: 8, copies: all, mark },
             Message::Grant { number: 3, kind: Kind::Read, version: 8, copies: all, mark: None },
             Message::Refused { number: 1, refusal: Refusal::Busy },
+            Message::Refused { number: 1, refusal: Refusal::Overwritten },
             Message::Refused {
                 number: 1,
                 refusal: Refusal::Lost(Mark { victim: 2, stale: false }),
@@ -315,7 +323,7 @@ mod tests {
         for letter in letters() {
             let bytes = letter.encode();
             assert!(bytes.len() <= LETTER_MOST, "{}", bytes.len());
-            assert_eq!(Letter::decode(&bytes), Some(letter));
+            assert_eq!(Letter::decode(&bytes, 128), Some(letter));
         }
     }
 
@@ -324,17 +332,17 @@ mod tests {
         for letter in letters() {
             let bytes = letter.encode();
             for length in 0..bytes.len() {
-                assert_eq!(Letter::decode(&bytes[..length]), None, "{letter:?}");
+                assert_eq!(Letter::decode(&bytes[..length], 128), None, "{letter:?}");
             }
             let longer = [&bytes[..], &[0]].concat();
-            assert_eq!(Letter::decode(&longer), None);
+            assert_eq!(Letter::decode(&longer, 128), None);
             // Any value of any byte: no panic, and no node out of range.
             for at in 0..bytes.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let mut other = bytes.clone();
                     other[at] = value;
                     if let Some(Letter { message: Message::Want(want), .. }) =
-                        Letter::decode(&other)
+                        Letter::decode(&other, 128)
                     {
                         assert!(want.from < Copyset::MOST);
                     }

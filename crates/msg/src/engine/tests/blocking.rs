@@ -1,8 +1,13 @@
 //! Blocking calls: the fast path, waiting, wait any, and a rank that waits for itself.
 
-use hikyaku_nic::fabric::Activity;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hikyaku_nic::fabric::{Activity, Wait};
 
 use super::*;
+use crate::future::block_on_for;
 use crate::testing::{engines, pair, pattern, run, tight};
 
 #[test]
@@ -213,4 +218,34 @@ fn a_long_flush_is_announced() {
     a.flush();
     let announced = a.port_mut().rules().announced.unwrap();
     assert_eq!((announced.activity, announced.peer), (Activity::Leave, Some(1)));
+}
+
+#[test]
+fn a_wait_in_which_something_always_happens_is_announced() {
+    let (mut other, me) = pair();
+    let me = RefCell::new(me);
+    let mut open: Option<RequestId> = None;
+    let mut busy = |rounds: u32| {
+        let mut left = rounds;
+        let future = poll_fn(|_| {
+            let mut engine = me.borrow_mut();
+            if let Some(id) = open.take() {
+                engine.test(id).unwrap().unwrap();
+            }
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            // What the next progress meets.
+            open = Some(irecv(&mut engine, 1, from(0, 0)).0);
+            other.send(&[1], to(1, 0), SendMode::Standard).unwrap();
+            Poll::Pending
+        });
+        block_on_for(&me, Wait::new(Activity::Probe), future);
+        me.borrow_mut().port_mut().rules().announced
+    };
+    assert_eq!(busy(100), None);
+    let wait = busy(5_000).unwrap();
+    assert_eq!(wait.activity, Activity::Probe);
+    assert_eq!(me.borrow().waiting(), None);
 }

@@ -90,6 +90,34 @@ fn refused_note_pieces_are_retried_in_order() {
 }
 
 #[test]
+fn a_note_is_answered_in_any_call_and_kept() {
+    #[derive(Debug)]
+    struct Echo;
+    impl crate::Answerer for Echo {
+        fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
+            (tag == 9).then(|| bytes.iter().rev().copied().collect())
+        }
+    }
+    let (mut a, mut b) = pair();
+    b.set_answerer(1, None, Box::new(Echo));
+    let (note, unanswered) = (pattern(crate::NOTE_MOST, 3), Envelope { tag: 8, ..to(1, 9) });
+    a.send_note(&note, to(1, 9)).unwrap();
+    a.send_note(&note, unanswered).unwrap();
+    a.send_note(&note, Envelope { context: 2, ..to(1, 9) }).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    // Nobody has taken a note there.
+    let (about, answer) = a.take_note(1, |_| true).unwrap();
+    assert_eq!((about.source, about.tag), (1, 9));
+    assert_eq!(answer, note.iter().rev().copied().collect::<Vec<u8>>());
+    assert_eq!((a.take_note(1, |_| true), a.take_note(2, |_| true)), (None, None));
+    assert_eq!(b.take_note(1, |tag| tag == 9).unwrap().1, note);
+    b.drop_context(1);
+    a.send_note(&note, to(1, 9)).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.take_note(1, |_| true), None, "the context has ended");
+}
+
+#[test]
 fn a_needed_source_without_credit_is_relieved() {
     let (mut a, mut b) = pair();
     for n in 0..10u8 {

@@ -7,6 +7,7 @@ mod cancel;
 mod failure;
 mod flow;
 mod hostile;
+mod joint;
 mod matching;
 mod property;
 mod rendezvous;

@@ -1,8 +1,9 @@
 //! Faults that only other processes cause: dead runners, invalid words; and the bound on a call.
 
 use super::*;
-use crate::fabric::DeathCause;
+use crate::fabric::{DeathCause, Port};
 use crate::loopback::{Config, LoopbackPort, open};
+use crate::time::Time;
 
 const SESSION: QueueMode = QueueMode::Session { offset: 0 };
 
@@ -104,6 +105,7 @@ fn a_rank_about_to_sleep_detects_queue_progress() {
     let mine = ports[0].create_queue(SESSION, 4).unwrap();
     let theirs = ports[1].create_queue(QueueMode::Normal, 4).unwrap();
     let told = QueuePut { notify: true, ..QueuePut::ready(mine, 0) };
+    ports[0].queue_state(mine).unwrap();
     assert!(!ports[0].queues.have_moved(&ports[0].own));
     ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
     assert!(ports[0].queues.have_moved(&ports[0].own), "an arrival");
@@ -111,4 +113,22 @@ fn a_rank_about_to_sleep_detects_queue_progress() {
     assert!(!ports[0].queues.have_moved(&ports[0].own), "which was looked at");
     ports[0].give_up_queue(mine.queue, 1, &[]);
     assert!(ports[0].queues.have_moved(&ports[0].own), "a fault");
+}
+
+#[test]
+fn a_queue_that_nobody_polls_for_keeps_no_rank_awake() {
+    let mut ports = job(2);
+    let mine = ports[0].create_queue(SESSION, 4).unwrap();
+    let theirs = ports[1].create_queue(QueueMode::Normal, 4).unwrap();
+    let told = QueuePut { notify: true, ..QueuePut::ready(mine, 1) };
+    ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
+    assert!(!ports[0].queues.have_moved(&ports[0].own), "it was never polled for");
+    ports[0].queue_state(mine).unwrap();
+    ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
+    assert!(ports[0].queues.have_moved(&ports[0].own), "this wait polls for it");
+    ports[0].park(Some(Time::ZERO));
+    assert!(!ports[0].queues.have_moved(&ports[0].own), "the next wait does not");
+    assert!(ports[0].completion(mine.queue).is_none());
+    ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
+    assert!(ports[0].queues.have_moved(&ports[0].own), "it polls for completions");
 }

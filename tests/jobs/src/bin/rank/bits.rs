@@ -7,6 +7,7 @@
 
 use hikyaku::{Error, Op, Persistent, World};
 use hikyaku_jobs::bits::{digest, values};
+use hikyaku_nic::segment::GroupLayout;
 
 /// How an operation is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +26,12 @@ const FORMS: [(&str, Form); 4] = [
     (LATE, Form::Persistent),
 ];
 
-/// Persistent operations made when the channels of lines are used up.
+/// Persistent operations that start when others have all channels of lines.
 const LATE: &str = "late";
 
-/// At least as many operations as there are channels of lines for.
-const CHANNELS: usize = 8;
+/// More operations than there are channels of lines for, even if a channel is passed over now and
+/// then because a rank is late in giving it back.
+const HOLDERS: u32 = 2 * GroupLayout::DEFAULT.channels;
 
 /// Calls an operation with so many elements a rank; gives what this rank has of the result.
 type Call = fn(&World, Form, usize) -> Result<Vec<f64>, Error>;
@@ -53,10 +55,16 @@ const OPERATIONS: [(&str, Call); 12] = [
 /// form, operation, length, digest.
 pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     let [_, operations, lengths, forms] = words else { panic!("{words:?}") };
+    let mut holders = Vec::new();
     for name in forms.split(',') {
         let form = named(&FORMS, name);
         if name == LATE {
-            (0..CHANNELS).for_each(|_| drop(world.barrier_init()));
+            for _ in 0..HOLDERS {
+                let mut holder = world.barrier_init();
+                holder.start()?;
+                holder.wait()?;
+                holders.push(holder);
+            }
         }
         for operation in operations.split(',') {
             let call = named(&OPERATIONS, operation);

@@ -18,8 +18,8 @@ pub(crate) fn run(world: &World, length: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Long messages around a ring; each rank prints how many of them it copied straight out of the
-/// sender's memory.
+/// Long messages around a ring; each rank prints how many of them it read out of the sender's
+/// memory, and how many both ends copied.
 pub(crate) fn copies(world: &World) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
@@ -29,7 +29,8 @@ pub(crate) fn copies(world: &World) -> Result<(), Error> {
         world.sendrecv(&data, next, 0, &mut heard, previous, 0)?;
         check(u64::from(previous), &heard);
     }
-    println!("{}", world.statistics().direct_reads);
+    let statistics = world.statistics();
+    println!("{} {}", statistics.direct_reads, statistics.joint_copies);
     Ok(())
 }
 

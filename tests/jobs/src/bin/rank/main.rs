@@ -16,6 +16,7 @@ mod large;
 mod lone;
 mod mixed;
 mod ring;
+mod scribbled;
 mod staged;
 mod survivors;
 mod traffic;
@@ -73,8 +74,13 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "recover" => survivors::recover(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,
         "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
+        "spin-beside" => match world.rank() {
+            0 => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
+            _ => world.recv(&mut [0u8], 0, 7).map(drop)?,
+        },
         "end" => return ends::run(world, word(1).unwrap()),
         "ring" => ring::run(world, number(word(1)))?,
+        "scribbled" => scribbled::run(world, number(word(1)), number(word(2)))?,
         "staged-beside" => staged::beside(world)?,
         "staged" => staged::run(world, number(word(1)) as usize)?,
         "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,
@@ -97,7 +103,13 @@ fn torture(world: &World, seed: u64, turns: u32) -> Result<(), Error> {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let world = World::init().unwrap();
+    let world = match World::init() {
+        Ok(world) => world,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
     run(&world, &words).unwrap_or_else(|error| {
         eprintln!("rank {}: {error}", world.rank());
         ExitCode::FAILURE

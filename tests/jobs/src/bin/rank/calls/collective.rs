@@ -94,6 +94,20 @@ pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
         assert!((one.rank == 1) != (rank == 1) && other.rank == rank);
         assert_eq!(one.call.length() + other.call.length(), 24);
     }
+    if world.size() == 2 {
+        // Each only sends, so both are done: one of the next calls says so.
+        world.reduce(&mut [1u64], Op::Sum, 1 - rank)?;
+        let next = || [world.scan(&mut [1u64], Op::Sum), world.barrier()];
+        let errors: Vec<Error> = (0..5).flat_map(|_| next()).filter_map(Result::err).collect();
+        assert!((1..=2).contains(&errors.len()), "{errors:?}");
+        for error in errors {
+            let Error::Collective(CollError::Differ { one, other }) = error else {
+                panic!("{error}")
+            };
+            assert!([one, other].iter().all(|it| it.call.operation() == Operation::Reduce));
+            assert_ne!(one.rank, other.rank);
+        }
+    }
     let more: Vec<World> = (0..10).map(|_| world.duplicate()).collect();
     for (number, world) in (0..).zip(&more) {
         let mut sum = [u64::from(rank) + number];

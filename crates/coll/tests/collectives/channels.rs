@@ -1,0 +1,390 @@
+//! Channels of lines that pass from one communicator to the next: of ranks that differ, in another
+//! order at each rank, in use at once, and used up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use hikyaku_coll::{
+    Book, Communicator, Group, Reduction, allgather, allreduce, barrier, broadcast,
+};
+use hikyaku_msg::{Endpoint, Engine, Members, join_all};
+use hikyaku_nic::fabric::Port;
+use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::segment::{GroupLayout, Layout};
+use proptest::prelude::*;
+
+use crate::engines::run_engines;
+
+type Rank = RefCell<Engine<LoopbackPort>>;
+type Ranks<'e> = Communicator<'e, LoopbackPort>;
+
+/// Ports with so many channels.
+fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
+    let layout = Layout::for_ranks(ranks);
+    let groups = GroupLayout { channels, area_bytes: 4096 };
+    let layout = Layout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
+    loopback::open(&loopback::Config { layout, ranks_per_node: per_node, region_bytes: 1 << 16 })
+        .unwrap()
+}
+
+/// One rank's part in a communicator.
+struct Part {
+    context: u32,
+    members: Option<Members>,
+    book: Book,
+}
+
+impl Part {
+    fn new(engine: &Rank, context: u32, ranks: &[u32]) -> Part {
+        let own = engine.borrow().rank();
+        let node_of = |rank| engine.borrow().port().node_of(rank);
+        let members = Members::new(ranks.to_vec(), own, node_of);
+        let endpoint = Endpoint::new(engine, context).among(members.as_ref());
+        let book = Book::agreeing(&endpoint, context);
+        Part { context, members, book }
+    }
+
+    fn group<'e>(&'e self, engine: &'e Rank) -> Ranks<'e> {
+        let endpoint = Endpoint::new(engine, self.context).among(self.members.as_ref());
+        Communicator::new(endpoint, &self.book)
+    }
+
+    fn free(self, engine: &Rank) {
+        self.book.leave(engine.borrow_mut().port_mut());
+    }
+}
+
+fn has_lines(group: &Ranks<'_>) -> bool {
+    group.next_on_lines().is_some()
+}
+
+/// An operation that is neither commutative nor associative: its result tells the order.
+fn order() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
+    Reduction::ordered(1, |left: &[u8], right: &mut [u8]| {
+        let both = |left: u8, right: u8| {
+            let word = (u32::from(left) << 8 | u32::from(right)).wrapping_mul(0x9e37_79b9);
+            (word >> 13) as u8
+        };
+        left.iter().zip(right).for_each(|(left, right)| *right = both(*left, *right));
+    })
+}
+
+/// What a rank of a communicator gives in a call.
+fn given(context: u32, call: u32, rank: u32, length: usize) -> Vec<u8> {
+    (0..length as u32).map(|at| (context * 31 + call * 7 + rank * 3 + at) as u8).collect()
+}
+
+/// One call of each kind in turn; its result is right.
+async fn use_once(group: &Ranks<'_>, context: u32, call: u32, length: usize) {
+    let (rank, size) = (group.rank(), group.size());
+    let mut data = given(context, call, rank, length);
+    match call % 4 {
+        0 => {
+            let sum = Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
+                left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+            });
+            allreduce(group, None, &mut data, sum).await.unwrap();
+            let all: Vec<_> = (0..size).map(|rank| given(context, call, rank, length)).collect();
+            let expected = |at| all.iter().fold(0u8, |sum, one| sum.wrapping_add(one[at]));
+            assert!((0..length).map(expected).eq(data), "context {context}, call {call}");
+        }
+        1 => {
+            let root = call % size;
+            broadcast(group, None, &mut data, root).await.unwrap();
+            assert_eq!(data, given(context, call, root, length), "context {context}, call {call}");
+        }
+        2 => {
+            let mut all = vec![0; length * size as usize];
+            allgather(group, None, Some(&data), &mut all).await.unwrap();
+            let expected = (0..size).flat_map(|rank| given(context, call, rank, length));
+            assert!(expected.eq(all), "context {context}, call {call}");
+        }
+        _ => barrier(group, None).await.unwrap(),
+    }
+}
+
+/// How many of so many communicators, each made, used and freed after the other, have had lines.
+fn in_turn(size: u32, channels: u32, turns: u32) -> Vec<u32> {
+    let (results, _) = run_engines(ports(size, size, channels), 7, async |engine: &Rank| {
+        let mut with_lines = 0;
+        for turn in 0..turns {
+            let part = Part::new(engine, 4 + turn % 64, &Vec::from_iter(0..size));
+            let group = part.group(engine);
+            barrier(&group, None).await.unwrap();
+            with_lines += u32::from(has_lines(&group));
+            part.free(engine);
+        }
+        with_lines
+    });
+    results
+}
+
+#[test]
+fn a_channel_that_was_freed_is_used_by_the_next_communicator() {
+    for (size, turns) in [(2, 100_000), (3, 1000), (5, 1000)] {
+        assert_eq!(in_turn(size, 2, turns), vec![turns; size as usize]);
+        // A rank whose mates have not freed the last one yet has none to offer.
+        let few = in_turn(size, 1, 1000);
+        assert!(few[0] > 0 && few.iter().all(|count| *count == few[0]), "{few:?}");
+        assert_eq!(in_turn(size, 0, 10), vec![0; size as usize]);
+    }
+}
+
+/// A step of a random program, the same at every rank.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A communicator of these ranks, as bits.
+    Make(u32),
+    /// A call in one of the communicators.
+    Use(usize, usize),
+    /// A call in each of two communicators, in flight together, in another order at each rank.
+    UseBoth(usize, usize),
+    /// The end of one: at some ranks now, at others after the next step.
+    Free(usize, u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (1u32..64).prop_map(Step::Make),
+        4 => (0usize..8, 0usize..300).prop_map(|(which, length)| Step::Use(which, length)),
+        2 => (0usize..8, 0usize..8).prop_map(|(one, other)| Step::UseBoth(one, other)),
+        2 => (0usize..8, any::<u32>()).prop_map(|(which, late)| Step::Free(which, late)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// What one rank does of a program. Gives, for each communicator that it was in, whether that had
+/// lines in the end.
+async fn play(engine: &Rank, size: u32, steps: &[Step]) -> BTreeMap<u32, bool> {
+    let own = engine.borrow().rank();
+    // Of all communicators there are: the context, and this rank's part in it.
+    let mut live: Vec<(u32, Option<Part>)> = Vec::new();
+    let (mut late, mut calls, mut ends) = (Vec::new(), 0, BTreeMap::new());
+    let mut made = 0;
+    for step in steps {
+        let leaving = std::mem::take(&mut late);
+        match *step {
+            Step::Make(bits) if live.len() < 8 => {
+                made += 1;
+                let ranks: Vec<u32> = (0..size).filter(|rank| bits & 1 << rank != 0).collect();
+                let is_in = ranks.contains(&own);
+                live.push((made, is_in.then(|| Part::new(engine, made * 4, &ranks))));
+            }
+            Step::Use(which, length) if !live.is_empty() => {
+                calls += 1;
+                let (context, part) = &live[which % live.len()];
+                if let Some(part) = part {
+                    use_once(&part.group(engine), *context, calls, length).await;
+                }
+            }
+            Step::UseBoth(one, other) if live.len() > 1 => {
+                calls += 4;
+                let (one, other) = (one % live.len(), other % live.len());
+                let mut both = vec![(one, calls), (other, calls + 1)];
+                if own % 2 == 1 && one != other {
+                    both.reverse();
+                }
+                let both = both.into_iter().filter_map(|(which, call)| {
+                    let (context, part) = &live[which];
+                    part.as_ref().map(|part| (*context, part, call))
+                });
+                let use_one = async |(context, part, call): (u32, &Part, u32)| {
+                    use_once(&part.group(engine), context, call, 9).await;
+                };
+                join_all(both.map(|it| Box::pin(use_one(it))).collect()).await;
+            }
+            Step::Free(which, who) if !live.is_empty() => {
+                let (context, part) = live.remove(which % live.len());
+                if let Some(part) = part {
+                    ends.insert(context, part.book_has_lines(engine));
+                    match who & 1 << own {
+                        0 => part.free(engine),
+                        _ => late.push(part),
+                    }
+                }
+            }
+            _ => {}
+        }
+        leaving.into_iter().for_each(|part: Part| part.free(engine));
+    }
+    for (context, part) in live {
+        if let Some(part) = part {
+            ends.insert(context, part.book_has_lines(engine));
+            // So that calls of other ranks come to their end before this one goes.
+            barrier(&part.group(engine), None).await.unwrap();
+        }
+    }
+    ends
+}
+
+impl Part {
+    fn book_has_lines(&self, engine: &Rank) -> bool {
+        has_lines(&self.group(engine))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Whatever communicators are made, used and freed: every result is right, and all ranks of one
+    /// have lines or none has.
+    #[test]
+    fn any_communicators_make_use_of_few_channels(
+        size in 2u32..7, per_node in 2u32..7, channels in 0u32..5, steps in steps(), seed: u64,
+    ) {
+        let job = ports(size, per_node, channels);
+        let (results, _) = run_engines(job, seed, async |engine| play(engine, size, &steps).await);
+        let mut known = BTreeMap::new();
+        for (context, has) in results.into_iter().flatten() {
+            prop_assert_eq!(*known.entry(context).or_insert(has), has, "context {}", context);
+        }
+    }
+}
+
+#[test]
+fn calls_that_come_first_together_agree_on_a_channel_each() {
+    for turned in [false, true] {
+        let (results, _) = run_engines(ports(3, 3, 16), 3, async |engine: &Rank| {
+            let parts: Vec<Part> =
+                (1..=4).map(|number| Part::new(engine, number, &[0, 1, 2])).collect();
+            let groups: Vec<_> = parts.iter().map(|part| part.group(engine)).collect();
+            let mut calls: Vec<_> =
+                groups.iter().map(|group| Box::pin(barrier(group, None))).collect();
+            if turned && engine.borrow().rank() == 1 {
+                calls.reverse();
+            }
+            join_all(calls).await.into_iter().for_each(|ended| ended.unwrap());
+            groups.iter().filter(|group| has_lines(group)).count()
+        });
+        assert_eq!(results, [4; 3], "turned: {turned}");
+    }
+}
+
+/// The bits of an allreduce are the same by lines and by what is chosen when there are none.
+#[test]
+fn without_a_channel_left_the_order_is_the_same() {
+    let shapes = (2..=9).map(|size| (size, size)).chain([(8, 4), (9, 5), (12, 5), (300, 300)]);
+    for (size, per_node) in shapes {
+        // Of very many ranks, which count as several nodes, only a few bytes.
+        let lengths = [1, 16, 17, 112, 113, 3000, 9000];
+        for length in lengths.into_iter().filter(|length| size < 100 || *length == 17) {
+            let results = [4, 0].map(|channels| {
+                let job = ports(size, per_node, channels);
+                let (results, _) = run_engines(job, 5, async |engine: &Rank| {
+                    let part = Part::new(engine, 4, &Vec::from_iter(0..size));
+                    let group = part.group(engine);
+                    let mut data = given(1, 1, group.rank(), length);
+                    allreduce(&group, None, &mut data, order()).await.unwrap();
+                    assert_eq!(has_lines(&group), channels > 0);
+                    data
+                });
+                assert!(results.iter().all(|data| *data == results[0]));
+                results
+            });
+            assert_eq!(results[0], results[1], "{size} ranks, {per_node} a node, {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
+    let (results, _) = run_engines(ports(2, 2, 1), 3, async |engine: &Rank| {
+        let (first, second) = (Part::new(engine, 4, &[0, 1]), Part::new(engine, 8, &[0, 1]));
+        barrier(&first.group(engine), None).await.unwrap();
+        let group = second.group(engine);
+        barrier(&group, None).await.unwrap();
+        let refused = has_lines(&group);
+        barrier(&first.group(engine), None).await.unwrap();
+        first.free(engine);
+        let mut calls = 0;
+        while !has_lines(&group) {
+            barrier(&group, None).await.unwrap();
+            calls += 1;
+        }
+        (refused, calls)
+    });
+    assert_eq!(results[0], results[1]);
+    let (refused, calls) = results[0];
+    assert!(!refused && (8..64).contains(&calls), "{calls} calls");
+}
+
+/// A rank that drops the call in which lines are agreed on does not know which channel the others
+/// have taken. It makes calls there later: nobody takes them for those of the first, and the
+/// channel is not lost.
+#[test]
+fn a_call_dropped_while_lines_are_agreed_on_spoils_no_other() {
+    for seed in 0..200 {
+        let dropped = Cell::new(0);
+        let (_, _) = run_engines(ports(3, 3, 1), seed, async |engine: &Rank| {
+            let own = engine.borrow().rank();
+            let all = Part::new(engine, 4, &[0, 1, 2]);
+            // One round, and many.
+            let length = if seed % 2 == 0 { 8 } else { 12_000 };
+            let group = all.group(engine);
+            if own == 2 {
+                let mut data = vec![7; length];
+                let mut call = Box::pin(allreduce(&group, None, &mut data, order()));
+                for _ in 0..seed % 30 {
+                    let polled = std::future::poll_fn(|context| {
+                        std::task::Poll::Ready(call.as_mut().poll(context).is_ready())
+                    });
+                    if polled.await {
+                        break;
+                    }
+                    yield_now().await;
+                }
+                dropped.set(dropped.get() + 1);
+            } else {
+                // It fails, or had everything it needs.
+                let _ = allreduce(&group, None, &mut vec![7; length], order()).await;
+            }
+            let next = Part::new(engine, 8, &[0, 1, 2]);
+            for call in 0..40 {
+                use_once(&next.group(engine), 2, call, 8).await;
+            }
+            barrier(&group, None).await.unwrap();
+            all.free(engine);
+            next.free(engine);
+            let mut with_lines = 0;
+            for turn in 0..20 {
+                let part = Part::new(engine, 12 + 4 * turn, &[0, 1, 2]);
+                use_once(&part.group(engine), turn, turn, 8).await;
+                use_once(&part.group(engine), turn, 3, 8).await;
+                with_lines += u32::from(part.book_has_lines(engine));
+                part.free(engine);
+            }
+            assert!(with_lines > 0, "the channel is lost");
+        });
+        assert_eq!(dropped.get(), 1);
+    }
+}
+
+#[test]
+fn calls_that_differ_while_lines_are_agreed_on_are_an_error_at_all() {
+    let (results, _) = run_engines(ports(3, 3, 2), 3, async |engine: &Rank| {
+        let part = Part::new(engine, 4, &[0, 1, 2]);
+        let group = part.group(engine);
+        let ended = match group.rank() {
+            1 => allreduce(&group, None, &mut [7; 8], order()).await,
+            _ => barrier(&group, None).await,
+        };
+        let error = ended.unwrap_err().to_string();
+        // What comes next is not spoiled.
+        use_once(&group, 1, 2, 30).await;
+        error
+    });
+    for error in results {
+        assert!(error.contains("allreduce") && error.contains("barrier"), "{error}");
+    }
+}
+
+async fn yield_now() {
+    let mut is_first = true;
+    std::future::poll_fn(|_| match std::mem::take(&mut is_first) {
+        true => std::task::Poll::Pending,
+        false => std::task::Poll::Ready(()),
+    })
+    .await;
+}

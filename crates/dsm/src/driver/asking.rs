@@ -1,0 +1,220 @@
+//! Requests for a part: waited for, tried, for a while, as futures, or look by look.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::{Entry, Kind, Patience, Refusal};
+use hikyaku_nic::time::Time;
+
+use super::direct::Outcome;
+use super::error::{Error, SharedError};
+use super::variable::{LOOKS, Variable};
+
+/// Rests of a request between two announcements of its wait, since the holder may have changed.
+/// Announcing the first rests would cost as much as short waits take.
+const ANNOUNCE: u32 = 64;
+
+impl Variable {
+    /// Acquires a part that [`Variable::enter_free`] has not; waits for its turn.
+    ///
+    /// # Errors
+    /// This rank holds it; or it was lost with a rank that died.
+    #[inline(never)]
+    pub fn enter(&self, part: u64, kind: Kind) -> Result<Entry, Error> {
+        let entry = Asking::new(self, part, kind, Patience::Wait)?.finish(None)?;
+        Ok(entry.expect("whoever waits without a limit is not told that it is busy"))
+    }
+
+    /// Acquires a part if no other rank holds it or waits for it.
+    ///
+    /// # Errors
+    /// As for waiting.
+    pub fn enter_now(&self, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
+        if let Some(entry) = self.enter_free(part, kind) {
+            return entry.map(Some);
+        }
+        self.look_around();
+        // With some protocols the owner must answer first.
+        Asking::new(self, part, kind, Patience::Try)?.finish(None)
+    }
+
+    /// Acquires a part if its turn comes within `limit`.
+    ///
+    /// # Errors
+    /// As for waiting.
+    pub fn enter_within(
+        &self,
+        part: u64,
+        kind: Kind,
+        limit: Duration,
+    ) -> Result<Option<Entry>, Error> {
+        if let Some(entry) = self.enter_free(part, kind) {
+            return entry.map(Some);
+        }
+        let until = self.now() + limit.into();
+        Asking::new(self, part, kind, Patience::Wait)?.finish(Some(until))
+    }
+
+    /// Acquires a part, as a future. Dropping it cancels the request.
+    ///
+    /// # Errors
+    /// As for waiting.
+    pub async fn enter_async(&self, part: u64, kind: Kind) -> Result<Entry, Error> {
+        if let Some(entry) = self.enter_free(part, kind) {
+            return entry;
+        }
+        let mut asking = Asking::new(self, part, kind, Patience::Wait)?;
+        poll_fn(|_| match asking.poll_standing() {
+            Ok(Some(entry)) => {
+                let entry = entry.expect("whoever waits is not told that it is busy");
+                Poll::Ready(Ok(entry))
+            }
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await
+    }
+}
+
+/// A request for a part, with its place in the queue. It is cancelled when dropped, unless it has
+/// an outcome.
+#[derive(Debug)]
+pub struct Asking<'v> {
+    variable: &'v Variable,
+    part: u64,
+    kind: Kind,
+    over: bool,
+    /// The number of rests; whether it stands back, and since when.
+    turn: u32,
+    stands_back: bool,
+    since: Option<Time>,
+    /// Since when this rank's wait has been announced.
+    announced: Option<Time>,
+}
+
+impl<'v> Asking<'v> {
+    /// Asks for a part.
+    ///
+    /// # Errors
+    /// This rank holds it or has asked for it, or there is no such part.
+    #[inline]
+    pub fn new(
+        variable: &'v Variable,
+        part: u64,
+        kind: Kind,
+        patience: Patience,
+    ) -> Result<Asking<'v>, Error> {
+        variable.engine().borrow().check_process()?;
+        variable.request(part, kind, patience)?;
+        let (over, stands_back) = (false, false);
+        let (since, announced) = (None, None);
+        Ok(Asking { variable, part, kind, over, turn: 0, stands_back, since, announced })
+    }
+
+    /// Whether the request has an outcome.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The outcome; `None`: not yet. `Some(None)`, if it does not wait: others hold the part.
+    ///
+    /// # Errors
+    /// The part was lost with a rank that died.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Option<Entry>>, Error> {
+        let outcome = self.variable.drive(self.part)?;
+        self.stands_back = matches!(outcome, Outcome::StandBack);
+        self.over = !self.stands_back && !matches!(outcome, Outcome::Wait);
+        match outcome {
+            Outcome::Wait | Outcome::StandBack | Outcome::Released => Ok(None),
+            Outcome::Entered(entry) => Ok(Some(Some(entry))),
+            Outcome::Refused(Refusal::Busy) => Ok(Some(None)),
+            Outcome::Refused(Refusal::Lost(mark)) => {
+                Err(SharedError::lost(self.variable.label(self.part), mark).into())
+            }
+            Outcome::Refused(Refusal::Overwritten) => {
+                Err(SharedError::Overwritten { variable: self.variable.label(self.part) }.into())
+            }
+        }
+    }
+
+    /// Waits for the outcome, until then if there is a limit.
+    #[inline(always)]
+    fn finish(&mut self, until: Option<Time>) -> Result<Option<Entry>, Error> {
+        loop {
+            if let Some(outcome) = self.poll()? {
+                return Ok(outcome);
+            }
+            if until.is_some_and(|until| self.variable.now() >= until) {
+                return Ok(None);
+            }
+            self.rest(until);
+        }
+    }
+
+    /// Waits a moment.
+    #[inline]
+    fn rest(&mut self, until: Option<Time>) {
+        self.turn = self.turn.wrapping_add(1);
+        self.announce_if_long();
+        if !self.stands_back {
+            return self.variable.rest((self.part, self.kind), self.turn.wrapping_sub(1), until);
+        }
+        if !self.turn.is_multiple_of(LOOKS) && !self.variable.is_virtual() {
+            return std::hint::spin_loop();
+        }
+        self.variable.stand_back(self.part, &mut self.since, until);
+    }
+
+    /// The part of a rest that never sleeps; `false`: the request is over, or no word can be
+    /// polled.
+    #[inline]
+    pub fn glance(&mut self) -> bool {
+        let glanced = !self.stands_back && self.variable.glance(self.part, self.turn);
+        self.turn += u32::from(glanced);
+        glanced
+    }
+
+    /// The part of a rest that may sleep.
+    pub fn rest_after_glances(&mut self) {
+        self.turn = self.variable.after_glances(self.turn);
+        self.rest(None);
+    }
+
+    /// Announces the wait now and then, if no other part of the wait does.
+    #[inline]
+    fn announce_if_long(&mut self) {
+        if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual() {
+            self.variable.announce((self.part, self.kind), &mut self.announced);
+        }
+    }
+
+    /// [`Asking::poll`] within a future, which is polled when another rank wakes this one. Standing
+    /// back ends without a wake, so it is waited for in place.
+    fn poll_standing(&mut self) -> Result<Option<Option<Entry>>, Error> {
+        loop {
+            let answer = self.poll()?;
+            if !self.stands_back {
+                if answer.is_none() {
+                    self.turn = self.turn.wrapping_add(1);
+                    self.announce_if_long();
+                }
+                return Ok(answer);
+            }
+            self.rest(None);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.announced.is_some() {
+            self.variable.announce_end();
+        }
+        if !self.over {
+            self.variable.give(self.part, false);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Making shared variables, together, and finding them by their names.
+//!
+//! Each rank first tells all others what it wants and gives; only then the offers are judged. So a
+//! mistake, or a lack of memory, on one rank is an error on every rank, and no rank is left
+//! waiting. The ranks that have heard of all then vote, so a death meanwhile is an error on every
+//! rank, or on none.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::Poll;
+
+use crate::word::{RANKS_MOST, VARIABLES_MOST};
+use crate::{Copyset, Division, Geometry, Style};
+use hikyaku_nic::fabric::Port;
+use hikyaku_rank::Communicator;
+
+use super::direct::DirectDriver;
+use super::error::{Error, SharedError};
+use super::faults::Injector;
+use super::memory::{Given, Memory, Own, Sizes};
+use super::options::{Element, Protocol, Settings, SharedOptions};
+use super::service::{Service, Side};
+use super::variable::{Driver, Variable};
+use super::vote::Ballots;
+
+/// A rank's shared variables. When the last handle goes, the rank serves the others until they can
+/// do without it.
+#[derive(Debug)]
+pub struct Variables {
+    rank: Communicator,
+    by_name: RefCell<BTreeMap<String, Weak<Variable>>>,
+    /// Memory of variables that this rank has dropped and others may still use. The rest stays with
+    /// the job when the rank ends.
+    parked: RefCell<Vec<Given>>,
+    /// Memory of variables that were not made.
+    ballots: RefCell<Ballots>,
+    /// Sync variables in use, and variables made so far.
+    counts: RefCell<(u64, u32)>,
+    /// The protocol of variables that do not choose one.
+    protocol: Protocol,
+    /// Serves the others' requests.
+    service: Rc<Service>,
+    /// Fault injection, for tests.
+    injector: Option<Rc<Injector>>,
+}
+
+impl Drop for Variables {
+    fn drop(&mut self) {
+        // A rank that panics owes nobody anything any more, and must not wait for room.
+        let is_rank = !self.rank.engine().borrow().port().is_forked();
+        if is_rank && !std::thread::panicking() {
+            self.service.linger(self.rank.engine());
+        }
+    }
+}
+
+impl Variables {
+    /// The variables of a rank, of which there are none yet. `rank`: all of the job.
+    pub fn new(rank: Communicator, settings: Settings) -> Rc<Variables> {
+        let injector = Injector::of(settings, rank.engine().borrow().port());
+        Rc::new(Variables {
+            rank,
+            by_name: RefCell::default(),
+            parked: RefCell::default(),
+            ballots: RefCell::default(),
+            counts: RefCell::default(),
+            protocol: settings.protocol,
+            service: Rc::new(Service::new(injector.clone())),
+            injector,
+        })
+    }
+
+    /// All ranks of the job, of which this is one.
+    pub(super) fn rank(&self) -> &Communicator {
+        &self.rank
+    }
+
+    /// The service for the others' requests.
+    pub(super) fn service(&self) -> &Rc<Service> {
+        &self.service
+    }
+
+    /// Memory of variables that were not made.
+    pub(super) fn ballots(&self) -> RefMut<'_, Ballots> {
+        self.ballots.borrow_mut()
+    }
+
+    /// This rank no longer uses a variable.
+    pub(super) fn forget(&self, name: &str, parts: u64) {
+        self.by_name.borrow_mut().retain(|known, weak| known != name || weak.strong_count() > 0);
+        self.counts.borrow_mut().0 -= parts;
+    }
+
+    /// Keeps the memory of a variable until no rank uses it any more.
+    pub(super) fn park(&self, given: Option<Given>) {
+        self.parked.borrow_mut().extend(given);
+        self.sweep();
+    }
+
+    /// Frees memory that no rank uses any more.
+    fn sweep(&self) {
+        self.parked.borrow_mut().extract_if(.., |given| given.is_over()).for_each(Given::free);
+    }
+
+    /// Finds a variable of this rank by its name.
+    ///
+    /// # Errors
+    /// [`SharedError::Unknown`].
+    pub fn find(&self, name: &str) -> Result<Rc<Variable>, Error> {
+        let by_name = self.by_name.borrow();
+        if let Some(variable) = by_name.get(name).and_then(Weak::upgrade) {
+            return Ok(variable);
+        }
+        let known: Vec<String> = by_name.keys().map(|name| format!("`{name}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(SharedError::Unknown { name: name.to_owned(), known }.into())
+    }
+
+    /// Makes a variable of zeros. Every rank calls it, with the same arguments, in the same order
+    /// as other collective operations; the ranks of `world`, which have to be all of the job.
+    ///
+    /// # Errors
+    /// [`SharedError`]: ranks disagree, the name is taken, memory is full. Or a rank is gone.
+    pub fn make(
+        self: &Rc<Self>,
+        world: &Communicator,
+        name: &str,
+        shape: &[u64],
+        element: Element,
+        options: SharedOptions,
+    ) -> Result<Rc<Variable>, Error> {
+        if world.members().is_some() {
+            return Err(SharedError::SomeRanks { name: name.to_owned() }.into());
+        }
+        self.sweep();
+        let protocol = options.protocol.unwrap_or(self.protocol);
+        let options = SharedOptions { protocol: Some(protocol), ..options };
+        let wanted = Wanted { name, shape, element, options, protocol };
+        let prepared = self.prepare(&wanted);
+        let placed = self.place(world, &wanted, &prepared);
+        let elected = placed.and_then(|placed| self.elect(name, &placed.memory).map(|()| placed));
+        match (prepared, elected) {
+            (Ok(prepared), Ok(placed)) => Ok(self.begin(wanted, prepared, placed)),
+            (Ok(prepared), Err(error)) => {
+                self.give_up(prepared.own);
+                Err(error)
+            }
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        }
+    }
+
+    /// Sends what this rank offers to the others, and receives their offers.
+    fn place(
+        &self,
+        world: &Communicator,
+        wanted: &Wanted<'_>,
+        prepared: &Result<Prepared, Error>,
+    ) -> Result<Placed, Error> {
+        let offer = Offer::new(wanted, prepared.as_ref().ok());
+        let told = world.share(&offer.words())?;
+        // All ranks are here: no rank reads an earlier vote any more.
+        self.ballots().give_back();
+        let prepared = prepared.as_ref().map_err(Error::clone)?;
+        let offers = Offer::read_all(&told, wanted.name).map_err(|error| match error {
+            SharedError::Refused { .. } => self.somebody_died().unwrap_or(error.into()),
+            error => error.into(),
+        })?;
+        let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
+        let injector = self.injector.clone();
+        let engine = world.engine().borrow();
+        let memory = Memory::new(engine.port(), (wanted.name, prepared.sizes), &places, injector);
+        // A rank offered memory outside its region: it does not run this program.
+        let memory = memory.ok_or(SharedError::Refused { name: wanted.name.into(), rank: 0 })?;
+        Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
+    }
+
+    /// Makes the variable, which all ranks have now. It is not counted earlier.
+    fn begin(
+        self: &Rc<Self>,
+        wanted: Wanted<'_>,
+        prepared: Prepared,
+        placed: Placed,
+    ) -> Rc<Variable> {
+        let division = prepared.division.clone();
+        let driver = self.driver(&wanted, prepared, placed);
+        let Wanted { name, element, options, .. } = wanted;
+        let variable = Rc::new(Variable::new(self, name, element, division, options, driver));
+        self.by_name.borrow_mut().insert(name.to_owned(), Rc::downgrade(&variable));
+        variable
+    }
+
+    /// Makes the driver; all ranks take the same number of contexts.
+    fn driver(&self, wanted: &Wanted<'_>, prepared: Prepared, placed: Placed) -> Driver {
+        let Prepared { own, division, .. } = prepared;
+        let Placed { memory, sockets } = placed;
+        let (used, number) = *self.counts.borrow();
+        *self.counts.borrow_mut() = (used + division.count(), number + 1);
+        let given = Given::new(own, &memory, self.rank.engine().borrow().port());
+        let (service, recoverable) = (&self.service, wanted.options.recoverable);
+        let style = match wanted.protocol {
+            Protocol::Direct => {
+                service.note_made(number + 1, None);
+                return Driver::Direct(DirectDriver::new(memory, given, recoverable));
+            }
+            Protocol::Fagus => Style::Stores,
+            Protocol::Udp => Style::Datagrams,
+        };
+        match style {
+            Style::Stores => service.open_notes(|| self.rank.duplicate().context()),
+            Style::Datagrams => service.connect(&sockets),
+        }
+        let division = (division, u64::from(wanted.element.bytes));
+        let side = Rc::new(Side::new(number, style, (memory, given), division, recoverable));
+        service.note_made(number + 1, Some(Rc::clone(&side)));
+        service.tell_who_was_gone(self.rank.engine());
+        self.serve();
+        Driver::Mailbox(side)
+    }
+
+    /// Makes every call that waits serve the others' requests, while variables exist for which
+    /// ranks send requests.
+    fn serve(&self) {
+        let (service, tasks) = (&self.service, self.rank.tasks());
+        tasks.set_restless(service.is_restless());
+        if let Some(task) = service.task.take() {
+            match tasks.take_result(task) {
+                Some(_) => {}
+                None => return service.task.set(Some(task)),
+            }
+        }
+        let (rank, serving) = (self.rank.observe(), Rc::clone(service));
+        let task = poll_fn(move |_| {
+            let served = rank.with_engine(|engine, tasks| {
+                if serving.poll(engine) {
+                    tasks.stir();
+                }
+                tasks.set_restless(serving.is_restless());
+            });
+            if served.is_none() || serving.is_over() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        });
+        service.task.set(Some(tasks.start(Box::pin(task))));
+    }
+
+    /// Prepares this rank's offer and memory, before it has heard of the others.
+    fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, Error> {
+        let Wanted { shape, options, protocol, .. } = *wanted;
+        let name = wanted.name.to_owned();
+        let ranks = self.rank.size();
+        let most = if protocol == Protocol::Direct { RANKS_MOST } else { Copyset::MOST };
+        if ranks > most {
+            return Err(SharedError::TooManyRanks { protocol, ranks, most }.into());
+        }
+        if self.by_name.borrow().get(&name).is_some_and(|weak| weak.strong_count() > 0) {
+            return Err(SharedError::Exists { name }.into());
+        }
+        let division = match Division::new(shape, options.parts) {
+            Ok(division) => division,
+            Err(error) => return Err(SharedError::Parts { name, error }.into()),
+        };
+        let (used, made) = *self.counts.borrow();
+        let (wanted_parts, free) = (division.count(), VARIABLES_MOST - used);
+        if wanted_parts > free {
+            let most = VARIABLES_MOST;
+            return Err(SharedError::TooMany { name, wanted: wanted_parts, free, most }.into());
+        }
+        self.all_are_there()?;
+        let mut engine = self.rank.engine().borrow_mut();
+        let port = engine.port_mut();
+        if protocol == Protocol::Udp && port.host().is_conducted() {
+            return Err(SharedError::VirtualTime { name }.into());
+        }
+        // The paper's processes have a copy each.
+        let ranks_per_node = match protocol {
+            Protocol::Direct => (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32,
+            Protocol::Fagus | Protocol::Udp => 1,
+        };
+        let geometry = Geometry::new(ranks, ranks_per_node, port.rank());
+        let bytes = division.elements().saturating_mul(u64::from(wanted.element.bytes));
+        let sizes = Sizes { geometry, parts: wanted_parts, first_home: made % ranks, bytes };
+        let own = Own::allocate(port, &sizes)?;
+        drop(engine);
+        let socket = match protocol {
+            Protocol::Udp => self.service.open_sockets(geometry.rank).map_err(|error| {
+                let error = error.to_string();
+                SharedError::Socket { name, error }
+            })?,
+            Protocol::Direct | Protocol::Fagus => (0, 0),
+        };
+        Ok(Prepared { own, sizes, division, socket })
+    }
+}
+
+/// A variable as this rank wants it.
+#[derive(Debug)]
+struct Wanted<'a> {
+    name: &'a str,
+    shape: &'a [u64],
+    element: Element,
+    /// They name the protocol too.
+    options: SharedOptions,
+    protocol: Protocol,
+}
+
+/// A rank's memory for a variable, and its offer.
+#[derive(Debug)]
+struct Prepared {
+    own: Own,
+    sizes: Sizes,
+    division: Division,
+    /// Port and key of its socket, if the protocol has one.
+    socket: (u16, u64),
+}
+
+/// The places of all memory of a variable.
+#[derive(Debug)]
+struct Placed {
+    memory: Memory,
+    /// Port and key of each rank's socket, if the protocol has them.
+    sockets: Vec<(u16, u64)>,
+}
+
+/// A rank's offer for a variable that it makes.
+#[derive(Debug)]
+struct Offer {
+    /// Whether it could allocate its memory.
+    made: bool,
+    /// The values that must be the same on all ranks, and their names.
+    same: Vec<(&'static str, String)>,
+    /// The places of its block and of its node's block.
+    places: (u64, u64),
+    /// Port and key of its socket, if the protocol has one.
+    socket: (u16, u64),
+}
+
+/// The names of the values that must be the same, in order.
+const SAME: [&str; 6] = ["name", "shape", "type", "division", "recovery", "protocol"];
+
+impl Offer {
+    fn new(wanted: &Wanted<'_>, prepared: Option<&Prepared>) -> Offer {
+        let Wanted { name, shape, ref element, options, protocol } = *wanted;
+        let places = prepared.map_or((0, 0), |Prepared { own, .. }| {
+            (own.home.offset(), own.node.as_ref().map_or(0, |node| node.offset()))
+        });
+        let recovery = if options.recoverable { "recoverable" } else { "not recoverable" };
+        let said = [
+            format!("`{name}`"),
+            format!("{shape:?}"),
+            format!("{} of {} bytes", element.name, element.bytes),
+            options.parts.to_string(),
+            recovery.to_owned(),
+            protocol.to_string(),
+        ];
+        let same = SAME.into_iter().zip(said).collect();
+        let socket = prepared.map_or((0, 0), |prepared| prepared.socket);
+        Offer { made: prepared.is_some(), same, places, socket }
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let mut words = vec![u32::from(self.made)];
+        let (port, key) = self.socket;
+        let longs = [self.places.0, self.places.1, u64::from(port), key];
+        words.extend(longs.map(halves).as_flattened());
+        for (_, said) in &self.same {
+            words.push(said.len() as u32);
+            words.extend(said.bytes().map(u32::from));
+        }
+        words
+    }
+
+    fn read(mut words: &[u32]) -> Option<Offer> {
+        let mut take = |count: usize| {
+            let (taken, rest) = words.split_at_checked(count)?;
+            words = rest;
+            Some(taken)
+        };
+        let made = take(1)? == [1];
+        let long = |halves: &[u32]| u64::from(halves[1]) << 32 | u64::from(halves[0]);
+        let places = (long(take(2)?), long(take(2)?));
+        let socket = (long(take(2)?) as u16, long(take(2)?));
+        let mut same = Vec::new();
+        for what in SAME {
+            let length = take(1)?[0] as usize;
+            let bytes: Vec<u8> = take(length)?.iter().map(|byte| *byte as u8).collect();
+            same.push((what, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        Some(Offer { made, same, places, socket })
+    }
+
+    /// The offers of all ranks. If they disagree, or one of them could not allocate, the error is
+    /// the same on each of them.
+    fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<Offer>, SharedError> {
+        let mut offers: Vec<Offer> = Vec::new();
+        for (rank, words) in (0..).zip(told) {
+            let refused = SharedError::Refused { name: name.to_owned(), rank };
+            let offer = Offer::read(words).ok_or_else(|| refused.clone())?;
+            let first = offers.first().unwrap_or(&offer);
+            for ((what, theirs), (_, ours)) in offer.same.iter().zip(&first.same) {
+                if theirs != ours {
+                    let (theirs, ours) = (theirs.clone(), ours.clone());
+                    return Err(SharedError::Mismatch { rank, what, theirs, ours });
+                }
+            }
+            if !offer.made {
+                return Err(refused);
+            }
+            offers.push(offer);
+        }
+        Ok(offers)
+    }
+}
+
+#[cfg(test)]
+mod votes;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn told(shape: &[u64], element: &Element, made: bool) -> Vec<u32> {
+        let (options, protocol) = (SharedOptions::default(), Protocol::Direct);
+        let element = element.clone();
+        let wanted = Wanted { name: "x", shape, element, options, protocol };
+        let mut offer = Offer::new(&wanted, None);
+        offer.made = made;
+        offer.words()
+    }
+
+    #[test]
+    fn what_differs_is_named_with_the_rank_and_both_words() {
+        let element = Element::of::<f64>();
+        let good = told(&[2, 3], &element, true);
+        assert_eq!(Offer::read_all(&[good.clone(), good.clone()], "x").unwrap().len(), 2);
+        let other = told(&[3, 2], &element, true);
+        let error = Offer::read_all(&[good.clone(), good.clone(), other], "x").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rank 2 made the shared variable with the shape [3, 2] where rank 0 made it with \
+             [2, 3]: every rank makes the same variables in the same order"
+        );
+        let other = told(&[2, 3], &Element::of::<f32>(), true);
+        let error = Offer::read_all(&[good.clone(), other], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Mismatch { rank: 1, what: "type", .. }), "{error}");
+        let refused = told(&[2, 3], &element, false);
+        let error = Offer::read_all(&[good.clone(), refused], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
+        let error = Offer::read_all(&[good.clone(), good[..13].to_vec()], "x").unwrap_err();
+        assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The errors of shared variables, and whose fault they are.
+
+use crate::{Mark, PartsError};
+use thiserror::Error;
+
+use super::options::Protocol;
+
+/// Why a call on shared variables did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// A message, a collective operation, memory or a command went wrong.
+    #[error(transparent)]
+    Rank(hikyaku_rank::Error),
+    /// A shared variable could not be made, found or acquired.
+    #[error(transparent)]
+    Shared(#[from] SharedError),
+}
+
+impl<E> From<E> for Error
+where
+    hikyaku_rank::Error: From<E>,
+{
+    fn from(error: E) -> Error {
+        Error::Rank(error.into())
+    }
+}
+
+/// Why a shared variable could not be made, found or acquired.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SharedError {
+    /// Ranks ask for different variables.
+    #[error(
+        "rank {rank} made the shared variable with the {what} {theirs} where rank 0 made it with \
+         {ours}: every rank makes the same variables in the same order"
+    )]
+    Mismatch {
+        /// The rank whose call differs from rank 0's.
+        rank: u32,
+        /// The argument that differs.
+        what: &'static str,
+        /// That rank's value.
+        theirs: String,
+        /// Rank 0's value.
+        ours: String,
+    },
+    /// The job runs in virtual time, which the protocol does not support.
+    #[error(
+        "the shared variable `{name}` is by `udp`, whose datagrams take no virtual time: choose \
+         `direct` or `fagus`, or run the program with hikyaku run (hikyaku reproduce 001 simulates \
+         udp)"
+    )]
+    VirtualTime {
+        /// The variable.
+        name: String,
+    },
+    /// The communicator has not all ranks of the job.
+    #[error(
+        "the shared variable `{name}` cannot be of some ranks only: make it with a communicator of \
+         all ranks of the job"
+    )]
+    SomeRanks {
+        /// The variable.
+        name: String,
+    },
+    /// A variable of that name exists.
+    #[error("there is a shared variable `{name}` already: drop it first, or find it by its name")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// No variable of that name exists.
+    #[error("there is no shared variable `{name}`: there is {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The existing variables.
+        known: String,
+    },
+    /// Its elements are of another type.
+    #[error("the shared variable `{name}` has elements of {element}, not of {wanted}")]
+    WrongElement {
+        /// The variable.
+        name: String,
+        /// Its element type.
+        element: String,
+        /// The requested type.
+        wanted: String,
+    },
+    /// Its shape and parts are invalid.
+    #[error("the shared variable `{name}` cannot be: {error}")]
+    Parts {
+        /// The variable.
+        name: String,
+        /// The reason.
+        error: PartsError,
+    },
+    /// The control region has no room.
+    #[error(
+        "the shared variable `{name}` needs {wanted} sync variables, of which {free} are free: the \
+         control region holds {most}"
+    )]
+    TooMany {
+        /// The variable.
+        name: String,
+        /// The sync variables it needs, one for each part.
+        wanted: u64,
+        /// The sync variables left.
+        free: u64,
+        /// All sync variables.
+        most: u64,
+    },
+    /// There are more ranks than a protocol can name.
+    #[error("shared variables by `{protocol}` are for at most {most} ranks: this job has {ranks}")]
+    TooManyRanks {
+        /// The protocol.
+        protocol: Protocol,
+        /// Ranks of the job.
+        ranks: u32,
+        /// Most ranks.
+        most: u32,
+    },
+    /// The socket cannot be opened.
+    #[error("the shared variable `{name}` needs a UDP socket on 127.0.0.1: {error}")]
+    Socket {
+        /// The variable.
+        name: String,
+        /// The system's error.
+        error: String,
+    },
+    /// Another rank could not make its part; its own error says why.
+    #[error("rank {rank} could not make its part of the shared variable `{name}`")]
+    Refused {
+        /// The variable.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// Another rank could not hear of all parts of it: then it is made on no rank.
+    #[error(
+        "rank {rank} gave up making the shared variable `{name}`, so that no rank has it: its own \
+         error says why"
+    )]
+    GivenUp {
+        /// The variable.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// This rank holds it.
+    #[error("{variable} is held by this rank already: let it go before it is acquired again")]
+    Recursive {
+        /// The variable, and the part.
+        variable: String,
+    },
+    /// It has no such part.
+    #[error("the shared variable `{name}` has parts 0 to {}, not {part}", .parts - 1)]
+    NoSuchPart {
+        /// The variable.
+        name: String,
+        /// The requested part.
+        part: u64,
+        /// The number of parts.
+        parts: u64,
+    },
+    /// A rank died while it held it.
+    #[error("{variable} is lost: rank {victim} {how}")]
+    Lost {
+        /// The variable, and the part.
+        variable: String,
+        /// The rank that died.
+        victim: u32,
+        /// What was lost with that rank.
+        how: &'static str,
+    },
+    /// Its words hold what no rank writes.
+    #[error(
+        "{variable} is lost: a process has overwritten its words in the job's shared memory, \
+         perhaps through a stray pointer"
+    )]
+    Overwritten {
+        /// The variable, and the part.
+        variable: String,
+    },
+}
+
+impl SharedError {
+    pub(super) fn lost(variable: String, mark: Mark) -> SharedError {
+        let how = match mark.stale {
+            true => "died with the only copy of its newest contents",
+            false => "died while it may have been writing it",
+        };
+        SharedError::Lost { variable, victim: mark.victim, how }
+    }
+}

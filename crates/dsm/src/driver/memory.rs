@@ -1,0 +1,695 @@
+//! The memory of a shared variable, and the operations on its words.
+//!
+//! ```text
+//!   each rank's block   bell | parted | vote | words of the parts at home here ...
+//!   each node's block   owner, state of each part (16 bytes) ... | the copy of the contents
+//!                       in the region of the node's first rank: the keeper
+//! ```
+//!
+//! Words on the rank's own node are changed in place; others by commands of the port. When a rank
+//! has died, all ranks change its words in place: on one host the memory outlives the process. In
+//! virtual time all words of others are changed by commands, which take their time.
+
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use crate::geometry::{Place, initial_node};
+use crate::word::CONTROL_BYTES;
+use crate::{Copyset, Departed, Geometry, Op, Word};
+use bytemuck::cast_slice_mut;
+use hikyaku_msg::{Blocked, Engine};
+use hikyaku_nic::fabric::{
+    Activity, Atomic, AtomicOp, Command, FullCause, Integer, MemoryPort, Name, Notification,
+    PeerState, Port, PostError, RemoteAddress, Space, Wait,
+};
+use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::sync::{AtomicU64, Ordering};
+use hikyaku_rank::{LOOK_AGAIN, RankPort, View};
+
+use super::error::Error;
+use super::faults::Injector;
+
+/// The engine of a rank, between its calls.
+pub(super) type EngineCell = RefCell<Engine<RankPort>>;
+
+/// Bytes before the words in a rank's block: a line for the bell, a line for the ranks that have
+/// parted and for the rank's vote.
+const BELL: u64 = 0;
+const PARTED: u64 = 64;
+const PARTED_RANKS: u64 = 72;
+const VOTE: u64 = 88;
+const WORDS: u64 = 128;
+
+/// The alignment of the copy in a node's block.
+const ALIGNMENT: u64 = 4096;
+
+/// The memory that a rank gives to a variable.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) home: RegionBuffer,
+    /// The node's block, of its first rank.
+    pub(super) node: Option<RegionBuffer>,
+}
+
+/// The sizes of a variable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) geometry: Geometry,
+    pub(super) parts: u64,
+    /// The home rank of part 0; the others follow.
+    pub(super) first_home: u32,
+    /// Bytes of the contents.
+    pub(super) bytes: u64,
+}
+
+impl Sizes {
+    /// The home of a part, and the index of the part among those at that home.
+    pub(super) fn home_of(&self, part: u64) -> (u32, u64) {
+        let ranks = u64::from(self.geometry.ranks);
+        (((u64::from(self.first_home) + part) % ranks) as u32, part / ranks)
+    }
+
+    fn home_bytes(&self) -> u64 {
+        let slots = self.parts.div_ceil(u64::from(self.geometry.ranks));
+        WORDS + slots * self.geometry.home_words() * 8
+    }
+
+    /// The offset of a part's words in its home's block.
+    pub(super) fn words_at(&self, slot: u64) -> u64 {
+        WORDS + slot * self.geometry.home_words() * 8
+    }
+
+    fn copy_at(&self) -> u64 {
+        (self.parts * CONTROL_BYTES).next_multiple_of(ALIGNMENT)
+    }
+
+    fn node_bytes(&self) -> u64 {
+        self.copy_at() + self.bytes
+    }
+}
+
+impl Own {
+    /// Allocates and fills this rank's memory.
+    pub(super) fn allocate(port: &mut RankPort, sizes: &Sizes) -> Result<Own, Error> {
+        use hikyaku_rank::Error::TooLarge;
+        let length = |bytes: u64| {
+            let (elements, element) = (usize::try_from(bytes).unwrap_or(usize::MAX), 1);
+            let fits = isize::try_from(bytes).is_ok();
+            if fits { Ok(elements) } else { Err(TooLarge { elements, element }) }
+        };
+        let mut home = port.allocate(length(sizes.home_bytes())?)?;
+        home.fill(0);
+        let initial = sizes.geometry.initial_home();
+        for words in home[WORDS as usize..].chunks_exact_mut(initial.len() * 8) {
+            cast_slice_mut(words).copy_from_slice(&initial);
+        }
+        let geometry = &sizes.geometry;
+        let mut own = Own { home, node: None };
+        if geometry.ranks_of(geometry.node()).start == geometry.rank {
+            let mut node = port.allocate(length(sizes.node_bytes())?)?;
+            node.fill(0);
+            let control = &mut node[..(sizes.parts * CONTROL_BYTES) as usize];
+            for words in control.chunks_exact_mut(CONTROL_BYTES as usize) {
+                cast_slice_mut(words).copy_from_slice(&initial_node());
+            }
+            own.node = Some(node);
+        }
+        Ok(own)
+    }
+}
+
+/// The memory that this rank gave to a variable, which others may use until all have parted. If the
+/// rank ends before, it stays with the job: freed memory would be taken from under the others.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// Never dropped automatically.
+    own: ManuallyDrop<Own>,
+    /// This rank's block, in which the others say that they have parted. Without a view of it they
+    /// cannot.
+    home: Option<View>,
+    ranks: u64,
+}
+
+impl Given {
+    pub(super) fn new(own: Own, memory: &Memory, port: &RankPort) -> Given {
+        let block = &memory.homes[memory.sizes.geometry.rank as usize];
+        let home = port.host().view(block.rank, block.offset, block.view.len());
+        Given { own: ManuallyDrop::new(own), home, ranks: memory.homes.len() as u64 }
+    }
+
+    /// Whether no rank uses it any more.
+    pub(super) fn is_over(&self) -> bool {
+        let parted = self.home.as_ref().and_then(|home| home.word(PARTED));
+        parted.is_some_and(|parted| parted.load(Ordering::Acquire) >= self.ranks)
+    }
+
+    /// Which of the first ranks have parted.
+    pub(super) fn parted(&self) -> Copyset {
+        let word = |at| self.home.as_ref().and_then(|home| home.word(PARTED_RANKS + at));
+        let load = |at| word(at).map_or(0, |word| word.load(Ordering::Acquire));
+        Copyset::of([load(0), load(8)])
+    }
+
+    /// Frees it: [`Given::is_over`].
+    pub(super) fn free(self) {
+        drop(ManuallyDrop::into_inner(self.own));
+    }
+}
+
+/// A rank's vote on a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vote {
+    NotYet,
+    Yes,
+    No,
+}
+
+impl Vote {
+    /// The word of a vote; a new word is 0.
+    pub(super) const fn word(self) -> u64 {
+        match self {
+            Vote::NotYet => 0,
+            Vote::Yes => 1,
+            Vote::No => 2,
+        }
+    }
+
+    /// Decodes a vote; a malformed word is not a vote for the variable.
+    pub(super) const fn of(word: u64) -> Vote {
+        match word {
+            0 => Vote::NotYet,
+            1 => Vote::Yes,
+            _ => Vote::No,
+        }
+    }
+}
+
+/// A block of some rank's region.
+#[derive(Debug)]
+struct Block {
+    rank: u32,
+    offset: u64,
+    view: View,
+    /// Its words may be changed in place: it is on this rank's node, and time is not virtual.
+    near: bool,
+}
+
+/// All of a variable's memory, as seen from one rank.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// The variable's, for reports.
+    name: Name,
+    sizes: Sizes,
+    /// By rank.
+    homes: Vec<Block>,
+    /// By node.
+    nodes: Vec<Block>,
+    /// Operations on words of other nodes so far.
+    remote: Cell<u64>,
+    /// Fault injection.
+    injector: Option<Rc<Injector>>,
+}
+
+impl Memory {
+    /// The memory at `offsets`: for each rank the offset of its block and, for the first of a node,
+    /// of the node's. `None`: an offset is invalid.
+    pub(super) fn new(
+        port: &RankPort,
+        (name, sizes): (&str, Sizes),
+        offsets: &[(u64, u64)],
+        injector: Option<Rc<Injector>>,
+    ) -> Option<Memory> {
+        let geometry = &sizes.geometry;
+        let block = |rank: u32, offset: u64, bytes: u64| {
+            let view = port.host().view(rank, offset, usize::try_from(bytes).ok()?)?;
+            let together = geometry.node_of(rank) == geometry.node();
+            let near = together && !port.host().is_conducted();
+            Some(Block { rank, offset, view, near })
+        };
+        let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
+        let nodes = (0..geometry.nodes()).map(|node| {
+            let keeper = geometry.ranks_of(node).start;
+            block(keeper, offsets[keeper as usize].1, sizes.node_bytes())
+        });
+        let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
+        let name = Name::new(name);
+        Some(Memory { name, sizes, homes, nodes, remote: Cell::default(), injector })
+    }
+
+    /// The fault injector, if faults were asked for.
+    #[inline]
+    pub(super) fn injector(&self) -> Option<&Injector> {
+        self.injector.as_deref()
+    }
+
+    /// Rests between two steps of a protocol, if faults are injected.
+    #[inline]
+    pub(super) fn rest(&self) {
+        if let Some(injector) = &self.injector {
+            injector.rest();
+        }
+    }
+
+    /// Operations on words of other nodes so far.
+    pub(super) fn remote(&self) -> u64 {
+        self.remote.get()
+    }
+
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// Performs an operation on a word of a part, whose words begin at `at` of `home`'s block. It
+    /// is inlined: otherwise a hand-over of 8 bytes takes 1.4 times as long, because the releasing
+    /// rank is late in its queue.
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchRank`]: the word is of a node that there is not.
+    #[inline(always)]
+    pub(super) fn access(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        place: (u64, u32, u64),
+        (word, op): (Word, Op),
+    ) -> Result<u64, PostError> {
+        let (block, at) = self.locate(place, word)?;
+        if block.near || departed.has_died(block.rank) {
+            return Ok(apply(block.word(at), op));
+        }
+        if self.sizes.geometry.node_of(block.rank) != self.sizes.geometry.node() {
+            self.remote.set(self.remote.get() + 1);
+        }
+        self.command(engine, block, at, op)
+    }
+
+    /// The block of a node, whose number may come from a word that was overwritten.
+    #[inline]
+    fn block_of(&self, node: u32) -> Result<&Block, PostError> {
+        let size = self.nodes.len() as u32;
+        self.nodes.get(node as usize).ok_or(PostError::NoSuchRank { rank: node, size })
+    }
+
+    /// The block of a word of a part, whose words begin at `at` of `home`'s block, and its place
+    /// there.
+    #[inline(always)]
+    fn locate(
+        &self,
+        (part, home, at): (u64, u32, u64),
+        word: Word,
+    ) -> Result<(&Block, u64), PostError> {
+        Ok(match self.sizes.geometry.place(word) {
+            Place::Home(index) => (&self.homes[home as usize], at + 8 * index),
+            Place::Node(node, index) => (self.block_of(node)?, part * CONTROL_BYTES + 8 * index),
+        })
+    }
+
+    /// Reads a word of a part, for a report on why a job makes no progress; 0 if it is of a node
+    /// that there is not. It takes no time on any machine, and the value may be old.
+    pub(super) fn peek(&self, place: (u64, u32, u64), word: Word) -> u64 {
+        self.locate(place, word).map_or(0, |(block, at)| apply(block.word(at), Op::Load))
+    }
+
+    /// Stores a value that no rank would, as another process may.
+    pub(super) fn overwrite(&self, part: u64, word: Word, value: u64) {
+        let (home, slot) = self.sizes.home_of(part);
+        let place = (part, home, self.sizes.words_at(slot));
+        let _ = self.locate(place, word).map(|(block, at)| apply(block.word(at), Op::Swap(value)));
+    }
+
+    /// [`Memory::access`] after a rest.
+    pub(super) fn access_in_trouble(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        place: (u64, u32, u64),
+        (word, op): (Word, Op),
+    ) -> Result<u64, PostError> {
+        let access = |op| {
+            self.rest();
+            self.access(engine, departed, place, (word, op))
+        };
+        if let Some(wrong) = self.injector().and_then(Injector::wrong) {
+            return wrong.access(word, op, access);
+        }
+        access(op)
+    }
+
+    /// Performs an operation on a word that is changed by commands.
+    #[inline(never)]
+    fn command(
+        &self,
+        engine: &EngineCell,
+        block: &Block,
+        at: u64,
+        op: Op,
+    ) -> Result<u64, PostError> {
+        let (target, integer, (operation, operand)) =
+            (block.address(at), Integer::U64, operation(op));
+        let atomic = Atomic { target, integer, operation, operand, result: None };
+        match self.carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
+            // It has just died; or it has left, and what was sent to it before stays in flight for
+            // ever.
+            Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
+            answer => answer,
+        }
+    }
+
+    /// Performs an operation on a part's word at this rank's node.
+    pub(super) fn near(&self, part: u64, word: Word, op: Op) -> u64 {
+        let Place::Node(node, index) = self.sizes.geometry.place(word) else {
+            unreachable!("words at home are not the node's")
+        };
+        debug_assert_eq!(node, self.sizes.geometry.node());
+        apply(self.nodes[node as usize].word(part * CONTROL_BYTES + 8 * index), op)
+    }
+
+    /// The remote address of a byte of a node's copy.
+    pub(super) fn copy_address(&self, node: u32, at: u64) -> RemoteAddress {
+        self.nodes[node as usize].address(self.sizes.copy_at() + at)
+    }
+
+    /// Whether a rank's block can be reached in place, because it is on this node.
+    #[inline]
+    pub(super) fn is_near(&self, rank: u32) -> bool {
+        self.homes[rank as usize].near
+    }
+
+    /// Performs operations on words of a part at home, which begin at `at` of the block of `home`,
+    /// and at this rank's node. Both are near.
+    #[inline]
+    pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
+        let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
+        move |word, op| match geometry.place(word) {
+            Place::Home(index) => apply(block.word(at + 8 * index), op),
+            Place::Node(..) => self.near(part, word, op),
+        }
+    }
+
+    /// Fetches bytes of the contents from the copy of a node into this node's copy; `false` if that
+    /// node is gone.
+    pub(super) fn fetch(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        from: u32,
+        (start, length): (u64, usize),
+        into: &mut [u8],
+    ) -> Result<bool, PostError> {
+        debug_assert_eq!(into.len(), length);
+        for (at, piece) in self.pieces(length) {
+            let (start, into) = (start + at as u64, &mut into[at..at + piece]);
+            if !self.fetch_piece(engine, departed, from, start, into)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn fetch_piece(
+        &self,
+        engine: &EngineCell,
+        departed: &Departed,
+        from: u32,
+        start: u64,
+        into: &mut [u8],
+    ) -> Result<bool, PostError> {
+        let block = self.block_of(from)?;
+        let at = self.sizes.copy_at() + start;
+        match self.carry_out(engine, block.rank, |port| port.get(block.address(at), into)) {
+            Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
+                Ok(false)
+            }
+            // The keeper has died or left, and others of its node live: they share its memory.
+            Err(PostError::PeerFailed(_) | PostError::Full { .. }) => {
+                super::contents::read(&block.view, at as usize, into);
+                Ok(true)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// This node's copy in this process, valid as long as `self`.
+    #[inline]
+    pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
+        let block = &self.nodes[self.sizes.geometry.node() as usize];
+        super::contents::tail(&block.view, self.sizes.copy_at() as usize)
+    }
+
+    /// Wakes a rank, if it sleeps, by storing to its bell. A rank that is gone needs no wake, nor
+    /// does one that there is not: its number was overwritten.
+    #[inline(never)]
+    pub(super) fn ring(&self, engine: &EngineCell, rank: u32) {
+        let Some(home) = self.homes.get(rank as usize) else { return };
+        let address = home.address(BELL);
+        let notification = Notification::Word { address, value: 1 };
+        let put = Command { notification, ..Command::put(address, &[]) };
+        if self.injector().is_some_and(Injector::loses_a_bell) {
+            return;
+        }
+        let _ = self.carry_out(engine, rank, |port| port.post(&put));
+    }
+
+    /// Stores bytes into the copy of another node.
+    pub(super) fn store(
+        &self,
+        engine: &EngineCell,
+        to: RemoteAddress,
+        bytes: &[u8],
+    ) -> Result<(), PostError> {
+        for (at, piece) in self.pieces(bytes.len()) {
+            let to = RemoteAddress { offset: to.offset + at as u64, ..to };
+            let put = Command::put(to, &bytes[at..at + piece]);
+            self.carry_out(engine, to.rank, |port| port.post(&put))?;
+        }
+        Ok(())
+    }
+
+    /// Whether words of others are changed by commands only: time is virtual.
+    #[inline]
+    pub(super) fn is_virtual(&self) -> bool {
+        let own = self.sizes.geometry.rank as usize;
+        !self.homes[own].near
+    }
+
+    /// Says in all blocks that this rank does not use the memory any more.
+    pub(super) fn part(&self) {
+        let rank = u64::from(self.sizes.geometry.rank);
+        for block in &self.homes {
+            if rank < u64::from(Copyset::MOST) {
+                let word = block.word(PARTED_RANKS + rank / 64 * 8);
+                word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
+            }
+            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// [`Memory::part`] in virtual time, for ranks that receive letters: after those.
+    pub(super) fn part_in_time(&self, engine: &EngineCell) {
+        let rank = u64::from(self.sizes.geometry.rank);
+        for block in &self.homes {
+            let parted = Op::Or(1 << (rank % 64));
+            let told = self.command(engine, block, PARTED_RANKS + rank / 64 * 8, parted);
+            debug_assert!(told.is_ok(), "the memory of one that died or left is the job's");
+            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
+        }
+        // They sleep until they are woken, and in virtual time a rank that leaves wakes none.
+        engine.borrow().port().wake_all();
+    }
+
+    /// Casts this rank's vote on the variable, if it has not voted.
+    pub(super) fn cast(&self, vote: Vote) {
+        self.rest();
+        let own = &self.homes[self.sizes.geometry.rank as usize];
+        cast(own.word(VOTE), vote);
+    }
+
+    /// [`Memory::cast`] in a rank's own block, when the others' blocks are unknown.
+    pub(super) fn cast_in(home: &View, vote: Vote) {
+        if let Some(word) = home.word(VOTE) {
+            cast(word, vote);
+        }
+    }
+
+    /// A rank's vote on the variable. A rank that is gone votes no more.
+    pub(super) fn vote_of(&self, engine: &EngineCell, rank: u32, gone: bool) -> Vote {
+        self.rest();
+        let block = &self.homes[rank as usize];
+        if block.near || gone {
+            return Vote::of(apply(block.word(VOTE), Op::Load));
+        }
+        // If it is gone by now, its memory is the job's.
+        self.command(engine, block, VOTE, Op::Load).map_or(Vote::NotYet, Vote::of)
+    }
+
+    /// The offset and length of each piece in which contents are copied: a single piece, unless
+    /// faults are injected.
+    fn pieces(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
+        let piece = self.injector().map_or(length, |injector| injector.piece(length)).max(1);
+        let pieces = (0..length).step_by(piece).map(move |at| (at, piece.min(length - at)));
+        pieces.skip(self.injector().map_or(0, Injector::pieces_lost))
+    }
+
+    /// [`carry_out`]; with fault injection, after a rest, and refused now and then.
+    fn carry_out<R>(
+        &self,
+        engine: &EngineCell,
+        to: u32,
+        mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
+    ) -> Result<R, PostError> {
+        let at = (&self.name, to);
+        let Some(injector) = self.injector() else { return carry_out(engine, at, act) };
+        injector.rest();
+        carry_out(engine, at, |port| match injector.refuses() {
+            true => Err(PostError::Full { destination: to, cause: FullCause::Outstanding }),
+            false => act(port),
+        })
+    }
+}
+
+/// Retries an operation of the port at rank `to` until there is room. Shared memory always has
+/// room; the fault layer has not, nor has every fabric. Only the path to a rank that has left stays
+/// full. A long wait is announced as one for the variable of this name.
+fn carry_out<R>(
+    engine: &EngineCell,
+    (name, to): (&Name, u32),
+    mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
+) -> Result<R, PostError> {
+    let mut blocked = None;
+    loop {
+        let mut engine = engine.borrow_mut();
+        let answer = act(engine.port_mut());
+        let is_full = matches!(answer, Err(PostError::Full { .. }));
+        if !is_full || engine.port().peer(to) == PeerState::Left {
+            if let Some(blocked) = blocked {
+                engine.awake(&blocked);
+            }
+            return answer;
+        }
+        let wait = || Wait::new(Activity::Shared).named(*name).with(Some(to), None);
+        let blocked = blocked.get_or_insert_with(|| Blocked::new(wait()));
+        // Received messages are taken in, in case that rank waits for room here.
+        if engine.progress() {
+            engine.go_on(blocked);
+        } else {
+            let soon = engine.port().now() + LOOK_AGAIN;
+            engine.rest_until(blocked, soon);
+        }
+    }
+}
+
+impl Block {
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        self.view.word(at).expect("words of a variable are within its blocks and aligned")
+    }
+
+    fn address(&self, at: u64) -> RemoteAddress {
+        RemoteAddress { rank: self.rank, space: Space::Region, offset: self.offset + at }
+    }
+}
+
+fn cast(word: &AtomicU64, vote: Vote) {
+    let (expected, new) = (Vote::NotYet.word(), vote.word());
+    apply(word, Op::CompareSwap { expected, new });
+}
+
+fn operation(op: Op) -> (AtomicOp, u64) {
+    match op {
+        Op::Load => (AtomicOp::Load, 0),
+        Op::Swap(new) => (AtomicOp::Swap, new),
+        Op::CompareSwap { expected, new } => (AtomicOp::CompareSwap { expected }, new),
+        Op::Or(bits) => (AtomicOp::Or, bits),
+        Op::And(bits) => (AtomicOp::And, bits),
+        Op::Max(other) => (AtomicOp::Max, other),
+    }
+}
+
+/// The operations as a port performs them, in one total order: of two ranks that each change a word
+/// and read the other's, one sees what the other did. There are no plain stores, so where loads and
+/// stores keep their order (x86) these are the same instructions as releasing and acquiring.
+#[inline]
+fn apply(word: &AtomicU64, op: Op) -> u64 {
+    const ONE: Ordering = Ordering::SeqCst;
+    match op {
+        Op::Load => word.load(ONE),
+        Op::Swap(new) => word.swap(new, ONE),
+        Op::CompareSwap { expected, new } => {
+            word.compare_exchange(expected, new, ONE, ONE).unwrap_or_else(|old| old)
+        }
+        Op::Or(bits) => word.fetch_or(bits, ONE),
+        Op::And(bits) => word.fetch_and(bits, ONE),
+        Op::Max(other) => word.fetch_max(other, ONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use hikyaku_coll::Choices;
+    use hikyaku_nic::hosted::Host;
+    use hikyaku_rank::Communicator;
+
+    use super::*;
+
+    /// Refusals until a wait is announced, and some.
+    const REFUSALS: u32 = 100;
+
+    fn full(destination: u32) -> PostError {
+        PostError::Full { destination, cause: FullCause::Outstanding }
+    }
+
+    #[test]
+    fn a_command_without_room_says_for_which_variable_it_waits() {
+        let alone = Communicator::over(hikyaku_shm::single().unwrap(), Choices::default());
+        let engine = alone.engine();
+        let wait_of = |port: &RankPort| port.host().registry().wait(0);
+        let (mut refusals, mut waits) = (0, None);
+        let answer = carry_out(engine, (&Name::new("field"), 0), |port| {
+            refusals += 1;
+            waits = wait_of(port);
+            if refusals < REFUSALS { Err(full(0)) } else { Ok(7) }
+        });
+        assert_eq!((answer, refusals), (Ok(7), REFUSALS));
+        let wait = waits.unwrap();
+        assert_eq!(
+            (wait.activity, wait.name.as_str(), wait.peer),
+            (Activity::Shared, "field", Some(0))
+        );
+        assert_eq!(wait_of(engine.borrow().port()), None, "it waits no more");
+    }
+
+    #[test]
+    fn a_wait_within_a_wait_leaves_the_outer_one_announced() {
+        let alone = Communicator::over(hikyaku_shm::single().unwrap(), Choices::default());
+        let engine = alone.engine();
+        let outer = Wait::new(Activity::Receive).with(Some(0), Some(5));
+        let mut blocked = Blocked::new(outer);
+        let mut turns = 0;
+        let mut rest = || {
+            let mut engine = engine.borrow_mut();
+            let soon = engine.port().now();
+            engine.rest_until(&mut blocked, soon);
+            engine.port().host().registry().wait(0).map(|wait| wait.activity)
+        };
+        while rest() != Some(Activity::Receive) {
+            turns += 1;
+            assert!(turns < REFUSALS, "it is never announced");
+        }
+        let (mut refusals, mut within) = (0, None);
+        let answer = carry_out(engine, (&Name::new("field"), 0), |port| {
+            refusals += 1;
+            within = port.host().registry().wait(0).map(|wait| wait.activity);
+            if refusals < REFUSALS { Err(full(0)) } else { Ok(()) }
+        });
+        assert_eq!((answer, within), (Ok(()), Some(Activity::Shared)));
+        let after = engine.borrow().port().host().registry().wait(0).unwrap();
+        assert_eq!(
+            (after.activity, after.peer, after.tag),
+            (outer.activity, outer.peer, outer.tag)
+        );
+    }
+}

@@ -1,0 +1,607 @@
+//! The serving side of `fagus` and `udp`: owners answer messages about shared variables within
+//! calls of the library.
+//!
+//! ```text
+//!   fagus   letter ──► notes ──────► poll ──► state machine ──► letters, stores
+//!   udp     letter ──► datagrams ──► poll ──► state machine ──► letters, pieces
+//! ```
+//!
+//! A rank with variables of these protocols has an operation in flight that never ends: every call
+//! that waits polls it, and so serves. A rank that computes does not serve. Paper 001's future work
+//! is about that, and `direct` avoids it.
+//!
+//! The program's messages never hold up a letter: a note needs neither credit nor room in a ring,
+//! and contents are stored where the requester has room for them. (If letters were messages, they
+//! would wait behind messages of the program that no rank has received yet, and the rank that would
+//! receive those may wait for the letter.)
+//!
+//! What a rank has sent before its end is handled before its end is. A letter from a sender that
+//! knows of more ends than this rank waits until this rank knows of them too. (The state machines
+//! require both.)
+
+mod late;
+mod side;
+mod sockets;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use crate::{
+    Copyset, Effect, Kind, LETTER_MOST, Letter, Mailbox, Mark, Message, Patience, Refusal, Style,
+};
+use hikyaku_msg::{Blocked, Envelope, NOTE_MOST};
+use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
+use hikyaku_nic::time::Time;
+use hikyaku_rank::{LOOK_AGAIN, Rest, TaskId};
+
+use late::Late;
+pub(super) use side::Side;
+use sockets::{MESSAGE_MOST, Sockets};
+
+use super::direct::{Asked, Outcome};
+use super::faults::Injector;
+use super::memory::EngineCell;
+
+/// The first byte of a datagram's message is its type.
+const LETTER: u8 = 0;
+const PIECE: u8 = 1;
+
+/// After this long without a request no rank will send one, nanoseconds.
+const SILENCE: u64 = 50_000_000;
+
+/// Bytes before the contents in a piece: type, part, variable, version, offset.
+const PIECE_HEAD: usize = 23;
+
+/// Bytes of contents in a piece.
+const PIECE_MOST: usize = MESSAGE_MOST - 64;
+
+/// A letter is a note.
+const _: () = assert!(LETTER_MOST <= NOTE_MOST);
+
+/// A rank's serving side.
+#[derive(Debug, Default)]
+pub(super) struct Service {
+    /// The context of letters by notes; set from the first variable on.
+    context: Cell<Option<u32>>,
+    sockets: RefCell<Option<Sockets>>,
+    sides: RefCell<BTreeMap<u32, Rc<Side>>>,
+    /// How many of them use datagrams. Without one the socket is not polled: each poll is a system
+    /// call, and each request of `fagus` would cause several.
+    by_datagrams: Cell<u32>,
+    /// Variables made so far, of any protocol.
+    made: Cell<u32>,
+    /// The ranks that are gone, and the port's count when they were looked up.
+    gone: Cell<Copyset>,
+    seen: Cell<u64>,
+    inbox: RefCell<VecDeque<(u32, Vec<u8>)>>,
+    polling: Cell<bool>,
+    pub(super) task: Cell<Option<TaskId>>,
+    /// Fault injection, and the letters that it delays.
+    injector: Option<Rc<Injector>>,
+    late: RefCell<Late>,
+}
+
+impl Service {
+    /// Whether no variable is left to serve.
+    pub(super) fn is_over(&self) -> bool {
+        self.sides.borrow().is_empty()
+    }
+
+    /// A service, with fault injection if that was asked for.
+    pub(super) fn new(injector: Option<Rc<Injector>>) -> Service {
+        Service { injector, ..Service::default() }
+    }
+
+    /// Whether input may arrive that wakes no rank: datagrams, and letters that are late.
+    pub(super) fn is_restless(&self) -> bool {
+        self.has_sockets() || self.injector.is_some()
+    }
+
+    /// Whether its input arrives by datagrams, which wake no rank.
+    pub(crate) fn has_sockets(&self) -> bool {
+        self.by_datagrams.get() > 0
+    }
+
+    /// How often this rank has polled for a datagram.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.sockets.borrow().as_ref().map_or(0, |sockets| sockets.looks.get())
+    }
+
+    /// The sockets, while a variable uses them.
+    fn with_sockets<R>(&self, act: impl FnOnce(&Sockets) -> R) -> Option<R> {
+        if !self.has_sockets() {
+            return None;
+        }
+        self.sockets.borrow().as_ref().map(act)
+    }
+
+    /// The socket's port and key; opens it if necessary.
+    pub(super) fn open_sockets(&self, rank: u32) -> std::io::Result<(u16, u64)> {
+        let mut sockets = self.sockets.borrow_mut();
+        if sockets.is_none() {
+            let faults = self.injector.as_ref().map(|injector| injector.seed());
+            *sockets = Some(Sockets::open(rank, faults)?);
+        }
+        sockets.as_ref().map_or(Ok((0, 0)), Sockets::place)
+    }
+
+    /// Sets the addresses of the others' sockets.
+    pub(super) fn connect(&self, places: &[(u16, u64)]) {
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
+            sockets.connect(places);
+        }
+    }
+
+    /// Sets the context of letters by notes; all ranks `take` it at their first variable.
+    pub(super) fn open_notes(&self, take: impl FnOnce() -> u32) {
+        if self.context.get().is_none() {
+            self.context.set(Some(take()));
+        }
+    }
+
+    /// Registers a variable that has been made.
+    pub(super) fn note_made(&self, made: u32, side: Option<Rc<Side>>) {
+        self.made.set(made);
+        if let Some(side) = side {
+            let datagrams = u32::from(side.style == Style::Datagrams);
+            self.by_datagrams.set(self.by_datagrams.get() + datagrams);
+            self.sides.borrow_mut().insert(side.number, side);
+        }
+    }
+
+    /// Requests a part.
+    pub(super) fn request(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        part: u64,
+        (kind, patience): (Kind, Patience),
+    ) -> Asked {
+        let asked = side.take(part, kind);
+        if asked != Asked::Begun {
+            return asked;
+        }
+        self.poll(engine);
+        self.call(engine, side, part as u32, |mailbox, effects| {
+            mailbox.acquire(kind, patience, effects);
+        });
+        self.pump(engine, side);
+        asked
+    }
+
+    /// Serves, and returns the outcome of requesting a part.
+    pub(super) fn look(&self, engine: &EngineCell, side: &Side, part: u64) -> Outcome {
+        if let Some(outcome) = side.outcome(part) {
+            return outcome.map_or_else(Outcome::Refused, Outcome::Entered);
+        }
+        self.poll(engine);
+        match side.outcome(part) {
+            None => Outcome::Wait,
+            Some(outcome) => outcome.map_or_else(Outcome::Refused, Outcome::Entered),
+        }
+    }
+
+    /// Releases an entered part, or cancels the request for it.
+    pub(super) fn give(&self, engine: &EngineCell, side: &Side, part: u64) {
+        side.give(part);
+        self.call(engine, side, part as u32, |mailbox, effects| match mailbox.inside() {
+            Some(_) => mailbox.release(effects),
+            None => mailbox.cancel(effects),
+        });
+        self.pump(engine, side);
+    }
+
+    /// Handles all input; answers whether there was any.
+    pub(crate) fn poll(&self, engine: &EngineCell) -> bool {
+        if self.polling.replace(true) {
+            // An effect of a state machine waits, for room perhaps: the input waits too.
+            return false;
+        }
+        let mut any = false;
+        loop {
+            let fresh = self.look_who_is_gone(engine);
+            self.take_in(engine, &fresh);
+            let mut did = self.see_off(engine, &fresh);
+            did |= self.handle_letters(engine, |_| true);
+            any |= did;
+            if !did {
+                break;
+            }
+        }
+        if self.has_sockets() {
+            let sides = self.sides.borrow();
+            let mut by_datagrams = sides.values().filter(|side| side.style == Style::Datagrams);
+            let side = by_datagrams.next().map(Rc::clone);
+            drop(sides);
+            side.iter().for_each(|side| self.pump(engine, side));
+        }
+        self.sweep(engine);
+        self.polling.set(false);
+        any
+    }
+
+    /// Removes variables that no rank uses any more, once their last letters have arrived.
+    fn sweep(&self, engine: &EngineCell) {
+        let over: Vec<u32> = {
+            let sides = self.sides.borrow();
+            let over = sides.iter().filter(|(_, side)| side.is_over());
+            over.map(|(number, _)| *number).collect()
+        };
+        if over.is_empty() {
+            return;
+        }
+        self.take_in(engine, &[]);
+        self.handle_letters(engine, |_| true);
+        for number in over {
+            let side = self.sides.borrow_mut().remove(&number);
+            if let Some(side) = side {
+                let datagrams = u32::from(side.style == Style::Datagrams);
+                self.by_datagrams.set(self.by_datagrams.get() - datagrams);
+                side.give_back();
+            }
+        }
+    }
+
+    /// The ranks that have gone since the last call, and whether each has died.
+    fn look_who_is_gone(&self, engine: &EngineCell) -> Vec<(u32, bool)> {
+        let engine = engine.borrow();
+        let port = engine.port();
+        let now = port.departures();
+        if now == self.seen.get() {
+            return Vec::new();
+        }
+        self.seen.set(now);
+        let gone = self.gone.get();
+        let state = |rank| match port.peer(rank) {
+            PeerState::Starting | PeerState::Running => None,
+            PeerState::Left => Some((rank, false)),
+            PeerState::Failed(_) => Some((rank, true)),
+        };
+        let ranks = (0..port.size().min(Copyset::MOST)).filter(|rank| *rank != port.rank());
+        ranks.filter(|rank| !gone.contains(*rank)).filter_map(state).collect()
+    }
+
+    /// Receives all input, of ranks that are gone to the last letter.
+    fn take_in(&self, engine: &EngineCell, gone: &[(u32, bool)]) {
+        let mut inbox = self.inbox.borrow_mut();
+        self.with_sockets(|sockets| {
+            sockets.take_in(|from, message| inbox.push_back((from, message)));
+        });
+        let Some(injector) = &self.injector else {
+            return self.take_letters(engine, |from, letter| inbox.push_back((from, letter)));
+        };
+        let mut late = self.late.borrow_mut();
+        self.take_letters(engine, |from, letter| late.push(from, letter, injector.looks_late()));
+        let gone = |from| gone.iter().any(|(rank, _)| *rank == from);
+        late.look(gone, |from, letter| inbox.push_back((from, letter)));
+    }
+
+    fn take_letters(&self, engine: &EngineCell, mut take: impl FnMut(u32, Vec<u8>)) {
+        let Some(context) = self.context.get() else { return };
+        let mut engine = engine.borrow_mut();
+        loop {
+            while let Some((about, letter)) = engine.take_note(context, |_| true) {
+                take(about.source, [&[LETTER][..], &letter].concat());
+            }
+            if !engine.progress() {
+                return;
+            }
+        }
+    }
+
+    /// Handles the input of ranks that are gone, and then their end.
+    fn see_off(&self, engine: &EngineCell, fresh: &[(u32, bool)]) -> bool {
+        if fresh.is_empty() {
+            return false;
+        }
+        self.handle_letters(engine, |from| fresh.iter().any(|(rank, _)| *rank == from));
+        let mut gone = self.gone.get();
+        fresh.iter().for_each(|(rank, _)| gone.insert(*rank));
+        self.gone.set(gone);
+        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        for (rank, died) in fresh {
+            let sockets = self.sockets.borrow();
+            if let Some(sockets) = &*sockets {
+                sockets.close(*rank);
+            }
+            for side in &sides {
+                side.forget_pieces(*rank);
+                for part in 0..side.parts() {
+                    self.call(engine, side, part, |mailbox, effects| {
+                        mailbox.depart(*rank, *died, effects);
+                    });
+                }
+            }
+        }
+        true
+    }
+
+    /// Reports to a new variable the ranks that were already gone: they had voted for it.
+    pub(super) fn tell_who_was_gone(&self, engine: &EngineCell) {
+        let known = self.gone.get();
+        if known.is_empty() {
+            return;
+        }
+        let died = |rank| matches!(engine.borrow().port().peer(rank), PeerState::Failed(_));
+        let ranks = (0..Copyset::MOST).filter(|rank| known.contains(*rank));
+        let gone: Vec<(u32, bool)> = ranks.map(|rank| (rank, died(rank))).collect();
+        self.take_in(engine, &gone);
+        // The other variables know it already, and do nothing.
+        self.see_off(engine, &gone);
+    }
+
+    /// Handles letters of some ranks, in order; answers whether there were any.
+    fn handle_letters(&self, engine: &EngineCell, of: impl Fn(u32) -> bool) -> bool {
+        let letters = std::mem::take(&mut *self.inbox.borrow_mut());
+        let (mut kept, mut any) = (VecDeque::new(), false);
+        // After a letter that waits, all later ones of its sender wait.
+        let mut waiting = Copyset::default();
+        for (from, message) in letters {
+            if !of(from) || waiting.contains(from) {
+                kept.push_back((from, message));
+            } else if self.handle(engine, from, &message) {
+                any = true;
+            } else {
+                waiting.insert(from);
+                kept.push_back((from, message));
+            }
+        }
+        let mut inbox = self.inbox.borrow_mut();
+        kept.append(&mut inbox);
+        *inbox = kept;
+        any
+    }
+
+    /// Handles a message; `false`: it must wait.
+    fn handle(&self, engine: &EngineCell, from: u32, message: &[u8]) -> bool {
+        let nodes = engine.borrow().port().size();
+        match message.split_first() {
+            Some((&LETTER, letter)) => match Letter::decode(letter, nodes) {
+                Some(letter) => self.handle_letter(engine, from, &letter),
+                None => true,
+            },
+            Some((&PIECE, piece)) => self.handle_piece(from, piece),
+            _ => true,
+        }
+    }
+
+    fn side(&self, number: u32) -> Option<Rc<Side>> {
+        self.sides.borrow().get(&number).map(Rc::clone)
+    }
+
+    fn handle_letter(&self, engine: &EngineCell, from: u32, letter: &Letter) -> bool {
+        let part = u32::from(letter.part);
+        let Some(side) = self.side(letter.variable) else {
+            // Others may have made it sooner; a variable that was removed needs nothing.
+            return letter.variable < self.made.get();
+        };
+        if part >= side.parts() {
+            return true;
+        }
+        let ahead = !letter.departed.is_within(&self.gone.get());
+        let going = matches!(engine.borrow().port().peer(from), PeerState::Running);
+        if ahead && going {
+            return false;
+        }
+        if let Message::Contents(version, _) = letter.message
+            && !side.assembled(from, part, version)
+        {
+            return true;
+        }
+        if let Message::Grant { version, mark, .. } | Message::Adopt { version, mark, .. } =
+            letter.message
+            && letter.filled
+        {
+            side.note_moved(part);
+            self.call(engine, &side, part, |mailbox, effects| {
+                mailbox.receive(from, Message::Contents(version, mark), effects);
+            });
+        }
+        self.call(engine, &side, part, |mailbox, effects| {
+            mailbox.receive(from, letter.message, effects);
+        });
+        true
+    }
+
+    fn handle_piece(&self, from: u32, piece: &[u8]) -> bool {
+        let Some((head, bytes)) = piece.split_first_chunk::<{ PIECE_HEAD - 1 }>() else {
+            return true;
+        };
+        let long = |at: usize| {
+            let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        let number = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
+        let part = u32::from(u16::from_le_bytes([head[0], head[1]]));
+        match self.side(number) {
+            Some(side) => side.piece(from, part, long(6), long(14), bytes),
+            None => return number < self.made.get(),
+        }
+        true
+    }
+
+    /// One call of a part's state machine, with its effects.
+    fn call(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        part: u32,
+        act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+    ) {
+        let mut filled = false;
+        side.catch_up(engine);
+        for effect in side.step(part, act) {
+            side.memory().rest();
+            match effect {
+                Effect::Send(to, Message::Contents(version, mark)) => {
+                    filled = self.send_contents(engine, side, (part, to), version, mark);
+                }
+                Effect::Send(to, message) => {
+                    let (to, message) = match message {
+                        Message::Want(want) if side.goes_round(part, &want) => {
+                            let (number, refusal) = (want.number, Refusal::Overwritten);
+                            (want.from, Message::Refused { number, refusal })
+                        }
+                        message => (to, message),
+                    };
+                    let departed = self.gone.get();
+                    let filled = std::mem::take(&mut filled);
+                    let (variable, part) = (side.number, part as u16);
+                    let letter = Letter { variable, part, departed, filled, message };
+                    self.send(engine, side, to, &letter);
+                }
+                Effect::Store(to, version) => side.tell(engine, (part, to), version),
+                Effect::Entered { moved, mark } => side.settle(part, Ok((moved, mark))),
+                Effect::Refused(refusal) => side.settle(part, Err(refusal)),
+            }
+        }
+    }
+
+    /// Sends the contents before the grant. Answers whether the grant has to say so.
+    fn send_contents(
+        &self,
+        engine: &EngineCell,
+        side: &Side,
+        (part, to): (u32, u32),
+        version: u64,
+        mark: Option<Mark>,
+    ) -> bool {
+        if side.style == Style::Stores {
+            side.fill(engine, (part, to), version, mark);
+            return true;
+        }
+        let sockets = self.sockets.borrow();
+        let Some(sockets) = &*sockets else { return false };
+        side.with_contents(part, |bytes| {
+            let mut offset = 0;
+            for bytes in bytes.chunks(PIECE_MOST) {
+                let mut piece = Vec::with_capacity(PIECE_HEAD + bytes.len());
+                piece.push(PIECE);
+                piece.extend((part as u16).to_le_bytes());
+                piece.extend(side.number.to_le_bytes());
+                piece.extend(version.to_le_bytes());
+                piece.extend((offset as u64).to_le_bytes());
+                piece.extend_from_slice(bytes);
+                offset += bytes.len();
+                sockets.send(to, piece);
+            }
+        });
+        let (variable, departed) = (side.number, self.gone.get());
+        let message = Message::Contents(version, mark);
+        let letter = Letter { variable, part: part as u16, departed, filled: false, message };
+        sockets.send(to, [&[LETTER][..], &letter.encode()].concat());
+        false
+    }
+
+    fn send(&self, engine: &EngineCell, side: &Side, to: u32, letter: &Letter) {
+        let bytes = letter.encode();
+        if side.style == Style::Datagrams {
+            let sockets = self.sockets.borrow();
+            if let Some(sockets) = &*sockets {
+                sockets.send(to, [&[LETTER][..], &bytes].concat());
+            }
+            return;
+        }
+        let Some(context) = self.context.get() else { return };
+        let envelope = Envelope { destination: to, context, tag: 0 };
+        // If the receiver has died, ranks that need to know learn of its end.
+        let _ = engine.borrow_mut().send_note(&bytes, envelope);
+        side.count(1, 0, bytes.len() as u64);
+    }
+
+    /// Sends datagrams that are due and counts them with `side`, if `side` has any.
+    fn pump(&self, engine: &EngineCell, side: &Side) {
+        if side.style == Style::Stores {
+            return;
+        }
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
+            let now = engine.borrow().port().now().nanoseconds().max(1);
+            let (datagrams, bytes) = sockets.pump(now);
+            side.count(datagrams, 0, bytes);
+        }
+    }
+
+    /// Sleeps until a datagram has arrived, at most this long.
+    pub(super) fn sleep(&self, most: Time) {
+        let sockets = self.sockets.borrow();
+        if let Some(sockets) = &*sockets {
+            sockets.sleep(most.nanoseconds());
+        }
+    }
+
+    /// The other ranks that are not known to be gone.
+    fn others(&self, engine: &EngineCell) -> Copyset {
+        let mut others = Copyset::default();
+        let engine = engine.borrow();
+        let port = engine.port();
+        (0..port.size().min(Copyset::MOST))
+            .filter(|rank| *rank != port.rank() && !self.gone.get().contains(*rank))
+            .for_each(|rank| others.insert(rank));
+        others
+    }
+
+    /// Whether the others can do without this rank.
+    fn may_leave(&self, others: &Copyset) -> bool {
+        let quiet = self.with_sockets(Sockets::is_quiet).unwrap_or(true);
+        quiet && self.sides.borrow().values().all(|side| side.may_leave(others))
+    }
+
+    /// Hands what this rank owns over to others that may still want it: they may be waiting only
+    /// for its end.
+    fn hand_over(&self, engine: &EngineCell, others: &Copyset) {
+        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        for side in sides {
+            let Some(heir) = side.heir(others) else { continue };
+            for part in side.parts_to_hand_over() {
+                self.call(engine, &side, part, |mailbox, effects| mailbox.hand_over(heir, effects));
+            }
+            self.pump(engine, &side);
+        }
+    }
+
+    /// Hands over what this rank owns, and serves until the others can do without it. Once a rank
+    /// is gone the others may be waiting only for this rank's end, in a call that has failed here:
+    /// then it serves only while requests arrive.
+    pub(crate) fn linger(&self, engine: &EngineCell) {
+        if self.is_over() {
+            return;
+        }
+        let mut rest = Rest::default();
+        let what = Name::new("shared variables");
+        let mut blocked = Blocked::new(Wait::new(Activity::Leave).named(what));
+        let mut asked = engine.borrow().port().now();
+        loop {
+            let any = self.poll(engine);
+            let now = engine.borrow().port().now();
+            if any {
+                asked = now;
+            }
+            let silent = now.nanoseconds() - asked.nanoseconds() > SILENCE;
+            let alone = !self.gone.get().is_empty();
+            let others = self.others(engine);
+            self.hand_over(engine, &others);
+            let waits_for_heir = || self.sides.borrow().values().any(|side| side.waits_for_heir());
+            let mut held = engine.borrow_mut();
+            if self.may_leave(&others) || (silent && alone && !waits_for_heir()) {
+                return held.awake(&blocked);
+            }
+            if held.port().host().is_conducted() {
+                // In virtual time a rank that parts wakes the others.
+                let until = asked + Time::from_nanoseconds(SILENCE + 1);
+                held.port_mut().park(alone.then_some(until));
+                continue;
+            }
+            if rest.is_long(now, any) {
+                held.rest_until(&mut blocked, now + LOOK_AGAIN);
+            } else {
+                held.go_on(&mut blocked);
+                drop(held);
+                std::thread::yield_now();
+            }
+        }
+    }
+}

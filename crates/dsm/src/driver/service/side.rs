@@ -1,0 +1,426 @@
+//! One variable under a message protocol at this rank: the state machines of its parts, its copy,
+//! and its words of the control region.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use crate::word::Version;
+use crate::{
+    Copyset, Departed, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style,
+    Want, Word,
+};
+
+use super::super::contents::Contents;
+use super::super::direct::Asked;
+use super::super::memory::{EngineCell, Given, Memory};
+use super::super::options::Traffic;
+
+/// How often a rank sends on one request. A request that follows an owner passes the same rank a
+/// few times at most; one that goes round words that a process has overwritten would never stop.
+const SENT_ON_MOST: u32 = 1000;
+
+/// The requests that a rank has sent on to the owner it knew, by part and requester: the number of
+/// the last one, and how often.
+#[derive(Debug, Default)]
+struct SentOn(BTreeMap<(u32, u32), (u32, u32)>);
+
+impl SentOn {
+    fn goes_round(&mut self, part: u32, want: &Want) -> bool {
+        let (number, times) = self.0.entry((part, want.from)).or_default();
+        if *number != want.number {
+            (*number, *times) = (want.number, 0);
+        }
+        *times += 1;
+        *times > SENT_ON_MOST
+    }
+}
+
+/// The version of contents that arrive in pieces, and the bytes so far.
+type Pieces = (u64, Vec<u8>);
+
+/// A variable at one rank.
+#[derive(Debug)]
+pub(in super::super) struct Side {
+    /// Its number: the same at all ranks.
+    pub(super) number: u32,
+    pub(in super::super) style: Style,
+    memory: Memory,
+    division: Division,
+    element: u64,
+    parts: RefCell<Vec<PartSide>>,
+    sent_on: RefCell<SentOn>,
+    /// Contents that are arriving in pieces, by sender and part.
+    coming: RefCell<BTreeMap<(u32, u32), Pieces>>,
+    /// The memory that this rank gave; taken when it is freed.
+    given: RefCell<Option<Given>>,
+    /// Bytes of contents received, and how often.
+    moved: Cell<(u64, u64)>,
+    pub(super) traffic: Cell<Traffic>,
+}
+
+/// A part at one rank.
+#[derive(Debug)]
+struct PartSide {
+    mailbox: Mailbox,
+    /// What it was requested for, while it is requested or held.
+    taken: Option<Kind>,
+    /// The outcome of the request.
+    outcome: Option<Result<Entry, Refusal>>,
+}
+
+impl Side {
+    /// The variable in `memory`. `recoverable`: from its options.
+    pub(in super::super) fn new(
+        number: u32,
+        style: Style,
+        (memory, given): (Memory, Given),
+        (division, element): (Division, u64),
+        recoverable: bool,
+    ) -> Side {
+        let sizes = *memory.sizes();
+        let (node, nodes) = (sizes.geometry.node(), sizes.geometry.nodes());
+        let part = |index| {
+            let (home, _) = sizes.home_of(index);
+            let mailbox = Mailbox::new(style, node, nodes, home, recoverable);
+            PartSide { mailbox, taken: None, outcome: None }
+        };
+        let parts = RefCell::new((0..sizes.parts).map(part).collect());
+        let given = RefCell::new(Some(given));
+        Side {
+            number,
+            style,
+            memory,
+            division,
+            element,
+            parts,
+            sent_on: RefCell::default(),
+            coming: RefCell::default(),
+            given,
+            moved: Cell::default(),
+            traffic: Cell::default(),
+        }
+    }
+
+    pub(in super::super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Bytes of contents received, and how often.
+    pub(in super::super) fn moved(&self) -> (u64, u64) {
+        self.moved.get()
+    }
+
+    /// Messages and operations that it has sent.
+    pub(in super::super) fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+
+    pub(super) fn count(&self, messages: u64, remote: u64, bytes: u64) {
+        let mut traffic = self.traffic.get();
+        traffic.messages += messages;
+        traffic.remote += remote;
+        traffic.bytes += bytes;
+        self.traffic.set(traffic);
+    }
+
+    pub(super) fn parts(&self) -> u32 {
+        self.parts.borrow().len() as u32
+    }
+
+    /// Takes a part for this rank, unless it is held or requested already.
+    pub(super) fn take(&self, part: u64, kind: Kind) -> Asked {
+        let mut parts = self.parts.borrow_mut();
+        let Some(state) = parts.get_mut(part as usize) else { return Asked::NoSuchPart };
+        if state.taken.is_some() {
+            return Asked::Taken;
+        }
+        (state.taken, state.outcome) = (Some(kind), None);
+        Asked::Begun
+    }
+
+    /// The outcome of requesting a part.
+    pub(super) fn outcome(&self, part: u64) -> Option<Result<Entry, Refusal>> {
+        let mut parts = self.parts.borrow_mut();
+        let state = &mut parts[part as usize];
+        let outcome = state.outcome.take();
+        if matches!(outcome, Some(Err(_))) {
+            state.taken = None;
+        }
+        outcome
+    }
+
+    /// Gives a part back.
+    pub(super) fn give(&self, part: u64) {
+        let state = &mut self.parts.borrow_mut()[part as usize];
+        (state.taken, state.outcome) = (None, None);
+    }
+
+    /// One call of a part's state machine; returns its effects. By stores, the words that others
+    /// have stored here are read before, and this rank's are written after.
+    pub(super) fn step(
+        &self,
+        part: u32,
+        act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
+    ) -> Vec<Effect> {
+        let mut parts = self.parts.borrow_mut();
+        let mut effects = Vec::new();
+        let Some(state) = parts.get_mut(part as usize) else { return effects };
+        let mailbox = &mut state.mailbox;
+        if self.style == Style::Datagrams {
+            act(mailbox, &mut effects);
+            return effects;
+        }
+        self.memory.rest();
+        let owner = Version::of(self.word(part, Word::Owner, Op::Load));
+        self.memory.rest();
+        // A node that there is not was named by whoever overwrote the word. Requests then go the
+        // way that messages have told.
+        if owner.node < self.memory.sizes().geometry.nodes() {
+            mailbox.told(Version { shared: false, ..owner });
+        }
+        let held = Version::of(self.word(part, Word::Held, Op::Load)).position;
+        mailbox.hold(held);
+        self.memory.rest();
+        act(mailbox, &mut effects);
+        // Others write to this line too: changing it costs more than all the rest of a step.
+        let known = mailbox.known();
+        if known.bits() > owner.bits() {
+            self.memory.rest();
+            self.word(part, Word::Owner, Op::Max(known.bits()));
+        }
+        self.memory.rest();
+        if mailbox.held() != held {
+            // No other rank writes it now: this rank has just become the owner, or is it.
+            let node = self.memory.sizes().geometry.node();
+            let held = Version { position: mailbox.held(), node, shared: false };
+            self.word(part, Word::Held, Op::Swap(held.bits()));
+        }
+        effects
+    }
+
+    /// In virtual time: the words that others have stored here by now are read next.
+    pub(in super::super) fn catch_up(&self, engine: &EngineCell) {
+        if self.memory.is_virtual() && self.style == Style::Stores {
+            engine.borrow_mut().port_mut().look_at_own_memory();
+        }
+    }
+
+    /// An operation on a part's word at this rank.
+    fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: Op) -> u64 {
+        let node = self.memory.sizes().geometry.node();
+        self.memory.near(u64::from(part), word(node), op)
+    }
+
+    /// Sets the outcome of requesting a part.
+    pub(super) fn settle(&self, part: u32, outcome: Result<(bool, Option<Mark>), Refusal>) {
+        let state = &mut self.parts.borrow_mut()[part as usize];
+        let position = state.mailbox.known().position;
+        state.outcome = Some(outcome.map(|(moved, mark)| Entry { moved, mark, position }));
+    }
+
+    /// Owner and state of a part as far as this rank knows, without a poll for messages.
+    pub(in super::super) fn control(&self, part: u64) -> Option<(u32, State)> {
+        let parts = self.parts.borrow();
+        let state = parts.get(part as usize)?;
+        let version = |position| Version { position, node: 0, shared: false };
+        let mailbox = &state.mailbox;
+        let (owner, held) = match self.style {
+            Style::Datagrams => {
+                let owner = Version { node: mailbox.owner(), ..mailbox.known() };
+                (owner, version(mailbox.held()))
+            }
+            Style::Stores => (
+                Version::of(self.word(part as u32, Word::Owner, Op::Load)),
+                Version::of(self.word(part as u32, Word::Held, Op::Load)),
+            ),
+        };
+        Some((owner.node, State::of(state.taken, held, owner)))
+    }
+
+    /// The holder of a part that this rank waits for, as far as this rank knows.
+    pub(in super::super) fn holder(&self, part: u64) -> Option<u32> {
+        self.parts.borrow().get(part as usize)?.mailbox.holder()
+    }
+
+    /// First byte and length of a part.
+    fn extent(&self, part: u32) -> (usize, usize) {
+        let (start, length) = self.division.extent(u64::from(part));
+        ((start * self.element) as usize, (length * self.element) as usize)
+    }
+
+    fn contents(&self, part: u32) -> Contents<u8> {
+        let (start, length) = self.extent(part);
+        Contents::new(self.memory.copy(), start, length)
+    }
+
+    /// Calls `act` with the contents of a part that this rank owns and passes on or shows.
+    pub(super) fn with_contents<R>(&self, part: u32, act: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: the protocol sends contents only from their owner, and only while no rank writes
+        // them: this rank is not inside for writing, and no other stores into an owner's copy.
+        let bytes = unsafe { self.contents(part).as_slice() };
+        act(bytes)
+    }
+
+    /// Stores contents into another rank's copy. Its word says meanwhile that it holds nothing, and
+    /// then which version, unless something is wrong with the contents (FG-14).
+    pub(super) fn fill(
+        &self,
+        engine: &EngineCell,
+        (part, to): (u32, u32),
+        version: u64,
+        mark: Option<Mark>,
+    ) {
+        let gone = Departed::default();
+        let held = Version { position: version, node: to, shared: false }.bits();
+        let place = (u64::from(part), to, 0);
+        let word =
+            |value| self.memory.access(engine, &gone, place, (Word::Held(to), Op::Swap(value)));
+        let (start, length) = self.extent(part);
+        let address = self.memory.copy_address(to, start as u64);
+        let stored = self.with_contents(part, |bytes| {
+            word(0)?;
+            self.memory.store(engine, address, bytes)?;
+            if mark.is_none() { word(held) } else { Ok(0) }
+        });
+        // Only one error is possible: the receiver has died, and needs nothing.
+        debug_assert!(!matches!(stored, Err(hikyaku_nic::fabric::PostError::Unsupported(_))));
+        self.count(0, 3, length as u64 + 16);
+    }
+
+    /// Stores the owner's word at another rank, by maximum (FG-06).
+    pub(super) fn tell(&self, engine: &EngineCell, (part, to): (u32, u32), version: Version) {
+        let operation = (Word::Owner(to), Op::Max(version.bits()));
+        let place = (u64::from(part), to, 0);
+        // A rank that has died needs no notification.
+        let _ = self.memory.access(engine, &Departed::default(), place, operation);
+        self.count(0, 1, 8);
+    }
+
+    /// Whether this rank has sent on a request of another so often that it goes round and round.
+    pub(super) fn goes_round(&self, part: u32, want: &Want) -> bool {
+        if want.from == self.memory.sizes().geometry.rank {
+            return false;
+        }
+        self.sent_on.borrow_mut().goes_round(part, want)
+    }
+
+    /// Counts contents that have been stored into this rank's copy.
+    pub(super) fn note_moved(&self, part: u32) {
+        let (bytes, times) = self.moved.get();
+        self.moved.set((bytes + self.extent(part).1 as u64, times + 1));
+    }
+
+    /// A piece of contents has arrived; the first has offset 0.
+    pub(super) fn piece(&self, from: u32, part: u32, version: u64, offset: u64, bytes: &[u8]) {
+        if part >= self.parts() {
+            return;
+        }
+        let length = self.extent(part).1;
+        let mut coming = self.coming.borrow_mut();
+        if offset == 0 {
+            coming.insert((from, part), (version, Vec::with_capacity(length)));
+        }
+        let Some((known, so_far)) = coming.get_mut(&(from, part)) else { return };
+        let fits = so_far.len() as u64 == offset && so_far.len() + bytes.len() <= length;
+        if *known == version && fits {
+            so_far.extend_from_slice(bytes);
+        } else {
+            coming.remove(&(from, part));
+        }
+    }
+
+    /// All pieces of a version have arrived: copies them if the state machine wants them. `false`:
+    /// some are missing.
+    pub(super) fn assembled(&self, from: u32, part: u32, version: u64) -> bool {
+        let Some((known, bytes)) = self.coming.borrow_mut().remove(&(from, part)) else {
+            return false;
+        };
+        if known != version || bytes.len() != self.extent(part).1 {
+            return false;
+        }
+        if self.parts.borrow()[part as usize].mailbox.takes(version) {
+            // SAFETY: this rank is not inside, as was just checked, so that no guard has the part;
+            // no other rank reaches this copy, which is this rank's alone.
+            let copy = unsafe { self.contents(part).as_slice_mut() };
+            copy.copy_from_slice(&bytes);
+            self.note_moved(part);
+        }
+        true
+    }
+
+    /// Pieces of a rank that is gone will not be completed.
+    pub(super) fn forget_pieces(&self, from: u32) {
+        self.coming.borrow_mut().retain(|(sender, _), _| *sender != from);
+    }
+
+    /// Whether the remaining ranks, `others`, can do without this one.
+    pub(super) fn may_leave(&self, others: &Copyset) -> bool {
+        others.is_within(&self.parted())
+            || self.parts.borrow().iter().all(|part| part.mailbox.may_leave())
+    }
+
+    /// The lowest of `others` that still has a handle, and so stays.
+    pub(super) fn heir(&self, others: &Copyset) -> Option<u32> {
+        let parted = self.parted();
+        (0..Copyset::MOST).find(|rank| others.contains(*rank) && !parted.contains(*rank))
+    }
+
+    /// The parts that this rank owns and does not use.
+    pub(super) fn parts_to_hand_over(&self) -> Vec<u32> {
+        let parts = self.parts.borrow();
+        let ours = parts.iter().enumerate().filter(|(_, part)| part.mailbox.may_hand_over());
+        ours.map(|(at, _)| at as u32).collect()
+    }
+
+    /// Whether a rank has not yet answered the hand-over of a part.
+    pub(super) fn waits_for_heir(&self) -> bool {
+        self.parts.borrow().iter().any(|part| part.mailbox.waits_for_heir())
+    }
+
+    /// Whether no rank uses it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.given.borrow().as_ref().is_some_and(Given::is_over)
+    }
+
+    /// Frees this rank's memory: [`Side::is_over`].
+    pub(super) fn give_back(&self) {
+        let given = self.given.borrow_mut().take();
+        given.into_iter().for_each(Given::free);
+    }
+
+    fn parted(&self) -> Copyset {
+        self.given.borrow().as_ref().map(Given::parted).unwrap_or_default()
+    }
+
+    /// Ends this rank's handles: it goes on serving until all others have parted.
+    pub(in super::super) fn part(&self, engine: &EngineCell) {
+        if self.memory.is_virtual() && !std::thread::panicking() {
+            self.memory.part_in_time(engine);
+        } else {
+            self.memory.part();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Patience;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_on_so_often_and_a_new_one_again() {
+        let mut sent_on = SentOn::default();
+        let want = |from, number| {
+            let (kind, patience) = (Kind::Write, Patience::Wait);
+            Want { from, number, kind, patience, held: 0, doubt: false }
+        };
+        for number in 1..3 {
+            assert!((0..SENT_ON_MOST).all(|_| !sent_on.goes_round(0, &want(1, number))));
+            assert!(sent_on.goes_round(0, &want(1, number)));
+            assert!(
+                !sent_on.goes_round(1, &want(1, number)) && !sent_on.goes_round(0, &want(2, 1))
+            );
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! `udp`'s transport: one socket of this rank on 127.0.0.1, and a link to each other rank.
+//!
+//! Datagrams of other jobs and programs are dropped and counted: those from another address than
+//! the rank that they name has announced, with another key than this rank's, or of another length
+//! than they say. No datagram is sent to any other address.
+//!
+//! The paper multicasts owner changes. Here each rank gets its own datagram: each has to
+//! acknowledge it anyhow, and multicast on a loopback interface is not available everywhere.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+
+use crate::link::{HEAD_BYTES, Head, Link};
+use hikyaku_nic::random::Random;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Most bytes of a message in one datagram. The paper does not say; the model of its baseline sends
+/// this many.
+pub(super) const MESSAGE_MOST: usize = (32 << 10) + 64;
+
+/// With fault injection: datagrams in a thousand that are lost, duplicated, and overtaken.
+const FAULTS: [u32; 3] = [100, 100, 100];
+
+/// Timeout for a datagram to the socket that sent it.
+const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// The socket and what goes through it.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    socket: UdpSocket,
+    rank: u32,
+    /// The key that other ranks must send.
+    key: u64,
+    peers: RefCell<Vec<Peer>>,
+    faults: RefCell<Option<Faults>>,
+    ignored: RefCell<u64>,
+    /// The buffer for received datagrams.
+    buffer: RefCell<Vec<u8>>,
+    /// System calls that polled for a datagram.
+    #[cfg(test)]
+    pub(super) looks: std::cell::Cell<u64>,
+}
+
+/// Another rank.
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    key: u64,
+    link: Link,
+}
+
+/// Injects faults into outgoing datagrams, for tests.
+#[derive(Debug)]
+struct Faults {
+    random: Random,
+    /// Datagrams that others overtake.
+    late: VecDeque<(Vec<u8>, SocketAddr)>,
+}
+
+impl Faults {
+    /// The datagrams to send in place of this one.
+    fn spoil(&mut self, datagram: Vec<u8>, to: SocketAddr) -> Vec<(Vec<u8>, SocketAddr)> {
+        let mut out = Vec::new();
+        if self.random.chance(FAULTS[2]) {
+            self.late.push_back((datagram, to));
+            return out;
+        }
+        if !self.random.chance(FAULTS[0]) {
+            if self.random.chance(FAULTS[1]) {
+                out.push((datagram.clone(), to));
+            }
+            out.push((datagram, to));
+        }
+        if self.random.chance(500) {
+            out.extend(self.late.pop_front());
+        }
+        out
+    }
+}
+
+/// Sends a datagram to the socket itself. Without this check, ranks of a container whose loopback
+/// interface is down would wait for each other for ever.
+fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
+    let down = |error: io::Error| {
+        let why = "the loopback interface does not carry it; bring it up (ip link set lo up)";
+        io::Error::new(error.kind(), format!("{error}: {why}"))
+    };
+    socket.send_to(&[], socket.local_addr()?).map_err(down)?;
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&ITSELF_MOST))?;
+    socket.recv_from(&mut [0]).map(drop).map_err(down)
+}
+
+impl Sockets {
+    /// A socket of this rank. `faults`: the seed by which datagrams are lost, duplicated and
+    /// overtaken.
+    pub(super) fn open(rank: u32, faults: Option<u64>) -> io::Result<Sockets> {
+        let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
+        reaches_itself(&socket)?;
+        // Other processes of the machine must not guess it: the hasher's keys are random.
+        let key = RandomState::new().hash_one(rank);
+        let random = |seed| Random::stream(seed, u64::from(rank));
+        let faults = faults.map(|seed| Faults { random: random(seed), late: VecDeque::new() });
+        let (peers, faults) = (RefCell::default(), RefCell::new(faults));
+        let buffer = RefCell::new(vec![0; MESSAGE_MOST + HEAD_BYTES + 1]);
+        Ok(Sockets {
+            socket,
+            rank,
+            key,
+            peers,
+            faults,
+            ignored: RefCell::default(),
+            buffer,
+            #[cfg(test)]
+            looks: std::cell::Cell::default(),
+        })
+    }
+
+    /// The port and key, which the others have to know.
+    pub(super) fn place(&self) -> io::Result<(u16, u64)> {
+        Ok((self.socket.local_addr()?.port(), self.key))
+    }
+
+    /// Sets the addresses of the others, by rank. Only the first call counts: a rank's socket
+    /// stays.
+    pub(super) fn connect(&self, places: &[(u16, u64)]) {
+        let mut peers = self.peers.borrow_mut();
+        if peers.is_empty() {
+            let peer = |&(port, key): &(u16, u64)| Peer {
+                address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into(),
+                key,
+                link: Link::default(),
+            };
+            *peers = places.iter().map(peer).collect();
+        }
+    }
+
+    /// Datagrams that were dropped as not of this job.
+    #[cfg(test)]
+    pub(super) fn ignored(&self) -> u64 {
+        *self.ignored.borrow()
+    }
+
+    /// Queues a message, in order with others to the same rank.
+    pub(super) fn send(&self, to: u32, message: Vec<u8>) {
+        let mut peers = self.peers.borrow_mut();
+        if let Some(peer) = peers.get_mut(to as usize) {
+            peer.link.send(message);
+        }
+    }
+
+    /// A rank is gone.
+    pub(super) fn close(&self, rank: u32) {
+        let mut peers = self.peers.borrow_mut();
+        if let Some(peer) = peers.get_mut(rank as usize) {
+            peer.link.close();
+        }
+    }
+
+    /// Whether every message has been acknowledged.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.peers.borrow().iter().all(|peer| peer.link.is_quiet())
+    }
+
+    /// Sends the datagrams that are due at `now`, nanoseconds; answers how many, and their bytes.
+    pub(super) fn pump(&self, now: u64) -> (u64, u64) {
+        let (mut datagrams, mut bytes) = (0, 0);
+        let mut peers = self.peers.borrow_mut();
+        for peer in peers.iter_mut() {
+            while let Some((number, expected, message)) = peer.link.poll(now) {
+                let (key, from, length) = (peer.key, self.rank, message.len() as u32);
+                let head = Head { key, from, number, expected, length };
+                let datagram = [&head.encode()[..], message].concat();
+                datagrams += 1;
+                bytes += datagram.len() as u64;
+                self.emit(datagram, peer.address);
+            }
+        }
+        (datagrams, bytes)
+    }
+
+    fn emit(&self, datagram: Vec<u8>, to: SocketAddr) {
+        let mut faults = self.faults.borrow_mut();
+        let out = match faults.as_mut() {
+            Some(faults) => faults.spoil(datagram, to),
+            None => vec![(datagram, to)],
+        };
+        for (datagram, to) in out {
+            // A datagram that cannot be sent now is lost, as any may be, and retried.
+            let _ = self.socket.send_to(&datagram, to);
+        }
+    }
+
+    /// Receives datagrams; `take` gets whole messages in order, with their senders.
+    pub(super) fn take_in(&self, mut take: impl FnMut(u32, Vec<u8>)) {
+        let mut buffer = self.buffer.borrow_mut();
+        loop {
+            #[cfg(test)]
+            self.looks.set(self.looks.get() + 1);
+            match self.socket.recv_from(&mut buffer) {
+                Ok((length, from)) => self.arrive(&buffer[..length], from, &mut take),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // An earlier datagram found no socket: its rank is gone, which is reported
+                // elsewhere.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn arrive(&self, datagram: &[u8], from: SocketAddr, take: &mut impl FnMut(u32, Vec<u8>)) {
+        let mut peers = self.peers.borrow_mut();
+        let known = Head::decode(datagram).filter(|(head, message)| {
+            let peer = peers.get(head.from as usize);
+            let sender = peer.is_some_and(|peer| peer.address == from);
+            sender && head.key == self.key && message.len() <= MESSAGE_MOST
+        });
+        let Some((head, message)) = known else {
+            *self.ignored.borrow_mut() += 1;
+            return;
+        };
+        let link = &mut peers[head.from as usize].link;
+        link.arrive(head.number, head.expected, message, |message| take(head.from, message));
+    }
+
+    /// Sleeps until a datagram has arrived, at most this many nanoseconds.
+    pub(super) fn sleep(&self, most: u64) {
+        let limit = Timespec { tv_sec: 0, tv_nsec: most.min(999_999_999) as i64 };
+        let mut files = [PollFd::new(&self.socket, PollFlags::IN)];
+        // A signal ends it too: the caller polls again.
+        let _ = poll(&mut files, Some(&limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn pair(faults: Option<u64>) -> (Sockets, Sockets) {
+        let (a, b) = (Sockets::open(0, faults).unwrap(), Sockets::open(1, faults).unwrap());
+        let places = [a.place().unwrap(), b.place().unwrap()];
+        a.connect(&places);
+        b.connect(&places);
+        (a, b)
+    }
+
+    fn heard(of: &Sockets) -> Vec<(u32, Vec<u8>)> {
+        let mut heard = Vec::new();
+        of.take_in(|from, message| heard.push((from, message)));
+        heard
+    }
+
+    #[test]
+    fn messages_come_and_are_acknowledged() {
+        let (a, b) = pair(None);
+        a.send(1, vec![7; 30_000]);
+        assert!(!a.is_quiet());
+        assert_eq!(a.pump(1), (1, 30_024));
+        b.sleep(1_000_000_000);
+        assert_eq!(heard(&b), [(0, vec![7; 30_000])]);
+        assert_eq!(b.pump(1), (1, 24));
+        a.sleep(1_000_000_000);
+        assert!(heard(&a).is_empty() && a.is_quiet());
+    }
+
+    #[test]
+    fn datagrams_of_strangers_are_ignored_and_counted() {
+        let (a, b) = pair(None);
+        let to = b.socket.local_addr().unwrap();
+        let head = Head { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
+        let datagram = |head: Head| [&head.encode()[..], &[9]].concat();
+        // The right bytes from the wrong port.
+        let stranger = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        stranger.send_to(&datagram(head), to).unwrap();
+        // From the right port: another key, length, or rank; no such rank, no bytes, too many.
+        let wrong = [
+            datagram(Head { key: b.key ^ 1, ..head }),
+            datagram(Head { length: 2, ..head }),
+            datagram(Head { from: 1, ..head }),
+            datagram(Head { from: 99, ..head }),
+            Vec::new(),
+            vec![0; 60_000],
+        ];
+        for datagram in &wrong {
+            a.socket.send_to(datagram, to).unwrap();
+        }
+        a.socket.send_to(&datagram(head), to).unwrap();
+        let mut all = Vec::new();
+        while all.is_empty() {
+            b.sleep(1_000_000_000);
+            all.extend(heard(&b));
+        }
+        assert_eq!(all, [(0, vec![9])]);
+        assert_eq!(b.ignored(), 1 + wrong.len() as u64);
+    }
+
+    #[test]
+    fn what_is_lost_doubled_and_overtaken_comes_all_the_same() {
+        for seed in 1..6 {
+            println!("seed {seed}");
+            let (a, b) = pair(Some(seed));
+            let mut all = Vec::new();
+            (0..100u8).for_each(|number| a.send(1, vec![number; 500]));
+            let mut now = 1;
+            while all.len() < 100 || !a.is_quiet() {
+                now += 1_000_000;
+                a.pump(now);
+                all.extend(heard(&b).into_iter().map(|(_, message)| message[0]));
+                b.pump(now);
+                heard(&a);
+            }
+            assert_eq!(all, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_is_not_waited_for() {
+        let (a, b) = pair(None);
+        drop(b);
+        a.send(1, vec![1]);
+        a.pump(1);
+        assert!(heard(&a).is_empty() && !a.is_quiet());
+        a.close(1);
+        assert!(a.is_quiet());
+        assert_eq!(a.pump(u64::MAX / 2), (0, 0));
+    }
+}

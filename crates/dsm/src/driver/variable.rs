@@ -1,0 +1,425 @@
+//! A shared variable at one rank, whatever protocol brings it there.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::{Division, Entry, Kind, Patience, State, Style};
+use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
+use hikyaku_nic::time::Time;
+use hikyaku_rank::{Communicator, LOOK_AGAIN, Rest};
+
+use super::contents::Contents;
+use super::create::Variables;
+use super::direct::{Asked, DirectDriver, Outcome};
+use super::error::{Error, SharedError};
+use super::memory::{EngineCell, Memory};
+use super::options::{Element, SharedOptions, Traffic};
+use super::service::Side;
+
+/// Polls of a waiting rank before it makes progress on messages and yields.
+pub(super) const LOOKS: u32 = 8;
+
+/// Longest time that a rank stands back for others, which need a few operations to ask. A rank that
+/// the system stops in the middle of them must not hold up the others.
+const STAND_BACK: u64 = 1_000_000;
+
+/// First poll of a rank that stands back, in virtual time: about a word of its own node there. The
+/// time until each further poll is the time that it has stood back so far.
+const SOON: u64 = 100;
+
+/// A shared variable of this rank: an array of bytes, divided into parts that are acquired alone.
+///
+/// Whoever enters a part has its [`contents`](Variable::contents) until it releases the part.
+#[derive(Debug)]
+pub struct Variable {
+    variables: Rc<Variables>,
+    rank: Communicator,
+    name: String,
+    element: Element,
+    division: Division,
+    options: SharedOptions,
+    driver: Driver,
+    rest: RefCell<Rest>,
+    /// Whether the job runs in virtual time; since when this rank waits there.
+    is_virtual: bool,
+    since: Cell<Time>,
+}
+
+/// How a variable comes to this rank.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a variable, and no pointer on the fast path")]
+pub(super) enum Driver {
+    /// By remote atomics and remote reads.
+    Direct(DirectDriver),
+    /// By messages to its owner, through the rank's service.
+    Mailbox(Rc<Side>),
+}
+
+impl Variable {
+    pub(super) fn new(
+        variables: &Rc<Variables>,
+        name: &str,
+        element: Element,
+        division: Division,
+        options: SharedOptions,
+        driver: Driver,
+    ) -> Variable {
+        let (variables, rank) = (Rc::clone(variables), variables.rank().clone());
+        let (rest, since, name) = (RefCell::default(), Cell::default(), name.to_owned());
+        let is_virtual = driver.memory().is_virtual();
+        Variable {
+            variables,
+            rank,
+            name,
+            element,
+            division,
+            options,
+            driver,
+            rest,
+            is_virtual,
+            since,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The type of its elements.
+    pub fn element(&self) -> &Element {
+        &self.element
+    }
+
+    /// Its shape and its parts.
+    pub fn division(&self) -> &Division {
+        &self.division
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> SharedOptions {
+        self.options
+    }
+
+    /// The rank that has its queue in memory, or that owns it at first.
+    pub fn home(&self, part: u64) -> u32 {
+        self.driver.memory().sizes().home_of(part).0
+    }
+
+    /// Messages and operations that this rank has sent for it.
+    pub fn traffic(&self) -> Traffic {
+        match &self.driver {
+            Driver::Direct(direct) => direct.traffic(),
+            Driver::Mailbox(side) => side.traffic(),
+        }
+    }
+
+    /// Bytes of contents that have come to this rank from other nodes, and how often.
+    pub fn moved(&self) -> (u64, u64) {
+        match &self.driver {
+            Driver::Direct(direct) => direct.moved(),
+            Driver::Mailbox(side) => side.moved(),
+        }
+    }
+
+    /// Owner and state of a part at this node; asks no rank, and handles no message.
+    ///
+    /// # Errors
+    /// There is no such part.
+    pub fn control(&self, part: u64) -> Result<(u32, State), Error> {
+        let control = match &self.driver {
+            Driver::Direct(direct) => direct.control(self.engine(), part)?,
+            Driver::Mailbox(side) => {
+                side.catch_up(self.engine());
+                side.control(part)
+            }
+        };
+        control.ok_or_else(|| self.no_such_part(part))
+    }
+
+    /// The elements of a part.
+    #[inline(always)]
+    pub fn contents<T: bytemuck::Pod>(&self, part: u64) -> Contents<T> {
+        let (start, length) = self.extent(part);
+        let copy = self.driver.memory().copy();
+        Contents::new(copy, start as usize, length / size_of::<T>().max(1))
+    }
+
+    /// First byte and length of a part, bytes.
+    #[inline]
+    fn extent(&self, part: u64) -> (u64, usize) {
+        let element = u64::from(self.element.bytes);
+        let (start, length) = self.division.extent(part);
+        (start * element, (length * element) as usize)
+    }
+
+    /// The variable and the part, for people.
+    pub(super) fn label(&self, part: u64) -> String {
+        match self.division.count() {
+            1 => format!("the shared variable `{}`", self.name),
+            _ => format!("part {part} of the shared variable `{}`", self.name),
+        }
+    }
+
+    fn no_such_part(&self, part: u64) -> Error {
+        let (name, parts) = (self.name.clone(), self.division.count());
+        SharedError::NoSuchPart { name, part, parts }.into()
+    }
+
+    #[inline]
+    pub(super) fn engine(&self) -> &EngineCell {
+        self.rank.engine()
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.rank.now()
+    }
+
+    pub(super) fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// Asks for a part.
+    #[inline]
+    pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Result<(), Error> {
+        let asked = match &self.driver {
+            Driver::Direct(direct) => direct.request(part, kind, patience),
+            Driver::Mailbox(side) => {
+                self.variables.service().request(self.engine(), side, part, (kind, patience))
+            }
+        };
+        match asked {
+            Asked::Begun => Ok(()),
+            Asked::Taken => Err(SharedError::Recursive { variable: self.label(part) }.into()),
+            Asked::Overwritten => {
+                Err(SharedError::Overwritten { variable: self.label(part) }.into())
+            }
+            Asked::NoSuchPart => Err(self.no_such_part(part)),
+        }
+    }
+
+    /// Stores a value that no rank would into a word of the first part, as another process may: for
+    /// tests.
+    #[doc(hidden)]
+    pub fn overwrite(&self, word: crate::Word, value: u64) {
+        self.driver.memory().overwrite(0, word, value);
+    }
+
+    /// Acquires a part on the fast path: within nanoseconds, or with a fetch. `None`: it must be
+    /// requested.
+    #[inline(always)]
+    pub fn enter_free(&self, part: u64, kind: Kind) -> Option<Result<Entry, Error>> {
+        match &self.driver {
+            Driver::Direct(direct) => {
+                direct.enter_free(&self.rank, part, kind, || self.extent(part))
+            }
+            Driver::Mailbox(_) => None,
+        }
+    }
+
+    /// Drives a requested part as far as possible now.
+    #[inline]
+    pub(super) fn drive(&self, part: u64) -> Result<Outcome, Error> {
+        match &self.driver {
+            Driver::Direct(direct) => direct.drive(&self.rank, part, || self.extent(part)),
+            Driver::Mailbox(side) => Ok(self.variables.service().look(self.engine(), side, part)),
+        }
+    }
+
+    /// Releases an entered part.
+    #[inline]
+    pub fn release(&self, part: u64) {
+        let left = match &self.driver {
+            Driver::Direct(direct) => direct.leave_free(&self.rank, part),
+            Driver::Mailbox(_) => false,
+        };
+        if !left {
+            self.give(part, true);
+        }
+    }
+
+    /// Releases a part step by step, or cancels the request for it; a child of the rank's process
+    /// has neither.
+    #[inline(never)]
+    pub(super) fn give(&self, part: u64, entered: bool) {
+        if self.engine().try_borrow().is_ok_and(|engine| engine.check_process().is_err()) {
+            return;
+        }
+        match &self.driver {
+            Driver::Direct(direct) => direct.give(&self.rank, part, entered),
+            Driver::Mailbox(side) => self.variables.service().give(self.engine(), side, part),
+        }
+    }
+
+    /// Looks up the dead ranks, for requests that do not wait. The service does so in each poll.
+    pub(super) fn look_around(&self) {
+        if let Driver::Direct(direct) = &self.driver {
+            direct.look_around(self.engine());
+        }
+    }
+
+    /// Waits a moment for a part. `turn` counts the waits of one request.
+    #[inline]
+    pub(super) fn rest(&self, (part, kind): (u64, Kind), turn: u32, until: Option<Time>) {
+        if self.is_virtual {
+            return self.rest_in_virtual_time((part, kind), turn, until);
+        }
+        if turn == 0 {
+            self.rest.take();
+        }
+        if let Driver::Mailbox(side) = &self.driver
+            && side.style == Style::Datagrams
+        {
+            return self.rest_for_datagrams(until);
+        }
+        if turn % LOOKS != LOOKS - 1 {
+            return self.watch(part);
+        }
+        self.rank.attend();
+        let mut engine = self.engine().borrow_mut();
+        if turn == LOOKS - 1 {
+            engine.port_mut().begin_wait();
+        }
+        if !engine.progress() {
+            let port = engine.port_mut();
+            let soon = port.now() + LOOK_AGAIN;
+            port.park(Some(until.map_or(soon, |until| until.min(soon))));
+        }
+    }
+
+    /// Waits a moment for datagrams, which wake no rank.
+    fn rest_for_datagrams(&self, until: Option<Time>) {
+        self.rank.attend();
+        let any = self.engine().borrow_mut().progress();
+        let now = self.now();
+        if self.rest.borrow_mut().is_long(now, any) {
+            let left = until.filter(|until| *until > now).map(|until| until - now);
+            let most = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            self.variables.service().sleep(most);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits a moment for the word that a request watches.
+    #[inline]
+    fn watch(&self, part: u64) {
+        match &self.driver {
+            Driver::Direct(direct) => direct.watch(part),
+            Driver::Mailbox(_) => std::hint::spin_loop(),
+        }
+    }
+
+    /// The first part of [`Variable::rest`], which never sleeps; `false`: polling memory is no
+    /// longer enough.
+    #[inline]
+    pub(super) fn glance(&self, part: u64, turn: u32) -> bool {
+        let glances = turn < self.after_glances(turn);
+        if glances {
+            self.watch(part);
+        }
+        glances
+    }
+
+    /// The wait of a request at which polling memory is no longer enough: this one or a later one.
+    #[inline]
+    pub(super) fn after_glances(&self, turn: u32) -> u32 {
+        let is_watched = !self.is_virtual && matches!(self.driver, Driver::Direct(_));
+        if is_watched { turn.max(LOOKS - 1) } else { turn }
+    }
+
+    #[inline(never)]
+    fn rest_in_virtual_time(&self, asked: (u64, Kind), turn: u32, until: Option<Time>) {
+        self.rank.attend();
+        let mut engine = self.engine().borrow_mut();
+        if turn == 0 {
+            self.since.set(engine.port().now());
+        }
+        if engine.progress() {
+            return;
+        }
+        let port = engine.port_mut();
+        port.announce_wait(Some(self.wait_for(asked, self.since.get())));
+        port.park(until);
+        port.announce_wait(None);
+    }
+
+    /// The announcement of a rank that waits for a part: it names the holder, as far as this rank
+    /// knows.
+    fn wait_for(&self, (part, kind): (u64, Kind), since: Time) -> Wait {
+        let activity = match kind {
+            Kind::Write => Activity::AcquireToWrite,
+            Kind::Read => Activity::AcquireToRead,
+        };
+        let holder = match &self.driver {
+            Driver::Direct(direct) => direct.holder(part),
+            Driver::Mailbox(side) => side.holder(part),
+        };
+        let wait = Wait { since, ..Wait::new(activity) };
+        wait.named(Name::new(&self.name)).with(holder, None)
+    }
+
+    /// Announces that this rank has waited long for a part. `since`: the first announcement.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn announce(&self, asked: (u64, Kind), since: &mut Option<Time>) {
+        let engine = self.engine().borrow();
+        let port = engine.port();
+        let since = *since.get_or_insert_with(|| port.now());
+        port.announce_wait(Some(self.wait_for(asked, since)));
+    }
+
+    /// The end of a wait that was announced.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn announce_end(&self) {
+        // A rank that panics in a call has borrowed the engine, and waits no more anyway.
+        if let Ok(engine) = self.engine().try_borrow() {
+            engine.port().announce_wait(None);
+        }
+    }
+
+    /// Lets others ask first for a moment. `since`: when that began.
+    #[inline(never)]
+    pub(super) fn stand_back(&self, part: u64, since: &mut Option<Time>, until: Option<Time>) {
+        self.rank.attend();
+        let mut engine = self.engine().borrow_mut();
+        engine.progress();
+        let port = engine.port_mut();
+        let now = port.now();
+        let stood = now.nanoseconds() - since.get_or_insert(now).nanoseconds();
+        if stood >= STAND_BACK {
+            *since = None;
+            if let Driver::Direct(direct) = &self.driver {
+                direct.insist(part);
+            }
+        } else if self.is_virtual {
+            let soon = now + Time::from_nanoseconds(stood.max(SOON));
+            port.park(Some(until.map_or(soon, |until| until.min(soon))));
+        } else {
+            drop(engine);
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Variable {
+    fn drop(&mut self) {
+        self.variables.forget(&self.name, self.division.count());
+        match &mut self.driver {
+            Driver::Direct(direct) => self.variables.park(direct.part()),
+            // It goes on serving until all others have parted.
+            Driver::Mailbox(side) => side.part(self.rank.engine()),
+        }
+    }
+}
+
+impl Driver {
+    #[inline]
+    fn memory(&self) -> &Memory {
+        match self {
+            Driver::Direct(direct) => direct.memory(),
+            Driver::Mailbox(side) => side.memory(),
+        }
+    }
+}

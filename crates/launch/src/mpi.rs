@@ -1,0 +1,61 @@
+//! Where programs written for MPI find hikyaku: its libraries of MPI's binary interfaces.
+//!
+//! They lie in a folder `mpi` beside the launcher, or in `lib/hikyaku` beside its folder. A launcher
+//! without them starts programs as they are.
+
+use std::path::{Path, PathBuf};
+
+/// The library that Python's mpi4py is built for.
+const LIBRARY: &str = "libmpi.so.12";
+
+/// The variables of the ranks' environment by which they are found; none if there are none.
+///
+/// `value_of` is the launcher's environment: what it has in LD_LIBRARY_PATH comes after, and an
+/// MPI4PY_LIBMPI stays as it is.
+pub(crate) fn variables(
+    launcher: &Path,
+    value_of: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, String)> {
+    let Some(folder) = folder(launcher) else { return Vec::new() };
+    let Some(name) = folder.to_str() else { return Vec::new() };
+    let before = value_of("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
+    let path = before.map_or_else(|| name.to_owned(), |before| format!("{name}:{before}"));
+    let mut variables = vec![("LD_LIBRARY_PATH".to_owned(), path)];
+    if value_of("MPI4PY_LIBMPI").is_none() {
+        variables.push(("MPI4PY_LIBMPI".to_owned(), format!("{name}/{LIBRARY}")));
+    }
+    variables
+}
+
+/// The folder of the libraries of the launcher at this path.
+fn folder(launcher: &Path) -> Option<PathBuf> {
+    let beside = launcher.parent()?;
+    let folders = [Some(beside.join("mpi")), beside.parent().map(|it| it.join("lib/hikyaku"))];
+    folders.into_iter().flatten().find(|folder| folder.join(LIBRARY).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn libraries_beside_the_launcher_are_found_before_others() {
+        let top = std::env::temp_dir().join(format!("hikyaku-mpi-{}", std::process::id()));
+        let (none, set) = (|_: &str| None, |_: &str| Some("/elsewhere".to_owned()));
+        for (at, place) in [("bin", "bin/mpi"), ("sbin", "lib/hikyaku")] {
+            let (launcher, folder) = (top.join(at).join("hikyaku"), top.join(place));
+            assert!(variables(&launcher, none).is_empty(), "there are none yet");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(LIBRARY), "").unwrap();
+            let name = folder.to_str().unwrap();
+            let path = ("LD_LIBRARY_PATH".to_owned(), name.to_owned());
+            let library = ("MPI4PY_LIBMPI".to_owned(), format!("{name}/{LIBRARY}"));
+            assert_eq!(variables(&launcher, none), [path, library]);
+            let both = ("LD_LIBRARY_PATH".to_owned(), format!("{name}:/elsewhere"));
+            assert_eq!(variables(&launcher, set), [both]);
+        }
+        std::fs::remove_dir_all(top).unwrap();
+    }
+}

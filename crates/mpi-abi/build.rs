@@ -1,0 +1,12 @@
+//! Writes the functions of the library from the table of all functions of MPI, and gives it the
+//! name by which programs look for it.
+
+use std::path::PathBuf;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let into = PathBuf::from(std::env::var("OUT_DIR")?).join("functions.rs");
+    std::fs::write(into, hikyaku_mpi_table::functions(&hikyaku_mpi_table::table()?))?;
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
+    println!("cargo::rerun-if-changed=build.rs");
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! What MPICH's library has beside the functions of the table: constants that are variables, the
+//! function that copies attributes, and handles as numbers of Fortran's, which are the same here.
+
+use std::ffi::c_int;
+
+use crate::dialect::{File, Handle, Status};
+
+/// A constant that is a pointer: it is compared and never followed.
+#[derive(Debug)]
+#[repr(transparent)]
+struct Mark(usize);
+
+/// MPI_UNWEIGHTED.
+#[unsafe(no_mangle)]
+static MPI_UNWEIGHTED: Mark = Mark(10);
+
+/// MPI_WEIGHTS_EMPTY.
+#[unsafe(no_mangle)]
+static MPI_WEIGHTS_EMPTY: Mark = Mark(11);
+
+/// MPI_F_STATUS_IGNORE.
+#[unsafe(no_mangle)]
+static MPI_F_STATUS_IGNORE: Mark = Mark(1);
+
+/// MPI_F_STATUSES_IGNORE.
+#[unsafe(no_mangle)]
+static MPI_F_STATUSES_IGNORE: Mark = Mark(1);
+
+/// MPI_COMM_DUP_FN and its kin: an attribute is copied as it is (MPI 5.0 §7.7.2).
+#[unsafe(no_mangle)]
+extern "C" fn MPIR_Dup_fn(
+    _: Handle,
+    _: c_int,
+    _: usize,
+    value: usize,
+    into: *mut usize,
+    flag: *mut c_int,
+) -> c_int {
+    if into.is_null() || flag.is_null() {
+        return 1;
+    }
+    // SAFETY: not null, and whoever copies attributes gives room for a value.
+    unsafe { into.write(value) };
+    // SAFETY: as above, for a flag.
+    unsafe { flag.write(1) };
+    0
+}
+
+/// A handle and a number of Fortran's, both ways.
+macro_rules! conversions {
+    ($($to:ident $from:ident $handle:ty;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $to(handle: $handle) -> c_int {
+                handle as c_int
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn $from(number: c_int) -> $handle {
+                number as $handle
+            }
+        )*
+    };
+}
+
+conversions! {
+    MPI_Comm_c2f MPI_Comm_f2c Handle;
+    MPI_Errhandler_c2f MPI_Errhandler_f2c Handle;
+    MPI_File_c2f MPI_File_f2c File;
+    MPI_Group_c2f MPI_Group_f2c Handle;
+    MPI_Info_c2f MPI_Info_f2c Handle;
+    MPI_Message_c2f MPI_Message_f2c Handle;
+    MPI_Op_c2f MPI_Op_f2c Handle;
+    MPI_Request_c2f MPI_Request_f2c Handle;
+    MPI_Session_c2f MPI_Session_f2c Handle;
+    MPI_Type_c2f MPI_Type_f2c Handle;
+    MPI_Win_c2f MPI_Win_f2c Handle;
+}
+
+/// A status of Fortran's is the same five numbers.
+fn copy_status(from: *const Status, into: *mut Status) -> c_int {
+    if from.is_null() || into.is_null() {
+        return 1;
+    }
+    // SAFETY: not null, and the program promised a status.
+    let status = unsafe { from.read() };
+    // SAFETY: not null, and the program promised room for one.
+    unsafe { into.write(status) };
+    0
+}
+
+/// MPI_Status_c2f.
+#[unsafe(no_mangle)]
+extern "C" fn MPI_Status_c2f(from: *const Status, into: *mut Status) -> c_int {
+    copy_status(from, into)
+}
+
+/// MPI_Status_f2c.
+#[unsafe(no_mangle)]
+extern "C" fn MPI_Status_f2c(from: *const Status, into: *mut Status) -> c_int {
+    copy_status(from, into)
+}

@@ -1,0 +1,385 @@
+//! Kinds of arguments: what each is in C, and in the Rust of the shared libraries.
+
+/// What an argument is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A handle of an object of MPI.
+    Handle(Object),
+    /// Where a handle is written.
+    HandleOut(Object),
+    /// A handle that is read and written.
+    HandleInOut(Object),
+    /// Handles.
+    HandlesIn(Object),
+    /// Handles that are read and written.
+    HandlesInOut(Object),
+    /// Where handles are written.
+    HandlesOut(Object),
+    /// A handle of the tools interface, or where one is written.
+    Tool(&'static str, bool),
+    /// A number.
+    Int,
+    /// A rank, or a constant that stands for one.
+    Rank,
+    /// The same, or `MPI_ROOT`.
+    Root,
+    /// A tag, or a constant that stands for any.
+    Tag,
+    /// A key of attributes, perhaps a predefined one.
+    Keyval,
+    /// An error code or class.
+    Code,
+    /// A level of thread support.
+    Thread,
+    /// A number of elements: `int`, or `MPI_Count` in the large form.
+    Count,
+    /// `MPI_Aint`, or `MPI_Count` in the large form.
+    Extent,
+    /// `int`, or `MPI_Aint` in the large form.
+    Unit,
+    /// `MPI_Count` in both forms.
+    Wide,
+    /// `MPI_Aint` in both forms.
+    Address,
+    /// `MPI_Offset`.
+    Offset,
+    /// Numbers.
+    IntsIn,
+    /// Triples of numbers.
+    RangesIn,
+    /// Numbers of elements, a rank or a block each.
+    CountsIn,
+    /// Displacements in elements: `int`, or `MPI_Aint` in the large form.
+    DisplacementsIn,
+    /// `MPI_Aint`, or `MPI_Count` in the large form.
+    ExtentsIn,
+    /// `MPI_Aint` in both forms.
+    AddressesIn,
+    /// Where a number is written.
+    IntOut,
+    /// Where a rank is written.
+    RankOut,
+    /// Where 0 or 1 is written.
+    FlagOut,
+    /// Where a key of attributes is written.
+    KeyvalOut,
+    /// A key of attributes that becomes invalid.
+    KeyvalInOut,
+    /// Where an error code is written.
+    CodeOut,
+    /// Where a level of thread support is written.
+    ThreadOut,
+    /// Where a number of elements is written.
+    CountOut,
+    /// The same, read and written.
+    CountInOut,
+    /// Where an extent is written.
+    ExtentOut,
+    /// The same, read and written.
+    ExtentInOut,
+    /// As [`Kind::Unit`], written.
+    UnitOut,
+    /// Where an `MPI_Count` is written.
+    WideOut,
+    /// Where an `MPI_Aint` is written.
+    AddressOut,
+    /// Where an `MPI_Offset` is written.
+    OffsetOut,
+    /// A length of a string, read and written.
+    LengthInOut,
+    /// Where numbers are written.
+    IntsOut,
+    /// Where numbers of type `MPI_Count` are written.
+    WidesOut,
+    /// Where addresses are written.
+    AddressesOut,
+    /// Memory that is read.
+    BufferIn,
+    /// Memory that is written.
+    BufferOut,
+    /// Memory that is read and written.
+    BufferInOut,
+    /// Memory that is handed over.
+    Memory,
+    /// An address that is not followed.
+    Location,
+    /// Where an address of memory is written.
+    PointerOut,
+    /// A value of the program's own.
+    State,
+    /// Where such a value is written.
+    StateOut,
+    /// A value of Fortran's LOGICAL.
+    LogicalIn,
+    /// Where one is written.
+    LogicalOut,
+    /// A status that is read.
+    StatusIn,
+    /// Where a status is written, unless it is ignored.
+    StatusOut,
+    /// A status that is read and written.
+    StatusInOut,
+    /// Where statuses are written, unless they are ignored.
+    StatusesOut,
+    /// A string that ends with 0.
+    StringIn,
+    /// Where such a string is written.
+    StringOut,
+    /// A list of strings.
+    StringsIn,
+    /// Lists of strings.
+    StringListsIn,
+    /// `argc` of `main`.
+    Argc,
+    /// `argv` of `main`.
+    Argv,
+    /// A function of the program's own, of this type, or of another in the large form.
+    Function(&'static str),
+    /// Whatever else a program gives.
+    Rest,
+}
+
+/// What a handle names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Object {
+    /// `MPI_Comm`.
+    Comm,
+    /// `MPI_Group`.
+    Group,
+    /// `MPI_Datatype`.
+    Type,
+    /// `MPI_Op`.
+    Op,
+    /// `MPI_Request`.
+    Request,
+    /// `MPI_Message`.
+    Message,
+    /// `MPI_Info`.
+    Info,
+    /// `MPI_Errhandler`.
+    Errhandler,
+    /// `MPI_Win`.
+    Win,
+    /// `MPI_File`.
+    File,
+    /// `MPI_Session`.
+    Session,
+}
+
+impl Object {
+    const ALL: [(&'static str, Object); 11] = [
+        ("comm", Object::Comm),
+        ("group", Object::Group),
+        ("type", Object::Type),
+        ("op", Object::Op),
+        ("request", Object::Request),
+        ("message", Object::Message),
+        ("info", Object::Info),
+        ("errhandler", Object::Errhandler),
+        ("win", Object::Win),
+        ("file", Object::File),
+        ("session", Object::Session),
+    ];
+
+    /// The object of this name in the table.
+    pub fn of(name: &str) -> Option<Object> {
+        Object::ALL.iter().find(|(other, _)| *other == name).map(|(_, object)| *object)
+    }
+
+    /// What finds it by its handle.
+    pub(crate) fn finder(self) -> &'static str {
+        match self {
+            Object::Type => "datatype",
+            other => Object::ALL.iter().find(|(_, it)| *it == other).map_or("", |(name, _)| name),
+        }
+    }
+
+    /// Its type in C.
+    pub fn in_c(self) -> &'static str {
+        match self {
+            Object::Comm => "MPI_Comm",
+            Object::Group => "MPI_Group",
+            Object::Type => "MPI_Datatype",
+            Object::Op => "MPI_Op",
+            Object::Request => "MPI_Request",
+            Object::Message => "MPI_Message",
+            Object::Info => "MPI_Info",
+            Object::Errhandler => "MPI_Errhandler",
+            Object::Win => "MPI_Win",
+            Object::File => "MPI_File",
+            Object::Session => "MPI_Session",
+        }
+    }
+
+    fn in_rust(self) -> &'static str {
+        if self == Object::File { "d::File" } else { "d::Handle" }
+    }
+}
+
+/// Handles of the tools interface.
+const TOOLS: [(&str, &str); 6] = [
+    ("t_enum", "MPI_T_enum"),
+    ("t_cvar", "MPI_T_cvar_handle"),
+    ("t_pvar", "MPI_T_pvar_handle"),
+    ("t_session", "MPI_T_pvar_session"),
+    ("t_registration", "MPI_T_event_registration"),
+    ("t_event", "MPI_T_event_instance"),
+];
+
+/// Kinds with a name of their own; what they are in C and in Rust, in both forms.
+type Row = (&'static str, Kind, [&'static str; 2], [&'static str; 2]);
+
+const INT: [&str; 2] = ["int", "int"];
+const INT_P: [&str; 2] = ["int *", "int *"];
+const C_INT: [&str; 2] = ["c_int", "c_int"];
+const C_INT_OUT: [&str; 2] = ["*mut c_int", "*mut c_int"];
+const VOID_P: [&str; 2] = ["void *", "void *"];
+const MUT_BYTES: [&str; 2] = ["*mut u8", "*mut u8"];
+const STATUS_P: [&str; 2] = ["MPI_Status *", "MPI_Status *"];
+const STATUS_OUT: [&str; 2] = ["*mut d::Status", "*mut d::Status"];
+
+const ROWS: &[Row] = &[
+    ("int", Kind::Int, INT, C_INT),
+    ("rank", Kind::Rank, INT, C_INT),
+    ("root", Kind::Root, INT, C_INT),
+    ("tag", Kind::Tag, INT, C_INT),
+    ("keyval", Kind::Keyval, INT, C_INT),
+    ("code", Kind::Code, INT, C_INT),
+    ("thread", Kind::Thread, INT, C_INT),
+    ("count", Kind::Count, ["int", "MPI_Count"], ["c_int", "i64"]),
+    ("extent", Kind::Extent, ["MPI_Aint", "MPI_Count"], ["isize", "i64"]),
+    ("unit", Kind::Unit, ["int", "MPI_Aint"], ["c_int", "isize"]),
+    ("wide", Kind::Wide, ["MPI_Count"; 2], ["i64"; 2]),
+    ("address", Kind::Address, ["MPI_Aint"; 2], ["isize"; 2]),
+    ("offset", Kind::Offset, ["MPI_Offset"; 2], ["i64"; 2]),
+    ("ints_in", Kind::IntsIn, ["const int *"; 2], ["*const c_int"; 2]),
+    ("ranges_in", Kind::RangesIn, ["int (*)[3]"; 2], ["*const c_int"; 2]),
+    (
+        "counts_in",
+        Kind::CountsIn,
+        ["const int *", "const MPI_Count *"],
+        ["*const c_int", "*const i64"],
+    ),
+    (
+        "displacements_in",
+        Kind::DisplacementsIn,
+        ["const int *", "const MPI_Aint *"],
+        ["*const c_int", "*const isize"],
+    ),
+    (
+        "extents_in",
+        Kind::ExtentsIn,
+        ["const MPI_Aint *", "const MPI_Count *"],
+        ["*const isize", "*const i64"],
+    ),
+    ("addresses_in", Kind::AddressesIn, ["const MPI_Aint *"; 2], ["*const isize"; 2]),
+    ("int_out", Kind::IntOut, INT_P, C_INT_OUT),
+    ("rank_out", Kind::RankOut, INT_P, C_INT_OUT),
+    ("flag_out", Kind::FlagOut, INT_P, C_INT_OUT),
+    ("keyval_out", Kind::KeyvalOut, INT_P, C_INT_OUT),
+    ("keyval_inout", Kind::KeyvalInOut, INT_P, C_INT_OUT),
+    ("code_out", Kind::CodeOut, INT_P, C_INT_OUT),
+    ("thread_out", Kind::ThreadOut, INT_P, C_INT_OUT),
+    ("count_out", Kind::CountOut, ["int *", "MPI_Count *"], ["*mut c_int", "*mut i64"]),
+    ("count_inout", Kind::CountInOut, ["int *", "MPI_Count *"], ["*mut c_int", "*mut i64"]),
+    ("extent_out", Kind::ExtentOut, ["MPI_Aint *", "MPI_Count *"], ["*mut isize", "*mut i64"]),
+    ("extent_inout", Kind::ExtentInOut, ["MPI_Aint *", "MPI_Count *"], ["*mut isize", "*mut i64"]),
+    ("unit_out", Kind::UnitOut, ["int *", "MPI_Aint *"], ["*mut c_int", "*mut isize"]),
+    ("wide_out", Kind::WideOut, ["MPI_Count *"; 2], ["*mut i64"; 2]),
+    ("address_out", Kind::AddressOut, ["MPI_Aint *"; 2], ["*mut isize"; 2]),
+    ("offset_out", Kind::OffsetOut, ["MPI_Offset *"; 2], ["*mut i64"; 2]),
+    ("length_inout", Kind::LengthInOut, INT_P, C_INT_OUT),
+    ("ints_out", Kind::IntsOut, INT_P, C_INT_OUT),
+    ("wides_out", Kind::WidesOut, ["MPI_Count *"; 2], ["*mut i64"; 2]),
+    ("addresses_out", Kind::AddressesOut, ["MPI_Aint *"; 2], ["*mut isize"; 2]),
+    ("buffer_in", Kind::BufferIn, ["const void *"; 2], ["*const u8"; 2]),
+    ("buffer_out", Kind::BufferOut, VOID_P, MUT_BYTES),
+    ("buffer_inout", Kind::BufferInOut, VOID_P, MUT_BYTES),
+    ("memory", Kind::Memory, VOID_P, MUT_BYTES),
+    ("location", Kind::Location, ["const void *"; 2], ["*const u8"; 2]),
+    ("pointer_out", Kind::PointerOut, VOID_P, ["*mut usize"; 2]),
+    ("state", Kind::State, VOID_P, ["usize"; 2]),
+    ("state_out", Kind::StateOut, VOID_P, ["*mut usize"; 2]),
+    ("logical_in", Kind::LogicalIn, VOID_P, ["*const u8"; 2]),
+    ("logical_out", Kind::LogicalOut, VOID_P, MUT_BYTES),
+    ("status_in", Kind::StatusIn, ["const MPI_Status *"; 2], ["*const d::Status"; 2]),
+    ("status_out", Kind::StatusOut, STATUS_P, STATUS_OUT),
+    ("status_inout", Kind::StatusInOut, STATUS_P, STATUS_OUT),
+    ("statuses_out", Kind::StatusesOut, STATUS_P, STATUS_OUT),
+    ("string_in", Kind::StringIn, ["const char *"; 2], ["*const c_char"; 2]),
+    ("string_out", Kind::StringOut, ["char *"; 2], ["*mut c_char"; 2]),
+    ("strings_in", Kind::StringsIn, ["char **"; 2], ["*const *const c_char"; 2]),
+    ("string_lists_in", Kind::StringListsIn, ["char ***"; 2], ["*const usize"; 2]),
+    ("argc", Kind::Argc, INT_P, C_INT_OUT),
+    ("argv", Kind::Argv, ["char ***"; 2], ["*mut usize"; 2]),
+    ("rest", Kind::Rest, ["..."; 2], [""; 2]),
+];
+
+impl Kind {
+    /// The kind of this name in the table.
+    pub(crate) fn of(name: &'static str) -> Option<Kind> {
+        if let Some((_, kind, ..)) = ROWS.iter().find(|(other, ..)| *other == name) {
+            return Some(*kind);
+        }
+        if let Some(function) = name.strip_prefix("function:") {
+            return Some(Kind::Function(function));
+        }
+        for (tool, in_c) in TOOLS {
+            match name.strip_prefix(tool) {
+                Some("") => return Some(Kind::Tool(in_c, false)),
+                Some("_out" | "_inout") => return Some(Kind::Tool(in_c, true)),
+                _ => {}
+            }
+        }
+        for (object, handle) in Object::ALL {
+            let kind = match name.strip_prefix(object) {
+                Some("") => Kind::Handle(handle),
+                Some("_out") => Kind::HandleOut(handle),
+                Some("_inout") => Kind::HandleInOut(handle),
+                Some("s_in") => Kind::HandlesIn(handle),
+                Some("s_out") => Kind::HandlesOut(handle),
+                Some("s_inout") => Kind::HandlesInOut(handle),
+                _ => continue,
+            };
+            return Some(kind);
+        }
+        None
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        ROWS.iter().find(|(_, kind, ..)| *kind == self)
+    }
+
+    /// Its type in C.
+    pub fn in_c(self, large: bool) -> String {
+        match self {
+            Kind::Handle(object) => object.in_c().to_owned(),
+            Kind::HandleOut(object)
+            | Kind::HandleInOut(object)
+            | Kind::HandlesOut(object)
+            | Kind::HandlesInOut(object) => format!("{} *", object.in_c()),
+            Kind::HandlesIn(object) => format!("const {} *", object.in_c()),
+            Kind::Tool(name, false) => name.to_owned(),
+            Kind::Tool(name, true) => format!("{name} *"),
+            Kind::Function(name) if large => format!("{name}_c *"),
+            // Those of the tools interface are functions, and not pointers to them.
+            Kind::Function(name) => format!("{name} *"),
+            other => other.row().map_or("", |row| row.2[usize::from(large)]).to_owned(),
+        }
+    }
+
+    /// Its type in the functions of the shared libraries.
+    pub(crate) fn in_rust(self, large: bool) -> String {
+        match self {
+            Kind::Handle(object) => object.in_rust().to_owned(),
+            Kind::HandlesIn(object) => format!("*const {}", object.in_rust()),
+            Kind::HandleOut(object)
+            | Kind::HandleInOut(object)
+            | Kind::HandlesOut(object)
+            | Kind::HandlesInOut(object) => format!("*mut {}", object.in_rust()),
+            Kind::Tool(_, false) | Kind::Function(_) => "usize".to_owned(),
+            Kind::Tool(_, true) => "*mut usize".to_owned(),
+            other => other.row().map_or("", |row| row.3[usize::from(large)]).to_owned(),
+        }
+    }
+}

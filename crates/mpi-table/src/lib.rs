@@ -1,0 +1,164 @@
+//! Every function of MPI 5.0 with the kinds of its arguments: one table, and what is written from
+//! it.
+//!
+//! ```text
+//!   table.txt ──► rust.rs     the functions of both shared libraries (their build scripts)
+//!                 header.rs   prototypes for mpi.h
+//!                 Function    coverage, and tests that call everything wrongly
+//! ```
+//!
+//! A line of the table is a function without its `MPI_`; `+c` says that there is a form with large
+//! counts beside it (MPI 5.0 §19.2), and `-` that the function is not built yet. A kind says what
+//! an argument is for, and so its type in C and in both forms: a `count` is an `int` or an
+//! `MPI_Count`. An argument of kind `rank` or `tag` may be a constant, which differs between binary
+//! interfaces, one of kind `int` may not.
+
+mod header;
+mod kind;
+mod rust;
+
+use std::fmt;
+
+pub use header::prototypes;
+pub use kind::Kind;
+pub use rust::functions;
+
+/// The table as text.
+const TABLE: &str = include_str!("../table.txt");
+
+/// A function of MPI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its name without `MPI_`.
+    pub name: &'static str,
+    /// The chapter of the standard that it belongs to.
+    pub chapter: &'static str,
+    /// Its arguments in their order.
+    pub arguments: Vec<Argument>,
+    /// What it returns; `None`: an error code.
+    pub returns: Option<&'static str>,
+    /// Whether there is a form with large counts, whose name ends in `_c`.
+    pub has_large: bool,
+    /// Whether it does what it is for.
+    pub is_built: bool,
+}
+
+/// An argument of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    /// What the standard calls it.
+    pub name: &'static str,
+    /// What it is for.
+    pub kind: Kind,
+}
+
+/// A line of the table that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} of the table of MPI's functions: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// All functions, in the order of the table.
+///
+/// # Errors
+/// A line says something that is not known.
+pub fn table() -> Result<Vec<Function>, Unreadable> {
+    read(TABLE)
+}
+
+fn read(text: &'static str) -> Result<Vec<Function>, Unreadable> {
+    let mut functions = Vec::new();
+    let mut chapter = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let fail = |what: String| Unreadable { line: number, what };
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            chapter = Some(name);
+            continue;
+        }
+        let chapter = chapter.ok_or_else(|| fail("it stands before the first chapter".into()))?;
+        functions.push(function(line, chapter).map_err(fail)?);
+    }
+    Ok(functions)
+}
+
+fn function(line: &'static str, chapter: &'static str) -> Result<Function, String> {
+    let (is_built, line) = line.strip_prefix("- ").map_or((true, line), |rest| (false, rest));
+    let (head, rest) = line.split_once('(').ok_or("it has no arguments")?;
+    let (inside, tail) = rest.rsplit_once(')').ok_or("its arguments do not end")?;
+    let (name, has_large) = head.strip_suffix(" +c").map_or((head, false), |name| (name, true));
+    let returns = match tail.trim() {
+        "" => None,
+        other => Some(other.strip_prefix("-> ").ok_or(format!("`{other}` is no result"))?),
+    };
+    let argument = |text: &'static str| {
+        let (name, kind) = text.split_once(": ").ok_or(format!("`{text}` has no kind"))?;
+        let kind = Kind::of(kind).ok_or(format!("there is no kind `{kind}`"))?;
+        Ok::<_, String>(Argument { name, kind })
+    };
+    let listed = inside.split(", ").filter(|text| !text.is_empty());
+    let arguments = listed.map(argument).collect::<Result<_, _>>()?;
+    Ok(Function { name, chapter, arguments, returns, has_large, is_built })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_function_of_the_standard_is_there_once() {
+        let table = table().unwrap();
+        let names: BTreeSet<&str> = table.iter().map(|function| function.name).collect();
+        assert_eq!(names.len(), table.len());
+        // MPI 5.0: 662 prototypes with the large ones, of which two pairs differ in more than
+        // counts and so stand on lines of their own.
+        let forms: usize = table.iter().map(|function| 1 + usize::from(function.has_large)).sum();
+        assert_eq!(forms, 662);
+        for name in ["Send", "Init_thread", "Type_get_contents_c", "Session_get_pset_info"] {
+            assert!(names.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_line_says_all_of_a_function() {
+        let text = "[messages]\n# a remark\n- Recv +c(buf: buffer_out, count: count) -> double";
+        let [recv] = &read(text).unwrap()[..] else { panic!() };
+        assert_eq!((recv.name, recv.chapter, recv.returns), ("Recv", "messages", Some("double")));
+        assert!(recv.has_large && !recv.is_built);
+        assert_eq!(recv.arguments[1], Argument { name: "count", kind: Kind::Count });
+    }
+
+    #[test]
+    fn what_is_not_known_names_its_line() {
+        for (text, what) in [
+            ("Send(buf: buffer_in)", "it stands before the first chapter"),
+            ("[a]\n\nSend", "it has no arguments"),
+            ("[a]\n\nSend(buf: spam)", "there is no kind `spam`"),
+            ("[a]\n\nSend(buf)", "`buf` has no kind"),
+            ("[a]\n\nSend() int", "`int` is no result"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.what, what);
+            assert_eq!(error.line, text.lines().count());
+            assert!(error.to_string().starts_with("line "));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The functions of a shared library, in Rust: arguments are turned into what `hikyaku-mpi` takes,
+//! by its dialect, and nothing else happens here.
+//!
+//! Every function has two names, `MPI_` and `PMPI_`, and neither calls the other: a tool may stand
+//! in front of the first (MPI 5.0 §15.2). What is written expects `D`, the dialect, and `d`, a
+//! module with its types.
+
+use std::fmt::Write as _;
+
+use crate::kind::{Kind, Object};
+use crate::{Argument, Function};
+
+/// The functions of a table as Rust.
+pub fn functions(table: &[Function]) -> String {
+    let mut text = String::new();
+    for function in table {
+        for large in [false, true] {
+            if !large || function.has_large {
+                // Writing to a string cannot fail.
+                let _ = write_function(&mut text, function, table, large);
+            }
+        }
+    }
+    text
+}
+
+/// What is done with an operation that is described once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    /// It is done when the function returns.
+    Run,
+    /// It is left in flight.
+    Start,
+    /// It may be started again and again.
+    Keep,
+}
+
+/// The operation that a collective function is a form of, and which; `None`: it is no collective.
+fn verb_of(function: &Function, table: &[Function]) -> Option<(String, Verb)> {
+    let collective = ["collectives", "topologies"].contains(&function.chapter);
+    let is_form = |name: &str| {
+        // Operations themselves have a form that is left in flight.
+        let started = format!("I{}{}", name[..1].to_lowercase(), &name[1..]);
+        table.iter().any(|other| other.name == started)
+    };
+    let name = function.name;
+    if !collective {
+        return None;
+    }
+    if let Some(base) = name.strip_suffix("_init") {
+        return Some((base.to_owned(), Verb::Keep));
+    }
+    if is_form(name) {
+        return Some((name.to_owned(), Verb::Run));
+    }
+    let rest = name.strip_prefix('I')?;
+    let base = format!("{}{}", rest[..1].to_uppercase(), &rest[1..]);
+    is_form(&base).then_some((base, Verb::Start))
+}
+
+fn write_function(
+    text: &mut String,
+    function: &Function,
+    table: &[Function],
+    large: bool,
+) -> std::fmt::Result {
+    let name = format!("{}{}", function.name, if large { "_c" } else { "" });
+    let taken: Vec<&Argument> =
+        function.arguments.iter().filter(|argument| argument.kind != Kind::Rest).collect();
+    let typed: Vec<String> = taken
+        .iter()
+        .map(|argument| format!("{}: {}", ident(argument.name), argument.kind.in_rust(large)))
+        .collect();
+    let (typed, names) = (typed.join(", "), idents(&taken));
+    let result = match function.returns {
+        None => "c_int".to_owned(),
+        Some("double") => "f64".to_owned(),
+        Some("address") => "isize".to_owned(),
+        Some("int") => "c_int".to_owned(),
+        Some(object) => Object::of(object).map_or("", |object| handle_type(object)).to_owned(),
+    };
+    let body = body(function, table, &name, large);
+    writeln!(text, "#[inline(always)]\nfn {name}({typed}) -> {result} {{\n{body}\n}}")?;
+    for prefix in ["MPI_", "PMPI_"] {
+        writeln!(
+            text,
+            "#[unsafe(no_mangle)]\nextern \"C\" fn {prefix}{name}({typed}) -> {result} {{\n    \
+             {name}({names})\n}}"
+        )?;
+    }
+    Ok(())
+}
+
+fn handle_type(object: Object) -> &'static str {
+    if object == Object::File { "d::File" } else { "d::Handle" }
+}
+
+fn idents(arguments: &[&Argument]) -> String {
+    arguments.iter().map(|argument| ident(argument.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Names that Rust has a use for itself.
+fn ident(name: &str) -> String {
+    if ["type", "ref", "in", "fn", "box"].contains(&name) {
+        format!("{name}_")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Whose error handler is told: that of the first object that has one.
+fn scope(function: &Function) -> String {
+    let has_handler = |argument: &&Argument| {
+        let kinds = [Object::Comm, Object::Win, Object::Session];
+        matches!(argument.kind, Kind::Handle(object) if kinds.contains(&object))
+    };
+    match function.arguments.iter().find(has_handler) {
+        Some(Argument { name, kind: Kind::Handle(object) }) => {
+            format!("Some((Object::{object:?}, {}))", ident(name))
+        }
+        _ => "None".to_owned(),
+    }
+}
+
+fn body(function: &Function, table: &[Function], name: &str, large: bool) -> String {
+    let scope = scope(function);
+    if let Some(result) = function.returns {
+        return value(function, result);
+    }
+    if !function.is_built {
+        return format!("    hikyaku_mpi::unsupported::<D>(\"MPI_{name}\", {scope})");
+    }
+    let passed = |argument: &Argument| pass(argument, large);
+    let all: Vec<&Argument> = function.arguments.iter().collect();
+    let form = match verb_of(function, table) {
+        None => {
+            let values: Vec<String> = all.iter().filter_map(|argument| passed(argument)).collect();
+            format!("mpi.{}({})", method(function.name), values.join(", "))
+        }
+        Some((base, verb)) => collective(&all, &base, verb, passed),
+    };
+    let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
+    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {mpi}{form} }})")
+}
+
+/// A collective in one of its forms.
+fn collective(
+    arguments: &[&Argument],
+    base: &str,
+    verb: Verb,
+    pass: impl Fn(&Argument) -> Option<String>,
+) -> String {
+    let of_form = |argument: &Argument| {
+        matches!(argument.kind, Kind::HandleOut(Object::Request))
+            || (verb == Verb::Keep && argument.kind == Kind::Handle(Object::Info))
+    };
+    let own: Vec<&Argument> = arguments.iter().copied().filter(|it| !of_form(it)).collect();
+    // Some types are not looked at by some ranks, or with MPI_IN_PLACE: they may be nothing then.
+    let given = |it: &Argument| match it.kind {
+        Kind::Handle(Object::Type) => Some(format!("mpi.datatype({})", ident(it.name))),
+        _ => pass(it),
+    };
+    let bound: Vec<String> = own
+        .iter()
+        .filter_map(|it| Some(format!("let {} = {};", ident(it.name), given(it)?)))
+        .collect();
+    // Lists are the program's only until the function returns.
+    let kept: Vec<String> = own
+        .iter()
+        .filter(|it| {
+            let is_list =
+                matches!(it.kind, Kind::CountsIn | Kind::DisplacementsIn | Kind::HandlesIn(_));
+            verb == Verb::Keep && is_list
+        })
+        .map(|it| {
+            let name = ident(it.name);
+            format!("let {name} = {name}.kept(comm.size() as usize, \"{}\")?;", it.name)
+        })
+        .collect();
+    let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
+    let (bound, kept, method) = (bound.join(" "), kept.join(" "), method(base));
+    let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
+    let request = request.and_then(|it| pass(it)).unwrap_or_default();
+    let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
+    match verb {
+        Verb::Run => format!("{bound} mpi.run(&comm.clone(), mpi.{method}({names})?)"),
+        Verb::Start => {
+            format!("{bound} mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})")
+        }
+        Verb::Keep => format!(
+            "{bound} {kept} mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
+            copies.join(", ")
+        ),
+    }
+}
+
+/// A function that gives a value and not a code.
+fn value(function: &Function, result: &str) -> String {
+    let names = idents(&function.arguments.iter().collect::<Vec<_>>());
+    match Object::of(result) {
+        None if result == "int" => format!("    hikyaku_mpi::to_int::<D, _>({names})"),
+        Some(object) => format!("    hikyaku_mpi::from_int::<D, _>(Object::{object:?}, {names})"),
+        None => format!("    hikyaku_mpi::{}::<D>({names})", method(function.name)),
+    }
+}
+
+/// The name of the method that does what a function is for.
+fn method(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// An argument as the method takes it; `None`: it does not.
+fn pass(argument: &Argument, large: bool) -> Option<String> {
+    let (name, said) = (ident(argument.name), argument.name);
+    let size = if large { "large" } else { "small" };
+    Some(match argument.kind {
+        Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
+        Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
+        Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
+        Kind::HandleOut(object) | Kind::HandleInOut(object) => {
+            format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?")
+        }
+        Kind::HandlesIn(object) => format!("Handles::<D>::new(Object::{object:?}, {name})"),
+        Kind::HandlesInOut(object) | Kind::HandlesOut(object) => {
+            format!("HandlesAt::<D>::new(Object::{object:?}, {name})")
+        }
+        Kind::Int | Kind::Wide | Kind::Offset | Kind::State | Kind::Function(_) => name,
+        Kind::Tool(..) => name,
+        Kind::Rank | Kind::Root => format!("D::rank({name})"),
+        Kind::Tag => format!("D::tag({name})"),
+        Kind::Keyval => format!("D::keyval({name})"),
+        Kind::Code => name,
+        Kind::Thread => format!("D::thread_level({name})"),
+        Kind::Count => format!("i64::from({name})"),
+        Kind::Extent | Kind::Unit | Kind::Address => format!("{name} as i64"),
+        Kind::IntsIn | Kind::RangesIn => format!("Numbers::small({name})"),
+        Kind::CountsIn => format!("Numbers::{size}({name})"),
+        Kind::DisplacementsIn if large => format!("Numbers::large({name}.cast())"),
+        Kind::DisplacementsIn => format!("Numbers::small({name})"),
+        Kind::ExtentsIn | Kind::AddressesIn => format!("Numbers::large({name}.cast())"),
+        Kind::IntOut | Kind::FlagOut | Kind::KeyvalOut | Kind::KeyvalInOut | Kind::LengthInOut => {
+            format!("Out::new({name}, \"{said}\")?")
+        }
+        Kind::RankOut => format!("Out::new({name}, \"{said}\")?.mapped(D::rank_out)"),
+        Kind::CodeOut => format!("Out::new({name}, \"{said}\")?"),
+        Kind::ThreadOut => format!("Out::new({name}, \"{said}\")?.mapped(D::thread_level_out)"),
+        Kind::CountOut | Kind::CountInOut => format!("NumberAt::{size}({name}, \"{said}\")?"),
+        Kind::ExtentOut | Kind::ExtentInOut | Kind::AddressOut | Kind::WideOut => {
+            format!("NumberAt::large({name}.cast(), \"{said}\")?")
+        }
+        Kind::UnitOut if large => format!("NumberAt::large({name}.cast(), \"{said}\")?"),
+        Kind::UnitOut => format!("NumberAt::small({name}, \"{said}\")?"),
+        Kind::OffsetOut => format!("NumberAt::large({name}, \"{said}\")?"),
+        Kind::IntsOut => format!("NumbersAt::small({name})"),
+        Kind::WidesOut => format!("NumbersAt::large({name})"),
+        Kind::AddressesOut => format!("NumbersAt::large({name}.cast())"),
+        Kind::BufferIn | Kind::Location => format!("Buffer::new({name}.cast_mut())"),
+        Kind::BufferOut | Kind::BufferInOut | Kind::Memory => format!("Buffer::new({name})"),
+        Kind::LogicalIn | Kind::LogicalOut => name,
+        Kind::PointerOut | Kind::StateOut => format!("Out::new({name}, \"{said}\")?"),
+        Kind::StatusIn => format!("status_of::<D>({name}, \"{said}\")?"),
+        Kind::StatusOut | Kind::StatusesOut => format!("StatusesAt::<D>::new({name})"),
+        Kind::StatusInOut => format!("StatusesAt::<D>::needed({name}, \"{said}\")?"),
+        Kind::StringIn => format!("Text::new({name}).read(\"{said}\")?"),
+        Kind::StringOut => format!("TextAt::new({name})"),
+        Kind::StringsIn | Kind::StringListsIn => name,
+        Kind::Argc | Kind::Argv | Kind::Rest => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::table;
+
+    fn built(name: &str) -> (Function, Vec<Function>) {
+        let mut all = table().unwrap();
+        all.iter_mut().for_each(|function| function.is_built = true);
+        (all.iter().find(|function| function.name == name).unwrap().clone(), all)
+    }
+
+    #[test]
+    fn a_function_passes_what_its_kinds_say() {
+        let (recv, all) = built("Recv");
+        let text = functions(&[recv]);
+        for part in [
+            "extern \"C\" fn MPI_Recv(buf: *mut u8, count: c_int, ",
+            "extern \"C\" fn PMPI_Recv_c(buf: *mut u8, count: i64, ",
+            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype)?",
+            "Some((Object::Comm, comm))",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!functions(&all).contains("MPI_MPI_"));
+    }
+
+    #[test]
+    fn a_collective_is_described_once_and_has_three_verbs() {
+        for (name, verb) in
+            [("Bcast", Verb::Run), ("Ibcast", Verb::Start), ("Bcast_init", Verb::Keep)]
+        {
+            let (function, all) = built(name);
+            assert_eq!(verb_of(&function, &all), Some(("Bcast".to_owned(), verb)));
+            assert!(functions(&all).contains("mpi.bcast(buffer, count, datatype, root, comm)"));
+        }
+        let (neighbor, all) = built("Ineighbor_allgather");
+        assert_eq!(verb_of(&neighbor, &all).unwrap().0, "Neighbor_allgather");
+        for name in ["Op_create", "Send", "Send_init", "Info_create", "Reduce_local"] {
+            let (function, all) = built(name);
+            assert_eq!(verb_of(&function, &all), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_built_says_so() {
+        let (mut send, _) = built("Ssend");
+        send.is_built = false;
+        assert!(functions(&[send]).contains("unsupported::<D>(\"MPI_Ssend\", Some((Object::Comm"));
+    }
+}

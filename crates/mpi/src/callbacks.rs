@@ -1,0 +1,91 @@
+//! Functions of the program, which MPI calls: they came as addresses.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a function from an address is made by transmute and by nothing else"
+)]
+
+use std::ffi::c_int;
+
+use crate::dialect::{Dialect, Handle, Object};
+use crate::failure::Failure;
+use crate::raw::Buffer;
+
+/// A function of the program's: an address.
+///
+/// # Errors
+/// It is null.
+pub(crate) fn function(address: usize, argument: &str) -> Result<usize, Failure> {
+    if address == 0 { Err(Failure::null(argument)) } else { Ok(address) }
+}
+
+/// A reduction of the program's own (MPI 5.0 §6.9.5), called with `length` elements of a type.
+pub(crate) fn reduce<D: Dialect>(
+    function: usize,
+    is_large: bool,
+    operands: (Buffer, Buffer),
+    length: i64,
+    datatype: Handle,
+) {
+    let mut handle = D::handle(Object::Type, datatype);
+    let (left, right) = (operands.0.start(), operands.1.start());
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    if is_large {
+        type Large<H> = extern "C" fn(*mut u8, *mut u8, *mut i64, *mut H);
+        // SAFETY: the program gave this address to MPI_Op_create_c, as a function of this type.
+        let call = unsafe { std::mem::transmute::<*const (), Large<D::Handle>>(function) };
+        let mut length = length;
+        call(left, right, &mut length, &mut handle);
+    } else {
+        type Small<H> = extern "C" fn(*mut u8, *mut u8, *mut c_int, *mut H);
+        // SAFETY: the program gave this address to MPI_Op_create, as a function of this type.
+        let call = unsafe { std::mem::transmute::<*const (), Small<D::Handle>>(function) };
+        let mut length = length as c_int;
+        call(left, right, &mut length, &mut handle);
+    }
+}
+
+/// An error handler of the program's own (MPI 5.0 §9.3.1).
+pub(crate) fn handle_error<D: Dialect>(function: usize, object: Object, number: Handle, code: i32) {
+    let (mut handle, mut code) = (D::handle(object, number), code);
+    type Handler<H> = extern "C" fn(*mut H, *mut c_int, ...);
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Comm_create_errhandler, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Handler<D::Handle>>(function) };
+    // What follows the two arguments is nothing, as the standard leaves to us.
+    call(&mut handle, &mut code);
+}
+
+/// A function that copies an attribute (MPI 5.0 §7.7.2): its code, and the value for the duplicate
+/// if there is to be one.
+pub(crate) fn copy_attribute<D: Dialect>(
+    function: usize,
+    (object, number): (Object, Handle),
+    keyval: i32,
+    state: usize,
+    value: usize,
+) -> (i32, Option<usize>) {
+    type Copy<H> = extern "C" fn(H, c_int, usize, usize, *mut usize, *mut c_int) -> c_int;
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Comm_create_keyval, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Copy<D::Handle>>(function) };
+    let (mut copied, mut flag) = (0, 0);
+    let handle = D::handle(object, number);
+    let code = call(handle, keyval, state, value, &mut copied, &mut flag);
+    (code, (flag != 0).then_some(copied))
+}
+
+/// A function that deletes an attribute (MPI 5.0 §7.7.2): its code.
+pub(crate) fn delete_attribute<D: Dialect>(
+    function: usize,
+    (object, number): (Object, Handle),
+    keyval: i32,
+    value: usize,
+    state: usize,
+) -> i32 {
+    type Delete<H> = extern "C" fn(H, c_int, usize, usize) -> c_int;
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Comm_create_keyval, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Delete<D::Handle>>(function) };
+    call(D::handle(object, number), keyval, value, state)
+}

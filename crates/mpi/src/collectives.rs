@@ -1,0 +1,627 @@
+//! Collective operations (MPI 5.0 chapter 6).
+//!
+//! Each is described once, as a future over memory of the program. A blocking function runs it to
+//! its end, a non-blocking one leaves it in flight, a persistent one keeps what makes it. Which of
+//! the three a function does is written into the shared libraries from the table.
+
+use std::rc::Rc;
+
+use hikyaku_coll as coll;
+use hikyaku_rank::{Communicator, Error};
+
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Handle};
+use crate::failure::{Class, Failure};
+use crate::operations::{Op, Reducing};
+use crate::raw::{Buffer, HandleAt, Handles, Numbers};
+use crate::requests::{Request, State};
+use crate::runtime::Mpi;
+use crate::types::{Area, Type};
+
+/// What comes of describing an operation: a future that does it, or what is wrong with the call.
+type Described<F> = Result<F, Failure>;
+
+/// A datatype as it was given: wrong only if it is looked at.
+type Given = Result<Rc<Type>, Failure>;
+
+/// The result of an operation.
+type Done = Result<(), Error>;
+
+/// A root that exists.
+fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
+    let size = comm.inner.size();
+    let found = u32::try_from(root).ok().filter(|root| *root < size);
+    found.ok_or_else(|| {
+        let text = format!("rank {root} cannot be the root: there are ranks 0 to {}", size - 1);
+        Failure::new(Class::Root, text)
+    })
+}
+
+/// Elements at displacements, a block a rank.
+fn blocks(
+    comm: &Comm,
+    buffer: Buffer,
+    (counts, displacements): (Numbers, Numbers),
+    datatype: &Type,
+) -> Result<Vec<Area>, Failure> {
+    let size = comm.inner.size() as usize;
+    let (counts, displacements) = (counts.all(size, "counts")?, displacements.all(size, "displs")?);
+    let block =
+        |(count, at): (&i64, &i64)| Area::new(buffer.at(at * datatype.extent()), *count, datatype);
+    counts.iter().zip(&displacements).map(block).collect()
+}
+
+/// The same with a type for each rank, and displacements in bytes.
+fn blocks_of_types<D: Dialect>(
+    mpi: &Mpi<D>,
+    comm: &Comm,
+    buffer: Buffer,
+    (counts, displacements): (Numbers, Numbers),
+    types: &Handles<D>,
+) -> Result<Vec<Area>, Failure> {
+    let size = comm.inner.size() as usize;
+    let (counts, displacements) = (counts.all(size, "counts")?, displacements.all(size, "displs")?);
+    let types = types.all(size, "types")?;
+    let block = |((count, at), number): ((&i64, &i64), &Handle)| {
+        Area::new(buffer.at(*at), *count, &*mpi.datatype_of(*number)?)
+    };
+    counts.iter().zip(&displacements).zip(&types).map(block).collect()
+}
+
+/// How often a type is there for all ranks.
+fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
+    count.checked_mul(comm.inner.size().into()).ok_or_else(|| {
+        Failure::new(Class::Count, format!("{count} elements a rank are more than can be counted"))
+    })
+}
+
+/// An operation on elements that may be in flight.
+async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R) -> R {
+    let mut landing = area.landing();
+    let result = act(landing.bytes()).await;
+    landing.finish();
+    result
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// Runs an operation to its end.
+    #[inline]
+    pub fn run(&self, comm: &Comm, operation: impl Future<Output = Done>) -> Result<(), Failure> {
+        let done = comm.inner.drive(operation);
+        comm.inner.drop_left_overs();
+        Ok(done?)
+    }
+
+    /// Leaves it in flight.
+    pub fn leave(
+        &self,
+        comm: &Rc<Comm>,
+        operation: impl Future<Output = Done> + 'static,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let task = comm.inner.start_task(Box::pin(operation));
+        self.add_request(Request::new(Rc::clone(comm), State::Task(task)), &request)
+    }
+
+    /// Keeps what describes it, to be started.
+    pub fn keep<F: Future<Output = Done> + 'static>(
+        &self,
+        comm: &Rc<Comm>,
+        describe: impl Fn(&Mpi<D>) -> Described<F> + 'static,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        // What is wrong with the call is said now.
+        describe(self)?;
+        let (mpi, of) = (*self, Rc::clone(comm));
+        let start =
+            Box::new(move || Ok(State::Task(of.inner.start_task(Box::pin(describe(&mpi)?)))));
+        self.add_request(Request::persistent(Rc::clone(comm), start), &request)
+    }
+
+    /// MPI_Barrier.
+    pub fn barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
+        Ok(async move {
+            let by = comm.inner.choices().barrier;
+            Ok(coll::barrier(&comm.inner.group(), by).await?)
+        })
+    }
+
+    /// MPI_Bcast.
+    pub fn bcast(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
+        Ok(async move {
+            let by = comm.inner.choices().broadcast;
+            let group = comm.inner.group();
+            landed(&area, async |data| Ok(coll::broadcast(&group, by, data, root).await?)).await
+        })
+    }
+
+    /// MPI_Gather.
+    #[allow(clippy::too_many_arguments)]
+    pub fn gather(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let root = root_of(&comm, root)?;
+        let is_root = comm.inner.rank() == root;
+        let mine = own_part::<D>(out, out_count, out_type, is_root)?;
+        let all = match is_root {
+            true => Area::new(into, for_all(&comm, in_count)?, &*in_type?)?,
+            false => Area::NOTHING,
+        };
+        Ok(async move {
+            let by = comm.inner.choices().gather;
+            let group = comm.inner.group();
+            let mine = mine.as_ref().map(Area::data);
+            landed(
+                &all,
+                async |all| Ok(coll::gather(&group, by, mine.as_deref(), all, root).await?),
+            )
+            .await
+        })
+    }
+
+    /// MPI_Gatherv.
+    #[allow(clippy::too_many_arguments)]
+    pub fn gatherv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let root = root_of(&comm, root)?;
+        let is_root = comm.inner.rank() == root;
+        let mine = own_part::<D>(out, out_count, out_type, is_root)?;
+        let places = match is_root {
+            true => blocks(&comm, into, (counts, displacements), &*in_type?)?,
+            false => Vec::new(),
+        };
+        Ok(async move {
+            let by = comm.inner.choices().for_unequal_parts().gather;
+            let group = comm.inner.group();
+            let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
+            let blocks = landings.iter_mut().map(|landing| landing.bytes()).collect();
+            let mine = mine.as_ref().map(Area::data);
+            let done = coll::gatherv(&group, by, mine.as_deref(), blocks, root).await;
+            landings.into_iter().for_each(|landing| landing.finish());
+            Ok(done?)
+        })
+    }
+
+    /// MPI_Scatter.
+    #[allow(clippy::too_many_arguments)]
+    pub fn scatter(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let root = root_of(&comm, root)?;
+        let is_root = comm.inner.rank() == root;
+        let mine = own_part::<D>(into, in_count, in_type, is_root)?;
+        let all = match is_root {
+            true => Area::new(out, for_all(&comm, out_count)?, &*out_type?)?,
+            false => Area::NOTHING,
+        };
+        Ok(async move {
+            let by = comm.inner.choices().scatter;
+            let group = comm.inner.group();
+            let all = all.data();
+            match mine {
+                None => Ok(coll::scatter(&group, by, &all, None, root).await?),
+                Some(mine) => {
+                    landed(&mine, async |mine| {
+                        Ok(coll::scatter(&group, by, &all, Some(mine), root).await?)
+                    })
+                    .await
+                }
+            }
+        })
+    }
+
+    /// MPI_Scatterv.
+    #[allow(clippy::too_many_arguments)]
+    pub fn scatterv(
+        &self,
+        out: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let root = root_of(&comm, root)?;
+        let is_root = comm.inner.rank() == root;
+        let mine = own_part::<D>(into, in_count, in_type, is_root)?;
+        let parts = match is_root {
+            true => blocks(&comm, out, (counts, displacements), &*out_type?)?,
+            false => Vec::new(),
+        };
+        Ok(async move {
+            let by = comm.inner.choices().for_unequal_parts().scatter;
+            let group = comm.inner.group();
+            let data: Vec<_> = parts.iter().map(Area::data).collect();
+            let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
+            match mine {
+                None => Ok(coll::scatterv(&group, by, &parts, None, root).await?),
+                Some(mine) => {
+                    landed(&mine, async |mine| {
+                        Ok(coll::scatterv(&group, by, &parts, Some(mine), root).await?)
+                    })
+                    .await
+                }
+            }
+        })
+    }
+
+    /// MPI_Allgather.
+    #[allow(clippy::too_many_arguments)]
+    pub fn allgather(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mine = own_part::<D>(out, out_count, out_type, true)?;
+        let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
+        Ok(async move {
+            let by = comm.inner.choices().allgather;
+            let group = comm.inner.group();
+            let mine = mine.as_ref().map(Area::data);
+            landed(&all, async |all| Ok(coll::allgather(&group, by, mine.as_deref(), all).await?))
+                .await
+        })
+    }
+
+    /// MPI_Allgatherv. The blocks are brought beside the program's memory, which may have gaps
+    /// between them.
+    #[allow(clippy::too_many_arguments)]
+    pub fn allgatherv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mine = own_part::<D>(out, out_count, out_type, true)?;
+        let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        Ok(async move {
+            let by = comm.inner.choices().for_unequal_parts().allgather;
+            let (group, own) = (comm.inner.group(), comm.inner.rank() as usize);
+            let mine = mine.as_ref().unwrap_or(&places[own]).data().into_owned();
+            let lengths: Vec<usize> = places.iter().map(Area::len).collect();
+            let mut all = vec![0; lengths.iter().sum()];
+            let done = coll::allgatherv(&group, by, Some(&mine), &mut all, &lengths).await;
+            let mut rest = &all[..];
+            for place in &places {
+                let (block, after) = rest.split_at(place.len());
+                place.put(block);
+                rest = after;
+            }
+            Ok(done?)
+        })
+    }
+
+    /// MPI_Alltoall.
+    #[allow(clippy::too_many_arguments)]
+    pub fn alltoall(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
+        let parts = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(Area::new(out, for_all(&comm, out_count)?, &*out_type?)?),
+        };
+        Ok(async move {
+            let by = comm.inner.choices().alltoall;
+            let group = comm.inner.group();
+            let parts = parts.as_ref().map(Area::data);
+            landed(&all, async |all| match parts {
+                None => Ok(coll::alltoall_in_place(&group, all).await?),
+                Some(parts) => Ok(coll::alltoall(&group, by, &parts, all).await?),
+            })
+            .await
+        })
+    }
+
+    /// MPI_Alltoallv.
+    #[allow(clippy::too_many_arguments)]
+    pub fn alltoallv(
+        &self,
+        out: Buffer,
+        out_counts: Numbers,
+        out_displacements: Numbers,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        let parts = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(blocks(&comm, out, (out_counts, out_displacements), &*out_type?)?),
+        };
+        Ok(exchange(comm, parts, places))
+    }
+
+    /// MPI_Alltoallw.
+    #[allow(clippy::too_many_arguments)]
+    pub fn alltoallw(
+        &self,
+        out: Buffer,
+        out_counts: Numbers,
+        out_displacements: Numbers,
+        out_types: Handles<D>,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_types: Handles<D>,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let places = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)?;
+        let given = (out_counts, out_displacements);
+        let parts = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(blocks_of_types(self, &comm, out, given, &out_types)?),
+        };
+        Ok(exchange(comm, parts, places))
+    }
+
+    /// What is reduced: this rank's elements beside the memory where the result goes.
+    fn operands(
+        &self,
+        (out, into): (Buffer, Buffer),
+        count: i64,
+        datatype: &Rc<Type>,
+        op: Op,
+    ) -> Result<(Area, Area, Reducing<D>), Failure> {
+        let reducing = Reducing::new(self, op, datatype)?;
+        let into = Area::new(into, count, datatype)?;
+        let from = match out.is_in_place::<D>() {
+            true => into.clone(),
+            false => Area::new(out, count, datatype)?,
+        };
+        Ok((from, into, reducing))
+    }
+
+    /// MPI_Allreduce.
+    pub fn allreduce(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).allreduce;
+            let group = comm.inner.group().with_elements(reducing.element());
+            from.copy_to(&into);
+            landed(&into, async |data| {
+                Ok(coll::allreduce(&group, by, data, reducing.as_reduction()).await?)
+            })
+            .await
+        })
+    }
+
+    /// MPI_Reduce.
+    #[allow(clippy::too_many_arguments)]
+    pub fn reduce(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let root = root_of(&comm, root)?;
+        let is_root = comm.inner.rank() == root;
+        // Elsewhere than at the root there is nowhere to put a result.
+        let into = if is_root { into } else { out };
+        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).reduce;
+            let group = comm.inner.group().with_elements(reducing.element());
+            let mut data = from.data().into_owned();
+            let done = coll::reduce(&group, by, &mut data, root, reducing.as_reduction()).await;
+            if is_root && done.is_ok() {
+                into.put(&data);
+            }
+            Ok(done?)
+        })
+    }
+
+    /// MPI_Scan.
+    pub fn scan(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).scan;
+            let group = comm.inner.group().with_elements(reducing.element());
+            from.copy_to(&into);
+            landed(&into, async |data| {
+                Ok(coll::scan(&group, by, data, reducing.as_reduction()).await?)
+            })
+            .await
+        })
+    }
+
+    /// MPI_Exscan. What is at rank 0 stays as it was.
+    pub fn exscan(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).exscan;
+            let group = comm.inner.group().with_elements(reducing.element());
+            let mut data = from.data().into_owned();
+            let done = coll::exscan(&group, by, &mut data, reducing.as_reduction()).await;
+            if comm.inner.rank() > 0 && done.is_ok() {
+                into.put(&data);
+            }
+            Ok(done?)
+        })
+    }
+
+    /// MPI_Reduce_scatter_block.
+    pub fn reduce_scatter_block(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let datatype = datatype?;
+        let reducing = Reducing::new(self, op, &datatype)?;
+        let in_place = out.is_in_place::<D>();
+        let from = if in_place { into } else { out };
+        let from = Area::new(from, for_all(&comm, count)?, &datatype)?;
+        let into = Area::new(into, count, &datatype)?;
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).reduce_scatter;
+            let group = comm.inner.group().with_elements(reducing.element());
+            let mut data = from.data().into_owned();
+            landed(&into, async |into| {
+                let reduction = reducing.as_reduction();
+                Ok(coll::reduce_scatter_block(&group, by, &mut data, into, reduction).await?)
+            })
+            .await
+        })
+    }
+
+    /// MPI_Reduce_scatter.
+    pub fn reduce_scatter(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        counts: Numbers,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let datatype = datatype?;
+        let reducing = Reducing::new(self, op, &datatype)?;
+        let counts = counts.all(comm.inner.size() as usize, "recvcounts")?;
+        let from = if out.is_in_place::<D>() { into } else { out };
+        let from = Area::new(from, counts.iter().sum(), &datatype)?;
+        let own = counts[comm.inner.rank() as usize];
+        let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
+        let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
+        Ok(async move {
+            let by = choices_of(&comm.inner, &reducing).reduce_scatter;
+            let group = comm.inner.group().with_elements(reducing.element());
+            let mut data = from.data().into_owned();
+            landed(&into, async |into| {
+                let reduction = reducing.as_reduction();
+                Ok(coll::reduce_scatter(&group, by, &mut data, &lengths, into, reduction).await?)
+            })
+            .await
+        })
+    }
+}
+
+/// What a rank gives; `None`: it is in its place already, which `may_be` so.
+fn own_part<D: Dialect>(
+    buffer: Buffer,
+    count: i64,
+    datatype: Given,
+    may_be: bool,
+) -> Result<Option<Area>, Failure> {
+    if buffer.is_in_place::<D>() {
+        return match may_be {
+            true => Ok(None),
+            false => Err(Failure::new(
+                Class::Buffer,
+                "MPI_IN_PLACE is for the root alone: this rank has to give its own part",
+            )),
+        };
+    }
+    Area::new(buffer, count, &*datatype?).map(Some)
+}
+
+/// Blocks of any kind from all to all.
+async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -> Done {
+    let by = comm.inner.choices().for_unequal_parts().alltoall;
+    let group = comm.inner.group();
+    let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
+    let into: Vec<&mut [u8]> = landings.iter_mut().map(|landing| landing.bytes()).collect();
+    let done = match parts {
+        None => coll::alltoallv_in_place(&group, into).await,
+        Some(parts) => {
+            let data: Vec<_> = parts.iter().map(Area::data).collect();
+            let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
+            coll::alltoallv(&group, by, &parts, into).await
+        }
+    };
+    landings.into_iter().for_each(|landing| landing.finish());
+    Ok(done?)
+}
+
+/// Algorithms chosen by name, as far as they can do a reduction.
+fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> coll::Choices {
+    if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
+}

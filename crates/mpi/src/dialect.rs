@@ -1,0 +1,223 @@
+//! What differs between binary interfaces: the width and the predefined values of handles, the
+//! layout of a status, and the numbers of constants.
+//!
+//! Everything else in this crate has the numbers of MPI 5.0's own interface (chapter 20). A dialect
+//! turns a program's numbers into those and back. It is a type, so that the compiler sees through
+//! it: in the standard's own interface nothing is left of it.
+
+use crate::failure::Class;
+
+/// What a handle names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Object {
+    /// A communicator.
+    Comm = 1,
+    /// A group.
+    Group,
+    /// A datatype.
+    Type,
+    /// A reduction.
+    Op,
+    /// A request.
+    Request,
+    /// A message that was matched.
+    Message,
+    /// Pairs of strings.
+    Info,
+    /// An error handler.
+    Errhandler,
+    /// A window.
+    Win,
+    /// A file.
+    File,
+    /// A session.
+    Session,
+}
+
+impl Object {
+    /// Its name as programs know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Object::Comm => "communicator",
+            Object::Group => "group",
+            Object::Type => "datatype",
+            Object::Op => "operation",
+            Object::Request => "request",
+            Object::Message => "message",
+            Object::Info => "info object",
+            Object::Errhandler => "error handler",
+            Object::Win => "window",
+            Object::File => "file",
+            Object::Session => "session",
+        }
+    }
+
+    /// The class of errors about its handles.
+    pub fn class(self) -> Class {
+        match self {
+            Object::Comm => Class::Comm,
+            Object::Group => Class::Group,
+            Object::Type => Class::Type,
+            Object::Op => Class::Op,
+            Object::Request | Object::Message => Class::Request,
+            Object::Info => Class::Info,
+            Object::Errhandler => Class::Errhandler,
+            Object::Win => Class::Win,
+            Object::File => Class::File,
+            Object::Session => Class::Session,
+        }
+    }
+}
+
+/// A handle as a number: predefined ones as MPI 5.0 §20.3 has them, below 1,024; ours above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle(pub u32);
+
+impl Handle {
+    /// MPI_COMM_NULL.
+    pub const COMM_NULL: Handle = Handle(0x100);
+    /// MPI_COMM_WORLD.
+    pub const COMM_WORLD: Handle = Handle(0x101);
+    /// MPI_COMM_SELF.
+    pub const COMM_SELF: Handle = Handle(0x102);
+    /// MPI_GROUP_NULL.
+    pub const GROUP_NULL: Handle = Handle(0x108);
+    /// MPI_GROUP_EMPTY.
+    pub const GROUP_EMPTY: Handle = Handle(0x109);
+    /// MPI_INFO_NULL.
+    pub const INFO_NULL: Handle = Handle(0x130);
+    /// MPI_INFO_ENV.
+    pub const INFO_ENV: Handle = Handle(0x131);
+    /// MPI_ERRHANDLER_NULL.
+    pub const ERRHANDLER_NULL: Handle = Handle(0x140);
+    /// MPI_ERRORS_ARE_FATAL.
+    pub const ERRORS_ARE_FATAL: Handle = Handle(0x141);
+    /// MPI_ERRORS_ABORT.
+    pub const ERRORS_ABORT: Handle = Handle(0x142);
+    /// MPI_ERRORS_RETURN.
+    pub const ERRORS_RETURN: Handle = Handle(0x143);
+    /// MPI_REQUEST_NULL.
+    pub const REQUEST_NULL: Handle = Handle(0x180);
+    /// MPI_MESSAGE_NO_PROC.
+    pub const MESSAGE_NO_PROC: Handle = Handle(0x129);
+    /// MPI_DATATYPE_NULL.
+    pub const DATATYPE_NULL: Handle = Handle(0x200);
+    /// MPI_OP_NULL.
+    pub const OP_NULL: Handle = Handle(0x20);
+
+    /// The null handle of a kind of object.
+    pub fn null(object: Object) -> Handle {
+        Handle(match object {
+            Object::Comm => 0x100,
+            Object::Group => 0x108,
+            Object::Type => 0x200,
+            Object::Op => 0x20,
+            Object::Request => 0x180,
+            Object::Message => 0x128,
+            Object::Info => 0x130,
+            Object::Errhandler => 0x140,
+            Object::Win => 0x110,
+            Object::File => 0x118,
+            Object::Session => 0x120,
+        })
+    }
+}
+
+/// MPI_ANY_SOURCE.
+pub const ANY_SOURCE: i32 = -1;
+/// MPI_ANY_TAG.
+pub const ANY_TAG: i32 = -2;
+/// MPI_PROC_NULL.
+pub const PROC_NULL: i32 = -3;
+/// MPI_ROOT.
+pub const ROOT: i32 = -4;
+/// MPI_UNDEFINED, in all interfaces.
+pub const UNDEFINED: i32 = -32766;
+
+/// The result of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Who sent.
+    pub source: i32,
+    /// The tag.
+    pub tag: i32,
+    /// The class of what went wrong; `None` is written as MPI_SUCCESS.
+    pub error: Option<Class>,
+    /// Bytes received, packed.
+    pub bytes: u64,
+    /// Whether it was cancelled.
+    pub cancelled: bool,
+}
+
+impl Status {
+    /// That of a null request (MPI 5.0 §3.7.3).
+    pub const EMPTY: Status =
+        Status { source: ANY_SOURCE, tag: ANY_TAG, error: None, bytes: 0, cancelled: false };
+
+    /// That of a message from nobody (MPI 5.0 §3.10).
+    pub const OF_NOBODY: Status = Status { source: PROC_NULL, ..Status::EMPTY };
+}
+
+/// A binary interface.
+pub trait Dialect: 'static {
+    /// A handle.
+    type Handle: Copy + std::fmt::Debug + 'static;
+    /// A handle of a file, which may be another type.
+    type File: Copy + std::fmt::Debug + 'static;
+    /// A status.
+    type Status: Copy + std::fmt::Debug + 'static;
+
+    /// MPI_IN_PLACE, as an address.
+    const IN_PLACE: usize;
+    /// MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE, as addresses.
+    const STATUS_IGNORE: usize;
+    /// MPI_MAX_PROCESSOR_NAME, MPI_MAX_OBJECT_NAME, with the 0 at the end.
+    const MAX_NAMES: [usize; 2];
+    /// MPI_KEYVAL_INVALID.
+    const KEYVAL_INVALID: i32;
+    /// The first number of a code that a program adds: the one after MPI_ERR_LASTCODE.
+    const FIRST_CODE: i32;
+    /// What MPI_Abi_get_version answers.
+    const ABI_VERSION: [i32; 2];
+    /// MPI_ORDER_C, MPI_ORDER_FORTRAN.
+    const ORDERS: [i32; 2];
+    /// MPI_DISTRIBUTE_NONE, BLOCK, CYCLIC, DFLT_DARG.
+    const DISTRIBUTIONS: [i32; 4];
+    /// The combiners, in the order of [`Combiner`](crate::datatype::Combiner).
+    const COMBINERS: [i32; 17];
+    /// MPI_TYPECLASS_INTEGER, REAL, COMPLEX, and that of truth values.
+    const TYPE_CLASSES: [i32; 4];
+    /// Its name, for the version of the library.
+    const NAME: &'static str;
+
+    /// The number of a handle.
+    fn number(object: Object, handle: Self::Handle) -> Handle;
+    /// The handle of a number.
+    fn handle(object: Object, number: Handle) -> Self::Handle;
+    /// A rank or a constant in its place.
+    fn rank(rank: i32) -> i32;
+    /// The reverse.
+    fn rank_out(rank: i32) -> i32;
+    /// A tag or MPI_ANY_TAG.
+    fn tag(tag: i32) -> i32;
+    /// The reverse.
+    fn tag_out(tag: i32) -> i32;
+    /// A key of attributes. The program's own have the same number everywhere.
+    fn keyval(keyval: i32) -> i32;
+    /// A level of thread support.
+    fn thread_level(level: i32) -> i32;
+    /// The reverse.
+    fn thread_level_out(level: i32) -> i32;
+    /// The result of a comparison, of those of the standard's interface.
+    fn comparison_out(comparison: i32) -> i32;
+    /// A kind of split, of those of the standard's interface.
+    fn split_type(kind: i32) -> i32;
+    /// The number of a class of errors.
+    fn class_out(class: Class) -> i32;
+    /// The class of a number, if it is one of the standard's.
+    fn class(number: i32) -> Option<Class>;
+    /// A status in its layout.
+    fn status_out(status: Status, into: &mut Self::Status);
+    /// The reverse.
+    fn status(status: &Self::Status) -> Status;
+}

@@ -1,0 +1,185 @@
+//! Beginning and end, versions, time (MPI 5.0 chapters 9 and 11).
+
+use std::time::Instant;
+
+use hikyaku_rank::Communicator;
+
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Handle};
+use crate::failure::{Class, Failure};
+use crate::raw::{Buffer, NumberAt, Out, TextAt};
+use crate::runtime::{Mpi, Phase, call};
+
+use std::rc::Rc;
+
+/// The version of the standard that this is of.
+const VERSION: [i32; 2] = [5, 0];
+
+/// MPI_THREAD_SINGLE to MPI_THREAD_SERIALIZED, the most that is provided, as MPI 5.0's interface
+/// numbers them.
+const THREAD_SERIALIZED: i32 = 2048;
+
+/// Bytes of MPI_MAX_LIBRARY_VERSION_STRING, in both interfaces.
+const MAX_VERSION: usize = 8192;
+
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Init.
+    pub fn init(&self) -> Result<(), Failure> {
+        self.begin(0)
+    }
+
+    /// MPI_Init_thread. Threads may take turns; more is not provided.
+    pub fn init_thread(&self, required: i32, provided: Out<i32>) -> Result<(), Failure> {
+        let level = required.clamp(0, THREAD_SERIALIZED);
+        self.begin(level)?;
+        provided.set(level);
+        Ok(())
+    }
+
+    fn begin(&self, threads: i32) -> Result<(), Failure> {
+        match self.state.phase.get() {
+            Phase::Before => {}
+            Phase::Running => {
+                return Err(Failure::new(Class::Other, "MPI_Init was called before"));
+            }
+            Phase::After => return Err(self.not_running()),
+        }
+        let inner =
+            Communicator::init().map_err(|error| Failure::new(Class::Other, error.to_string()))?;
+        let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", None));
+        world.handle.set(Handle::COMM_WORLD);
+        self.state.world.replace(Some(world));
+        self.state.threads.set(threads);
+        self.state.thread.get_or_init(|| std::thread::current().id());
+        self.state.phase.set(Phase::Running);
+        Ok(())
+    }
+
+    /// MPI_Finalize. What is still there of communicators and requests is dropped; then the rank
+    /// leaves its job in order.
+    pub fn finalize(&self) -> Result<(), Failure> {
+        let own = self.state.own.borrow().clone();
+        if let Some(own) = own {
+            self.delete_attributes(&own)?;
+        }
+        let world = self.world()?;
+        self.delete_attributes(&world)?;
+        self.flush()?;
+        self.state.phase.set(Phase::After);
+        self.state.requests.clear();
+        self.state.messages.clear();
+        self.state.comms.clear();
+        self.state.own.replace(None);
+        self.state.world.replace(None);
+        Ok(())
+    }
+
+    /// MPI_Initialized.
+    pub fn initialized(&self, flag: Out<i32>) -> Result<(), Failure> {
+        flag.set_flag(self.state.phase.get() != Phase::Before);
+        Ok(())
+    }
+
+    /// MPI_Finalized.
+    pub fn finalized(&self, flag: Out<i32>) -> Result<(), Failure> {
+        flag.set_flag(self.state.phase.get() == Phase::After);
+        Ok(())
+    }
+
+    /// MPI_Query_thread.
+    pub fn query_thread(&self, provided: Out<i32>) -> Result<(), Failure> {
+        self.world()?;
+        provided.set(self.state.threads.get());
+        Ok(())
+    }
+
+    /// MPI_Is_thread_main: whether this is the thread that called MPI_Init.
+    pub fn is_thread_main(&self, flag: Out<i32>) -> Result<(), Failure> {
+        self.world()?;
+        flag.set_flag(self.state.thread.get() == Some(&std::thread::current().id()));
+        Ok(())
+    }
+
+    /// MPI_Abort.
+    #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
+    pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
+        let (rank, name) = (comm.inner.rank(), comm.name.borrow());
+        eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
+        // A job ends by the failure of a rank, and code 0 is none.
+        std::process::exit(if code & 0xFF == 0 { 1 } else { code })
+    }
+
+    /// MPI_Get_version.
+    pub fn get_version(&self, version: Out<i32>, subversion: Out<i32>) -> Result<(), Failure> {
+        version.set(VERSION[0]);
+        subversion.set(VERSION[1]);
+        Ok(())
+    }
+
+    /// MPI_Get_library_version.
+    pub fn get_library_version(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
+        let (version, name) = (env!("CARGO_PKG_VERSION"), D::NAME);
+        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION));
+        Ok(())
+    }
+
+    /// MPI_Get_processor_name.
+    pub fn get_processor_name(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = if name.trim().is_empty() { "localhost" } else { name.trim() };
+        length.set(into.set(name, D::MAX_NAMES[0]));
+        Ok(())
+    }
+
+    /// MPI_Abi_get_version.
+    pub fn abi_get_version(&self, major: Out<i32>, minor: Out<i32>) -> Result<(), Failure> {
+        major.set(D::ABI_VERSION[0]);
+        minor.set(D::ABI_VERSION[1]);
+        Ok(())
+    }
+
+    /// MPI_Pcontrol: there is nothing to control.
+    pub fn pcontrol(&self, _: i32) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// MPI_Get_address.
+    pub fn get_address(&self, location: Buffer, address: NumberAt) -> Result<(), Failure> {
+        address.set(location.address() as i64);
+        Ok(())
+    }
+}
+
+/// MPI_Wtime: seconds since some moment. In virtual time those are the machine's.
+pub fn wtime<D: Dialect>() -> f64 {
+    let mut seconds = 0.0;
+    call::<D>("MPI_Wtime", None, |mpi| {
+        seconds = match mpi.rank() {
+            Ok(rank) => rank.now().nanoseconds() as f64 * 1e-9,
+            Err(_) => started().elapsed().as_secs_f64(),
+        };
+        Ok(())
+    });
+    seconds
+}
+
+/// MPI_Wtick: the resolution of [`wtime`], seconds.
+pub fn wtick<D: Dialect>() -> f64 {
+    1e-9
+}
+
+/// MPI_Aint_add.
+pub fn aint_add<D: Dialect>(base: isize, displacement: isize) -> isize {
+    base.wrapping_add(displacement)
+}
+
+/// MPI_Aint_diff.
+pub fn aint_diff<D: Dialect>(one: isize, other: isize) -> isize {
+    one.wrapping_sub(other)
+}
+
+/// A moment for processes that are in no job.
+fn started() -> Instant {
+    static STARTED: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *STARTED.get_or_init(Instant::now)
+}

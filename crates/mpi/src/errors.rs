@@ -1,0 +1,286 @@
+//! Error handlers, codes and classes (MPI 5.0 chapter 9).
+
+use std::rc::Rc;
+
+use crate::callbacks;
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Handle, Object};
+use crate::failure::{Class, Failure};
+use crate::raw::{HandleAt, Out, TextAt};
+use crate::runtime::{Mpi, Scope};
+
+/// Bytes of MPI_MAX_ERROR_STRING, in both interfaces.
+const MAX_ERROR_STRING: usize = 512;
+
+/// An error handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// All processes end.
+    Fatal,
+    /// Those of the communicator end; here, all.
+    Abort,
+    /// The call returns a code.
+    Return,
+    /// A function of the program's own.
+    Own(usize),
+}
+
+/// Codes and classes that a program has added.
+#[derive(Debug)]
+pub(crate) struct Codes(Vec<Option<Code>>);
+
+#[derive(Debug)]
+struct Code {
+    class: i32,
+    text: String,
+    is_class: bool,
+}
+
+impl Codes {
+    pub(crate) const fn new() -> Codes {
+        Codes(Vec::new())
+    }
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// A call has failed: its error handler is told.
+    #[cold]
+    pub(crate) fn raise(&self, name: &str, scope: Scope<D>, failure: &Failure) -> i32 {
+        let comm = match scope {
+            Some((Object::Comm, handle)) => self.comm(handle).ok(),
+            _ => None,
+        };
+        // Errors of no communicator are those of MPI_COMM_SELF (MPI 5.0 §9.3).
+        let comm = comm.or_else(|| self.own().ok());
+        let code = D::class_out(failure.class);
+        let handler = comm.as_ref().map_or(Handler::Fatal, |comm| comm.handler.get());
+        match (handler, comm) {
+            (Handler::Return, _) => {}
+            (Handler::Own(function), Some(comm)) => {
+                callbacks::handle_error::<D>(function, Object::Comm, comm.handle.get(), code);
+            }
+            (_, comm) => self.end(name, comm.as_deref(), failure),
+        }
+        code
+    }
+
+    /// Ends all, with one line that says why.
+    #[expect(clippy::disallowed_methods, reason = "MPI_ERRORS_ARE_FATAL ends the processes")]
+    fn end(&self, name: &str, comm: Option<&Comm>, failure: &Failure) -> ! {
+        let class = failure.class.text();
+        let place = comm.map_or(String::new(), |comm| {
+            format!("rank {} of {}, ", comm.inner.rank(), comm.name.borrow())
+        });
+        eprintln!("{place}{name}: {failure} ({class})");
+        std::process::exit(D::class_out(failure.class).clamp(1, 255))
+    }
+
+    /// The error handler of a handle.
+    pub fn errhandler(&self, handle: D::Handle) -> Result<Rc<Handling>, Failure> {
+        let number = D::number(Object::Errhandler, handle);
+        let handler = match number {
+            Handle::ERRORS_ARE_FATAL => Handler::Fatal,
+            Handle::ERRORS_ABORT => Handler::Abort,
+            Handle::ERRORS_RETURN => Handler::Return,
+            other => *self
+                .state
+                .handlers
+                .get(other)
+                .ok_or_else(|| self.no_such(Object::Errhandler, other))?,
+        };
+        Ok(Rc::new(Handling(handler)))
+    }
+
+    /// MPI_Comm_create_errhandler.
+    pub fn comm_create_errhandler(
+        &self,
+        function: usize,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let function = callbacks::function(function, "comm_errhandler_fn")?;
+        into.set(self.state.handlers.add(Rc::new(Handler::Own(function)))?);
+        Ok(())
+    }
+
+    /// MPI_Comm_set_errhandler.
+    pub fn comm_set_errhandler(&self, comm: Rc<Comm>, to: Rc<Handling>) -> Result<(), Failure> {
+        comm.handler.set(to.0);
+        Ok(())
+    }
+
+    /// MPI_Comm_get_errhandler.
+    pub fn comm_get_errhandler(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
+        into.set(match comm.handler.get() {
+            Handler::Fatal => Handle::ERRORS_ARE_FATAL,
+            Handler::Abort => Handle::ERRORS_ABORT,
+            Handler::Return => Handle::ERRORS_RETURN,
+            own => self.state.handlers.add(Rc::new(own))?,
+        });
+        Ok(())
+    }
+
+    /// MPI_Comm_call_errhandler.
+    pub fn comm_call_errhandler(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
+        match comm.handler.get() {
+            Handler::Return => Ok(()),
+            Handler::Own(function) => {
+                callbacks::handle_error::<D>(function, Object::Comm, comm.handle.get(), code);
+                Ok(())
+            }
+            _ => {
+                let failure = Failure::new(
+                    D::class(code).unwrap_or(Class::Other),
+                    format!("the program called the error handler with code {code}"),
+                );
+                self.end("MPI_Comm_call_errhandler", Some(&comm), &failure)
+            }
+        }
+    }
+
+    /// MPI_Errhandler_free.
+    pub fn errhandler_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        let predefined = [Handle::ERRORS_ARE_FATAL, Handle::ERRORS_ABORT, Handle::ERRORS_RETURN];
+        if !predefined.contains(&number) && self.state.handlers.remove(number).is_none() {
+            return Err(self.no_such(Object::Errhandler, number));
+        }
+        handle.set_null();
+        Ok(())
+    }
+
+    /// MPI_Error_class.
+    pub fn error_class(&self, code: i32, class: Out<i32>) -> Result<(), Failure> {
+        if code == 0 || D::class(code).is_some() {
+            class.set(code);
+            return Ok(());
+        }
+        class.set(self.state.codes.borrow().find::<D>(code)?.class);
+        Ok(())
+    }
+
+    /// MPI_Error_string.
+    pub fn error_string(&self, code: i32, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
+        let text = match D::class(code) {
+            _ if code == 0 => "no error".to_owned(),
+            Some(class) => class.text().to_owned(),
+            None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
+        };
+        length.set(into.set(&text, MAX_ERROR_STRING));
+        Ok(())
+    }
+
+    /// MPI_Add_error_class.
+    pub fn add_error_class(&self, class: Out<i32>) -> Result<(), Failure> {
+        let number = self.state.codes.borrow_mut().add::<D>(None)?;
+        class.set(number);
+        Ok(())
+    }
+
+    /// MPI_Add_error_code.
+    pub fn add_error_code(&self, class: i32, code: Out<i32>) -> Result<(), Failure> {
+        let number = self.state.codes.borrow_mut().add::<D>(Some(class))?;
+        code.set(number);
+        Ok(())
+    }
+
+    /// MPI_Add_error_string.
+    pub fn add_error_string(&self, code: i32, text: String) -> Result<(), Failure> {
+        if text.len() >= MAX_ERROR_STRING {
+            return Err(Failure::argument(format!(
+                "a string of {} bytes is longer than the {MAX_ERROR_STRING} that there are for it",
+                text.len()
+            )));
+        }
+        self.state.codes.borrow_mut().find_mut::<D>(code)?.text = text;
+        Ok(())
+    }
+
+    /// MPI_Remove_error_class.
+    pub fn remove_error_class(&self, class: i32) -> Result<(), Failure> {
+        self.remove_code(class, true)
+    }
+
+    /// MPI_Remove_error_code.
+    pub fn remove_error_code(&self, code: i32) -> Result<(), Failure> {
+        self.remove_code(code, false)
+    }
+
+    fn remove_code(&self, code: i32, is_class: bool) -> Result<(), Failure> {
+        let mut codes = self.state.codes.borrow_mut();
+        let is_used =
+            is_class && codes.0.iter().flatten().any(|it| !it.is_class && it.class == code);
+        if codes.find::<D>(code)?.is_class != is_class || is_used {
+            let text = format!("{code} is of the other kind, or still has codes");
+            return Err(Failure::argument(text));
+        }
+        let at = (code - D::FIRST_CODE) as usize;
+        codes.0[at] = None;
+        Ok(())
+    }
+
+    /// MPI_Remove_error_string.
+    pub fn remove_error_string(&self, code: i32) -> Result<(), Failure> {
+        self.state.codes.borrow_mut().find_mut::<D>(code)?.text.clear();
+        Ok(())
+    }
+}
+
+/// An error handler as it is set.
+#[derive(Debug)]
+pub struct Handling(Handler);
+
+impl Codes {
+    /// Adds a class, or a code of a class.
+    fn add<D: Dialect>(&mut self, class: Option<i32>) -> Result<i32, Failure> {
+        if let Some(class) = class
+            && D::class(class).is_none()
+        {
+            self.find::<D>(class)?;
+        }
+        let free = self.0.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.0.len());
+        let number = D::FIRST_CODE + at as i32;
+        let is_class = class.is_none();
+        let code = Some(Code { class: class.unwrap_or(number), text: String::new(), is_class });
+        if free.is_some() {
+            self.0[at] = code;
+        } else {
+            self.0.push(code);
+        }
+        Ok(number)
+    }
+
+    /// The last code that is used.
+    pub(crate) fn last<D: Dialect>(&self) -> i32 {
+        D::FIRST_CODE - 1 + self.0.len() as i32
+    }
+
+    fn place<D: Dialect>(code: i32) -> usize {
+        usize::try_from(code.wrapping_sub(D::FIRST_CODE)).unwrap_or(usize::MAX)
+    }
+
+    fn unknown(code: i32) -> Failure {
+        Failure::argument(format!("{code} is no error code that was added"))
+    }
+
+    fn find<D: Dialect>(&self, code: i32) -> Result<&Code, Failure> {
+        let place = self.0.get(Codes::place::<D>(code));
+        place.and_then(Option::as_ref).ok_or_else(|| Codes::unknown(code))
+    }
+
+    fn find_mut<D: Dialect>(&mut self, code: i32) -> Result<&mut Code, Failure> {
+        let place = self.0.get_mut(Codes::place::<D>(code));
+        place.and_then(Option::as_mut).ok_or_else(|| Codes::unknown(code))
+    }
+}
+
+impl Default for Codes {
+    fn default() -> Codes {
+        Codes::new()
+    }
+}
+
+/// What an object's error handler is before it is set.
+pub(crate) fn first_handler(from: Option<&Comm>) -> std::cell::Cell<Handler> {
+    std::cell::Cell::new(from.map_or(Handler::Fatal, |comm| comm.handler.get()))
+}

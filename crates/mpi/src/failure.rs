@@ -1,0 +1,212 @@
+//! What goes wrong: a class of the standard, and a line for people (MPI 5.0 §9.4).
+
+use std::fmt;
+
+use hikyaku_coll::{Cause, CollError};
+use hikyaku_msg::MsgError;
+use hikyaku_rank::Error;
+
+use crate::datatype::DatatypeError;
+
+macro_rules! classes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// The classes of errors, with the numbers of MPI 5.0 §20.2.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Class {
+            $(#[doc = $text] $name = $number,)*
+        }
+
+        impl Class {
+            /// All of them.
+            pub const ALL: &[Class] = &[$(Class::$name),*];
+
+            /// What it says.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Class::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+classes! {
+    Buffer = 1, "the buffer is not valid";
+    Count = 2, "the count is not valid";
+    Type = 3, "the datatype is not valid";
+    Tag = 4, "the tag is not valid";
+    Comm = 5, "the communicator is not valid";
+    Rank = 6, "the rank is not valid";
+    Request = 7, "the request is not valid";
+    Root = 8, "the root is not valid";
+    Group = 9, "the group is not valid";
+    Op = 10, "the operation is not valid";
+    Topology = 11, "the topology is not valid";
+    Dims = 12, "the dimensions are not valid";
+    Arg = 13, "an argument is not valid";
+    Unknown = 14, "the error is not known";
+    Truncate = 15, "the message is longer than the buffer";
+    Other = 16, "another error";
+    Intern = 17, "an error of hikyaku itself";
+    Pending = 18, "the request is not complete";
+    InStatus = 19, "the error code is in the status";
+    Access = 20, "permission denied";
+    Amode = 21, "the access mode is not valid";
+    Assert = 22, "the assertion is not valid";
+    BadFile = 23, "the file name is not valid";
+    Base = 24, "the base is not valid";
+    Conversion = 25, "a data conversion function failed";
+    Disp = 26, "the displacement is not valid";
+    DupDatarep = 27, "the data representation is defined already";
+    FileExists = 28, "the file exists";
+    FileInUse = 29, "the file is in use";
+    File = 30, "the file handle is not valid";
+    InfoKey = 31, "the key is too long, or empty";
+    InfoNokey = 32, "there is no such key";
+    InfoValue = 33, "the value is too long, or empty";
+    Info = 34, "the info object is not valid";
+    Io = 35, "an input or output error";
+    Keyval = 36, "the key of attributes is not valid";
+    Locktype = 37, "the type of lock is not valid";
+    Name = 38, "the service name is not published";
+    NoMem = 39, "there is no memory";
+    NotSame = 40, "an argument is not the same at all ranks";
+    NoSpace = 41, "there is no space";
+    NoSuchFile = 42, "there is no such file";
+    Port = 43, "the port name is not valid";
+    Quota = 44, "the quota is exceeded";
+    ReadOnly = 45, "the file or file system cannot be written";
+    RmaAttach = 46, "the memory cannot be attached";
+    RmaConflict = 47, "accesses to the window conflict";
+    RmaRange = 48, "the target memory is not part of the window";
+    RmaShared = 49, "the memory cannot be shared";
+    RmaSync = 50, "the calls on the window are in the wrong order";
+    Service = 51, "the service name is not valid";
+    Size = 52, "the size is not valid";
+    Spawn = 53, "the processes could not be started";
+    UnsupportedDatarep = 54, "the data representation is not supported";
+    UnsupportedOperation = 55, "the operation is not supported";
+    Win = 56, "the window is not valid";
+    RmaFlavor = 57, "the window has the wrong flavor";
+    ProcAborted = 58, "a process has ended";
+    ValueTooLarge = 59, "the value is too large to be stored";
+    Session = 60, "the session is not valid";
+    Errhandler = 61, "the error handler is not valid";
+    Abi = 62, "the binary interface is set already";
+}
+
+/// Why a call did not do what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Its class.
+    pub class: Class,
+    /// Why, in a line.
+    pub text: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Failure {
+    /// A failure of a class.
+    #[cold]
+    pub fn new(class: Class, text: impl Into<String>) -> Failure {
+        Failure { class, text: text.into() }
+    }
+
+    /// There is no room for something.
+    #[cold]
+    pub fn no_memory(text: String) -> Failure {
+        Failure::new(Class::NoMem, text)
+    }
+
+    /// An argument that cannot be.
+    #[cold]
+    pub fn argument(text: impl Into<String>) -> Failure {
+        Failure::new(Class::Arg, text)
+    }
+
+    /// A pointer that is null.
+    #[cold]
+    pub fn null(argument: &str) -> Failure {
+        Failure::argument(format!("`{argument}` is a null pointer"))
+    }
+}
+
+impl From<MsgError> for Failure {
+    fn from(error: MsgError) -> Failure {
+        let class = match &error {
+            MsgError::Truncated { .. } => Class::Truncate,
+            MsgError::PeerFailed(_) | MsgError::PeerLeft { .. } | MsgError::Abandoned { .. } => {
+                Class::ProcAborted
+            }
+            MsgError::NoSuchRank { .. } => Class::Rank,
+            MsgError::InvalidTag { .. } => Class::Tag,
+            MsgError::NoSuchRequest => Class::Request,
+            MsgError::Malformed { .. } => Class::Intern,
+            _ => Class::Other,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl From<DatatypeError> for Failure {
+    fn from(error: DatatypeError) -> Failure {
+        let class = match &error {
+            DatatypeError::Negative { argument: "count", .. } => Class::Count,
+            _ => Class::Arg,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let class = match &error {
+            Error::Message(message) => return Failure::from(*message),
+            Error::Collective(CollError::Message(message)) => return Failure::from(*message),
+            Error::Collective(CollError::NoSuchRoot { .. }) => Class::Root,
+            Error::Collective(CollError::GaveUp { cause: Cause::Gone { .. }, .. }) => {
+                Class::ProcAborted
+            }
+            Error::Collective(CollError::Differ { .. }) => Class::NotSame,
+            Error::Collective(CollError::Length { .. } | CollError::Uneven { .. }) => Class::Count,
+            Error::Creation(_) => Class::Group,
+            Error::Memory(_) | Error::Context(_) => Class::NoMem,
+            _ => Class::Other,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl From<CollError<MsgError>> for Failure {
+    fn from(error: CollError<MsgError>) -> Failure {
+        Failure::from(Error::from(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_the_numbers_of_the_standard() {
+        assert_eq!(Class::ALL.len(), 62);
+        for (number, class) in (1..).zip(Class::ALL) {
+            assert_eq!(*class as i32, number);
+            assert!(!class.text().is_empty());
+        }
+        assert_eq!(Class::Truncate as i32, 15);
+        assert_eq!(Class::ProcAborted as i32, 58);
+    }
+
+    #[test]
+    fn errors_of_the_rank_keep_their_words() {
+        let error = MsgError::NoSuchRank { rank: 7, size: 2 };
+        let failure = Failure::from(Error::from(error));
+        assert_eq!((failure.class, failure.text), (Class::Rank, error.to_string()));
+    }
+}

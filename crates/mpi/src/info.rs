@@ -1,0 +1,184 @@
+//! Info objects: pairs of strings in the order in which they were set (MPI 5.0 chapter 10).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::dialect::{Dialect, Handle, Object};
+use crate::failure::{Class, Failure};
+use crate::raw::{HandleAt, Out, TextAt};
+use crate::runtime::Mpi;
+
+/// Longest keys and values, without the 0 at the end.
+const MAX_KEY: usize = 255;
+const MAX_VALUE: usize = 1023;
+
+/// An info object.
+#[derive(Debug, Default)]
+pub struct Info {
+    pairs: RefCell<Vec<(String, String)>>,
+}
+
+impl Info {
+    fn get(&self, key: &str) -> Option<String> {
+        let pairs = self.pairs.borrow();
+        pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
+    }
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// The info object of a handle; `None`: the null handle.
+    pub fn info(&self, handle: D::Handle) -> Result<Option<Rc<Info>>, Failure> {
+        let number = D::number(Object::Info, handle);
+        match number {
+            Handle::INFO_NULL => Ok(None),
+            Handle::INFO_ENV => Ok(Some(Rc::default())),
+            other => match self.state.infos.get(other) {
+                Some(info) => Ok(Some(info)),
+                None => Err(self.no_such(Object::Info, other)),
+            },
+        }
+    }
+
+    /// MPI_Info_create.
+    pub fn info_create(&self, into: HandleAt<D>) -> Result<(), Failure> {
+        into.set(self.state.infos.add(Rc::default())?);
+        Ok(())
+    }
+
+    /// MPI_Info_dup.
+    pub fn info_dup(&self, info: Option<Rc<Info>>, into: HandleAt<D>) -> Result<(), Failure> {
+        let pairs = needed(info)?.pairs.clone();
+        into.set(self.state.infos.add(Rc::new(Info { pairs }))?);
+        Ok(())
+    }
+
+    /// MPI_Info_free.
+    pub fn info_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        if self.state.infos.remove(number).is_none() {
+            return Err(self.no_such(Object::Info, number));
+        }
+        handle.set_null();
+        Ok(())
+    }
+
+    /// MPI_Info_set.
+    pub fn info_set(
+        &self,
+        info: Option<Rc<Info>>,
+        key: String,
+        value: String,
+    ) -> Result<(), Failure> {
+        let key = checked(key)?;
+        if value.is_empty() || value.len() > MAX_VALUE {
+            let text = format!("a value has 1 to {MAX_VALUE} bytes, and this one {}", value.len());
+            return Err(Failure::new(Class::InfoValue, text));
+        }
+        let info = needed(info)?;
+        let mut pairs = info.pairs.borrow_mut();
+        match pairs.iter_mut().find(|(other, _)| *other == key) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((key, value)),
+        }
+        Ok(())
+    }
+
+    /// MPI_Info_delete.
+    pub fn info_delete(&self, info: Option<Rc<Info>>, key: String) -> Result<(), Failure> {
+        let (info, key) = (needed(info)?, checked(key)?);
+        let mut pairs = info.pairs.borrow_mut();
+        let at = pairs.iter().position(|(other, _)| *other == key);
+        let at =
+            at.ok_or_else(|| Failure::new(Class::InfoNokey, format!("there is no key `{key}`")))?;
+        pairs.remove(at);
+        Ok(())
+    }
+
+    /// MPI_Info_get, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
+    pub fn info_get(
+        &self,
+        info: Option<Rc<Info>>,
+        key: String,
+        room: i32,
+        value: TextAt,
+        flag: Out<i32>,
+    ) -> Result<(), Failure> {
+        let found = needed(info)?.get(&checked(key)?);
+        flag.set_flag(found.is_some());
+        if let Some(found) = found {
+            value.set(&found, crate::raw::count(room.into())? + 1);
+        }
+        Ok(())
+    }
+
+    /// MPI_Info_get_valuelen, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
+    pub fn info_get_valuelen(
+        &self,
+        info: Option<Rc<Info>>,
+        key: String,
+        length: Out<i32>,
+        flag: Out<i32>,
+    ) -> Result<(), Failure> {
+        let found = needed(info)?.get(&checked(key)?);
+        flag.set_flag(found.is_some());
+        if let Some(found) = found {
+            length.set(found.len() as i32);
+        }
+        Ok(())
+    }
+
+    /// MPI_Info_get_string.
+    pub fn info_get_string(
+        &self,
+        info: Option<Rc<Info>>,
+        key: String,
+        room: Out<i32>,
+        value: TextAt,
+        flag: Out<i32>,
+    ) -> Result<(), Failure> {
+        let found = needed(info)?.get(&checked(key)?);
+        flag.set_flag(found.is_some());
+        if let Some(found) = found {
+            if room.get() > 0 {
+                value.set(&found, room.get() as usize);
+            }
+            room.set(found.len() as i32 + 1);
+        }
+        Ok(())
+    }
+
+    /// MPI_Info_get_nkeys.
+    pub fn info_get_nkeys(&self, info: Option<Rc<Info>>, count: Out<i32>) -> Result<(), Failure> {
+        count.set(needed(info)?.pairs.borrow().len() as i32);
+        Ok(())
+    }
+
+    /// MPI_Info_get_nthkey.
+    pub fn info_get_nthkey(
+        &self,
+        info: Option<Rc<Info>>,
+        number: i32,
+        key: TextAt,
+    ) -> Result<(), Failure> {
+        let info = needed(info)?;
+        let pairs = info.pairs.borrow();
+        let found = usize::try_from(number).ok().and_then(|at| pairs.get(at));
+        let (name, _) = found.ok_or_else(|| {
+            Failure::argument(format!("there is no key {number}: there are {}", pairs.len()))
+        })?;
+        key.set(name, MAX_KEY + 1);
+        Ok(())
+    }
+}
+
+fn needed(info: Option<Rc<Info>>) -> Result<Rc<Info>, Failure> {
+    info.ok_or_else(|| Failure::new(Class::Info, "the info object is the null handle"))
+}
+
+fn checked(key: String) -> Result<String, Failure> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        let text = format!("a key has 1 to {MAX_KEY} bytes, and this one {}", key.len());
+        return Err(Failure::new(Class::InfoKey, text));
+    }
+    Ok(key)
+}

@@ -1,0 +1,55 @@
+//! MPI on hikyaku, apart from any binary interface: a file a chapter of MPI 5.0, on one rank of a
+//! job in bytes.
+//!
+//! ```text
+//!   libmpi_abi.so.1   libmpi.so.12        names, and a dialect: constants, widths, layouts
+//!            \            /
+//!             functions                   written from hikyaku-mpi-table
+//!                  |
+//!        call, Mpi<D>: a method a function
+//!        environment errors communicators groups attributes info datatypes
+//!        messages requests operations collectives
+//!                  |
+//!        rank  coll  msg
+//! ```
+//!
+//! `raw` follows the pointers of a program and nothing else does; `slots` gives the objects their
+//! handles; `runtime` holds the state of the process and is the boundary that no panic crosses.
+
+mod attributes;
+mod callbacks;
+mod collectives;
+mod communicators;
+pub mod datatype;
+mod datatypes;
+mod dialect;
+mod environment;
+mod errors;
+mod failure;
+mod groups;
+mod info;
+mod long_double;
+mod messages;
+mod operations;
+mod raw;
+mod requests;
+mod runtime;
+mod slots;
+mod types;
+
+pub use communicators::Comm;
+pub use dialect::{
+    ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, ROOT, Status, UNDEFINED,
+};
+pub use environment::{aint_add, aint_diff, wtick, wtime};
+pub use errors::Handling;
+pub use failure::{Class, Failure};
+pub use groups::Group;
+pub use info::Info;
+pub use operations::{Op, Predefined};
+pub use raw::{
+    Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, StatusesAt, Text,
+    TextAt, status_of,
+};
+pub use runtime::{FromInt, Mpi, Scope, call, from_int, to_int, unsupported};
+pub use types::Type;

@@ -1,0 +1,763 @@
+//! Messages between two ranks (MPI 5.0 chapter 3).
+//!
+//! Data without gaps go straight from and into the program's memory. Others are packed beside it.
+
+use std::rc::Rc;
+
+use hikyaku_msg::{Envelope, Received, RequestId, Selector, SendMode};
+
+use crate::communicators::Comm;
+use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
+use crate::failure::{Class, Failure};
+use crate::raw::{Buffer, HandleAt, NumberAt, Out, StatusesAt};
+use crate::requests::{Request, Staged, State, status_of};
+use crate::runtime::Mpi;
+use crate::types::{Area, Type};
+
+/// A message to be sent: where from, whom to, as what.
+struct Outgoing {
+    area: Area,
+    /// `None`: to nobody.
+    to: Option<Envelope>,
+}
+
+/// A message to be received.
+struct Incoming {
+    area: Area,
+    /// `None`: from nobody.
+    from: Option<Selector>,
+}
+
+/// Whom a message is for; `None`: nobody.
+#[inline]
+fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
+    if tag < 0 {
+        return Err(Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0")));
+    }
+    match dest {
+        PROC_NULL => Ok(None),
+        0.. => {
+            let destination = known(comm, dest)?;
+            Ok(Some(Envelope { destination, context: comm.inner.context(), tag }))
+        }
+        _ => Err(no_rank(comm, dest)),
+    }
+}
+
+/// Whom a message may be from; `None`: nobody.
+#[inline]
+fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Failure> {
+    let tag = match tag {
+        0.. => Some(tag),
+        ANY_TAG => None,
+        _ => {
+            let text = format!("tag {tag} is not valid: tags start at 0");
+            return Err(Failure::new(Class::Tag, text));
+        }
+    };
+    let source = match source {
+        PROC_NULL => return Ok(None),
+        ANY_SOURCE => None,
+        0.. => {
+            known(comm, source)?;
+            Some(source as u32)
+        }
+        _ => return Err(no_rank(comm, source)),
+    };
+    let source = comm.inner.source_in_job(source)?;
+    Ok(Some(Selector { source, tag, context: comm.inner.context() }))
+}
+
+/// The rank in the job of a rank that exists.
+#[inline]
+fn known(comm: &Comm, rank: i32) -> Result<u32, Failure> {
+    if rank as u32 >= comm.inner.size() {
+        return Err(no_rank(comm, rank));
+    }
+    Ok(comm.inner.in_job(rank as u32)?)
+}
+
+#[cold]
+fn no_rank(comm: &Comm, rank: i32) -> Failure {
+    let (name, size) = (comm.name.borrow(), comm.inner.size());
+    let name = if name.is_empty() { "the communicator" } else { &name };
+    let text = format!("rank {rank} does not exist: {name} has ranks 0 to {}", size - 1);
+    Failure::new(Class::Rank, text)
+}
+
+impl Outgoing {
+    #[inline]
+    fn new(
+        buffer: Buffer,
+        count: i64,
+        datatype: &Type,
+        (dest, tag): (i32, i32),
+        comm: &Comm,
+    ) -> Result<Outgoing, Failure> {
+        let to = envelope(comm, dest, tag)?;
+        Ok(Outgoing { area: Area::new(buffer, count, datatype)?, to })
+    }
+
+    /// Sends it.
+    #[inline]
+    fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
+        let Some(to) = self.to else { return Ok(()) };
+        let data = self.area.data();
+        if comm.inner.tasks().are_over() {
+            let sent = comm.inner.engine().borrow_mut().send(&data, to, mode);
+            return sent.map_err(|error| comm.inner.explained(error).into());
+        }
+        let state = self.start(comm, mode)?;
+        wait_for(comm, state).map(drop)
+    }
+
+    /// Starts it.
+    fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
+        let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
+        let (buffer, staged) = match self.area.memory() {
+            Some(memory) => (memory.to_send(self.area.len()), None),
+            None => {
+                let mut bytes = self.area.data().into_owned().into_boxed_slice();
+                let start = Buffer::new(bytes.as_mut_ptr());
+                (start.to_send(bytes.len()), Some(Staged { bytes, into: None }))
+            }
+        };
+        let started = comm.inner.engine().borrow_mut().start_send(buffer, to, mode);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        Ok(State::Message { id, is_receive: false, staged })
+    }
+}
+
+impl Incoming {
+    #[inline]
+    fn new(
+        buffer: Buffer,
+        count: i64,
+        datatype: &Type,
+        (source, tag): (i32, i32),
+        comm: &Comm,
+    ) -> Result<Incoming, Failure> {
+        let from = selector(comm, source, tag)?;
+        Ok(Incoming { area: Area::new(buffer, count, datatype)?, from })
+    }
+
+    /// Receives it.
+    #[inline]
+    fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
+        let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
+        if let Some(memory) = self.area.memory()
+            && comm.inner.tasks().are_over()
+        {
+            let into = memory.bytes_mut(self.area.len());
+            let received = comm.inner.engine().borrow_mut().recv(into, from);
+            return Ok(status_of(comm.inner.told(received)?));
+        }
+        let state = self.start(comm)?;
+        wait_for(comm, state)
+    }
+
+    /// Starts it.
+    fn start(&self, comm: &Comm) -> Result<State, Failure> {
+        let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
+        let (buffer, staged) = match self.area.memory() {
+            Some(memory) => (memory.to_receive(self.area.len()), None),
+            None => {
+                let mut bytes = vec![0; self.area.len()].into_boxed_slice();
+                let start = Buffer::new(bytes.as_mut_ptr());
+                let into = Some(self.area.clone());
+                (start.to_receive(bytes.len()), Some(Staged { bytes, into }))
+            }
+        };
+        let started = comm.inner.engine().borrow_mut().start_recv(buffer, from);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        Ok(State::Message { id, is_receive: true, staged })
+    }
+}
+
+/// Waits for a message that was started.
+fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
+    match state {
+        State::Done(status) => Ok(status),
+        State::Message { id, staged, .. } => {
+            let received = comm.inner.told(comm.inner.wait_for(id, 1));
+            match staged {
+                Some(staged) => staged.land(received),
+                None => Ok(status_of(received?)),
+            }
+        }
+        State::Task(_) | State::Inactive => Ok(Status::EMPTY),
+    }
+}
+
+/// A message that a probe has matched: nobody else receives it (MPI 5.0 §3.8.2).
+#[derive(Debug)]
+pub(crate) struct Matched {
+    comm: Rc<Comm>,
+    /// Its receive, which has no memory yet.
+    id: RequestId,
+    bytes: usize,
+}
+
+impl Matched {
+    /// Goes on with its receive.
+    fn receive(&self, area: Area) -> State {
+        let (buffer, staged) = match area.memory() {
+            Some(memory) if area.len() >= self.bytes => (memory.to_receive(self.bytes), None),
+            _ => {
+                let mut bytes = vec![0; self.bytes].into_boxed_slice();
+                let start = Buffer::new(bytes.as_mut_ptr());
+                (start.to_receive(bytes.len()), Some(Staged { bytes, into: Some(area) }))
+            }
+        };
+        self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
+        State::Message { id: self.id, is_receive: true, staged }
+    }
+}
+
+/// Buffered sends. The library has room for copies itself: what a program attaches bounds nothing
+/// and is kept until it is detached (MPI 5.0 §3.6).
+#[allow(clippy::too_many_arguments)]
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Bsend.
+    pub fn bsend(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+    ) -> Result<(), Failure> {
+        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        self.send_copy(&message, &comm)
+    }
+
+    /// MPI_Ibsend.
+    pub fn ibsend(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.bsend(buffer, count, datatype, dest, tag, Rc::clone(&comm))?;
+        self.add_request(Request::new(comm, State::Done(Status::EMPTY)), &request)
+    }
+
+    /// MPI_Bsend_init.
+    pub fn bsend_init(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        let (mpi, of) = (*self, Rc::clone(&comm));
+        let start = Box::new(move || {
+            mpi.send_copy(&message, &of)?;
+            Ok(State::Done(Status::EMPTY))
+        });
+        self.add_request(Request::persistent(comm, start), &request)
+    }
+
+    /// MPI_Buffer_attach.
+    pub fn buffer_attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
+        let size = crate::raw::count(size)?;
+        let mut attached = self.state.attached.borrow_mut();
+        if attached.is_some() {
+            return Err(Failure::new(Class::Buffer, "a buffer is attached already"));
+        }
+        *attached = Some((buffer.address(), size));
+        Ok(())
+    }
+
+    /// MPI_Buffer_detach: when all buffered messages are sent.
+    pub fn buffer_detach(&self, buffer: Out<usize>, size: NumberAt) -> Result<(), Failure> {
+        let attached = self.state.attached.borrow_mut().take();
+        let text = "no buffer is attached";
+        let (address, length) = attached.ok_or_else(|| Failure::new(Class::Buffer, text))?;
+        self.flush()?;
+        buffer.set(address);
+        size.set(length as i64);
+        Ok(())
+    }
+
+    /// MPI_Buffer_flush.
+    pub fn buffer_flush(&self) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
+/// The functions of one mode of sending.
+macro_rules! sends {
+    ($(($mode:expr, $blocking:ident, $started:ident, $kept:ident, $name:literal);)*) => {
+        impl<D: Dialect> Mpi<D> {
+            $(
+                #[doc = concat!("MPI_", $name, ".")]
+                #[inline]
+                pub fn $blocking(
+                    &self,
+                    buffer: Buffer,
+                    count: i64,
+                    datatype: Rc<Type>,
+                    dest: i32,
+                    tag: i32,
+                    comm: Rc<Comm>,
+                ) -> Result<(), Failure> {
+                    Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?.send(&comm, $mode)
+                }
+
+                #[doc = concat!("The same, left in flight: MPI_I", stringify!($blocking), ".")]
+                #[allow(clippy::too_many_arguments)]
+                pub fn $started(
+                    &self,
+                    buffer: Buffer,
+                    count: i64,
+                    datatype: Rc<Type>,
+                    dest: i32,
+                    tag: i32,
+                    comm: Rc<Comm>,
+                    request: HandleAt<D>,
+                ) -> Result<(), Failure> {
+                    let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+                    let state = message.start(&comm, $mode)?;
+                    self.add_request(Request::new(comm, state), &request)
+                }
+
+                #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]
+                #[allow(clippy::too_many_arguments)]
+                pub fn $kept(
+                    &self,
+                    buffer: Buffer,
+                    count: i64,
+                    datatype: Rc<Type>,
+                    dest: i32,
+                    tag: i32,
+                    comm: Rc<Comm>,
+                    request: HandleAt<D>,
+                ) -> Result<(), Failure> {
+                    let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+                    let of = Rc::clone(&comm);
+                    let start = Box::new(move || message.start(&of, $mode));
+                    self.add_request(Request::persistent(comm, start), &request)
+                }
+            )*
+        }
+    };
+}
+
+sends! {
+    (SendMode::Standard, send, isend, send_init, "Send");
+    (SendMode::Synchronous, ssend, issend, ssend_init, "Ssend");
+    (SendMode::Ready, rsend, irsend, rsend_init, "Rsend");
+}
+
+#[allow(clippy::too_many_arguments)]
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Recv.
+    #[inline]
+    pub fn recv(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
+        status.set(0, message.receive(&comm)?);
+        Ok(())
+    }
+
+    /// MPI_Irecv.
+    pub fn irecv(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
+        let state = message.start(&comm)?;
+        self.add_request(Request::new(comm, state), &request)
+    }
+
+    /// MPI_Recv_init.
+    pub fn recv_init(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
+        let of = Rc::clone(&comm);
+        let start = Box::new(move || message.start(&of));
+        self.add_request(Request::persistent(comm, start), &request)
+    }
+
+    /// MPI_Sendrecv.
+    pub fn sendrecv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Rc<Type>,
+        dest: i32,
+        out_tag: i32,
+        into: Buffer,
+        in_count: i64,
+        in_type: Rc<Type>,
+        source: i32,
+        in_tag: i32,
+        comm: Rc<Comm>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let sent = Outgoing::new(out, out_count, &out_type, (dest, out_tag), &comm)?;
+        let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
+        let receiving = received.start(&comm)?;
+        let sending = sent.start(&comm, SendMode::Standard)?;
+        let came = wait_for(&comm, receiving);
+        wait_for(&comm, sending)?;
+        status.set(0, came?);
+        Ok(())
+    }
+
+    /// MPI_Sendrecv_replace.
+    pub fn sendrecv_replace(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        out_tag: i32,
+        source: i32,
+        in_tag: i32,
+        comm: Rc<Comm>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let sent = Outgoing::new(buffer, count, &datatype, (dest, out_tag), &comm)?;
+        let received = Incoming::new(buffer, count, &datatype, (source, in_tag), &comm)?;
+        self.send_copy(&sent, &comm)?;
+        status.set(0, received.receive(&comm)?);
+        Ok(())
+    }
+
+    /// A send of a copy, which the program need not wait for.
+    fn send_copy(&self, message: &Outgoing, comm: &Rc<Comm>) -> Result<(), Failure> {
+        let Some(to) = message.to else { return Ok(()) };
+        let mut bytes = message.area.data().into_owned().into_boxed_slice();
+        let view = Buffer::new(bytes.as_mut_ptr()).to_send(bytes.len());
+        let started = comm.inner.engine().borrow_mut().start_send(view, to, SendMode::Standard);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        let staged = Some(Staged { bytes, into: None });
+        let state = State::Message { id, is_receive: false, staged };
+        self.let_go(Request::new(Rc::clone(comm), state));
+        Ok(())
+    }
+
+    /// MPI_Isendrecv: what is sent is copied, so that the request is that of the receive.
+    pub fn isendrecv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Rc<Type>,
+        dest: i32,
+        out_tag: i32,
+        into: Buffer,
+        in_count: i64,
+        in_type: Rc<Type>,
+        source: i32,
+        in_tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let sent = Outgoing::new(out, out_count, &out_type, (dest, out_tag), &comm)?;
+        let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
+        self.send_copy(&sent, &comm)?;
+        let state = received.start(&comm)?;
+        self.add_request(Request::new(comm, state), &request)
+    }
+
+    /// MPI_Isendrecv_replace.
+    pub fn isendrecv_replace(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        out_tag: i32,
+        source: i32,
+        in_tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let (out, again) = (Rc::clone(&datatype), buffer);
+        self.isendrecv(
+            buffer, count, out, dest, out_tag, again, count, datatype, source, in_tag, comm,
+            request,
+        )
+    }
+
+    /// MPI_Probe.
+    pub fn probe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        status.set(
+            0,
+            match selector(&comm, source, tag)? {
+                None => Status::OF_NOBODY,
+                Some(from) => status_of(comm.inner.told(comm.inner.wait_for_probe(from))?),
+            },
+        );
+        Ok(())
+    }
+
+    /// MPI_Iprobe.
+    pub fn iprobe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        flag: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let found = match selector(&comm, source, tag)? {
+            None => Some(Status::OF_NOBODY),
+            Some(from) => {
+                comm.inner.attend();
+                let probed = comm.inner.engine().borrow_mut().probe(from);
+                let found = probed.map_err(|error| comm.inner.explained(error))?;
+                found.map(|it| comm.inner.told(Ok(it))).transpose()?.map(status_of)
+            }
+        };
+        flag.set_flag(found.is_some());
+        if let Some(found) = found {
+            status.set(0, found);
+        }
+        Ok(())
+    }
+
+    /// Matches what a probe has found.
+    fn matched(
+        &self,
+        comm: &Rc<Comm>,
+        found: Received,
+        into: &HandleAt<D>,
+    ) -> Result<Status, Failure> {
+        // As the engine found it: the first of this sender with this tag.
+        let Received { source, tag, bytes } = found;
+        let of = Selector { source: Some(source), tag: Some(tag), context: comm.inner.context() };
+        let bytes = bytes as usize;
+        let started = comm.inner.engine().borrow_mut().start_recv_detached(bytes, of);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        let matched = Matched { comm: Rc::clone(comm), id, bytes };
+        into.set(self.state.messages.add(Rc::new(matched))?);
+        Ok(status_of(comm.inner.told(Ok(found))?))
+    }
+
+    /// MPI_Mprobe.
+    pub fn mprobe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        message: HandleAt<D>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        status.set(
+            0,
+            match selector(&comm, source, tag)? {
+                None => {
+                    message.set(Handle::MESSAGE_NO_PROC);
+                    Status::OF_NOBODY
+                }
+                Some(from) => {
+                    let found = comm.inner.wait_for_probe(from);
+                    let found = found.map_err(|error| comm.inner.explained(error))?;
+                    self.matched(&comm, found, &message)?
+                }
+            },
+        );
+        Ok(())
+    }
+
+    /// MPI_Improbe.
+    pub fn improbe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        flag: Out<i32>,
+        message: HandleAt<D>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let Some(from) = selector(&comm, source, tag)? else {
+            flag.set_flag(true);
+            message.set(Handle::MESSAGE_NO_PROC);
+            status.set(0, Status::OF_NOBODY);
+            return Ok(());
+        };
+        comm.inner.attend();
+        let probed = comm.inner.engine().borrow_mut().probe(from);
+        let found = probed.map_err(|error| comm.inner.explained(error))?;
+        flag.set_flag(found.is_some());
+        match found {
+            Some(found) => status.set(0, self.matched(&comm, found, &message)?),
+            None => message.set_null(),
+        }
+        Ok(())
+    }
+
+    /// Takes a matched message; `None`: there is none, from nobody.
+    fn take_matched(&self, handle: &HandleAt<D>) -> Result<Option<Rc<Matched>>, Failure> {
+        let number = handle.get();
+        let found = match number {
+            Handle::MESSAGE_NO_PROC => None,
+            other => {
+                let found = self.state.messages.remove(other);
+                Some(found.ok_or_else(|| self.no_such(Object::Message, other))?)
+            }
+        };
+        handle.set_null();
+        Ok(found)
+    }
+
+    /// MPI_Mrecv.
+    pub fn mrecv(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        message: HandleAt<D>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let area = Area::new(buffer, count, &datatype)?;
+        status.set(
+            0,
+            match self.take_matched(&message)? {
+                None => Status::OF_NOBODY,
+                Some(matched) => wait_for(&matched.comm, matched.receive(area))?,
+            },
+        );
+        Ok(())
+    }
+
+    /// MPI_Imrecv.
+    pub fn imrecv(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        message: HandleAt<D>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let area = Area::new(buffer, count, &datatype)?;
+        let (comm, state) = match self.take_matched(&message)? {
+            None => (self.world()?, State::Done(Status::OF_NOBODY)),
+            Some(matched) => (Rc::clone(&matched.comm), matched.receive(area)),
+        };
+        self.add_request(Request::new(comm, state), &request)
+    }
+
+    /// MPI_Get_count.
+    pub fn get_count(
+        &self,
+        status: Status,
+        datatype: Rc<Type>,
+        count: NumberAt,
+    ) -> Result<(), Failure> {
+        let found = datatype.datatype.count_of(status.bytes);
+        count.set(found.map_or(crate::dialect::UNDEFINED.into(), |found| found as i64));
+        Ok(())
+    }
+
+    /// MPI_Status_set_cancelled.
+    pub fn status_set_cancelled(&self, status: StatusesAt<D>, flag: i32) -> Result<(), Failure> {
+        change(&status, |status| status.cancelled = flag != 0)
+    }
+
+    /// MPI_Status_set_elements.
+    pub fn status_set_elements(
+        &self,
+        status: StatusesAt<D>,
+        datatype: Rc<Type>,
+        count: i64,
+    ) -> Result<(), Failure> {
+        let count = crate::raw::count(count)? as u64;
+        let bytes = datatype.datatype.bytes_of(count).unwrap_or(0);
+        change(&status, |status| status.bytes = bytes)
+    }
+
+    /// MPI_Status_set_elements_x.
+    pub fn status_set_elements_x(
+        &self,
+        status: StatusesAt<D>,
+        datatype: Rc<Type>,
+        count: i64,
+    ) -> Result<(), Failure> {
+        self.status_set_elements(status, datatype, count)
+    }
+
+    /// MPI_Status_get_source.
+    pub fn status_get_source(&self, status: Status, source: Out<i32>) -> Result<(), Failure> {
+        source.set(status.source);
+        Ok(())
+    }
+
+    /// MPI_Status_set_source.
+    pub fn status_set_source(&self, status: StatusesAt<D>, source: i32) -> Result<(), Failure> {
+        change(&status, |status| status.source = source)
+    }
+
+    /// MPI_Status_get_tag.
+    pub fn status_get_tag(&self, status: Status, tag: Out<i32>) -> Result<(), Failure> {
+        tag.set(D::tag_out(status.tag));
+        Ok(())
+    }
+
+    /// MPI_Status_set_tag.
+    pub fn status_set_tag(&self, status: StatusesAt<D>, tag: i32) -> Result<(), Failure> {
+        change(&status, |status| status.tag = tag)
+    }
+
+    /// MPI_Status_get_error.
+    pub fn status_get_error(&self, status: Status, error: Out<i32>) -> Result<(), Failure> {
+        error.set(status.error.map_or(0, D::class_out));
+        Ok(())
+    }
+
+    /// MPI_Status_set_error.
+    pub fn status_set_error(&self, status: StatusesAt<D>, error: i32) -> Result<(), Failure> {
+        change(&status, |status| status.error = D::class(error))
+    }
+}
+
+/// Changes a status of the program.
+fn change<D: Dialect>(
+    status: &StatusesAt<D>,
+    act: impl FnOnce(&mut Status),
+) -> Result<(), Failure> {
+    let mut known = status.get().unwrap_or(Status::EMPTY);
+    act(&mut known);
+    status.set(0, known);
+    Ok(())
+}

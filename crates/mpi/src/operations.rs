@@ -1,0 +1,521 @@
+//! Reductions: the predefined ones and the program's own (MPI 5.0 §6.9).
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use hikyaku_coll::{Combination, Element, Reduction};
+
+use crate::callbacks;
+use crate::datatype::{Basic, Class as Kind};
+use crate::dialect::{Dialect, Handle, Object};
+use crate::failure::{Class, Failure};
+use crate::long_double::LongDouble;
+use crate::raw::{Buffer, HandleAt, Out};
+use crate::runtime::Mpi;
+use crate::types::{Area, Type};
+
+/// An operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// One of the standard's.
+    Predefined(Predefined),
+    /// The program's own.
+    Own {
+        /// Its function.
+        function: usize,
+        /// Whether that takes large counts.
+        is_large: bool,
+        /// Whether the order of operands does not matter.
+        commutes: bool,
+    },
+}
+
+/// The operations of the standard, with its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predefined {
+    /// MPI_SUM.
+    Sum = 0x21,
+    /// MPI_MIN.
+    Min = 0x22,
+    /// MPI_MAX.
+    Max = 0x23,
+    /// MPI_PROD.
+    Product = 0x24,
+    /// MPI_BAND.
+    BitAnd = 0x28,
+    /// MPI_BOR.
+    BitOr = 0x29,
+    /// MPI_BXOR.
+    BitXor = 0x2a,
+    /// MPI_LAND.
+    And = 0x30,
+    /// MPI_LOR.
+    Or = 0x31,
+    /// MPI_LXOR.
+    Xor = 0x32,
+    /// MPI_MINLOC.
+    MinLoc = 0x38,
+    /// MPI_MAXLOC.
+    MaxLoc = 0x39,
+    /// MPI_REPLACE.
+    Replace = 0x3c,
+    /// MPI_NO_OP.
+    Nothing = 0x3d,
+}
+
+impl Predefined {
+    const ALL: [Predefined; 14] = [
+        Predefined::Sum,
+        Predefined::Min,
+        Predefined::Max,
+        Predefined::Product,
+        Predefined::BitAnd,
+        Predefined::BitOr,
+        Predefined::BitXor,
+        Predefined::And,
+        Predefined::Or,
+        Predefined::Xor,
+        Predefined::MinLoc,
+        Predefined::MaxLoc,
+        Predefined::Replace,
+        Predefined::Nothing,
+    ];
+
+    fn combination(self) -> Combination {
+        match self {
+            Predefined::Sum => Combination::SUM,
+            Predefined::Product => Combination::PRODUCT,
+            Predefined::Min => Combination::MIN,
+            Predefined::Max => Combination::MAX,
+            _ => Combination::OWN,
+        }
+    }
+}
+
+/// Puts `left ∘ right` into `right`, element by element.
+type Kernel = fn(&[u8], &mut [u8]);
+
+/// Applies a function to numbers that lie in bytes.
+fn each<const N: usize, T>(
+    left: &[u8],
+    right: &mut [u8],
+    of: impl Fn([u8; N]) -> T,
+    to: impl Fn(T) -> [u8; N],
+    act: impl Fn(T, T) -> T,
+) {
+    let (left, _) = left.as_chunks::<N>();
+    let (right, _) = right.as_chunks_mut::<N>();
+    for (left, right) in left.iter().zip(right) {
+        *right = to(act(of(*left), of(*right)));
+    }
+}
+
+/// A kernel over a type of Rust.
+macro_rules! kernel {
+    ($type:ty, $act:expr) => {
+        Some(
+            (|left, right| {
+                each(left, right, <$type>::from_ne_bytes, <$type>::to_ne_bytes, $act);
+            }) as Kernel,
+        )
+    };
+}
+
+macro_rules! integers {
+    ($op:expr, $($type:ty),*) => {
+        [$(match $op {
+            Predefined::Sum => kernel!($type, <$type>::wrapping_add),
+            Predefined::Product => kernel!($type, <$type>::wrapping_mul),
+            Predefined::Min => kernel!($type, |a, b| if a < b { a } else { b }),
+            Predefined::Max => kernel!($type, |a, b| if a > b { a } else { b }),
+            Predefined::BitAnd => kernel!($type, |a, b| a & b),
+            Predefined::BitOr => kernel!($type, |a, b| a | b),
+            Predefined::BitXor => kernel!($type, |a, b| a ^ b),
+            Predefined::And => kernel!($type, |a, b| (a != 0 && b != 0).into()),
+            Predefined::Or => kernel!($type, |a, b| (a != 0 || b != 0).into()),
+            Predefined::Xor => kernel!($type, |a, b| ((a != 0) != (b != 0)).into()),
+            _ => None,
+        }),*]
+    };
+}
+
+macro_rules! floats {
+    ($op:expr, $type:ty) => {
+        match $op {
+            Predefined::Sum => kernel!($type, |a, b| a + b),
+            Predefined::Product => kernel!($type, |a, b| a * b),
+            Predefined::Min => kernel!($type, |a, b| if a < b || a.is_nan() { a } else { b }),
+            Predefined::Max => kernel!($type, |a, b| if a > b || a.is_nan() { a } else { b }),
+            _ => None,
+        }
+    };
+}
+
+macro_rules! complexes {
+    ($op:expr, $type:ty, $half:literal) => {{
+        fn of(bytes: [u8; 2 * $half]) -> [$type; 2] {
+            bytemuck::pod_read_unaligned(&bytes)
+        }
+        fn to(value: [$type; 2]) -> [u8; 2 * $half] {
+            bytemuck::cast(value)
+        }
+        let kernel: Option<Kernel> = match $op {
+            Predefined::Sum => {
+                Some(|left, right| each(left, right, of, to, |[a, b], [c, d]| [a + c, b + d]))
+            }
+            Predefined::Product => Some(|left, right| {
+                each(left, right, of, to, |[a, b], [c, d]| [a * c - b * d, a * d + b * c])
+            }),
+            _ => None,
+        };
+        kernel
+    }};
+}
+
+/// The kernels of `long double`.
+fn long_double(op: Predefined) -> Option<Kernel> {
+    fn by(left: &[u8], right: &mut [u8], act: fn(LongDouble, LongDouble) -> LongDouble) {
+        each(left, right, LongDouble::of, LongDouble::to_bytes, act);
+    }
+    fn or(left: LongDouble, right: LongDouble, wins: Ordering) -> LongDouble {
+        if left.compare(right) == Some(wins) { left } else { right }
+    }
+    match op {
+        Predefined::Sum => Some(|left, right| by(left, right, LongDouble::plus)),
+        Predefined::Product => Some(|left, right| by(left, right, LongDouble::times)),
+        Predefined::Min => Some(|left, right| by(left, right, |a, b| or(a, b, Ordering::Less))),
+        Predefined::Max => Some(|left, right| by(left, right, |a, b| or(a, b, Ordering::Greater))),
+        _ => None,
+    }
+}
+
+/// Those of two of them, as a complex number.
+fn long_double_complex(op: Predefined) -> Option<Kernel> {
+    type Pair = [LongDouble; 2];
+    fn of(bytes: [u8; 32]) -> Pair {
+        let (halves, _) = bytes.as_chunks::<16>();
+        [LongDouble::of(halves[0]), LongDouble::of(halves[1])]
+    }
+    fn to([real, imaginary]: Pair) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&real.to_bytes());
+        bytes[16..].copy_from_slice(&imaginary.to_bytes());
+        bytes
+    }
+    match op {
+        Predefined::Sum => Some(|left, right| {
+            each(left, right, of, to, |[a, b], [c, d]| [a.plus(c), b.plus(d)]);
+        }),
+        Predefined::Product => Some(|left, right| {
+            each(left, right, of, to, |[a, b], [c, d]| {
+                [a.times(c).minus(b.times(d)), a.times(d).plus(b.times(c))]
+            });
+        }),
+        _ => None,
+    }
+}
+
+/// A `long double` and an index, packed.
+fn long_double_pair(op: Predefined) -> Option<Kernel> {
+    fn by(left: &[u8], right: &mut [u8], wins: Ordering) {
+        fn parts(bytes: [u8; 20]) -> (LongDouble, i32) {
+            let mut value = [0; 16];
+            value.copy_from_slice(&bytes[..16]);
+            (LongDouble::of(value), bytemuck::pod_read_unaligned(&bytes[16..]))
+        }
+        each(
+            left,
+            right,
+            |it| it,
+            |it| it,
+            |a: [u8; 20], b| {
+                let ((one, first), (other, second)) = (parts(a), parts(b));
+                match one.compare(other) {
+                    Some(Ordering::Equal) if first < second => a,
+                    Some(order) if order == wins => a,
+                    _ => b,
+                }
+            },
+        );
+    }
+    match op {
+        Predefined::MinLoc => Some(|left, right| by(left, right, Ordering::Less)),
+        Predefined::MaxLoc => Some(|left, right| by(left, right, Ordering::Greater)),
+        _ => None,
+    }
+}
+
+/// A value and an index: the smaller index where values are equal (MPI 5.0 §6.9.4).
+macro_rules! pairs {
+    ($op:expr, $value:ty, $index:ty, $width:literal, $at:literal) => {{
+        fn parts(bytes: [u8; $width]) -> ($value, $index) {
+            const VALUE: usize = size_of::<$value>();
+            const INDEX: usize = size_of::<$index>();
+            let value = bytemuck::pod_read_unaligned(&bytes[..VALUE]);
+            (value, bytemuck::pod_read_unaligned(&bytes[$at..$at + INDEX]))
+        }
+        fn choose(one: [u8; $width], other: [u8; $width], first: bool) -> [u8; $width] {
+            let (left, right) = (parts(one), parts(other));
+            let left_wins = if left.0 == right.0 { left.1 < right.1 } else { first };
+            if left_wins { one } else { other }
+        }
+        let kernel: Option<Kernel> = match $op {
+            Predefined::MinLoc => Some(|left, right| {
+                each(left, right, |it| it, |it| it, |a, b| choose(a, b, parts(a).0 < parts(b).0))
+            }),
+            Predefined::MaxLoc => Some(|left, right| {
+                each(left, right, |it| it, |it| it, |a, b| choose(a, b, parts(a).0 > parts(b).0))
+            }),
+            _ => None,
+        };
+        kernel
+    }};
+}
+
+/// What an operation does to elements of a basic type; `None`: the standard has no such pair, or
+/// the type is not computed with here.
+fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
+    match op {
+        Predefined::Replace => return Some(|left, right| right.copy_from_slice(left)),
+        Predefined::Nothing => return Some(|_, _| {}),
+        _ => {}
+    }
+    let logical = matches!(op, Predefined::And | Predefined::Or | Predefined::Xor);
+    let bits = matches!(op, Predefined::BitAnd | Predefined::BitOr | Predefined::BitXor);
+    let at = basic.size().trailing_zeros() as usize;
+    match basic.class() {
+        Kind::Signed if op as i32 <= Predefined::Xor as i32 => {
+            integers!(op, i8, i16, i32, i64, i128).get(at).copied().flatten()
+        }
+        Kind::Address if !logical => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
+        Kind::Unsigned => integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten(),
+        Kind::Byte if bits => integers!(op, u8)[0],
+        Kind::Logical if logical => {
+            integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten()
+        }
+        Kind::Float => match basic.size() {
+            4 => floats!(op, f32),
+            8 => floats!(op, f64),
+            16 if basic == Basic::LongDouble => long_double(op),
+            _ => None,
+        },
+        Kind::Complex => match basic.size() {
+            8 => complexes!(op, f32, 4),
+            16 => complexes!(op, f64, 8),
+            32 if basic != Basic::Complex32 => long_double_complex(op),
+            _ => None,
+        },
+        Kind::Pair => match basic {
+            Basic::FloatInt => pairs!(op, f32, i32, 8, 4),
+            Basic::TwoInt | Basic::TwoInteger => pairs!(op, i32, i32, 8, 4),
+            Basic::TwoReal => pairs!(op, f32, f32, 8, 4),
+            Basic::TwoDoublePrecision => pairs!(op, f64, f64, 16, 8),
+            // The others have gaps: their elements come packed.
+            Basic::DoubleInt => pairs!(op, f64, i32, 12, 8),
+            Basic::LongInt => pairs!(op, i64, i32, 12, 8),
+            Basic::ShortInt => pairs!(op, i16, i32, 6, 2),
+            Basic::LongDoubleInt => long_double_pair(op),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A reduction of elements of a type.
+#[derive(Debug, Clone)]
+pub(crate) struct Reducing<D: Dialect> {
+    mpi: Mpi<D>,
+    op: Op,
+    datatype: Rc<Type>,
+    kernel: Option<Kernel>,
+}
+
+impl<D: Dialect> Reducing<D> {
+    /// What an operation does to elements of a type.
+    pub(crate) fn new(mpi: &Mpi<D>, op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
+        let kernel = match (op, datatype.basic()) {
+            (Op::Predefined(op), Some(basic)) => {
+                let found = kernel(op, basic);
+                Some(found.ok_or_else(|| {
+                    let text = format!("{op:?} is not defined for {}", basic.name());
+                    Failure::new(Class::Op, text)
+                })?)
+            }
+            (Op::Predefined(op), None) => {
+                let text = format!("{op:?} is not defined for derived datatypes");
+                return Err(Failure::new(Class::Op, text));
+            }
+            (Op::Own { .. }, _) => None,
+        };
+        Ok(Reducing { mpi: *mpi, op, datatype: Rc::clone(datatype), kernel })
+    }
+
+    /// Whether the order of operands does not matter.
+    pub(crate) fn commutes(&self) -> bool {
+        !matches!(self.op, Op::Own { commutes: false, .. })
+    }
+
+    /// What the elements are, as far as ranks can compare it.
+    pub(crate) fn element(&self) -> Element {
+        match self.datatype.basic().map(|basic| (basic.class(), basic.size())) {
+            Some((Kind::Float, 4)) => Element::of::<f32>(),
+            Some((Kind::Float, 8)) => Element::of::<f64>(),
+            Some((Kind::Signed, 4)) => Element::of::<i32>(),
+            Some((Kind::Signed, 8)) => Element::of::<i64>(),
+            Some((Kind::Unsigned, 4)) => Element::of::<u32>(),
+            Some((Kind::Unsigned, 8)) => Element::of::<u64>(),
+            _ => Element::BYTE,
+        }
+    }
+
+    /// As the collectives take it.
+    pub(crate) fn as_reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8])> {
+        let combination = match self.op {
+            Op::Predefined(op) => op.combination(),
+            Op::Own { .. } => Combination::OWN,
+        };
+        Reduction {
+            combine: |left: &[u8], right: &mut [u8]| self.combine(left, right),
+            commutative: self.commutes(),
+            width: self.datatype.size().max(1),
+            combination,
+        }
+    }
+
+    /// Puts `left ∘ right` into `right`.
+    pub(crate) fn combine(&self, left: &[u8], right: &mut [u8]) {
+        if let Some(kernel) = self.kernel {
+            return kernel(left, right);
+        }
+        let Op::Own { function, is_large, .. } = self.op else { return };
+        // The function gets memory as its type wants it, and may write to both.
+        let (mut one, mut other) = (aligned(left), aligned(right));
+        let elements = (left.len() / self.datatype.size().max(1)) as i64;
+        let operands =
+            (Buffer::new(one.as_mut_ptr().cast()), Buffer::new(other.as_mut_ptr().cast()));
+        callbacks::reduce::<D>(function, is_large, operands, elements, self.datatype.handle.get());
+        right.copy_from_slice(&bytemuck::cast_slice(&other)[..right.len()]);
+        let _ = &self.mpi;
+    }
+}
+
+/// Bytes in memory that suits every type.
+fn aligned(bytes: &[u8]) -> Vec<u128> {
+    let mut words = vec![0u128; bytes.len().div_ceil(size_of::<u128>())];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// The operation of a handle.
+    pub fn op(&self, handle: D::Handle) -> Result<Op, Failure> {
+        let number = D::number(Object::Op, handle);
+        if let Some(op) = Predefined::ALL.into_iter().find(|op| *op as u32 == number.0) {
+            return Ok(Op::Predefined(op));
+        }
+        let own = self.state.ops.get(number);
+        own.map(|op| *op).ok_or_else(|| self.no_such(Object::Op, number))
+    }
+
+    /// MPI_Op_create.
+    pub fn op_create(
+        &self,
+        function: usize,
+        commutes: i32,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let function = callbacks::function(function, "user_fn")?;
+        let op = Op::Own { function, is_large: self.is_large, commutes: commutes != 0 };
+        into.set(self.state.ops.add(Rc::new(op))?);
+        Ok(())
+    }
+
+    /// MPI_Op_free.
+    pub fn op_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        if self.state.ops.remove(number).is_none() {
+            return Err(match Predefined::ALL.iter().any(|op| *op as u32 == number.0) {
+                true => Failure::new(Class::Op, "a predefined operation cannot be freed"),
+                false => self.no_such(Object::Op, number),
+            });
+        }
+        handle.set(Handle::OP_NULL);
+        Ok(())
+    }
+
+    /// MPI_Op_commutative.
+    pub fn op_commutative(&self, op: Op, flag: Out<i32>) -> Result<(), Failure> {
+        flag.set_flag(!matches!(op, Op::Own { commutes: false, .. }));
+        Ok(())
+    }
+
+    /// MPI_Reduce_local.
+    pub fn reduce_local(
+        &self,
+        from: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        op: Op,
+    ) -> Result<(), Failure> {
+        let reducing = Reducing::new(self, op, &datatype)?;
+        let (from, into) = (Area::new(from, count, &datatype)?, Area::new(into, count, &datatype)?);
+        let (left, right) = (from.data(), into.memory());
+        if let Some(right) = right {
+            reducing.combine(&left, right.bytes_mut(into.len()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn apply<T: bytemuck::Pod>(op: Predefined, basic: Basic, left: &[T], right: &[T]) -> Vec<T> {
+        let mut result: Vec<u8> = bytemuck::cast_slice(right).to_vec();
+        kernel(op, basic).unwrap()(bytemuck::cast_slice(left), &mut result);
+        result.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+    }
+
+    #[test]
+    fn operations_do_what_the_standard_says() {
+        use Predefined::{And, BitXor, Max, Min, Or, Product, Sum, Xor};
+        assert_eq!(apply(Sum, Basic::Int, &[i32::MAX, 2], &[1, 3]), [i32::MIN, 5]);
+        assert_eq!(apply(Product, Basic::Double, &[1.5, -2.0], &[2.0, 4.0]), [3.0, -8.0]);
+        assert_eq!(apply(Min, Basic::SignedChar, &[-1i8, 5], &[3, 2]), [-1, 2]);
+        assert_eq!(apply(Max, Basic::UnsignedChar, &[255u8, 5], &[3, 6]), [255, 6]);
+        assert_eq!(apply(And, Basic::Int, &[7, 0], &[9, 9]), [1, 0]);
+        assert_eq!(apply(Or, Basic::CBool, &[0u8, 1], &[0, 0]), [0, 1]);
+        assert_eq!(apply(Xor, Basic::Logical, &[5, 0], &[9, 9]), [0, 1]);
+        assert_eq!(apply(BitXor, Basic::Byte, &[0b1100u8], &[0b1010]), [0b0110]);
+        // (1 + 2i)(3 - i) = 5 + 5i.
+        let product = apply(Product, Basic::CDoubleComplex, &[[1.0, 2.0]], &[[3.0, -1.0]]);
+        assert_eq!(product, [[5.0, 5.0]]);
+    }
+
+    #[test]
+    fn the_place_of_the_extreme_is_the_smaller_where_values_are_equal() {
+        use Predefined::{MaxLoc, MinLoc};
+        let (left, right) = ([[3, 7], [1, 1]], [[3, 2], [5, 0]]);
+        assert_eq!(apply(MaxLoc, Basic::TwoInt, &left, &right), [[3, 2], [5, 0]]);
+        assert_eq!(apply(MinLoc, Basic::TwoInt, &left, &right), [[3, 2], [1, 1]]);
+    }
+
+    #[test]
+    fn what_the_standard_does_not_have_is_refused() {
+        for (op, basic) in [
+            (Predefined::BitAnd, Basic::Double),
+            (Predefined::And, Basic::Float),
+            (Predefined::Max, Basic::CDoubleComplex),
+            (Predefined::Sum, Basic::Byte),
+            (Predefined::Sum, Basic::CBool),
+            (Predefined::Sum, Basic::Char),
+            (Predefined::MinLoc, Basic::Int),
+        ] {
+            assert!(kernel(op, basic).is_none(), "{op:?} {}", basic.name());
+        }
+    }
+}

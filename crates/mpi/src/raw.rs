@@ -1,0 +1,561 @@
+//! Arguments of C that are pointers, and who follows them.
+//!
+//! A program promises of every pointer what the standard says of the argument: it is null, one of
+//! the constants, or points to as much as the function reads or writes. Nothing here can check
+//! more than null. The values below keep a pointer together with what it is for; each is made by a
+//! function of a shared library and used before that returns, or, of a buffer, before the operation
+//! that holds it is complete.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::slice;
+
+use hikyaku_msg::{RecvBuffer, SendBuffer};
+
+use crate::datatype::{self, Cursor, Datatype, DatatypeError};
+use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
+use crate::failure::{Class, Failure};
+
+/// Memory of the program: messages are read from it or written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer(*mut u8);
+
+impl Buffer {
+    /// No memory.
+    pub const NULL: Buffer = Buffer(std::ptr::null_mut());
+
+    /// What a program gave.
+    #[inline]
+    pub fn new(start: *mut u8) -> Buffer {
+        Buffer(start)
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.0.expose_provenance()
+    }
+
+    /// The address `bytes` further on.
+    #[inline]
+    pub fn at(self, bytes: i64) -> Buffer {
+        if self.0.is_null() {
+            // MPI_BOTTOM: displacements are addresses that MPI_Get_address has given.
+            return Buffer(std::ptr::with_exposed_provenance_mut(bytes as usize));
+        }
+        Buffer(self.0.wrapping_offset(bytes as isize))
+    }
+
+    /// Whether it is MPI_IN_PLACE.
+    #[inline]
+    pub fn is_in_place<D: Dialect>(self) -> bool {
+        self.address() == D::IN_PLACE
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub(crate) fn bytes<'a>(self, length: usize) -> &'a [u8] {
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: the program promised memory of this length, and not to write it meanwhile.
+        unsafe { slice::from_raw_parts(self.0, length) }
+    }
+
+    /// Its bytes, to be written.
+    #[inline]
+    pub(crate) fn bytes_mut<'a>(self, length: usize) -> &'a mut [u8] {
+        if length == 0 {
+            return &mut [];
+        }
+        // SAFETY: the program promised memory of this length for this call alone.
+        unsafe { slice::from_raw_parts_mut(self.0, length) }
+    }
+
+    /// Its bytes for a send that goes on after this call.
+    #[inline]
+    pub(crate) fn to_send(self, length: usize) -> SendBuffer {
+        // SAFETY: the program keeps the buffer as it is until the request is complete (MPI 5.0
+        // §3.7.2).
+        unsafe { SendBuffer::new(self.0, length) }
+    }
+
+    /// Its bytes for a receive that goes on after this call.
+    #[inline]
+    pub(crate) fn to_receive(self, length: usize) -> RecvBuffer {
+        // SAFETY: the program does not use the buffer until the request is complete (MPI 5.0
+        // §3.7.2).
+        unsafe { RecvBuffer::new(self.0, length) }
+    }
+
+    /// Packs the next bytes of what a cursor is at, as many as there is room for.
+    pub(crate) fn pack(self, cursor: &mut Cursor, into: &mut [u8]) {
+        // SAFETY: the program promised the memory of all its elements, and `into` is ours.
+        unsafe { cursor.pack(self.0, into) };
+    }
+
+    /// Unpacks the next bytes.
+    pub(crate) fn unpack(self, cursor: &mut Cursor, from: &[u8]) {
+        // SAFETY: the program promised the memory of all its elements for this call alone.
+        unsafe { cursor.unpack(from, self.0) };
+    }
+
+    /// Packs elements in `external32` from a position on.
+    pub(crate) fn pack_external(
+        self,
+        elements: u64,
+        datatype: &Datatype,
+        (into, position): (&mut [u8], &mut u64),
+    ) -> Result<(), DatatypeError> {
+        // SAFETY: the program promised the memory of all its elements, which `into` is apart from.
+        unsafe { datatype::pack_external(self.0, elements, datatype, into, position) }
+    }
+
+    /// Unpacks them.
+    pub(crate) fn unpack_external(
+        self,
+        elements: u64,
+        datatype: &Datatype,
+        (from, position): (&[u8], &mut u64),
+    ) -> Result<(), DatatypeError> {
+        // SAFETY: the program promised the memory of all its elements for this call alone.
+        unsafe { datatype::unpack_external(from, position, self.0, elements, datatype) }
+    }
+
+    /// The start, for a function of the program.
+    pub(crate) fn start(self) -> *mut u8 {
+        self.0
+    }
+}
+
+/// Where a value is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Out<T> {
+    at: *mut T,
+    turn: fn(T) -> T,
+}
+
+impl<T: Copy> Out<T> {
+    /// What a program gave as the argument of this name.
+    ///
+    /// # Errors
+    /// It is null.
+    #[inline]
+    pub fn new(at: *mut T, argument: &str) -> Result<Out<T>, Failure> {
+        if at.is_null() { Err(Failure::null(argument)) } else { Ok(Out { at, turn: |it| it }) }
+    }
+
+    /// The same for a value that programs have another number for.
+    #[inline]
+    #[must_use]
+    pub fn mapped(self, turn: fn(T) -> T) -> Out<T> {
+        Out { turn, ..self }
+    }
+
+    /// Writes it.
+    #[inline]
+    pub fn set(self, value: T) {
+        let value = (self.turn)(value);
+        // SAFETY: not null, and the program promised a place for one value.
+        unsafe { self.at.write(value) }
+    }
+
+    /// Reads it.
+    #[inline]
+    pub fn get(self) -> T {
+        // SAFETY: not null, and the program promised a value.
+        unsafe { self.at.read() }
+    }
+}
+
+impl Out<c_int> {
+    /// Writes a flag.
+    #[inline]
+    pub fn set_flag(self, flag: bool) {
+        self.set(c_int::from(flag));
+    }
+}
+
+/// Where a number is written that is an `int` or longer, by the form of the function.
+#[derive(Debug, Clone, Copy)]
+pub enum NumberAt {
+    /// An `int`.
+    Small(Out<c_int>),
+    /// 64 bits.
+    Large(Out<i64>),
+}
+
+impl NumberAt {
+    /// An `int`.
+    ///
+    /// # Errors
+    /// It is null.
+    #[inline]
+    pub fn small(at: *mut c_int, argument: &str) -> Result<NumberAt, Failure> {
+        Ok(NumberAt::Small(Out::new(at, argument)?))
+    }
+
+    /// 64 bits.
+    ///
+    /// # Errors
+    /// It is null.
+    #[inline]
+    pub fn large(at: *mut i64, argument: &str) -> Result<NumberAt, Failure> {
+        Ok(NumberAt::Large(Out::new(at, argument)?))
+    }
+
+    /// Writes a number; MPI_UNDEFINED if it has no room (MPI 5.0 §3.2.5).
+    pub fn set(self, value: i64) {
+        match self {
+            NumberAt::Small(at) => at.set(c_int::try_from(value).unwrap_or(UNDEFINED)),
+            NumberAt::Large(at) => at.set(value),
+        }
+    }
+
+    /// Reads it.
+    pub fn get(self) -> i64 {
+        match self {
+            NumberAt::Small(at) => at.get().into(),
+            NumberAt::Large(at) => at.get(),
+        }
+    }
+}
+
+/// Numbers that a program gave.
+#[derive(Debug, Clone)]
+pub enum Numbers {
+    /// Each an `int`.
+    Small(*const c_int),
+    /// Each of 64 bits.
+    Large(*const i64),
+    /// A copy.
+    Kept(Rc<[i64]>),
+}
+
+impl Numbers {
+    /// Each an `int`.
+    pub fn small(at: *const c_int) -> Numbers {
+        Numbers::Small(at)
+    }
+
+    /// Each of 64 bits.
+    pub fn large(at: *const i64) -> Numbers {
+        Numbers::Large(at)
+    }
+
+    fn is_null(&self) -> bool {
+        match self {
+            Numbers::Small(at) => at.is_null(),
+            Numbers::Large(at) => at.is_null(),
+            Numbers::Kept(_) => false,
+        }
+    }
+
+    /// A copy of so many of them, if any, for an operation that starts when the program's are gone.
+    ///
+    /// # Errors
+    /// As [`Numbers::all`].
+    pub fn kept(&self, count: usize, argument: &str) -> Result<Numbers, Failure> {
+        if self.is_null() {
+            return Ok(self.clone());
+        }
+        Ok(Numbers::Kept(self.all(count, argument)?.into()))
+    }
+
+    /// So many of them.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub fn all(&self, count: usize, argument: &str) -> Result<Vec<i64>, Failure> {
+        if count > 0 && self.is_null() {
+            return Err(Failure::null(argument));
+        }
+        Ok((0..count).map(|at| self.get(at)).collect())
+    }
+
+    fn get(&self, at: usize) -> i64 {
+        match self {
+            Numbers::Kept(numbers) => numbers.get(at).copied().unwrap_or(0),
+            Numbers::Small(start) => {
+                // SAFETY: not null, and the program promised as many as the function reads.
+                i64::from(unsafe { start.wrapping_add(at).read() })
+            }
+            Numbers::Large(start) => {
+                // SAFETY: as above.
+                unsafe { start.wrapping_add(at).read() }
+            }
+        }
+    }
+}
+
+/// Where numbers are written.
+#[derive(Debug, Clone, Copy)]
+pub enum NumbersAt {
+    /// Each an `int`.
+    Small(*mut c_int),
+    /// Each of 64 bits.
+    Large(*mut i64),
+}
+
+impl NumbersAt {
+    /// Each an `int`.
+    pub fn small(at: *mut c_int) -> NumbersAt {
+        NumbersAt::Small(at)
+    }
+
+    /// Each of 64 bits.
+    pub fn large(at: *mut i64) -> NumbersAt {
+        NumbersAt::Large(at)
+    }
+
+    /// Writes one.
+    pub fn set(self, at: usize, value: i64) {
+        match self {
+            NumbersAt::Small(start) if !start.is_null() => {
+                let value = c_int::try_from(value).unwrap_or(UNDEFINED);
+                // SAFETY: not null, and the program promised room for as many as are written.
+                unsafe { start.wrapping_add(at).write(value) }
+            }
+            NumbersAt::Large(start) if !start.is_null() => {
+                // SAFETY: as above.
+                unsafe { start.wrapping_add(at).write(value) }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where a handle is, or is written.
+#[derive(Debug)]
+pub struct HandleAt<D: Dialect> {
+    object: Object,
+    at: *mut D::Handle,
+}
+
+impl<D: Dialect> HandleAt<D> {
+    /// What a program gave as the argument of this name.
+    ///
+    /// # Errors
+    /// It is null.
+    #[inline]
+    pub fn new(object: Object, at: *mut D::Handle, argument: &str) -> Result<Self, Failure> {
+        if at.is_null() { Err(Failure::null(argument)) } else { Ok(HandleAt { object, at }) }
+    }
+
+    /// The handle.
+    #[inline]
+    pub fn get(&self) -> Handle {
+        // SAFETY: not null, and the program promised a handle.
+        D::number(self.object, unsafe { self.at.read() })
+    }
+
+    /// Writes a handle.
+    #[inline]
+    pub fn set(&self, number: Handle) {
+        let handle = D::handle(self.object, number);
+        // SAFETY: not null, and the program promised room for a handle.
+        unsafe { self.at.write(handle) }
+    }
+
+    /// Writes the null handle.
+    pub fn set_null(&self) {
+        self.set(Handle::null(self.object));
+    }
+}
+
+/// Handles that a program gave.
+#[derive(Debug)]
+pub struct HandlesAt<D: Dialect> {
+    object: Object,
+    start: *mut D::Handle,
+}
+
+impl<D: Dialect> HandlesAt<D> {
+    /// What a program gave.
+    pub fn new(object: Object, start: *mut D::Handle) -> HandlesAt<D> {
+        HandlesAt { object, start }
+    }
+
+    /// One of `count` that there are.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
+        if count > 0 && self.start.is_null() { Err(Failure::null(argument)) } else { Ok(()) }
+    }
+
+    /// One of them, after [`HandlesAt::check`].
+    #[inline]
+    pub fn at(&self, at: usize) -> HandleAt<D> {
+        HandleAt { object: self.object, at: self.start.wrapping_add(at) }
+    }
+}
+
+/// Handles that a program gave to be read.
+#[derive(Debug)]
+pub enum Handles<D: Dialect> {
+    /// In the program's memory.
+    Given(HandlesAt<D>),
+    /// A copy.
+    Kept(Rc<[Handle]>),
+}
+
+impl<D: Dialect> Clone for Handles<D> {
+    fn clone(&self) -> Self {
+        match self {
+            Handles::Given(given) => Handles::Given(HandlesAt::new(given.object, given.start)),
+            Handles::Kept(kept) => Handles::Kept(Rc::clone(kept)),
+        }
+    }
+}
+
+impl<D: Dialect> Handles<D> {
+    /// What a program gave.
+    pub fn new(object: Object, start: *const D::Handle) -> Handles<D> {
+        Handles::Given(HandlesAt::new(object, start.cast_mut()))
+    }
+
+    /// A copy of so many of them, if any, for an operation that starts when the program's are gone.
+    ///
+    /// # Errors
+    /// As [`Handles::all`].
+    pub fn kept(&self, count: usize, argument: &str) -> Result<Handles<D>, Failure> {
+        if matches!(self, Handles::Given(given) if given.start.is_null()) {
+            return Ok(self.clone());
+        }
+        Ok(Handles::Kept(self.all(count, argument)?.into()))
+    }
+
+    /// So many of them.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub fn all(&self, count: usize, argument: &str) -> Result<Vec<Handle>, Failure> {
+        match self {
+            Handles::Given(given) => {
+                given.check(count, argument)?;
+                Ok((0..count).map(|at| given.at(at).get()).collect())
+            }
+            Handles::Kept(kept) => Ok(kept.to_vec()),
+        }
+    }
+}
+
+/// Where statuses are written, unless they are ignored.
+#[derive(Debug)]
+pub struct StatusesAt<D: Dialect> {
+    start: Option<*mut D::Status>,
+    dialect: PhantomData<D>,
+}
+
+impl<D: Dialect> StatusesAt<D> {
+    /// What a program gave.
+    #[inline]
+    pub fn new(start: *mut D::Status) -> StatusesAt<D> {
+        let is_ignored = start.addr() == D::STATUS_IGNORE;
+        StatusesAt { start: (!is_ignored).then_some(start), dialect: PhantomData }
+    }
+
+    /// The same where it cannot be ignored.
+    ///
+    /// # Errors
+    /// It is null, or ignored.
+    pub fn needed(start: *mut D::Status, argument: &str) -> Result<StatusesAt<D>, Failure> {
+        if start.is_null() || start.addr() == D::STATUS_IGNORE {
+            return Err(Failure::null(argument));
+        }
+        Ok(StatusesAt::new(start))
+    }
+
+    /// Whether they are ignored.
+    pub fn are_ignored(&self) -> bool {
+        self.start.is_none()
+    }
+
+    /// Writes one.
+    #[inline]
+    pub fn set(&self, at: usize, status: Status) {
+        let Some(start) = self.start.filter(|start| !start.is_null()) else { return };
+        // SAFETY: not null, and the program promised room for as many as are written; the rest of
+        // what is there is whatever it was.
+        let into = unsafe { &mut *start.wrapping_add(at) };
+        D::status_out(status, into);
+    }
+
+    /// Reads the first.
+    pub fn get(&self) -> Option<Status> {
+        let start = self.start.filter(|start| !start.is_null())?;
+        // SAFETY: not null, and the program promised a status.
+        Some(D::status(unsafe { &*start }))
+    }
+}
+
+/// The status that a program gave.
+///
+/// # Errors
+/// It is null, or ignored.
+pub fn status_of<D: Dialect>(at: *const D::Status, argument: &str) -> Result<Status, Failure> {
+    let found = StatusesAt::<D>::needed(at.cast_mut(), argument)?;
+    found.get().ok_or_else(|| Failure::null(argument))
+}
+
+/// A string that a program gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// What a program gave.
+    pub fn new(start: *const c_char) -> Text {
+        Text(start)
+    }
+
+    /// The string.
+    ///
+    /// # Errors
+    /// It is null, or not UTF-8.
+    pub fn read(self, argument: &str) -> Result<String, Failure> {
+        if self.0.is_null() {
+            return Err(Failure::null(argument));
+        }
+        // SAFETY: not null, and the program promised a string that ends with 0.
+        let bytes = unsafe { CStr::from_ptr(self.0) };
+        let text = bytes.to_str().map(str::to_owned);
+        text.map_err(|_| Failure::argument(format!("`{argument}` is not UTF-8")))
+    }
+}
+
+/// Where a string is written.
+#[derive(Debug, Clone, Copy)]
+pub struct TextAt(*mut c_char);
+
+impl TextAt {
+    /// What a program gave. Null is right where there is no room.
+    pub fn new(start: *mut c_char) -> TextAt {
+        TextAt(start)
+    }
+
+    /// Writes a string and a 0 into `room` bytes, cut where it has no room. Its length as written.
+    pub fn set(self, text: &str, room: usize) -> c_int {
+        let mut length = text.len().min(room.saturating_sub(1));
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        if room > 0 && !self.0.is_null() {
+            let into = Buffer::new(self.0.cast()).bytes_mut(length + 1);
+            into[..length].copy_from_slice(&text.as_bytes()[..length]);
+            into[length] = 0;
+        }
+        length as c_int
+    }
+}
+
+/// A number of elements that a program gave.
+///
+/// # Errors
+/// It is negative.
+#[inline]
+pub(crate) fn count(count: i64) -> Result<usize, Failure> {
+    usize::try_from(count)
+        .map_err(|_| Failure::new(Class::Count, format!("the count {count} is negative")))
+}

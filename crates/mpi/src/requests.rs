@@ -1,0 +1,618 @@
+//! Requests: operations that are in flight, and those that can be started again (MPI 5.0 §3.7,
+//! §3.9).
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::task::Poll;
+
+use hikyaku_msg::{CancelOutcome, MsgError, Received, RequestId};
+use hikyaku_rank::TaskId;
+
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
+use crate::failure::{Class, Failure};
+use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
+use crate::runtime::Mpi;
+use crate::types::Area;
+
+/// A request.
+pub(crate) struct Request {
+    comm: Rc<Comm>,
+    state: RefCell<State>,
+    /// Starts it again.
+    start: Option<Start>,
+    is_cancelled: Cell<bool>,
+}
+
+/// What starts a persistent request.
+pub(crate) type Start = Box<dyn Fn() -> Result<State, Failure>>;
+
+/// How far a request is.
+pub(crate) enum State {
+    /// A message. Where its data have gaps, what came is put into its memory at the end.
+    Message { id: RequestId, is_receive: bool, staged: Option<Staged> },
+    /// An operation that moves when it is polled.
+    Task(TaskId),
+    /// Complete: its result has not been taken.
+    Done(Status),
+    /// It can be started.
+    Inactive,
+}
+
+/// Data of a message beside the memory that it is for.
+pub(crate) struct Staged {
+    /// The data.
+    pub(crate) bytes: Box<[u8]>,
+    /// Where they belong; `None`: they are sent.
+    pub(crate) into: Option<Area>,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_persistent = self.start.is_some();
+        f.debug_struct("Request").field("is_persistent", &is_persistent).finish_non_exhaustive()
+    }
+}
+
+/// The result of an operation: what came, or why it failed.
+pub(crate) type Outcome = Result<Status, Failure>;
+
+impl Staged {
+    /// What came of a receive: the data are put where they belong.
+    pub(crate) fn land(&self, received: Result<Received, MsgError>) -> Outcome {
+        let came = received.as_ref().map_or(self.bytes.len(), |it| it.bytes as usize);
+        let Some(into) = &self.into else { return Ok(status_of(received?)) };
+        let came = came.min(self.bytes.len());
+        into.put(&self.bytes[..came.min(into.len())]);
+        if came > into.len() {
+            let text = format!("the message of {came} bytes is longer than {}", into.len());
+            return Err(Failure::new(Class::Truncate, text));
+        }
+        Ok(status_of(received?))
+    }
+}
+
+impl Request {
+    /// An operation that is in flight.
+    pub(crate) fn new(comm: Rc<Comm>, state: State) -> Rc<Request> {
+        let is_cancelled = Cell::new(false);
+        Rc::new(Request { comm, state: RefCell::new(state), start: None, is_cancelled })
+    }
+
+    /// One that can be started.
+    pub(crate) fn persistent(comm: Rc<Comm>, start: Start) -> Rc<Request> {
+        let (state, is_cancelled) = (RefCell::new(State::Inactive), Cell::new(false));
+        Rc::new(Request { comm, state, start: Some(start), is_cancelled })
+    }
+
+    fn is_active(&self) -> bool {
+        !matches!(*self.state.borrow(), State::Inactive)
+    }
+
+    /// What comes of it: takes the result of a message that is complete.
+    fn settle(&self, result: Result<Received, MsgError>) -> Outcome {
+        let cancelled = self.is_cancelled.get() && result == Err(MsgError::Cancelled);
+        let state = self.state.replace(State::Inactive);
+        let State::Message { is_receive, staged, .. } = state else { return Ok(Status::EMPTY) };
+        if cancelled {
+            return Ok(Status { cancelled: true, ..Status::EMPTY });
+        }
+        let received = self.comm.inner.told(result);
+        if !is_receive {
+            return Ok(received.map(|_| Status::EMPTY)?);
+        }
+        match staged {
+            Some(staged) => staged.land(received),
+            None => Ok(status_of(received?)),
+        }
+    }
+
+    /// Looks whether it is complete; its result if so. Persistent ones can be started again then.
+    fn look(&self) -> Option<Outcome> {
+        enum Found {
+            Message(RequestId),
+            Task(TaskId),
+            Done(Status),
+        }
+        let state = self.state.borrow();
+        let found = match &*state {
+            State::Message { id, .. } => Found::Message(*id),
+            State::Task(id) => Found::Task(*id),
+            State::Done(status) => Found::Done(*status),
+            State::Inactive => Found::Done(Status::EMPTY),
+        };
+        drop(state);
+        Some(match found {
+            Found::Message(id) => self.settle(self.comm.inner.test(id)?),
+            Found::Task(id) => {
+                let result = self.comm.inner.test_task(id)?;
+                self.state.replace(State::Inactive);
+                result.map(|()| Status::EMPTY).map_err(Failure::from)
+            }
+            Found::Done(status) => {
+                self.state.replace(State::Inactive);
+                Ok(status)
+            }
+        })
+    }
+
+    /// The result of one that is complete, which stays to be taken.
+    fn result(&self) -> Status {
+        let state = self.state.borrow();
+        if let State::Done(status) = *state { status } else { Status::EMPTY }
+    }
+
+    /// The same without taking the result.
+    fn is_complete(&self) -> bool {
+        let Some(outcome) = self.look() else { return false };
+        if let Ok(status) = outcome {
+            self.state.replace(State::Done(status));
+        }
+        true
+    }
+
+    /// Waits until it is complete, the first of `open` that the program waits for.
+    fn wait(&self, open: u32) -> Outcome {
+        enum For {
+            Message(RequestId),
+            Task(TaskId),
+        }
+        let state = self.state.borrow();
+        let waits = match &*state {
+            State::Message { id, .. } => Some(For::Message(*id)),
+            State::Task(id) => Some(For::Task(*id)),
+            State::Done(_) | State::Inactive => None,
+        };
+        drop(state);
+        match waits {
+            Some(For::Message(id)) => self.settle(self.comm.inner.wait_for(id, open)),
+            Some(For::Task(id)) => {
+                let result = self.comm.inner.wait_for_task(id, open);
+                self.state.replace(State::Inactive);
+                result.map(|()| Status::EMPTY).map_err(Failure::from)
+            }
+            None => self.look().unwrap_or(Ok(Status::EMPTY)),
+        }
+    }
+}
+
+/// The status of a message.
+pub(crate) fn status_of(received: Received) -> Status {
+    let Received { source, tag, bytes } = received;
+    Status { source: source as i32, tag, bytes, ..Status::EMPTY }
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// Gives a request a handle.
+    pub(crate) fn add_request(
+        &self,
+        request: Rc<Request>,
+        into: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        into.set(self.state.requests.add(request)?);
+        Ok(())
+    }
+
+    /// The request of a number; `None`: the null handle.
+    fn request_of(&self, number: Handle) -> Result<Option<Rc<Request>>, Failure> {
+        if number == Handle::REQUEST_NULL {
+            return Ok(None);
+        }
+        let found = self.state.requests.get(number);
+        found.map(Some).ok_or_else(|| self.no_such(Object::Request, number))
+    }
+
+    /// Those of several handles.
+    fn requests_of(
+        &self,
+        handles: &HandlesAt<D>,
+        count: i32,
+    ) -> Result<Vec<Option<Rc<Request>>>, Failure> {
+        let count = crate::raw::count(count.into())?;
+        handles.check(count, "array_of_requests")?;
+        (0..count).map(|at| self.request_of(handles.at(at).get())).collect()
+    }
+
+    /// A request is complete: unless it can be started again, its handle is no more.
+    fn end_request(&self, request: &Request, handle: &HandleAt<D>) {
+        if request.start.is_none() {
+            self.state.requests.remove(handle.get());
+            handle.set_null();
+        }
+    }
+
+    /// MPI_Wait.
+    pub fn wait(&self, handle: HandleAt<D>, status: StatusesAt<D>) -> Result<(), Failure> {
+        let Some(request) = self.request_of(handle.get())? else {
+            status.set(0, Status::EMPTY);
+            return Ok(());
+        };
+        let outcome = request.wait(1);
+        self.end_request(&request, &handle);
+        status.set(0, outcome?);
+        Ok(())
+    }
+
+    /// MPI_Test.
+    pub fn test(
+        &self,
+        handle: HandleAt<D>,
+        flag: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let Some(request) = self.request_of(handle.get())? else {
+            flag.set_flag(true);
+            status.set(0, Status::EMPTY);
+            return Ok(());
+        };
+        let outcome = request.look();
+        flag.set_flag(outcome.is_some());
+        let Some(outcome) = outcome else { return Ok(()) };
+        self.end_request(&request, &handle);
+        status.set(0, outcome?);
+        Ok(())
+    }
+
+    /// MPI_Waitall.
+    pub fn waitall(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        let mut failed = None;
+        let mut outcomes =
+            Vec::with_capacity(if statuses.are_ignored() { 0 } else { requests.len() });
+        let mut open = requests.iter().flatten().filter(|request| request.is_active()).count();
+        for (at, request) in requests.iter().enumerate() {
+            let outcome = match request {
+                None => Ok(Status::EMPTY),
+                Some(request) => {
+                    let is_active = request.is_active();
+                    let outcome = request.wait(open as u32);
+                    open -= usize::from(is_active);
+                    self.end_request(request, &handles.at(at));
+                    outcome
+                }
+            };
+            if let Err(failure) = &outcome {
+                failed.get_or_insert_with(|| failure.clone());
+            }
+            if !statuses.are_ignored() {
+                outcomes.push(outcome);
+            }
+        }
+        write_all(&statuses, outcomes, failed)
+    }
+
+    /// MPI_Testall.
+    pub fn testall(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        flag: Out<i32>,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        // Every one is looked at, so that all move.
+        let open = requests.iter().flatten().filter(|request| !request.is_complete()).count();
+        flag.set_flag(open == 0);
+        if open > 0 {
+            return Ok(());
+        }
+        self.waitall(count, handles, statuses)
+    }
+
+    /// One of those that are active that is complete.
+    fn find_complete(requests: &[Option<Rc<Request>>]) -> Option<(usize, Rc<Request>, Outcome)> {
+        let active = requests.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)));
+        let mut active = active.filter(|(_, request)| request.is_active());
+        active.find_map(|(at, request)| Some((at, Rc::clone(request), request.look()?)))
+    }
+
+    /// MPI_Waitany.
+    pub fn waitany(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        index: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        if !requests.iter().flatten().any(|request| request.is_active()) {
+            index.set(UNDEFINED);
+            status.set(0, Status::EMPTY);
+            return Ok(());
+        }
+        let found = self.wait_until(|| Self::find_complete(&requests))?;
+        self.tell_one(&handles, found, index, &status)
+    }
+
+    /// MPI_Testany.
+    pub fn testany(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        index: Out<i32>,
+        flag: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        let none = !requests.iter().flatten().any(|request| request.is_active());
+        let found = Self::find_complete(&requests);
+        flag.set_flag(none || found.is_some());
+        index.set(UNDEFINED);
+        match found {
+            Some(found) => self.tell_one(&handles, found, index, &status),
+            None if none => {
+                status.set(0, Status::EMPTY);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn tell_one(
+        &self,
+        handles: &HandlesAt<D>,
+        (at, request, outcome): (usize, Rc<Request>, Outcome),
+        index: Out<i32>,
+        status: &StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        self.end_request(&request, &handles.at(at));
+        index.set(at as i32);
+        status.set(0, outcome?);
+        Ok(())
+    }
+
+    /// MPI_Waitsome.
+    pub fn waitsome(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        found: Out<i32>,
+        indices: NumbersAt,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        if requests.iter().flatten().any(|request| request.is_active()) {
+            let any = |request: &Rc<Request>| request.is_active() && request.is_complete();
+            self.wait_until(|| requests.iter().flatten().any(any).then_some(()))?;
+        }
+        self.testsome(count, handles, found, indices, statuses)
+    }
+
+    /// MPI_Testsome.
+    pub fn testsome(
+        &self,
+        count: i32,
+        handles: HandlesAt<D>,
+        found: Out<i32>,
+        indices: NumbersAt,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_of(&handles, count)?;
+        if !requests.iter().flatten().any(|request| request.is_active()) {
+            found.set(UNDEFINED);
+            return Ok(());
+        }
+        let (mut outcomes, mut failed) = (Vec::new(), None);
+        for (at, request) in requests.iter().enumerate() {
+            let Some(request) = request.as_ref().filter(|request| request.is_active()) else {
+                continue;
+            };
+            let Some(outcome) = request.look() else { continue };
+            indices.set(outcomes.len(), at as i64);
+            self.end_request(request, &handles.at(at));
+            if let Err(failure) = &outcome {
+                failed.get_or_insert_with(|| failure.clone());
+            }
+            outcomes.push(outcome);
+        }
+        found.set(outcomes.len() as i32);
+        write_all(&statuses, outcomes, failed)
+    }
+
+    /// Waits until `look` finds something, and moves all that is in flight meanwhile.
+    fn wait_until<R>(&self, mut look: impl FnMut() -> Option<R>) -> Result<R, Failure> {
+        let rank = self.rank()?;
+        let poll = std::future::poll_fn(|_| look().map_or(Poll::Pending, Poll::Ready));
+        Ok(rank.drive(poll))
+    }
+
+    /// MPI_Request_get_status.
+    pub fn request_get_status(
+        &self,
+        number: Handle,
+        flag: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let request = self.request_of(number)?;
+        let Some(request) = request.filter(|request| request.is_active()) else {
+            flag.set_flag(true);
+            status.set(0, Status::EMPTY);
+            return Ok(());
+        };
+        let is_complete = request.is_complete();
+        flag.set_flag(is_complete);
+        if is_complete {
+            status.set(0, request.result());
+        }
+        Ok(())
+    }
+
+    /// MPI_Request_free. What is in flight goes on.
+    pub fn request_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        let Some(request) = self.state.requests.remove(number) else {
+            return Err(self.no_such(Object::Request, number));
+        };
+        handle.set_null();
+        self.let_go(request);
+        Ok(())
+    }
+
+    /// Lets an operation go on that has no handle.
+    pub(crate) fn let_go(&self, request: Rc<Request>) {
+        let known = self.state.freed.take();
+        let open: Vec<_> =
+            known.into_iter().chain([request]).filter(|it| !it.is_complete()).collect();
+        self.state.freed.replace(open);
+    }
+
+    /// Waits for those.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        let freed = self.state.freed.take();
+        freed.iter().try_for_each(|request| request.wait(1).map(drop))
+    }
+
+    /// MPI_Cancel.
+    pub fn cancel(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        let request = self.request_of(number)?;
+        let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
+        let state = request.state.borrow();
+        let State::Message { id, .. } = *state else { return Ok(()) };
+        drop(state);
+        let outcome = request.comm.inner.engine().borrow_mut().cancel(id);
+        match outcome {
+            CancelOutcome::Cancelled => {
+                request.state.replace(State::Done(Status { cancelled: true, ..Status::EMPTY }));
+            }
+            CancelOutcome::Asked => request.is_cancelled.set(true),
+            CancelOutcome::TooLate => {}
+        }
+        Ok(())
+    }
+
+    /// MPI_Test_cancelled.
+    pub fn test_cancelled(&self, status: Status, flag: Out<i32>) -> Result<(), Failure> {
+        flag.set_flag(status.cancelled);
+        Ok(())
+    }
+
+    /// MPI_Start.
+    pub fn start(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        let request = self.request_of(number)?;
+        let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
+        let start = request.start.as_ref().ok_or_else(|| {
+            Failure::new(Class::Request, "the request is not persistent: it cannot be started")
+        })?;
+        if request.is_active() {
+            let text = "the request was started and is not complete";
+            return Err(Failure::new(Class::Request, text));
+        }
+        let state = start()?;
+        request.state.replace(state);
+        Ok(())
+    }
+
+    /// MPI_Startall.
+    pub fn startall(&self, count: i32, handles: HandlesAt<D>) -> Result<(), Failure> {
+        let count = crate::raw::count(count.into())?;
+        handles.check(count, "array_of_requests")?;
+        (0..count).try_for_each(|at| self.start(handles.at(at)))
+    }
+
+    /// The requests of several handles, which stay as they are.
+    fn requests_to_look_at(
+        &self,
+        count: i32,
+        handles: &Handles<D>,
+    ) -> Result<Vec<Option<Rc<Request>>>, Failure> {
+        let numbers = handles.all(crate::raw::count(count.into())?, "array_of_requests")?;
+        numbers.iter().map(|number| self.request_of(*number)).collect()
+    }
+
+    /// MPI_Request_get_status_any.
+    pub fn request_get_status_any(
+        &self,
+        count: i32,
+        handles: Handles<D>,
+        index: Out<i32>,
+        flag: Out<i32>,
+        status: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_to_look_at(count, &handles)?;
+        let is_active = |it: &Option<Rc<Request>>| it.as_ref().is_some_and(|it| it.is_active());
+        let none = !requests.iter().any(is_active);
+        let complete = |it: &Option<Rc<Request>>| {
+            it.as_ref().is_some_and(|it| it.is_active() && it.is_complete())
+        };
+        let found = requests.iter().position(complete);
+        flag.set_flag(none || found.is_some());
+        index.set(found.map_or(UNDEFINED, |at| at as i32));
+        if none || found.is_some() {
+            let request = found.and_then(|at| requests[at].as_ref());
+            status.set(0, request.map_or(Status::EMPTY, |request| request.result()));
+        }
+        Ok(())
+    }
+
+    /// MPI_Request_get_status_some.
+    pub fn request_get_status_some(
+        &self,
+        count: i32,
+        handles: Handles<D>,
+        found: Out<i32>,
+        indices: NumbersAt,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_to_look_at(count, &handles)?;
+        let (mut active, mut complete) = (0, 0);
+        for (at, request) in requests.iter().enumerate() {
+            let Some(request) = request.as_ref().filter(|request| request.is_active()) else {
+                continue;
+            };
+            active += 1;
+            if request.is_complete() {
+                indices.set(complete, at as i64);
+                statuses.set(complete, request.result());
+                complete += 1;
+            }
+        }
+        found.set(if active == 0 { UNDEFINED } else { complete as i32 });
+        Ok(())
+    }
+
+    /// MPI_Request_get_status_all.
+    pub fn request_get_status_all(
+        &self,
+        count: i32,
+        handles: Handles<D>,
+        flag: Out<i32>,
+        statuses: StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let requests = self.requests_to_look_at(count, &handles)?;
+        let all = requests.iter().flatten().filter(|it| !it.is_complete()).count() == 0;
+        flag.set_flag(all);
+        for (at, request) in requests.iter().enumerate().filter(|_| all) {
+            statuses.set(at, request.as_ref().map_or(Status::EMPTY, |request| request.result()));
+        }
+        Ok(())
+    }
+}
+
+/// Writes what came of several operations; an error if one has failed.
+fn write_all<D: Dialect>(
+    statuses: &StatusesAt<D>,
+    outcomes: Vec<Outcome>,
+    failed: Option<Failure>,
+) -> Result<(), Failure> {
+    for (at, outcome) in outcomes.into_iter().enumerate() {
+        statuses.set(
+            at,
+            match outcome {
+                Ok(status) => status,
+                Err(failure) => Status { error: Some(failure.class), ..Status::EMPTY },
+            },
+        );
+    }
+    match failed {
+        None => Ok(()),
+        Some(failure) => Err(Failure { class: Class::InStatus, ..failure }),
+    }
+}

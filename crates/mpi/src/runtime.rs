@@ -1,0 +1,238 @@
+//! The state of MPI in a process, and how a function of a library gets there and back.
+//!
+//! ```text
+//!   MPI_Send ──► call ──► Mpi::send ──► Ok ───────────────────────────► MPI_SUCCESS
+//!                  │          │ Err, or a panic
+//!                  │          └──► raise: the communicator's error handler ──► code, or the end
+//!                  └ the one boundary that no panic crosses
+//! ```
+//!
+//! The state is the process's, as MPI's is: threads take turns (MPI_THREAD_SERIALIZED is the most
+//! that is provided), so nothing here is locked. Nothing is borrowed while a function of the
+//! program runs, which may call MPI again.
+
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::thread::ThreadId;
+
+use hikyaku_rank::Communicator;
+
+use crate::attributes::Keyval;
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Handle, Object};
+use crate::errors::{Codes, Handler};
+use crate::failure::{Class, Failure};
+use crate::groups::Group;
+use crate::info::Info;
+use crate::messages::Matched;
+use crate::operations::Op;
+use crate::requests::Request;
+use crate::slots::{Slots, object_of};
+use crate::types::Type;
+
+/// How far MPI is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// MPI_Init has not been called.
+    Before,
+    /// Between MPI_Init and MPI_Finalize.
+    Running,
+    /// MPI_Finalize has been called.
+    After,
+}
+
+/// What a process knows of MPI.
+pub(crate) struct Runtime {
+    pub(crate) phase: Cell<Phase>,
+    /// Level of thread support.
+    pub(crate) threads: Cell<i32>,
+    pub(crate) world: RefCell<Option<Rc<Comm>>>,
+    pub(crate) own: RefCell<Option<Rc<Comm>>>,
+    pub(crate) comms: Slots<Comm>,
+    pub(crate) groups: Slots<Group>,
+    pub(crate) types: Slots<Type>,
+    pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
+    pub(crate) ops: Slots<Op>,
+    pub(crate) requests: Slots<Request>,
+    pub(crate) messages: Slots<Matched>,
+    pub(crate) infos: Slots<Info>,
+    pub(crate) handlers: Slots<Handler>,
+    pub(crate) codes: RefCell<Codes>,
+    pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
+    /// Where programs read the predefined attributes.
+    pub(crate) numbers: [Cell<i32>; 7],
+    /// Requests whose handles were freed before they were complete.
+    pub(crate) freed: RefCell<Vec<Rc<Request>>>,
+    /// What MPI_Buffer_attach was given: address and bytes.
+    pub(crate) attached: RefCell<Option<(usize, usize)>>,
+    /// What MPI_Alloc_mem has given, by address.
+    pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
+    /// The thread that called MPI_Init.
+    pub(crate) thread: OnceCell<ThreadId>,
+}
+
+impl Runtime {
+    const fn new() -> Runtime {
+        Runtime {
+            phase: Cell::new(Phase::Before),
+            threads: Cell::new(0),
+            world: RefCell::new(None),
+            own: RefCell::new(None),
+            comms: Slots::new(Object::Comm),
+            groups: Slots::new(Object::Group),
+            types: Slots::new(Object::Type),
+            predefined: OnceCell::new(),
+            ops: Slots::new(Object::Op),
+            requests: Slots::new(Object::Request),
+            messages: Slots::new(Object::Message),
+            infos: Slots::new(Object::Info),
+            handlers: Slots::new(Object::Errhandler),
+            codes: RefCell::new(Codes::new()),
+            keyvals: RefCell::new(Vec::new()),
+            numbers: [const { Cell::new(0) }; 7],
+            freed: RefCell::new(Vec::new()),
+            attached: RefCell::new(None),
+            memory: RefCell::new(BTreeMap::new()),
+            thread: OnceCell::new(),
+        }
+    }
+}
+
+/// The state, where all functions of a library find it.
+struct Process(Runtime);
+
+// SAFETY: the most that MPI_Init_thread provides is MPI_THREAD_SERIALIZED: a program makes one call
+// at a time (MPI 5.0 §11.6.2), whichever thread makes it, and everything in here is used in calls.
+unsafe impl Sync for Process {}
+
+static PROCESS: Process = Process(Runtime::new());
+
+/// MPI as a program of one binary interface sees it.
+pub struct Mpi<D> {
+    pub(crate) state: &'static Runtime,
+    /// Whether it was called by a name that ends in `_c`.
+    pub(crate) is_large: bool,
+    dialect: PhantomData<D>,
+}
+
+impl<D> Clone for Mpi<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Mpi<D> {}
+
+impl<D> std::fmt::Debug for Mpi<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mpi").field("phase", &self.state.phase.get()).finish_non_exhaustive()
+    }
+}
+
+/// Whose error handler is told of a failure.
+pub type Scope<D> = Option<(Object, <D as Dialect>::Handle)>;
+
+/// Does what a function is for; its error code.
+#[inline(always)]
+pub fn call<D: Dialect>(
+    name: &'static str,
+    scope: Scope<D>,
+    body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
+) -> i32 {
+    let mpi = Mpi { state: &PROCESS.0, is_large: false, dialect: PhantomData };
+    match catch_unwind(AssertUnwindSafe(|| body(&mpi))) {
+        Ok(Ok(())) => 0,
+        Ok(Err(failure)) => mpi.raise(name, scope, &failure),
+        Err(panic) => mpi.raise(name, scope, &of_panic(&*panic)),
+    }
+}
+
+/// The error code of a function that is not built.
+#[cold]
+pub fn unsupported<D: Dialect>(name: &'static str, scope: Scope<D>) -> i32 {
+    let text = format!("hikyaku does not have {name} yet");
+    call::<D>(name, scope, |_| Err(Failure::new(Class::UnsupportedOperation, text)))
+}
+
+/// A handle from a number of Fortran's (MPI 5.0 §20.4): the same number.
+pub fn from_int<D, H>(object: Object, number: i32) -> H
+where
+    D: FromInt<H>,
+{
+    D::from_int(object, number)
+}
+
+/// The number of Fortran's of a handle.
+pub fn to_int<D, H>(handle: H) -> i32
+where
+    D: FromInt<H>,
+{
+    D::to_int(handle)
+}
+
+/// How a dialect makes handles of numbers, and numbers of handles.
+pub trait FromInt<H>: Dialect {
+    /// The handle.
+    fn from_int(object: Object, number: i32) -> H;
+    /// The number.
+    fn to_int(handle: H) -> i32;
+}
+
+#[cold]
+fn of_panic(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+    Failure::new(Class::Intern, format!("an error of hikyaku itself: {text}"))
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// For a function whose name ends in `_c`.
+    pub fn with_large_counts(self) -> Mpi<D> {
+        Mpi { is_large: true, ..self }
+    }
+
+    /// The rank's communicator of all ranks.
+    pub(crate) fn rank(&self) -> Result<Communicator, Failure> {
+        Ok(self.world()?.inner.clone())
+    }
+
+    /// MPI_COMM_WORLD.
+    #[inline]
+    pub(crate) fn world(&self) -> Result<Rc<Comm>, Failure> {
+        self.state.world.borrow().clone().ok_or_else(|| self.not_running())
+    }
+
+    /// What is wrong with a call that needs MPI to be running.
+    #[cold]
+    pub(crate) fn not_running(&self) -> Failure {
+        Failure::new(
+            Class::Other,
+            match self.state.phase.get() {
+                Phase::After => "MPI_Finalize has been called: nothing but queries may follow",
+                _ => "MPI_Init has not been called",
+            },
+        )
+    }
+
+    /// What is wrong with a handle that names nothing of its kind.
+    #[cold]
+    pub(crate) fn no_such(&self, object: Object, handle: Handle) -> Failure {
+        if self.state.phase.get() != Phase::Running && object == Object::Comm {
+            return self.not_running();
+        }
+        let name = object.name();
+        let text = match object_of(handle) {
+            _ if handle == Handle::null(object) => format!("the {name} is the null handle"),
+            Some(other) if other != object => {
+                format!("the handle of a {} was given where a {name} is needed", other.name())
+            }
+            Some(_) => format!("the {name} was freed, or never made"),
+            None => format!("{:#x} is not the handle of a {name}", handle.0),
+        };
+        Failure::new(object.class(), text)
+    }
+}

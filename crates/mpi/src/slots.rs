@@ -1,0 +1,173 @@
+//! Handles of ours: numbers that say what they name, and that name nothing once that is freed.
+//!
+//! ```text
+//!   | 0 | object 5 | 1 | generation 5 | place 20 |
+//!    31  30         25  24             19
+//! ```
+//!
+//! Bit 25 is set in none of the predefined handles of either binary interface, so no number of ours
+//! is one of theirs. A place is taken again only after all others that are free, so a number that
+//! was freed names nothing for at least as many handles as there are free places, 32 times over.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::dialect::{Handle, Object};
+use crate::failure::Failure;
+
+const PLACE_BITS: u32 = 20;
+const GENERATION_BITS: u32 = 5;
+const OURS: u32 = 1 << (PLACE_BITS + GENERATION_BITS);
+const OBJECT_SHIFT: u32 = PLACE_BITS + GENERATION_BITS + 1;
+
+/// Places that stay free before the first is taken again.
+const REST: usize = 64;
+
+/// The objects of one kind that have handles.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    object: Object,
+    places: RefCell<Places<T>>,
+}
+
+#[derive(Debug)]
+struct Places<T> {
+    all: Vec<Place<T>>,
+    free: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<Rc<T>>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) const fn new(object: Object) -> Slots<T> {
+        Slots { object, places: RefCell::new(Places { all: Vec::new(), free: VecDeque::new() }) }
+    }
+
+    /// Gives an object a handle.
+    ///
+    /// # Errors
+    /// There are a million already.
+    pub(crate) fn add(&self, value: Rc<T>) -> Result<Handle, Failure> {
+        let mut places = self.places.borrow_mut();
+        let Places { all, free } = &mut *places;
+        let full = all.len() == 1 << PLACE_BITS;
+        let taken = if free.len() > REST || full { free.pop_front() } else { None };
+        let at = match taken {
+            Some(at) => at,
+            None if full => {
+                let name = self.object.name();
+                return Err(Failure::no_memory(format!("there are {} {name}s", all.len())));
+            }
+            None => {
+                all.push(Place { generation: 0, value: None });
+                all.len() as u32 - 1
+            }
+        };
+        let place = &mut all[at as usize];
+        place.value = Some(value);
+        let object = (self.object as u32) << OBJECT_SHIFT;
+        Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
+    }
+
+    /// The object of a handle.
+    #[inline]
+    pub(crate) fn get(&self, handle: Handle) -> Option<Rc<T>> {
+        let places = self.places.borrow();
+        let (at, generation) = self.place_of(handle)?;
+        let place = places.all.get(at).filter(|place| place.generation == generation)?;
+        place.value.as_ref().map(Rc::clone)
+    }
+
+    /// Takes the handle away from an object.
+    pub(crate) fn remove(&self, handle: Handle) -> Option<Rc<T>> {
+        let mut places = self.places.borrow_mut();
+        let (at, generation) = self.place_of(handle)?;
+        let place = places.all.get_mut(at).filter(|place| place.generation == generation)?;
+        let value = place.value.take()?;
+        place.generation = (generation + 1) % (1 << GENERATION_BITS);
+        places.free.push_back(at as u32);
+        Some(value)
+    }
+
+    /// Takes all handles away.
+    pub(crate) fn clear(&self) {
+        let taken = {
+            let mut places = self.places.borrow_mut();
+            places.free.clear();
+            std::mem::take(&mut places.all)
+        };
+        // Dropped when nothing is borrowed.
+        drop(taken);
+    }
+
+    /// The place and generation that a handle says, if it is of this kind.
+    #[inline]
+    fn place_of(&self, Handle(number): Handle) -> Option<(usize, u32)> {
+        let is_ours = number >> (PLACE_BITS + GENERATION_BITS) == (self.object as u32) << 1 | 1;
+        let generation = number >> PLACE_BITS & ((1 << GENERATION_BITS) - 1);
+        is_ours.then_some(((number & ((1 << PLACE_BITS) - 1)) as usize, generation))
+    }
+}
+
+/// Whether a handle of ours is of another kind of object: which; `None`: it is no handle of ours.
+pub(crate) fn object_of(Handle(number): Handle) -> Option<Object> {
+    const ALL: [Object; 11] = [
+        Object::Comm,
+        Object::Group,
+        Object::Type,
+        Object::Op,
+        Object::Request,
+        Object::Message,
+        Object::Info,
+        Object::Errhandler,
+        Object::Win,
+        Object::File,
+        Object::Session,
+    ];
+    let is_of = |object: &&Object| number >> OBJECT_SHIFT == **object as u32;
+    (number & OURS != 0).then(|| ALL.iter().find(is_of).copied())?
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_handle_names_its_object_until_it_is_freed() {
+        let (slots, others) = (Slots::new(Object::Info), Slots::new(Object::Group));
+        let first = slots.add(Rc::new(1)).unwrap();
+        others.add(Rc::new(9)).unwrap();
+        assert_eq!(slots.get(first).as_deref(), Some(&1));
+        assert_eq!(others.get(first), None, "it is of another kind");
+        assert_eq!(object_of(first), Some(Object::Info));
+        assert_eq!(slots.remove(first).as_deref(), Some(&1));
+        assert!(slots.get(first).is_none() && slots.remove(first).is_none());
+        slots.clear();
+        for invented in [Handle(0), Handle(0x101), Handle(u32::MAX), Handle(first.0 + 77)] {
+            assert_eq!(slots.get(invented), None);
+        }
+    }
+
+    #[test]
+    fn a_number_comes_back_late() {
+        let slots = Slots::new(Object::Request);
+        let mut seen = BTreeSet::new();
+        for turn in 0..REST * 31 {
+            let handle = slots.add(Rc::new(turn)).unwrap();
+            assert!(seen.insert(handle.0), "turn {turn}");
+            // No predefined handle of either interface has this bit.
+            assert!(handle.0 & OURS != 0 && handle.0 as i32 > 0);
+            slots.remove(handle);
+        }
+        assert!(slots.places.borrow().all.len() <= REST + 2, "places are taken again");
+    }
+}

@@ -1,0 +1,321 @@
+//! Datatypes as programs have them, and the memory that they lie in.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::datatype::{Basic, Cursor, Datatype};
+use crate::dialect::{Dialect, Handle, Object};
+use crate::failure::{Class, Failure};
+use crate::raw::{Buffer, count};
+use crate::runtime::Mpi;
+
+/// A datatype.
+#[derive(Debug)]
+pub struct Type {
+    pub(crate) handle: Cell<Handle>,
+    pub(crate) datatype: Datatype,
+    /// Its name, if the program has given it one.
+    pub(crate) name: RefCell<Option<String>>,
+    size: usize,
+    extent: i64,
+    /// Whether the data of any number of elements follow each other, from the buffer's address on.
+    is_plain: Cell<bool>,
+}
+
+impl Type {
+    /// A datatype that has no handle yet.
+    pub(crate) fn of(datatype: Datatype) -> Type {
+        let (size, extent) = (datatype.size() as usize, datatype.extent());
+        let is_plain = datatype.is_committed() && is_plain(&datatype);
+        let (handle, name) = (Cell::new(Handle::DATATYPE_NULL), RefCell::new(None));
+        Type { handle, datatype, name, size, extent, is_plain: Cell::new(is_plain) }
+    }
+
+    /// Makes it ready for messages.
+    pub(crate) fn commit(&self) {
+        self.datatype.commit();
+        self.is_plain.set(is_plain(&self.datatype));
+    }
+
+    /// The predefined datatype that it is, if it is one.
+    pub(crate) fn basic(&self) -> Option<Basic> {
+        self.datatype.named()
+    }
+
+    /// Bytes of one element's data.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes from one element to the next.
+    pub(crate) fn extent(&self) -> i64 {
+        self.extent
+    }
+
+    /// Bytes of so many elements' data.
+    #[inline]
+    pub(crate) fn bytes(&self, elements: i64) -> Result<usize, Failure> {
+        count(elements)?.checked_mul(self.size).ok_or_else(|| {
+            Failure::new(Class::Count, format!("{elements} elements are more than can be counted"))
+        })
+    }
+}
+
+fn is_plain(datatype: &Datatype) -> bool {
+    datatype.is_contiguous() && datatype.true_lb() == 0
+}
+
+/// Elements of a type in a program's memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Area {
+    buffer: Buffer,
+    length: usize,
+    /// What they are, if their data do not follow each other.
+    spread: Option<(Datatype, u64)>,
+}
+
+impl Area {
+    /// No elements.
+    pub(crate) const NOTHING: Area = Area { buffer: Buffer::NULL, length: 0, spread: None };
+
+    /// So many elements of a type.
+    #[inline]
+    pub(crate) fn new(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
+        let length = datatype.bytes(elements)?;
+        if !datatype.is_plain.get() {
+            return Area::spread(buffer, elements as u64, datatype, length);
+        }
+        if buffer.address() == 0 && length > 0 {
+            let text = format!("the buffer of {length} bytes is a null pointer");
+            return Err(Failure::new(Class::Buffer, text));
+        }
+        Ok(Area { buffer, length, spread: None })
+    }
+
+    #[cold]
+    fn spread(
+        buffer: Buffer,
+        elements: u64,
+        datatype: &Type,
+        length: usize,
+    ) -> Result<Area, Failure> {
+        let datatype = &datatype.datatype;
+        if !datatype.is_committed() {
+            return Err(Failure::new(Class::Type, "the datatype was not committed"));
+        }
+        if let Some((at, bytes)) = datatype.program().as_block(elements) {
+            debug_assert_eq!(bytes, length as u64);
+            return Ok(Area { buffer: buffer.at(at), length, spread: None });
+        }
+        // Now, and not while its data are moved: they are more than can be addressed.
+        Cursor::new(datatype, elements)?;
+        Ok(Area { buffer, length, spread: Some((datatype.clone(), elements)) })
+    }
+
+    /// Bytes of its data.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Its data, one after the other.
+    #[inline]
+    pub(crate) fn data(&self) -> Cow<'_, [u8]> {
+        match self.cursor() {
+            None => Cow::Borrowed(self.buffer.bytes(self.length)),
+            Some(mut cursor) => {
+                let mut data = vec![0; self.length];
+                self.buffer.pack(&mut cursor, &mut data);
+                Cow::Owned(data)
+            }
+        }
+    }
+
+    #[inline]
+    fn cursor(&self) -> Option<Cursor> {
+        let (datatype, elements) = self.spread.as_ref()?;
+        // It was made before.
+        Cursor::new(datatype, *elements).ok()
+    }
+
+    /// Its data to be changed, one after the other.
+    pub(crate) fn landing(&self) -> Landing<'_> {
+        match self.memory() {
+            Some(memory) => Landing { area: self, there: Some(memory), beside: Vec::new() },
+            None => Landing { area: self, there: None, beside: self.data().into_owned() },
+        }
+    }
+
+    /// Puts data into it, which may be fewer than it has room for.
+    pub(crate) fn put(&self, data: &[u8]) {
+        match self.cursor() {
+            None => self.buffer.bytes_mut(self.length)[..data.len()].copy_from_slice(data),
+            Some(mut cursor) => self.buffer.unpack(&mut cursor, data),
+        }
+    }
+
+    /// Copies its data to another one of the same type and length.
+    pub(crate) fn copy_to(&self, other: &Area) {
+        if self.buffer != other.buffer {
+            other.put(&self.data());
+        }
+    }
+
+    /// Its memory, if its data follow each other there.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<Buffer> {
+        self.spread.is_none().then_some(self.buffer)
+    }
+}
+
+/// The data of an area while they are changed: there, or beside it.
+pub(crate) struct Landing<'a> {
+    area: &'a Area,
+    there: Option<Buffer>,
+    beside: Vec<u8>,
+}
+
+impl Landing<'_> {
+    /// The data.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        match self.there {
+            Some(memory) => memory.bytes_mut(self.area.length),
+            None => &mut self.beside,
+        }
+    }
+
+    /// Puts them where they belong.
+    pub(crate) fn finish(self) {
+        if self.there.is_none() {
+            self.area.put(&self.beside);
+        }
+    }
+}
+
+/// The datatypes of the standard's numbers.
+const PREDEFINED: [(u32, Basic); 70] = [
+    (0x201, Basic::Aint),
+    (0x202, Basic::Count),
+    (0x203, Basic::Offset),
+    (0x207, Basic::Packed),
+    (0x208, Basic::Short),
+    (0x209, Basic::Int),
+    (0x20a, Basic::Long),
+    (0x20b, Basic::LongLong),
+    (0x20c, Basic::UnsignedShort),
+    (0x20d, Basic::Unsigned),
+    (0x20e, Basic::UnsignedLong),
+    (0x20f, Basic::UnsignedLongLong),
+    (0x210, Basic::Float),
+    (0x212, Basic::CFloatComplex),
+    (0x213, Basic::CxxFloatComplex),
+    (0x214, Basic::Double),
+    (0x216, Basic::CDoubleComplex),
+    (0x217, Basic::CxxDoubleComplex),
+    (0x218, Basic::Logical),
+    (0x219, Basic::Integer),
+    (0x21a, Basic::Real),
+    (0x21b, Basic::Complex),
+    (0x21c, Basic::DoublePrecision),
+    (0x21d, Basic::DoubleComplex),
+    (0x21e, Basic::Character),
+    (0x220, Basic::LongDouble),
+    (0x224, Basic::CLongDoubleComplex),
+    (0x225, Basic::CxxLongDoubleComplex),
+    (0x228, Basic::FloatInt),
+    (0x229, Basic::DoubleInt),
+    (0x22a, Basic::LongInt),
+    (0x22b, Basic::TwoInt),
+    (0x22c, Basic::ShortInt),
+    (0x22d, Basic::LongDoubleInt),
+    (0x230, Basic::TwoReal),
+    (0x231, Basic::TwoDoublePrecision),
+    (0x232, Basic::TwoInteger),
+    (0x238, Basic::CBool),
+    (0x239, Basic::CxxBool),
+    (0x23c, Basic::Wchar),
+    (0x240, Basic::Int8),
+    (0x241, Basic::Uint8),
+    (0x243, Basic::Char),
+    (0x244, Basic::SignedChar),
+    (0x245, Basic::UnsignedChar),
+    (0x247, Basic::Byte),
+    (0x248, Basic::Int16),
+    (0x249, Basic::Uint16),
+    (0x250, Basic::Int32),
+    (0x251, Basic::Uint32),
+    (0x258, Basic::Int64),
+    (0x259, Basic::Uint64),
+    (0x2c0, Basic::Logical1),
+    (0x2c1, Basic::Integer1),
+    (0x2c8, Basic::Logical2),
+    (0x2c9, Basic::Integer2),
+    (0x2ca, Basic::Real2),
+    (0x2d0, Basic::Logical4),
+    (0x2d1, Basic::Integer4),
+    (0x2d2, Basic::Real4),
+    (0x2d3, Basic::Complex4),
+    (0x2d8, Basic::Logical8),
+    (0x2d9, Basic::Integer8),
+    (0x2da, Basic::Real8),
+    (0x2db, Basic::Complex8),
+    (0x2e0, Basic::Logical16),
+    (0x2e1, Basic::Integer16),
+    (0x2e2, Basic::Real16),
+    (0x2e3, Basic::Complex16),
+    (0x2eb, Basic::Complex32),
+];
+
+/// The first number of a predefined datatype, and how many there may be.
+const FIRST: u32 = 0x200;
+const MOST: usize = 0x100;
+
+fn predefined() -> Vec<Option<Rc<Type>>> {
+    let mut all = vec![None; MOST];
+    for (number, basic) in PREDEFINED {
+        let made = Type::of(basic.into());
+        made.handle.set(Handle(number));
+        all[(number - FIRST) as usize] = Some(Rc::new(made));
+    }
+    all
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// The datatype of a handle.
+    #[inline]
+    pub fn datatype(&self, handle: D::Handle) -> Result<Rc<Type>, Failure> {
+        self.datatype_of(D::number(Object::Type, handle))
+    }
+
+    /// The datatype of a number, predefined or not, for other datatypes.
+    pub(crate) fn types_of(&self, numbers: &[Handle]) -> Result<Vec<Datatype>, Failure> {
+        numbers.iter().map(|number| Ok(self.datatype_of(*number)?.datatype.clone())).collect()
+    }
+
+    /// The handle of a datatype: that of the standard for a predefined one, else a new one.
+    pub(crate) fn handle_of(&self, datatype: Datatype) -> Result<Handle, Failure> {
+        let named = datatype.named();
+        if let Some((number, _)) = PREDEFINED.iter().find(|(_, basic)| Some(*basic) == named) {
+            return Ok(Handle(*number));
+        }
+        let made = Rc::new(Type::of(datatype));
+        let handle = self.state.types.add(Rc::clone(&made))?;
+        made.handle.set(handle);
+        Ok(handle)
+    }
+
+    /// The datatype of a number.
+    #[inline]
+    pub(crate) fn datatype_of(&self, number: Handle) -> Result<Rc<Type>, Failure> {
+        let found = match number.0.wrapping_sub(FIRST) as usize {
+            at @ 0..MOST => {
+                let all = self.state.predefined.get_or_init(predefined);
+                all[at].clone()
+            }
+            _ => self.state.types.get(number),
+        };
+        found.ok_or_else(|| self.no_such(Object::Type, number))
+    }
+}

@@ -1,0 +1,157 @@
+//! Messages that both ends copy at once (`Way::Both`).
+//!
+//! The receiver opens the copy, tells the sender (JOIN), and copies from the back. The sender, if
+//! it waits, copies from the front. While the sender copies a part, the receiver's memory is in its
+//! hands. So whoever takes that memory away first completes the copy
+//! ([`Engine::complete_joint`]) or ends it ([`Engine::retreat`]), and waits no longer than for the
+//! sender's current part.
+
+use hikyaku_nic::fabric::{Activity, JointCopy, Port, Rank, RemoteAddress, Wait};
+use hikyaku_nic::time::Time;
+
+use super::Engine;
+use crate::envelope::tag_of;
+use crate::protocol::Control;
+use crate::request::{Announced, Joint, ReceiveStage, RequestId, SendStage};
+use crate::ways::Way;
+
+/// Rounds of a retreat that only spin, and rounds after which it is announced.
+const SPINS: u32 = 1 << 10;
+const ANNOUNCE: u32 = 1 << 16;
+
+impl<P: Port> Engine<P> {
+    /// Opens a copy of a matched message and copies this end's part. `false`: it is not possible
+    /// now.
+    pub(super) fn begin_joint(
+        &mut self,
+        id: RequestId,
+        announced: Announced,
+        want: u64,
+        began: Time,
+    ) -> bool {
+        if self.joint.is_some() {
+            return false;
+        }
+        let Some(receive) = self.requests.receive_mut(id) else { return false };
+        let Some(buffer) = &mut receive.buffer else { return false };
+        let Some(into) = buffer.as_mut_slice().get(..want as usize) else { return false };
+        let Some(copy) = self.port.open_joint(into) else { return false };
+        receive.stage = ReceiveStage::Joint(Box::new(Joint { announced, copy, began }));
+        self.joint = Some(id);
+        let Announced { source, rts, .. } = announced;
+        self.post_control(source, Control::Join { sender: rts.request, copy });
+        self.go_on_joint(id);
+        true
+    }
+
+    /// Copies what the sender has not; completes the receive if all is there. Returns whether the
+    /// copy has ended.
+    pub(super) fn go_on_joint(&mut self, id: RequestId) -> bool {
+        let receive = self.requests.receive_mut(id);
+        let parts = receive.and_then(|receive| match (&receive.stage, &mut receive.buffer) {
+            (ReceiveStage::Joint(joint), Some(buffer)) => Some((**joint, buffer)),
+            _ => None,
+        });
+        let Some((Joint { announced, copy, began }, buffer)) = parts else {
+            // Its sender has died.
+            self.joint = None;
+            return true;
+        };
+        let Announced { source, rts, .. } = announced;
+        let Some((space, offset)) = rts.address else { return false };
+        let from = RemoteAddress { rank: source, space, offset };
+        let into = &mut buffer.as_mut_slice()[..copy.length as usize];
+        match self.port.read_jointly(from, into, &copy) {
+            Ok(false) => false,
+            Ok(true) => {
+                self.joint = None;
+                self.note_way(source, copy.length, Way::Both, began);
+                self.statistics.joint_copies += 1;
+                self.finish_rendezvous(id, &announced, copy.length);
+                true
+            }
+            Err(error) => {
+                self.retreat(id);
+                self.note_refusal(source, error);
+                self.clear(id, &announced, copy.length, None);
+                true
+            }
+        }
+    }
+
+    /// Handles a JOIN: copies a part of a message to its receiver. `false`: it is invalid.
+    pub(super) fn joined(&mut self, sender: u64, copy: &JointCopy) -> bool {
+        let send = self.requests.send_mut(RequestId::from_word(sender)).filter(|send| {
+            let announced = matches!(send.stage, SendStage::Announced { .. });
+            announced && send.destination == copy.into.rank
+        });
+        let Some(send) = send else {
+            // The receiver has copied it all by itself.
+            self.statistics.stray += 1;
+            return true;
+        };
+        if copy.length > send.total {
+            return false;
+        }
+        // Without its memory, the receiver copies all of it.
+        if let Some(bytes) = send.bytes_from(0)
+            && let Some(bytes) = bytes.get(..copy.length as usize)
+            && let Ok(written) = self.port.write_jointly(copy, bytes)
+        {
+            self.statistics.joint_bytes += written;
+        }
+        true
+    }
+
+    /// Completes the copy of a receive by both ends, if there is one, without further help: its
+    /// memory is this rank's alone on return. A poll that lends memory so needs no second copy.
+    pub(super) fn complete_joint(&mut self, id: RequestId) {
+        if self.joint != Some(id) {
+            return;
+        }
+        if let Some(ReceiveStage::Joint(joint)) =
+            self.requests.receive_mut(id).map(|receive| &receive.stage)
+        {
+            let Joint { announced, copy, .. } = **joint;
+            self.leave_to(announced.source, announced.bits, &copy);
+            self.go_on_joint(id);
+        }
+        // Its sender has died in the middle of a part.
+        self.retreat(id);
+    }
+
+    /// Ends the copy of a receive by both ends, if there is one: its memory is this rank's alone on
+    /// return, and its message is announced again.
+    pub(super) fn retreat(&mut self, id: RequestId) {
+        if self.joint != Some(id) {
+            return;
+        }
+        self.joint = None;
+        let Some(receive) = self.requests.receive_mut(id) else { return };
+        let ReceiveStage::Joint(joint) = &receive.stage else { return };
+        let Joint { announced, copy, .. } = **joint;
+        receive.stage = ReceiveStage::Announced(Box::new(announced));
+        self.leave_to(announced.source, announced.bits, &copy);
+    }
+
+    /// Waits until a sender is out of this rank's memory: for its current part, or its end.
+    fn leave_to(&mut self, source: Rank, bits: u64, copy: &JointCopy) {
+        let mut rounds = 0u32;
+        while !self.port.close_joint(source, copy) {
+            rounds = rounds.saturating_add(1);
+            if rounds == ANNOUNCE {
+                let wait = Wait::new(Activity::Receive).with(Some(source), Some(tag_of(bits)));
+                let since = self.port.now();
+                self.port.announce_wait(Some(Wait { since, ..wait }));
+            }
+            if rounds < SPINS {
+                std::hint::spin_loop();
+            } else {
+                self.port.park(Some(self.port.now()));
+            }
+        }
+        if rounds >= ANNOUNCE {
+            self.port.announce_wait(None);
+        }
+    }
+}

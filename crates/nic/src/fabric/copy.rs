@@ -1,0 +1,83 @@
+//! Copies between the memory of two ranks, without a landing ring: by the reader, or by both ends
+//! at once.
+//!
+//! ```text
+//!   receiver                                   sender
+//!   --------                                   ------
+//!   open_joint(into) ──── JointCopy, sent as a message ────►
+//!   read_jointly                               write_jointly
+//!     copies from the back                       copies from the front
+//!   until all is there, or nothing is left to copy and the sender has a part in its hands
+//! ```
+//!
+//! Copying is most of the time of a long message, and the sender waits anyway. With two processors
+//! the message takes little more than half of what one copy takes.
+
+use super::{PostError, Rank, RemoteAddress, Space};
+
+/// A copy that both ends may make, as its receiver has opened it. The sender needs all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JointCopy {
+    /// Where the message goes, in the receiver's memory.
+    pub into: RemoteAddress,
+    /// Its length, bytes.
+    pub length: u64,
+    /// Which of the receiver's copies it is.
+    pub number: u32,
+}
+
+/// A port's way to the memory of other ranks.
+pub trait CopyPort {
+    /// The address by which other ranks may reach these bytes of this process, if they can.
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
+
+    /// From how many bytes on it may be faster to copy a message out of such memory of its sender
+    /// than to store it into a landing ring; `None`: it never is, or is not possible. May change
+    /// while the job runs.
+    fn copies_from(&self, space: Space) -> Option<usize>;
+
+    /// Reads another rank's memory with no help from its program; complete on return.
+    ///
+    /// # Errors
+    /// The address is out of bounds, the peer is gone, or the fabric or kernel refuses.
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+
+    /// Opens a copy into these bytes. `None`: this fabric has none. A rank has one open copy: the
+    /// one before is over for its sender.
+    fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
+        let _ = into;
+        None
+    }
+
+    /// Copies what the sender has not: returns whether all is there. `false`: the sender is copying
+    /// the last part; call again. `into` is what the copy was opened for.
+    ///
+    /// # Errors
+    /// As [`CopyPort::read`]; also if the word that divides the copy was overwritten. The copy is
+    /// closed then.
+    fn read_jointly(
+        &mut self,
+        from: RemoteAddress,
+        into: &mut [u8],
+        copy: &JointCopy,
+    ) -> Result<bool, PostError> {
+        let _ = (from, into, copy);
+        Err(PostError::Unsupported("copy by both ends"))
+    }
+
+    /// Copies a message to a receiver as far as the receiver has not. Returns the bytes copied.
+    ///
+    /// # Errors
+    /// As [`CopyPort::read`]; the receiver then copies everything.
+    fn write_jointly(&mut self, copy: &JointCopy, payload: &[u8]) -> Result<u64, PostError> {
+        let _ = (copy, payload);
+        Err(PostError::Unsupported("copy by both ends"))
+    }
+
+    /// Ends a copy early. Returns whether its sender, `from`, is out of the memory; if not, call
+    /// again.
+    fn close_joint(&mut self, from: Rank, copy: &JointCopy) -> bool {
+        let _ = (from, copy);
+        true
+    }
+}

@@ -1,0 +1,259 @@
+//! A copy that both ends of a message make at once, from opposite sides.
+//!
+//! ```text
+//!   page     0                                               n
+//!            [ w         |  w  | w>]     [<r |      r       ]
+//!              sender writes from the front ─►   ◄─ receiver reads from the back
+//! ```
+//!
+//! The receiver opens the copy in the one word that each rank has for this. Each end claims a part
+//! by a compare-and-swap before it copies: half of what is free, between two limits, so that a long
+//! message takes few system calls and both ends finish at the same time. The sender has at most one
+//! part in its hands, and says so by a bit, so the receiver knows when the message is whole: all is
+//! claimed and the bit is clear. A sender that comes late or never costs nothing: the receiver
+//! claims everything.
+//!
+//! ```text
+//!   bits  0..16   pages claimed by the sender, from the front
+//!   bits 16..32   pages claimed by the receiver, from the back
+//!   bit  32       the sender is copying
+//!   bit  33       closed to the sender
+//!   bits 40..64   which copy: an invitation that comes late finds another number
+//! ```
+//!
+//! Words of peers are checked at each use: whatever they hold, nothing outside the message is
+//! claimed, and no loop is without a bound.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Parts begin and end at multiples of this, counted from the first byte; more in very long
+/// messages.
+const PAGE: u64 = 4096;
+
+/// Sizes of parts, bytes. A system call costs a microsecond, whatever it copies: 64 KiB in parts of
+/// 16 took as long by both ends as in one part by one (AMD EPYC, Linux 6.18).
+const LEAST: u64 = 32 << 10;
+const MOST: u64 = 256 << 10;
+
+const BACK: u32 = 16;
+const COUNT: u64 = 0xffff;
+const COPYING: u64 = 1 << 32;
+const CLOSED: u64 = 1 << 33;
+const NUMBER: u32 = 40;
+
+/// The largest number of a copy; the first follows it.
+pub const MOST_COPIES: u32 = 0xff_ffff;
+
+/// Attempts to change a word. Two ends change it, so it fails a few times only, unless something
+/// else overwrites it.
+const ATTEMPTS: u32 = 1000;
+
+/// How far a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// There is something to claim.
+    Open,
+    /// The sender is copying the last part.
+    Copying,
+    /// All is copied: the sender does not touch the memory any more.
+    Over,
+    /// The word has another number, which its rank did not store.
+    Lost,
+}
+
+/// A message of `length` bytes in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pages {
+    length: u64,
+    size: u64,
+}
+
+impl Pages {
+    /// The pages of a message.
+    pub fn of(length: u64) -> Pages {
+        Pages { length, size: length.div_ceil(COUNT).next_multiple_of(PAGE).max(PAGE) }
+    }
+
+    fn count(self) -> u64 {
+        self.length.div_ceil(self.size)
+    }
+
+    /// How many pages to claim of those that are free.
+    fn part(self, free: u64) -> u64 {
+        let (least, most) = (LEAST.div_ceil(self.size), MOST.div_ceil(self.size));
+        free.div_ceil(2).clamp(least, most).min(free)
+    }
+
+    /// First byte and length of some pages.
+    fn range(self, first: u64, pages: u64) -> (u64, u64) {
+        let start = first * self.size;
+        (start, (pages * self.size).min(self.length - start))
+    }
+}
+
+/// The word by which two ranks divide a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct JointWord<'m>(pub &'m AtomicU64);
+
+impl JointWord<'_> {
+    /// Opens a copy. Receiver only.
+    pub fn open(self, number: u32) {
+        // Release: the sender writes only after what the receiver did to its memory before.
+        self.0.store(u64::from(number) << NUMBER, Ordering::Release);
+    }
+
+    /// Claims a part at the end of what is free: its first byte and length. Receiver only.
+    pub fn claim_back(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
+        let before = self.change(number, |word| {
+            let part = pages.part(free(word, pages)?);
+            Some(word + (part << BACK))
+        })?;
+        let part = pages.part(free(before, pages)?);
+        Some(pages.range(pages.count() - (before >> BACK & COUNT) - part, part))
+    }
+
+    /// Claims a part at the front of what is free and announces a copy into it, which
+    /// [`JointWord::copied_front`] ends. Sender only.
+    pub fn claim_front(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
+        let before = self.change(number, |word| {
+            let part = pages.part(free(word, pages)?);
+            (word & (CLOSED | COPYING) == 0).then_some((word + part) | COPYING)
+        })?;
+        Some(pages.range(before & COUNT, pages.part(free(before, pages)?)))
+    }
+
+    /// The sender's part, of so many bytes, is copied; `false`: it could not be, and the receiver
+    /// has to copy it and all else that is free.
+    pub fn copied_front(self, number: u32, pages: Pages, length: u64, copied: bool) {
+        let part = if copied { 0 } else { length.div_ceil(pages.size) };
+        self.change(number, |word| {
+            let front = (word & COUNT).saturating_sub(part);
+            let closed = if copied { 0 } else { CLOSED };
+            Some(word & !(COUNT | COPYING) | front | closed)
+        });
+    }
+
+    /// Lets the sender claim no more. Receiver only.
+    pub fn close(self, number: u32) {
+        self.change(number, |word| Some(word | CLOSED));
+    }
+
+    /// How far the copy is. Receiver only.
+    pub fn stage(self, number: u32, pages: Pages) -> Stage {
+        // Acquire: pairs with the sender's change after its copy.
+        let word = self.0.load(Ordering::Acquire);
+        if word >> NUMBER != u64::from(number) {
+            return Stage::Lost;
+        }
+        match (word & COPYING != 0, free(word, pages)) {
+            (_, Some(_)) => Stage::Open,
+            (true, None) => Stage::Copying,
+            (false, None) => Stage::Over,
+        }
+    }
+
+    /// Whether the sender is copying.
+    pub fn is_copying(self, number: u32) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        word >> NUMBER == u64::from(number) && word & COPYING != 0
+    }
+
+    /// Changes the word of this copy. Returns what it was; `None`: it is another's, or `to` says
+    /// that there is nothing to change.
+    fn change(self, number: u32, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let mut word = self.0.load(Ordering::Acquire);
+        for _ in 0..ATTEMPTS {
+            if word >> NUMBER != u64::from(number) {
+                return None;
+            }
+            let next = to(word)?;
+            // Release: what was copied before is visible to whoever sees the change. Acquire: the
+            // sender sees what the receiver did to its memory before it opened the copy.
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.0.compare_exchange(word, next, success, failure) {
+                Ok(_) => return Some(word),
+                Err(seen) => word = seen,
+            }
+        }
+        None
+    }
+}
+
+/// How many pages are unclaimed; `None`: none.
+fn free(word: u64, pages: Pages) -> Option<u64> {
+    let claimed = (word & COUNT) + (word >> BACK & COUNT);
+    pages.count().checked_sub(claimed).filter(|free| *free > 0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_byte_is_claimed_once(length in 1u64..1 << 22, turns: Vec<bool>) {
+            let (word, pages) = (AtomicU64::new(0), Pages::of(length));
+            let joint = JointWord(&word);
+            joint.open(7);
+            let mut claimed = Vec::new();
+            for front in turns.into_iter().chain([true, false].into_iter().cycle()) {
+                let claim = if front { JointWord::claim_front } else { JointWord::claim_back };
+                let Some(part) = claim(joint, 7, pages) else { break };
+                if front {
+                    joint.copied_front(7, pages, part.1, true);
+                }
+                claimed.push(part);
+            }
+            prop_assert_eq!(joint.stage(7, pages), Stage::Over);
+            claimed.sort_unstable();
+            let end = claimed.iter().try_fold(0, |at, (start, length)| {
+                (at == *start && *length > 0).then_some(start + length)
+            });
+            prop_assert_eq!(end, Some(length));
+        }
+
+        #[test]
+        fn a_scribbled_word_claims_nothing_outside(contents: u64, length in 1u64..1 << 40) {
+            let (word, pages) = (AtomicU64::new(contents), Pages::of(length));
+            let number = (contents >> NUMBER) as u32;
+            for claim in [JointWord::claim_front, JointWord::claim_back] {
+                if let Some((start, bytes)) = claim(JointWord(&word), number, pages) {
+                    prop_assert!(bytes > 0 && start + bytes <= length);
+                }
+            }
+            JointWord(&word).copied_front(number, pages, length, false);
+            prop_assert_eq!(word.load(Ordering::Relaxed) >> NUMBER, u64::from(number));
+        }
+    }
+
+    #[test]
+    fn who_comes_late_claims_nothing() {
+        let (word, pages) = (AtomicU64::new(0), Pages::of(1 << 20));
+        let joint = JointWord(&word);
+        joint.open(1);
+        joint.open(2);
+        assert_eq!(joint.claim_front(1, pages), None);
+        assert_eq!(joint.stage(1, pages), Stage::Lost);
+        joint.close(2);
+        assert_eq!(joint.claim_front(2, pages), None);
+        assert_eq!(joint.claim_back(2, pages), Some(((1 << 20) - MOST, MOST)));
+    }
+
+    #[test]
+    fn a_part_that_the_sender_could_not_write_is_the_receivers() {
+        let (word, pages) = (AtomicU64::new(0), Pages::of(2 * LEAST));
+        let joint = JointWord(&word);
+        joint.open(1);
+        assert_eq!(joint.claim_front(1, pages), Some((0, LEAST)));
+        assert!(joint.is_copying(1));
+        assert_eq!(joint.claim_back(1, pages), Some((LEAST, LEAST)));
+        assert_eq!((joint.claim_back(1, pages), joint.stage(1, pages)), (None, Stage::Copying));
+        joint.copied_front(1, pages, LEAST, false);
+        assert_eq!(joint.stage(1, pages), Stage::Open);
+        assert_eq!(joint.claim_front(1, pages), None, "it tries once only");
+        assert_eq!(joint.claim_back(1, pages), Some((0, LEAST)));
+        assert_eq!(joint.stage(1, pages), Stage::Over);
+    }
+}

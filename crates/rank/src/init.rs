@@ -1,0 +1,204 @@
+//! Joining a job, as the environment says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hikyaku_coll::Choices;
+use hikyaku_msg::{EngineConfig, LongMessages};
+use hikyaku_nic::layer::Faults;
+use hikyaku_shm::{AttachError, JobError};
+use thiserror::Error;
+
+use crate::communicator::Communicator;
+
+/// Why a program could not join its job.
+#[derive(Debug, Error)]
+pub enum InitError {
+    /// It was started by `hikyaku run`, and the job could not be joined.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// A variable of the environment says what cannot be.
+    #[error("{variable}: {error}")]
+    Variable {
+        /// The variable.
+        variable: String,
+        /// What is wrong with its value.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It was started by itself, and a job of one rank could not be made.
+    #[error(transparent)]
+    Single(#[from] JobError),
+}
+
+impl InitError {
+    /// The error of a variable.
+    pub fn of<E: std::error::Error + Send + Sync + 'static>(
+        variable: impl Into<String>,
+    ) -> impl FnOnce(E) -> InitError {
+        move |error| InitError::Variable { variable: variable.into(), error: Box::new(error) }
+    }
+}
+
+impl Communicator {
+    /// All ranks of the job that this program was started in. A program that was started by itself
+    /// is a job of one rank.
+    ///
+    /// # Errors
+    /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
+    /// variable of the environment says what cannot be.
+    pub fn init() -> Result<Communicator, InitError> {
+        let value_of = |name: &str| std::env::var(name).ok();
+        let choices = Choices::from_environment(value_of)
+            .map_err(|(variable, error)| InitError::of(variable)(error))?;
+        let faults = NotASeed::seed(NotASeed::OF_PORTS, value_of)
+            .map_err(InitError::of(NotASeed::OF_PORTS))?;
+        let limit: UnmatchedLimit = from_environment(UnmatchedLimit::VARIABLE, value_of)
+            .map_err(InitError::of(UnmatchedLimit::VARIABLE))?;
+        let long_messages = from_environment(LongMessages::VARIABLE, value_of)
+            .map_err(InitError::of(LongMessages::VARIABLE))?;
+        let mut port = match hikyaku_shm::attach()? {
+            Some(port) => port,
+            None => hikyaku_shm::single()?,
+        };
+        if let Some(seed) = faults {
+            port.meet(Faults::of_a_job(seed));
+        }
+        let joined = Communicator::over(port, choices);
+        {
+            let mut engine = joined.engine().borrow_mut();
+            engine.limit_unmatched(limit.bytes());
+            engine.carry_long_messages(long_messages);
+        }
+        Ok(joined)
+    }
+}
+
+/// What a variable of the environment chooses: nothing if it is empty or not there.
+///
+/// # Errors
+/// The variable has another value than there are.
+pub fn from_environment<T: FromStr + Default>(
+    variable: &str,
+    value_of: impl Fn(&str) -> Option<String>,
+) -> Result<T, T::Err> {
+    let value = value_of(variable).filter(|value| !value.is_empty());
+    value.map_or(Ok(T::default()), |value| value.parse())
+}
+
+/// An invalid seed in [`NotASeed::VARIABLE`] or [`NotASeed::OF_PORTS`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{given}` is no seed: give a whole number, by which faults are drawn")]
+pub struct NotASeed {
+    /// The value.
+    pub given: String,
+}
+
+impl NotASeed {
+    /// The variable that asks for faults in shared variables.
+    pub const VARIABLE: &'static str = "HIKYAKU_SHARED_FAULTS";
+
+    /// The variable that asks for faults in ports: commands that are refused, or land late.
+    pub const OF_PORTS: &'static str = "HIKYAKU_FAULTS";
+
+    /// The seed in a variable of the environment; an empty one gives none.
+    ///
+    /// # Errors
+    /// It is not a number.
+    pub fn seed(
+        variable: &str,
+        value_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<u64>, NotASeed> {
+        let value = value_of(variable).filter(|value| !value.is_empty());
+        let seed = |given: String| given.parse().map_err(|_| NotASeed { given });
+        value.map(seed).transpose()
+    }
+}
+
+/// What a rank's unmatched messages may take that were moved out of the way of others: messages of
+/// senders from whom the rank waits for something else. Beyond it those senders wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnmatchedLimit {
+    bytes: u64,
+}
+
+/// A text that is no [`UnmatchedLimit`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{given}` is no limit of unmatched messages: give mebibytes a rank, a whole number")]
+pub struct NotALimit {
+    given: String,
+}
+
+impl UnmatchedLimit {
+    /// The variable that chooses it.
+    pub const VARIABLE: &'static str = "HIKYAKU_UNMATCHED";
+
+    fn bytes(self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Default for UnmatchedLimit {
+    fn default() -> UnmatchedLimit {
+        UnmatchedLimit { bytes: EngineConfig::UNMATCHED_BYTES }
+    }
+}
+
+impl FromStr for UnmatchedLimit {
+    type Err = NotALimit;
+
+    fn from_str(given: &str) -> Result<UnmatchedLimit, NotALimit> {
+        let bytes = given.parse().ok().and_then(|mebibytes: u64| mebibytes.checked_mul(1 << 20));
+        bytes.map(|bytes| UnmatchedLimit { bytes }).ok_or(NotALimit { given: given.to_owned() })
+    }
+}
+
+impl fmt::Display for UnmatchedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.bytes >> 20).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_number() {
+        let seed = |value: Option<&str>| {
+            NotASeed::seed(NotASeed::OF_PORTS, |name| {
+                assert_eq!(name, "HIKYAKU_FAULTS");
+                value.map(str::to_owned)
+            })
+        };
+        assert_eq!(seed(Some("77")), Ok(Some(77)));
+        assert_eq!((seed(Some("")), seed(None)), (Ok(None), Ok(None)));
+        let error = seed(Some("often")).unwrap_err();
+        assert_eq!(
+            InitError::of(NotASeed::OF_PORTS)(error).to_string(),
+            "HIKYAKU_FAULTS: `often` is no seed: give a whole number, by which faults are drawn"
+        );
+    }
+
+    #[test]
+    fn mebibytes_are_read_and_anything_else_is_said() {
+        let of =
+            |value: &str| from_environment::<UnmatchedLimit>("LIMIT", |_| Some(value.to_owned()));
+        assert_eq!(of("3").unwrap().bytes(), 3 << 20);
+        assert_eq!((of("3").unwrap().to_string().as_str(), of("")), ("3", Ok(Default::default())));
+        for bad in ["-1", "64M", "0x10", "99999999999999999999", "17592186044416"] {
+            let error = of(bad).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{bad}` is no limit")), "{error}");
+        }
+    }
+
+    #[test]
+    fn ways_of_long_messages_are_read_from_the_environment() {
+        let of = |value: &str| from_environment::<LongMessages>("WAY", |_| Some(value.to_owned()));
+        for name in ["auto", "ring", "read", "both"] {
+            assert_eq!(of(name).map(|ways| ways.to_string()), Ok(name.to_owned()));
+        }
+        assert_eq!(of(""), Ok(LongMessages::Fastest));
+    }
+}

@@ -1,0 +1,407 @@
+//! Windows, in bytes: memory of every rank that all ranks read, write and change without its
+//! owner's help.
+//!
+//! A window is a segment in a context of its own (paper 003 §4.7): whoever names another's memory
+//! is checked against that rank's table, and a window that its owner has dropped is an error and
+//! not a stray write. Its own part is used through the same calls: the bytes may change at any
+//! time, so nobody gets a reference to them, only copies and atomic operations.
+//!
+//! Places are counted in elements, as in MPI (`disp_unit`).
+
+use std::mem::ManuallyDrop;
+
+use hikyaku_msg::{Blocked, MsgError};
+use hikyaku_nic::fabric::{
+    Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member,
+    MemoryPort, Name, Notification, Port, PostError, RemoteAddress, Rights, Space, Wait,
+};
+use hikyaku_nic::region::RegionBuffer;
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::port::RankPort;
+
+/// How often a window that is dropped waits for peers that are in the middle of an access, which
+/// takes them microseconds unless they have been stopped.
+const PARTING_LOOKS: u32 = 1000;
+
+/// Memory at every rank; see [`Communicator::window`].
+#[derive(Debug)]
+pub struct Window {
+    communicator: Communicator,
+    context: ContextId,
+    key: Key,
+    /// Never looked into: peers may be writing. `None` once it is given back.
+    memory: Option<RegionBuffer>,
+    parts: Vec<Part>,
+    /// Size of an element, bytes.
+    element: usize,
+}
+
+/// One rank's part of a window.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    key: Key,
+    elements: u64,
+}
+
+impl Communicator {
+    /// Region memory for so many elements; its contents are left over from somebody else.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn allocate(&self, elements: usize, element: usize) -> Result<RegionBuffer, Error> {
+        let bytes = elements
+            .checked_mul(element)
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or(Error::TooLarge { elements, element })?;
+        Ok(self.engine().borrow_mut().port_mut().allocate(bytes)?)
+    }
+
+    /// Makes a window of `length` elements of zeros at this rank and whatever the others ask for
+    /// at theirs. Every rank calls it, in the same order as other collective operations.
+    ///
+    /// # Errors
+    /// There is no memory for it, or as many windows as there are contexts; at the other ranks
+    /// then [`Error::WindowRefused`]. A rank is gone.
+    pub fn window(&self, length: usize, element: usize) -> Result<Window, Error> {
+        let mine = self.open_window(length, element);
+        let offer = match &mine {
+            Ok(window) => {
+                let halves = |word: u64| [word as u32, (word >> 32) as u32];
+                let [key, elements] = [window.key.to_bits(), length as u64].map(halves);
+                [1, key[0], key[1], elements[0], elements[1], u32::from(window.context.0)]
+            }
+            Err(_) => [0; OFFER],
+        };
+        let offers = self.share(&offer)?;
+        let mut window = mine?;
+        let (parts, members) = read_offers(&offers, |rank| self.in_job(rank))?;
+        window.parts = parts;
+        self.engine().borrow_mut().port_mut().connect(window.context, &members)?;
+        Ok(window)
+    }
+
+    /// This rank's part of a window, registered.
+    fn open_window(&self, length: usize, element: usize) -> Result<Window, Error> {
+        let mut memory = self.allocate(length, element)?;
+        memory.fill(0);
+        let bytes = (length * element) as u64;
+        let mut engine = self.engine().borrow_mut();
+        let port = engine.port_mut();
+        let context = port.open_context()?;
+        let key = match port.register(context, memory.offset(), bytes, Rights::ALL) {
+            Ok(key) => key,
+            Err(error) => {
+                // It has just been opened and is empty.
+                port.close_context(context)?;
+                return Err(error.into());
+            }
+        };
+        let (memory, parts) = (Some(memory), Vec::new());
+        Ok(Window { communicator: self.clone(), context, key, memory, parts, element })
+    }
+}
+
+/// Words that a rank tells of its part: whether there is one, key, elements, context.
+const OFFER: usize = 6;
+
+/// The parts and members of a window out of what the ranks offered.
+fn read_offers(
+    offers: &[Vec<u32>],
+    in_job: impl Fn(u32) -> Result<u32, MsgError>,
+) -> Result<(Vec<Part>, Vec<Member>), Error> {
+    let mut parts = Vec::new();
+    let mut members = Vec::new();
+    for (rank, offer) in (0..).zip(offers) {
+        let long = |at: usize| u64::from(offer[at + 1]) << 32 | u64::from(offer[at]);
+        let made = offer.len() == OFFER && offer[0] == 1;
+        let offer = made.then(|| (Key::from_bits(long(1)), long(3), u8::try_from(offer[5])));
+        let Some((Some(key), elements, Ok(context))) = offer else {
+            return Err(Error::WindowRefused { rank });
+        };
+        parts.push(Part { key, elements });
+        members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
+    }
+    Ok((parts, members))
+}
+
+impl Window {
+    /// How many elements this rank's part has.
+    pub fn len(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.len() / self.element.max(1))
+    }
+
+    /// Whether this rank's part has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many elements the part of a rank has.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn len_of(&self, rank: u32) -> Result<usize, Error> {
+        Ok(self.part(rank)?.1.elements as usize)
+    }
+
+    /// Copies `data` into the part of `rank` from element `index` on.
+    ///
+    /// # Errors
+    /// There is no such rank or place, or the rank has dropped its window or died.
+    pub fn put(&self, rank: u32, index: usize, data: &[u8]) -> Result<(), Error> {
+        let target = self.address(rank, index, data.len() / self.element.max(1))?;
+        let command = Command::put(target, data);
+        self.carry_out("put", rank, |port| port.post(&command).map(drop))
+    }
+
+    /// Copies out of the part of `rank` from element `index` on.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub fn get(&self, rank: u32, index: usize, into: &mut [u8]) -> Result<(), Error> {
+        let from = self.address(rank, index, into.len() / self.element.max(1))?;
+        self.carry_out("get", rank, |port| port.get(from, into))
+    }
+
+    /// [`Window::put`], and after the data `value` into element `at`, of eight bytes, of `rank`'s
+    /// part of another window. Whoever loads the value there sees the data.
+    ///
+    /// # Errors
+    /// As [`Window::put`], for both places; then neither was written.
+    pub fn put_signal(
+        &self,
+        rank: u32,
+        index: usize,
+        data: &[u8],
+        (signal, at): (&Window, usize),
+        value: u64,
+    ) -> Result<(), Error> {
+        let target = self.address(rank, index, data.len() / self.element.max(1))?;
+        let notification = Notification::Word { address: signal.address(rank, at, 1)?, value };
+        let command = Command { notification, ..Command::put(target, data) };
+        self.carry_out("put_signal", rank, |port| port.post(&command).map(drop))
+    }
+
+    /// Changes an element, an integer, undivided; answers the one before.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub fn fetch(
+        &self,
+        rank: u32,
+        index: usize,
+        (integer, operation): (Integer, AtomicOp),
+        operand: u64,
+    ) -> Result<u64, Error> {
+        let target = self.address(rank, index, 1)?;
+        let atomic = Atomic { target, integer, operation, operand, result: None };
+        self.carry_out(name_of(operation), rank, |port| port.fetch(&atomic))
+    }
+
+    /// Waits until an element of this rank's own part, which `from` changes, is as `wanted` says,
+    /// and answers it. Messages make progress meanwhile.
+    ///
+    /// # Errors
+    /// There is no such element, or `from` died or left and it is not.
+    pub fn wait(
+        &self,
+        index: usize,
+        from: u32,
+        integer: Integer,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Result<u64, Error> {
+        let (own, source) = (self.communicator.rank(), self.part(from)?.0.rank);
+        let mut blocked = blocked_in("wait", Some(source));
+        let ended = |blocked: &Blocked| self.communicator.engine().borrow_mut().awake(blocked);
+        loop {
+            // Asked first: what it did before it went is there by then.
+            let gone = self.communicator.check_there(source);
+            let value = self.fetch(own, index, (integer, AtomicOp::Load), 0)?;
+            if wanted(value) {
+                ended(&blocked);
+                return Ok(value);
+            }
+            if let Err(gone) = gone {
+                ended(&blocked);
+                return Err(gone.into());
+            }
+            self.communicator.rest(&mut blocked);
+        }
+    }
+
+    fn part(&self, rank: u32) -> Result<(Member, Part), Error> {
+        let engine = self.communicator.engine().borrow();
+        engine.check_process()?;
+        let member = engine.port().member(self.context, rank)?;
+        Ok((member, self.parts[rank as usize]))
+    }
+
+    /// Where `count` elements from `index` on are, if the rank is still there.
+    fn address(&self, rank: u32, index: usize, count: usize) -> Result<RemoteAddress, Error> {
+        let (member, part) = self.part(rank)?;
+        let departures = self.communicator.engine().borrow().port().departures();
+        if departures > 0 {
+            self.communicator.check_there(member.rank)?;
+        }
+        let inside = index.checked_add(count).is_some_and(|end| end as u64 <= part.elements);
+        if !inside {
+            let elements = part.elements;
+            return Err(Error::OutsideWindow { rank, index, count, elements });
+        }
+        let offset = (index * self.element) as u64;
+        Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
+    }
+
+    /// What to say of an operation that was refused.
+    #[cold]
+    fn refusal(&self, error: PostError) -> Error {
+        match error {
+            PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
+                let number = self.communicator.number(rank);
+                let closed = Error::WindowClosed { rank: number };
+                self.communicator.check_there(rank).map_or_else(Error::from, |()| closed)
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Does an operation at `rank`, as often as it takes until there is room.
+    fn carry_out<R>(
+        &self,
+        name: &'static str,
+        rank: u32,
+        mut call: impl FnMut(&mut RankPort) -> Result<R, PostError>,
+    ) -> Result<R, Error> {
+        let mut blocked = None;
+        loop {
+            let answer = call(self.communicator.engine().borrow_mut().port_mut());
+            match answer {
+                Err(PostError::Full { .. }) => {
+                    let peer = self.communicator.in_job(rank)?;
+                    let blocked = blocked.get_or_insert_with(|| blocked_in(name, Some(peer)));
+                    self.communicator.rest(blocked);
+                }
+                answer => {
+                    if let Some(blocked) = blocked {
+                        self.communicator.engine().borrow_mut().awake(&blocked);
+                    }
+                    return answer.map_err(|error| self.refusal(error));
+                }
+            }
+        }
+    }
+
+    /// Gives the memory back, as far as nobody is in the middle of an access to it. Nothing to be
+    /// done about any error: the window is going.
+    fn part_with(&mut self) -> Result<(), ContextError> {
+        let looks = if std::thread::panicking() { 1 } else { PARTING_LOOKS };
+        let mut answer = Ok(());
+        let mut blocked = blocked_in("closing", None);
+        for look in 1..=looks {
+            let Ok(mut engine) = self.communicator.engine().try_borrow_mut() else {
+                return Err(ContextError::NotOpen(self.context));
+            };
+            answer = engine.port_mut().deregister(self.key);
+            match answer {
+                Err(ContextError::Busy { .. }) if look < looks => {
+                    drop(engine);
+                    self.communicator.rest(&mut blocked);
+                }
+                Ok(()) => {
+                    engine.awake(&blocked);
+                    return engine.port_mut().close_context(self.context);
+                }
+                Err(_) => break,
+            }
+        }
+        answer
+    }
+}
+
+/// A call on a window that waits.
+fn blocked_in(name: &'static str, rank: Option<u32>) -> Blocked {
+    Blocked::new(Wait::new(Activity::Window).named(Name::new(name)).with(rank, None))
+}
+
+/// The method of a window that does this.
+fn name_of(operation: AtomicOp) -> &'static str {
+    match operation {
+        AtomicOp::Load => "load",
+        AtomicOp::Add => "fetch_add",
+        AtomicOp::Swap => "swap",
+        AtomicOp::CompareSwap { .. } => "compare_swap",
+        AtomicOp::And => "fetch_and",
+        AtomicOp::Or => "fetch_or",
+        AtomicOp::Xor => "fetch_xor",
+        AtomicOp::Min => "fetch_min",
+        AtomicOp::Max => "fetch_max",
+    }
+}
+
+impl Drop for Window {
+    /// From here on the others' calls on this rank's part are errors; those under way are waited
+    /// for. Not collective: a barrier before it, where others may still want the window.
+    fn drop(&mut self) {
+        let memory = self.memory.take();
+        if self.part_with().is_err() {
+            // Somebody may still write there: better lost than given to somebody else.
+            let _lost = ManuallyDrop::new(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::rc::Rc;
+    use std::task::Poll;
+
+    use hikyaku_coll::Choices;
+    use hikyaku_nic::fabric::FullCause;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_that_finds_no_room_lets_what_is_in_flight_go_on() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let window = alone.window(1, 8).unwrap();
+        let (polls, rank) = (Rc::new(Cell::new(0)), alone.observe());
+        let counted = Rc::clone(&polls);
+        alone.start_task(Box::pin(poll_fn(move |_| {
+            rank.with_engine(|engine, _| engine.borrow_mut().progress());
+            counted.set(counted.get() + 1);
+            Poll::Pending
+        })));
+        let (mut refusals, before) = (0, polls.get());
+        let answer = window.carry_out("put", 0, |port| {
+            refusals += 1;
+            let full = PostError::Full { destination: 0, cause: FullCause::RingStalled };
+            if refusals < 5 { Err(full) } else { Ok(port.departures()) }
+        });
+        assert_eq!((answer, refusals, polls.get() - before), (Ok(0), 5, 4));
+    }
+
+    #[test]
+    fn an_offer_that_makes_no_sense_names_its_rank() {
+        let key = Key { context: ContextId(1), index: 0, generation: 1 }.to_bits();
+        let good = vec![1, key as u32, (key >> 32) as u32, 5, 0, 1];
+        let read_offers = |offers: &[Vec<u32>]| read_offers(offers, Ok);
+        let (parts, _) = read_offers(&[good.clone(), good.clone()]).unwrap();
+        assert_eq!((parts.len(), parts[1].elements), (2, 5));
+        let but = |at: usize, word: u32| {
+            let mut words = good.clone();
+            words[at] = word;
+            words
+        };
+        let bad = [vec![0; OFFER], but(0, 2), but(1, 1 << 20), but(5, 256), good[..5].to_vec()];
+        for bad in bad {
+            let error = read_offers(&[good.clone(), bad]).unwrap_err();
+            assert_eq!(error, Error::WindowRefused { rank: 1 });
+        }
+    }
+}
