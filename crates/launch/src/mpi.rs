@@ -1,7 +1,7 @@
 //! Where programs written for MPI find hikyaku: its libraries of MPI's binary interfaces.
 //!
-//! They lie in a folder `mpi` beside the launcher, or in `lib/hikyaku` beside its folder. A launcher
-//! without them starts programs as they are.
+//! They lie in a folder `mpi` beside the launcher, or in `lib/hikyaku` beside its folder. A
+//! launcher without them starts programs as they are.
 
 use std::path::{Path, PathBuf};
 
