@@ -35,6 +35,7 @@ impl Dialect for This {
     const KEYVAL_INVALID: i32 = 0;
     const FIRST_CODE: i32 = 0x4000;
     const ORDERS: [i32; 2] = [12, 15];
+    const TOPOLOGIES: [i32; 3] = [211, 212, 213];
     const DISTRIBUTIONS: [i32; 4] = [16, 17, 18, 19];
     const COMBINERS: [i32; 17] =
         [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 116, 117, 115, 113, 114];

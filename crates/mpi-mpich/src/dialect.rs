@@ -198,6 +198,7 @@ impl Dialect for This {
     const KEYVAL_INVALID: i32 = 0x2400_0000;
     const FIRST_CODE: i32 = 0x4000_0000;
     const ORDERS: [i32; 2] = [56, 57];
+    const TOPOLOGIES: [i32; 3] = [2, 1, 3];
     const DISTRIBUTIONS: [i32; 4] = [123, 121, 122, -49767];
     const COMBINERS: [i32; 17] = [1, 2, 3, 4, 6, 7, 9, 10, 19, 12, 13, 14, 18, 20, 17, 15, 16];
     const TYPE_CLASSES: [i32; 4] = [2, 1, 3, i32::MIN];

@@ -182,6 +182,19 @@ fn collective(
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
+    if base.starts_with("Neighbor") {
+        // What is described is kept as it is: the lists are read once.
+        let described = format!("mpi.{method}({names})?");
+        return match verb {
+            Verb::Run => format!("{bound} mpi.run(&comm.clone(), {described}.run())"),
+            Verb::Start => {
+                format!("{bound} mpi.leave(&comm.clone(), {described}.run(), {request})")
+            }
+            Verb::Keep => {
+                format!("{bound} mpi.keep_exchange(&comm.clone(), {described}, {request})")
+            }
+        };
+    }
     match verb {
         Verb::Run => format!("{bound} mpi.run(&comm.clone(), mpi.{method}({names})?)"),
         Verb::Start => {

@@ -1,6 +1,6 @@
 //! Communicators (MPI 5.0 §7.4).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
 use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::runtime::Mpi;
+use crate::topology::Topology;
 
 /// MPI_COMM_TYPE_SHARED, as MPI 5.0's interface numbers it.
 const TYPE_SHARED: i32 = 221;
@@ -26,6 +27,7 @@ pub struct Comm {
     pub(crate) name: RefCell<String>,
     pub(crate) handler: Cell<Handler>,
     pub(crate) attributes: RefCell<BTreeMap<i32, Attribute>>,
+    pub(crate) topology: OnceCell<Topology>,
 }
 
 impl Comm {
@@ -37,6 +39,7 @@ impl Comm {
             name: RefCell::new(name.to_owned()),
             handler: first_handler(from),
             attributes: RefCell::default(),
+            topology: OnceCell::new(),
         }
     }
 
@@ -139,6 +142,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn comm_dup(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
         let inner = comm.inner.try_duplicate()?;
         let made = self.add_comm(inner, &comm, &into)?;
+        made.take_topology(&comm);
         self.copy_attributes(&comm, &made)
     }
 
@@ -265,12 +269,6 @@ impl<D: Dialect> Mpi<D> {
     pub fn comm_get_parent(&self, parent: HandleAt<D>) -> Result<(), Failure> {
         self.world()?;
         parent.set(Handle::COMM_NULL);
-        Ok(())
-    }
-
-    /// MPI_Topo_test: no communicator has a topology yet.
-    pub fn topo_test(&self, _: Rc<Comm>, status: Out<i32>) -> Result<(), Failure> {
-        status.set(UNDEFINED);
         Ok(())
     }
 

@@ -181,6 +181,8 @@ pub trait Dialect: 'static {
     const ABI_VERSION: [i32; 2];
     /// MPI_ORDER_C, MPI_ORDER_FORTRAN.
     const ORDERS: [i32; 2];
+    /// MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
+    const TOPOLOGIES: [i32; 3];
     /// MPI_DISTRIBUTE_NONE, BLOCK, CYCLIC, DFLT_DARG.
     const DISTRIBUTIONS: [i32; 4];
     /// The combiners, in the order of [`Combiner`](crate::datatype::Combiner).

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hikyaku_coll::topology::TopologyError;
 use hikyaku_coll::{Cause, CollError};
 use hikyaku_msg::MsgError;
 use hikyaku_rank::Error;
@@ -176,7 +177,25 @@ impl From<Error> for Failure {
             Error::Collective(CollError::Length { .. } | CollError::Uneven { .. }) => Class::Count,
             Error::Creation(_) => Class::Group,
             Error::Memory(_) | Error::Context(_) => Class::NoMem,
+            Error::Topology(error) => return Failure::from(error.clone()),
+            Error::UnequalEdge { sent, expected, .. } if sent > expected => Class::Truncate,
+            Error::UnequalEdge { .. } => Class::Count,
             _ => Class::Other,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl From<TopologyError> for Failure {
+    fn from(error: TopologyError) -> Failure {
+        let class = match &error {
+            TopologyError::EmptyDimension { .. }
+            | TopologyError::NoSuchDimension { .. }
+            | TopologyError::Indivisible { .. } => Class::Dims,
+            TopologyError::NoSuchRank { .. } => Class::Rank,
+            TopologyError::Disagreement { .. } => Class::NotSame,
+            TopologyError::Outside { .. } | TopologyError::WrongCount { .. } => Class::Arg,
+            _ => Class::Topology,
         };
         Failure::new(class, error.to_string())
     }

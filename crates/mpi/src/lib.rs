@@ -8,7 +8,7 @@
 //!                  |
 //!        call, Mpi<D>: a method a function
 //!        environment errors communicators groups attributes info datatypes
-//!        messages requests operations collectives
+//!        messages requests operations collectives topology
 //!                  |
 //!        rank  coll  msg
 //! ```
@@ -35,6 +35,7 @@ mod raw;
 mod requests;
 mod runtime;
 mod slots;
+mod topology;
 mod types;
 
 pub use communicators::Comm;
@@ -52,4 +53,5 @@ pub use raw::{
     TextAt, status_of,
 };
 pub use runtime::{FromInt, Mpi, Scope, call, from_int, to_int, unsupported};
+pub use topology::Exchange;
 pub use types::Type;

@@ -9,7 +9,7 @@ use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 
-use crate::contexts::{COLLECTIVES, CONTEXTS, leader_of};
+use crate::contexts::{COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
@@ -189,6 +189,12 @@ impl Communicator {
     /// Messages of this communicator, for exchanges that number their tags themselves.
     pub fn messages_as_group(&self) -> Group<'_, RankPort> {
         Group::new(self.messages(), &self.collectives)
+    }
+
+    /// Messages between neighbours, if it has a topology. Their exchanges number their tags.
+    pub fn neighbours(&self) -> Group<'_, RankPort> {
+        let endpoint = Endpoint::new(self.engine(), self.context + NEIGHBOURS);
+        Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
     /// This communicator as its collectives see it.

@@ -32,12 +32,14 @@ const KIND_BITS: u32 = 2;
 pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
 
 /// Contexts of one communicator: messages between two ranks, collectives, the making of
-/// communicators of some of its ranks, and a spare one.
+/// communicators of some of its ranks, and what neighbours exchange if it has a topology.
 pub(crate) const CONTEXTS: u32 = 1 << KIND_BITS;
 pub(crate) const COLLECTIVES: u32 = 1;
 pub(crate) const CREATION: u32 = 2;
+pub(crate) const NEIGHBOURS: u32 = 3;
 
-/// Notes that a number is not used any more have the spare context of the first communicator.
+/// Notes that a number is not used any more have the last context of the first communicator, which
+/// has no topology.
 pub(crate) const RETURNS: u32 = 3;
 
 /// Contexts that every rank counts alike come round here, after 268 million.

@@ -25,6 +25,7 @@ mod port;
 mod rank;
 mod share;
 mod tasks;
+pub mod topology;
 mod waiting;
 mod window;
 
