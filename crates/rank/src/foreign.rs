@@ -53,7 +53,8 @@ impl Foreign {
             return (size > 1).then_some(Foreign { launcher, variable, size: Some(size) });
         }
         // These say who one is, and not among how many.
-        for (variable, launcher) in [("PMIX_RANK", "prterun"), ("PMI_ID", "mpiexec of another MPI")] {
+        for (variable, launcher) in [("PMIX_RANK", "prterun"), ("PMI_ID", "mpiexec of another MPI")]
+        {
             if value_of(variable).is_some() {
                 return Some(Foreign { launcher, variable, size: None });
             }

@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{assert_success, compile, folder, hikyaku, root, scratch, stderr, stdout, tool};
+use crate::support::{
+    assert_success, compile, folder, hikyaku, root, scratch, stderr, stdout, tool,
+};
 
 fn said(program: &Path, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output().unwrap();
@@ -129,7 +131,10 @@ add_test(NAME one COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARG
     runs(&scratch.join("built/two"));
     let cache = fs::read_to_string(scratch.join("built/CMakeCache.txt")).unwrap();
     let mpiexec = tool("mpiexec");
-    assert!(cache.contains(&format!("MPIEXEC_EXECUTABLE:FILEPATH={}", mpiexec.display())), "{cache}");
+    assert!(
+        cache.contains(&format!("MPIEXEC_EXECUTABLE:FILEPATH={}", mpiexec.display())),
+        "{cache}"
+    );
     fs::remove_dir_all(scratch).unwrap();
 }
 

@@ -21,7 +21,8 @@ fn lines(output: &Output) -> Vec<String> {
 #[test]
 fn programs_have_their_own_ranks_variables_and_folders() {
     let say = "echo $HIKYAKU_RANK of $HIKYAKU_SIZE: $0 $A $B ${SEEN-no} $HIKYAKU_APPNUM $(pwd)";
-    let words = ["-genv", "A", "1", "-n", "2", "-env", "B", "2", "-wdir", "/", "sh", "-c", say, "one"];
+    let words =
+        ["-genv", "A", "1", "-n", "2", "-env", "B", "2", "-wdir", "/", "sh", "-c", say, "one"];
     let more = [":", "-n", "1", "-envnone", "-wdir", "/usr", "sh", "-c", say, "two"];
     let output = mpiexec(&[&words[..], &more].concat());
     let expected =

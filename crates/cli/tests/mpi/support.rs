@@ -73,7 +73,13 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 pub(crate) fn assert_success(output: &Output, what: impl AsRef<OsStr>) {
     let what = what.as_ref().display();
-    assert!(output.status.success(), "{what}: {:?}: {}{}", output.status, stdout(output), stderr(output));
+    assert!(
+        output.status.success(),
+        "{what}: {:?}: {}{}",
+        output.status,
+        stdout(output),
+        stderr(output)
+    );
 }
 
 /// What `make test-all` installs from PyPI: MPICH, so that the tests themselves are proven right.
