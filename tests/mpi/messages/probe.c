@@ -12,20 +12,20 @@ int main(int argc, char **argv) {
             MPI_Request send, receive;
             MPI_Message message = MPI_MESSAGE_NULL;
             MPI_Status status;
-            MPI_Isend(out, length, MPI_INT, right(), 10 + way, MPI_COMM_WORLD, &send);
+            MPI_Isend(out, length, MPI_INT, right(), 10 + 5 * which + way, MPI_COMM_WORLD, &send);
             switch (way) {
-            case 0: MPI_Probe(MPI_ANY_SOURCE, 10 + way, MPI_COMM_WORLD, &status); break;
+            case 0: MPI_Probe(MPI_ANY_SOURCE, 10 + 5 * which + way, MPI_COMM_WORLD, &status); break;
             case 1:
                 do MPI_Iprobe(left(), MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status);
                 while (!flag);
                 break;
-            case 2: MPI_Mprobe(left(), 10 + way, MPI_COMM_WORLD, &message, &status); break;
+            case 2: MPI_Mprobe(left(), 10 + 5 * which + way, MPI_COMM_WORLD, &message, &status); break;
             default:
-                do MPI_Improbe(left(), 10 + way, MPI_COMM_WORLD, &flag, &message, &status);
+                do MPI_Improbe(left(), 10 + 5 * which + way, MPI_COMM_WORLD, &flag, &message, &status);
                 while (!flag);
             }
             EQUAL(status.MPI_SOURCE, left());
-            EQUAL(status.MPI_TAG, 10 + way);
+            EQUAL(status.MPI_TAG, 10 + 5 * which + way);
             MPI_Get_count(&status, MPI_INT, &count);
             EQUAL(count, length);
             memset(into, 0, sizeof *into * (size_t)length);
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
                 MPI_Recv(into, count, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status);
             } else {
                 /* What was matched is no message for others any more. */
-                MPI_Iprobe(left(), 10 + way, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+                MPI_Iprobe(left(), 10 + 5 * which + way, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
                 EQUAL(flag, 0);
                 if (way == 3) {
                     MPI_Imrecv(into, count, MPI_INT, &message, &receive);
