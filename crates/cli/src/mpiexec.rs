@@ -33,7 +33,7 @@ Usage: mpiexec [OPTIONS] [-n N] PROGRAM [ARGUMENTS]... [: [-n N] PROGRAM [ARGUME
   -host, -hosts, -hostfile, -f
                        accepted if they name this machine and no other
   -ppn, --map-by, --oversubscribe, --allow-run-as-root
-                       accepted without effect: there is one machine, and ranks may be more than CPUs
+                       accepted without effect: there is one machine, with any number of ranks
 
 `hikyaku run --help` says how input, output and the end of a job go.
 ";

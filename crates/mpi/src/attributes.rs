@@ -178,7 +178,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Which of its job's programs this rank runs, from 0: the launcher says it where there are several.
+/// Which of its job's programs this rank runs, from 0: the launcher says it if there are several.
 fn program_number() -> i32 {
     std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
 }

@@ -7,8 +7,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "this program is {} that {launcher} has started ({variable} is set), and hikyaku starts its \
-     ranks itself: start it by `hikyaku run -n N -- PROGRAM`, and only if each is meant to be alone \
-     have the other launcher start `hikyaku run -n 1 -- PROGRAM`", self.among()
+     ranks itself: start it by `hikyaku run -n N -- PROGRAM`, and only if each is meant to be \
+     alone have the other launcher start `hikyaku run -n 1 -- PROGRAM`", self.among()
 )]
 pub struct Foreign {
     /// Who started it.

@@ -111,6 +111,8 @@ static void buffers(void) {
     static char large[100000];
     void *back;
     int bytes;
+    /* Calls without a communicator have the handler of this one (MPI 5.0 §9.3). */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (!is_hikyaku()) CLASS(MPI_Bsend(large, sizeof large, MPI_CHAR, right(), 0, MPI_COMM_WORLD), MPI_ERR_BUFFER);
     MPI_Buffer_attach(room, sizeof room);
