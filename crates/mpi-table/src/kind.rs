@@ -17,6 +17,10 @@ pub enum Kind {
     HandlesOut(Object),
     /// A handle of the tools interface, or where one is written.
     Tool(&'static str, bool),
+    /// What a callback of the tools interface may do.
+    Safety,
+    /// Where is written how a source of the tools interface orders its events.
+    OrderOut,
     /// A number.
     Int,
     /// A rank, or a constant that stands for one.
@@ -310,6 +314,8 @@ const ROWS: &[Row] = &[
     ("string_out", Kind::StringOut, ["char *"; 2], ["*mut c_char"; 2]),
     ("strings_in", Kind::StringsIn, ["char **"; 2], ["*const *const c_char"; 2]),
     ("string_lists_in", Kind::StringListsIn, ["char ***"; 2], ["*const usize"; 2]),
+    ("t_safety", Kind::Safety, ["MPI_T_cb_safety"; 2], C_INT),
+    ("t_order_out", Kind::OrderOut, ["MPI_T_source_order *"; 2], C_INT_OUT),
     ("argc", Kind::Argc, INT_P, C_INT_OUT),
     ("argv", Kind::Argv, ["char ***"; 2], ["*mut usize"; 2]),
     ("rest", Kind::Rest, ["..."; 2], [""; 2]),
@@ -361,7 +367,10 @@ impl Kind {
             Kind::HandlesIn(object) => format!("const {} *", object.in_c()),
             Kind::Tool(name, false) => name.to_owned(),
             Kind::Tool(name, true) => format!("{name} *"),
-            Kind::Function(name) if large => format!("{name}_c *"),
+            // No count is given to this one.
+            Kind::Function(name) if large && name != "MPI_Datarep_extent_function" => {
+                format!("{name}_c *")
+            }
             // Those of the tools interface are functions, and not pointers to them.
             Kind::Function(name) => format!("{name} *"),
             other => other.row().map_or("", |row| row.2[usize::from(large)]).to_owned(),

@@ -238,7 +238,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
             format!("HandlesAt::<D>::new(Object::{object:?}, {name})")
         }
         Kind::Int | Kind::Wide | Kind::Offset | Kind::State | Kind::Function(_) => name,
-        Kind::Tool(..) => name,
+        Kind::Tool(..) | Kind::Safety | Kind::OrderOut => name,
         Kind::Rank | Kind::Root => format!("D::rank({name})"),
         Kind::Tag => format!("D::tag({name})"),
         Kind::Keyval => format!("D::keyval({name})"),

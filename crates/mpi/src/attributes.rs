@@ -116,7 +116,7 @@ impl<D: Dialect> Mpi<D> {
             WTIME_IS_GLOBAL => 1,
             LAST_USED_CODE => self.state.codes.borrow().last::<D>(),
             UNIVERSE_SIZE => self.rank()?.size() as i32,
-            APPNUM => 0,
+            APPNUM => program_number(),
             _ => return Ok(None),
         };
         let at = (number - TAG_UB) as usize;
@@ -176,6 +176,11 @@ impl<D: Dialect> Mpi<D> {
         }
         Ok(())
     }
+}
+
+/// Which of its job's programs this rank runs, from 0: the launcher says it if there are several.
+fn program_number() -> i32 {
+    std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// What a callback has returned.

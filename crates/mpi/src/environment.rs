@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hikyaku_rank::Communicator;
+use hikyaku_rank::{Communicator, Foreign, InitError};
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
@@ -44,8 +44,12 @@ impl<D: Dialect> Mpi<D> {
             }
             Phase::After => return Err(self.not_running()),
         }
-        let inner =
-            Communicator::init().map_err(|error| Failure::new(Class::Other, error.to_string()))?;
+        let inner = Communicator::join().map_err(|error| {
+            if let InitError::Foreign(foreign) = &error {
+                refuse(foreign);
+            }
+            Failure::new(Class::Other, error.to_string())
+        })?;
         let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", None));
         world.handle.set(Handle::COMM_WORLD);
         self.state.world.replace(Some(world));
@@ -148,6 +152,14 @@ impl<D: Dialect> Mpi<D> {
         address.set(location.address() as i64);
         Ok(())
     }
+}
+
+/// Ends a process that is no rank of ours, as a command line that asks for what cannot be: there is
+/// no error handler yet that the program could have chosen.
+#[expect(clippy::disallowed_methods, reason = "going on would be a wrong result, once a process")]
+fn refuse(foreign: &Foreign) -> ! {
+    eprintln!("MPI_Init: {foreign}");
+    std::process::exit(2)
 }
 
 /// MPI_Wtime: seconds since some moment. In virtual time those are the machine's.

@@ -50,6 +50,10 @@ impl<D: Dialect> Mpi<D> {
             Some((Object::Comm, handle)) => self.comm(handle).ok(),
             _ => None,
         };
+        let comm = comm.or_else(|| match failure.comm? {
+            Handle::COMM_WORLD => self.world().ok(),
+            own => self.state.comms.get(own),
+        });
         // Errors of no communicator are those of MPI_COMM_SELF (MPI 5.0 §9.3).
         let comm = comm.or_else(|| self.own().ok());
         let code = D::class_out(failure.class);

@@ -8,6 +8,7 @@ use hikyaku_msg::MsgError;
 use hikyaku_rank::Error;
 
 use crate::datatype::DatatypeError;
+use crate::dialect::Handle;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -103,6 +104,8 @@ pub struct Failure {
     pub class: Class,
     /// Why, in a line.
     pub text: String,
+    /// The communicator that it is about, if no argument of the call says so: that of a request.
+    pub(crate) comm: Option<Handle>,
 }
 
 impl fmt::Display for Failure {
@@ -115,7 +118,13 @@ impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure { class, text: text.into() }
+        Failure { class, text: text.into(), comm: None }
+    }
+
+    /// The same, of a request of this communicator.
+    #[cold]
+    pub(crate) fn of(self, comm: Handle) -> Failure {
+        Failure { comm: Some(comm), ..self }
     }
 
     /// There is no room for something.

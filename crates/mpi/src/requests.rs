@@ -110,6 +110,10 @@ impl Request {
 
     /// Looks whether it is complete; its result if so. Persistent ones can be started again then.
     fn look(&self) -> Option<Outcome> {
+        Some(self.look_at_state()?.map_err(|failure| failure.of(self.comm.handle.get())))
+    }
+
+    fn look_at_state(&self) -> Option<Outcome> {
         enum Found {
             Message(RequestId),
             Task(TaskId),
@@ -154,6 +158,10 @@ impl Request {
 
     /// Waits until it is complete, the first of `open` that the program waits for.
     fn wait(&self, open: u32) -> Outcome {
+        self.wait_for_state(open).map_err(|failure| failure.of(self.comm.handle.get()))
+    }
+
+    fn wait_for_state(&self, open: u32) -> Outcome {
         enum For {
             Message(RequestId),
             Task(TaskId),

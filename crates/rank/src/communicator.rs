@@ -1,7 +1,7 @@
 //! Communicators: the ranks that compute together, and the contexts that keep their messages apart.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
@@ -35,7 +35,42 @@ pub struct Communicator {
     _lease: Rc<Lease>,
 }
 
+/// A communicator that does not keep its rank in the job.
+#[derive(Debug)]
+pub(crate) struct Unheld {
+    rank: Weak<Rank>,
+    collectives: Weak<Book>,
+    lease: Weak<Lease>,
+    context: u32,
+    choices: Choices,
+}
+
+impl Unheld {
+    /// The communicator, if somebody still has it.
+    pub(crate) fn held(&self) -> Option<Communicator> {
+        Some(Communicator {
+            rank: self.rank.upgrade()?,
+            context: self.context,
+            members: None,
+            collectives: self.collectives.upgrade()?,
+            choices: self.choices,
+            _lease: self.lease.upgrade()?,
+        })
+    }
+}
+
 impl Communicator {
+    /// This communicator of all ranks, without keeping its rank in the job.
+    pub(crate) fn unheld(&self) -> Unheld {
+        Unheld {
+            rank: Rc::downgrade(&self.rank),
+            collectives: Rc::downgrade(&self.collectives),
+            lease: Rc::downgrade(&self._lease),
+            context: self.context,
+            choices: self.choices,
+        }
+    }
+
     /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: RankPort, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port, choices));
