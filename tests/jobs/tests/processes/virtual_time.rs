@@ -82,8 +82,8 @@ fn a_rank_in_a_persistent_exchange_goes_on_with_its_collectives() {
 #[test]
 fn a_long_exchange_takes_no_more_records_than_packets() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/dimmnet1.toml");
-    let job = simulated(6, &["staged", "65536"]).variable("SIMULATE_MACHINE", machine);
-    let end = run(&job);
+    let job = simulated(6, &["staged", "65536"]).ranks_per_node(3);
+    let end = run(&job.variable("SIMULATE_MACHINE", machine));
     let words: Vec<&str> = end.split(' ').collect();
     let at = words.iter().position(|word| *word == "records").unwrap();
     let records: u64 = words[at + 1].parse().unwrap();
