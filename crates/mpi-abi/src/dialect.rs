@@ -13,7 +13,7 @@ pub(crate) type File = usize;
 pub(crate) struct This;
 
 /// `MPI_Status` (MPI 5.0 §20.2.1).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Status {
     source: i32,

@@ -16,7 +16,7 @@ pub(crate) type File = usize;
 pub(crate) struct This;
 
 /// `MPI_Status`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Status {
     low: i32,

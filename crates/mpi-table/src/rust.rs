@@ -174,7 +174,9 @@ fn collective(
         })
         .map(|it| {
             let name = ident(it.name);
-            format!("let {name} = {name}.kept(comm.size() as usize, \"{}\")?;", it.name)
+            // A result that is divided is divided among the ranks of one group.
+            let size = if base == "Reduce_scatter" { "local_size" } else { "size" };
+            format!("let {name} = {name}.kept(comm.{size}() as usize, \"{}\")?;", it.name)
         })
         .collect();
     let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
@@ -182,16 +184,21 @@ fn collective(
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
-    match verb {
-        Verb::Run => format!("{bound} mpi.run(&comm.clone(), mpi.{method}({names})?)"),
-        Verb::Start => {
-            format!("{bound} mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})")
-        }
+    let act = |method: &str| match verb {
+        Verb::Run => format!("mpi.run(&comm.clone(), mpi.{method}({names})?)"),
+        Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
         Verb::Keep => format!(
-            "{bound} {kept} mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
+            "mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
             copies.join(", ")
         ),
+    };
+    let among = act(&method);
+    if base.starts_with("Neighbor") {
+        return format!("{bound} {kept} {among}");
     }
+    // What two groups do together is described apart.
+    let between = act(&format!("inter_{method}"));
+    format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
 }
 
 /// A function that gives a value and not a code.
@@ -215,6 +222,8 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
     let size = if large { "large" } else { "small" };
     Some(match argument.kind {
         Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
+        // They count at one rank, and may be anything at the others.
+        Kind::Handle(_) if ["peer_comm", "remote_group"].contains(&argument.name) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
         Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
@@ -256,14 +265,16 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::AddressesOut => format!("NumbersAt::large({name}.cast())"),
         Kind::BufferIn | Kind::Location => format!("Buffer::new({name}.cast_mut())"),
         Kind::BufferOut | Kind::BufferInOut | Kind::Memory => format!("Buffer::new({name})"),
-        Kind::LogicalIn | Kind::LogicalOut => name,
+        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut())"),
+        Kind::LogicalOut => format!("Buffer::new({name})"),
         Kind::PointerOut | Kind::StateOut => format!("Out::new({name}, \"{said}\")?"),
         Kind::StatusIn => format!("status_of::<D>({name}, \"{said}\")?"),
         Kind::StatusOut | Kind::StatusesOut => format!("StatusesAt::<D>::new({name})"),
         Kind::StatusInOut => format!("StatusesAt::<D>::needed({name}, \"{said}\")?"),
         Kind::StringIn => format!("Text::new({name}).read(\"{said}\")?"),
         Kind::StringOut => format!("TextAt::new({name})"),
-        Kind::StringsIn | Kind::StringListsIn => name,
+        Kind::StringsIn => format!("Texts::new({name})"),
+        Kind::StringListsIn => name,
         Kind::Argc | Kind::Argv | Kind::Rest => return None,
     })
 }
@@ -303,7 +314,11 @@ mod tests {
         {
             let (function, all) = built(name);
             assert_eq!(verb_of(&function, &all), Some(("Bcast".to_owned(), verb)));
-            assert!(functions(&all).contains("mpi.bcast(buffer, count, datatype, root, comm)"));
+            let text = functions(&all);
+            for method in ["bcast", "inter_bcast"] {
+                let call = format!("mpi.{method}(buffer, count, datatype, root, comm)");
+                assert!(text.contains(&call), "{call}");
+            }
         }
         let (neighbor, all) = built("Ineighbor_allgather");
         assert_eq!(verb_of(&neighbor, &all).unwrap().0, "Neighbor_allgather");

@@ -165,7 +165,7 @@ pub trait Dialect: 'static {
     /// A handle of a file, which may be another type.
     type File: Copy + std::fmt::Debug + 'static;
     /// A status.
-    type Status: Copy + std::fmt::Debug + 'static;
+    type Status: Copy + Default + std::fmt::Debug + 'static;
 
     /// MPI_IN_PLACE, as an address.
     const IN_PLACE: usize;

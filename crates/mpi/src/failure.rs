@@ -102,6 +102,8 @@ pub struct Failure {
     pub class: Class,
     /// Why, in a line.
     pub text: String,
+    /// The code that a function of the program has returned, if that is why.
+    pub code: Option<i32>,
 }
 
 impl fmt::Display for Failure {
@@ -114,7 +116,7 @@ impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure { class, text: text.into() }
+        Failure { class, text: text.into(), code: None }
     }
 
     /// There is no room for something.

@@ -53,6 +53,16 @@ impl<T> Slots<T> {
     /// # Errors
     /// There are a million already.
     pub(crate) fn add(&self, value: Rc<T>) -> Result<Handle, Failure> {
+        let handle = self.reserve()?;
+        self.fill(handle, value);
+        Ok(handle)
+    }
+
+    /// A handle of an object that is still to come.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    pub(crate) fn reserve(&self) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
         let Places { all, free } = &mut *places;
         let full = all.len() == 1 << PLACE_BITS;
@@ -68,10 +78,18 @@ impl<T> Slots<T> {
                 all.len() as u32 - 1
             }
         };
-        let place = &mut all[at as usize];
-        place.value = Some(value);
         let object = (self.object as u32) << OBJECT_SHIFT;
-        Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
+        Ok(Handle(object | OURS | all[at as usize].generation << PLACE_BITS | at))
+    }
+
+    /// The object of a reserved handle is there.
+    pub(crate) fn fill(&self, handle: Handle, value: Rc<T>) {
+        let mut places = self.places.borrow_mut();
+        let place = self.place_of(handle).and_then(|(at, _)| places.all.get_mut(at));
+        // None: all handles were taken away meanwhile.
+        if let Some(place) = place {
+            place.value = Some(value);
+        }
     }
 
     /// The object of a handle.
@@ -92,6 +110,11 @@ impl<T> Slots<T> {
         place.generation = (generation + 1) % (1 << GENERATION_BITS);
         places.free.push_back(at as u32);
         Some(value)
+    }
+
+    /// Whether none has a handle.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.borrow().all.iter().all(|place| place.value.is_none())
     }
 
     /// Takes all handles away.

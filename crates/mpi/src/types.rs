@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
@@ -15,6 +16,7 @@ use crate::runtime::Mpi;
 pub struct Type {
     pub(crate) handle: Cell<Handle>,
     pub(crate) datatype: Datatype,
+    pub(crate) attributes: Attributes,
     /// Its name, if the program has given it one.
     pub(crate) name: RefCell<Option<String>>,
     size: usize,
@@ -29,7 +31,8 @@ impl Type {
         let (size, extent) = (datatype.size() as usize, datatype.extent());
         let is_plain = datatype.is_committed() && is_plain(&datatype);
         let (handle, name) = (Cell::new(Handle::DATATYPE_NULL), RefCell::new(None));
-        Type { handle, datatype, name, size, extent, is_plain: Cell::new(is_plain) }
+        let attributes = Attributes::default();
+        Type { handle, datatype, attributes, name, size, extent, is_plain: Cell::new(is_plain) }
     }
 
     /// Makes it ready for messages.

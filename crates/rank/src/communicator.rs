@@ -109,6 +109,11 @@ impl Communicator {
         Communicator { members, collectives: Rc::default(), ..self.clone() }
     }
 
+    /// The same context with ranks of which this one is none.
+    pub(crate) fn among_others(&self, others: Arc<Members>) -> Communicator {
+        Communicator { members: Some(others), collectives: Rc::default(), ..self.clone() }
+    }
+
     /// Its ranks by number; `None`: they are all of the job, in their order.
     #[inline]
     pub fn members(&self) -> Option<&Members> {

@@ -37,8 +37,11 @@ pub(crate) const CONTEXTS: u32 = 1 << KIND_BITS;
 pub(crate) const COLLECTIVES: u32 = 1;
 pub(crate) const CREATION: u32 = 2;
 
-/// Notes that a number is not used any more have the spare context of the first communicator.
-pub(crate) const RETURNS: u32 = 3;
+/// What the leaders of groups tell each other, and exchanges between groups, have the spare one.
+pub(crate) const SPARE: u32 = 3;
+
+/// Notes that a number is not used any more have that of the first communicator.
+pub(crate) const RETURNS: u32 = SPARE;
 
 /// Contexts that every rank counts alike come round here, after 268 million.
 const COUNTED: u32 = 1 << 30;
