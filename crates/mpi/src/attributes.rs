@@ -52,6 +52,11 @@ impl Attributes {
         self.0.borrow().iter().find(|it| it.number == number).cloned()
     }
 
+    /// Moves them away.
+    pub(crate) fn take(&self) -> Attributes {
+        Attributes(RefCell::new(self.0.take()))
+    }
+
     fn put(&self, attribute: Attribute) {
         self.0.borrow_mut().push(attribute);
     }

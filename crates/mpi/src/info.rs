@@ -33,7 +33,7 @@ impl Info {
         }
     }
 
-    fn set(&self, key: String, value: String) {
+    pub(crate) fn set(&self, key: String, value: String) {
         let mut pairs = self.pairs.borrow_mut();
         match pairs.iter_mut().find(|(other, _)| *other == key) {
             Some(pair) => pair.1 = value,
@@ -41,7 +41,7 @@ impl Info {
         }
     }
 
-    fn get(&self, key: &str) -> Option<String> {
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
         let pairs = self.pairs.borrow();
         pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
     }

@@ -647,13 +647,13 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Status_get_error.
     pub fn status_get_error(&self, status: Status, error: Out<i32>) -> Result<(), Failure> {
-        error.set(status.error.map_or(0, D::class_out));
+        error.set(status.error);
         Ok(())
     }
 
     /// MPI_Status_set_error.
     pub fn status_set_error(&self, status: StatusesAt<D>, error: i32) -> Result<(), Failure> {
-        change(&status, |status| status.error = D::class(error))
+        change(&status, |status| status.error = error)
     }
 }
 
