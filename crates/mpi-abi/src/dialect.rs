@@ -13,7 +13,7 @@ pub(crate) type File = usize;
 pub(crate) struct This;
 
 /// `MPI_Status` (MPI 5.0 §20.2.1).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Status {
     source: i32,
@@ -107,7 +107,7 @@ impl Dialect for This {
         let Neutral { source, tag, error, bytes, cancelled } = status;
         into.source = source;
         into.tag = tag;
-        into.error = error.map_or(0, Self::class_out);
+        into.error = error;
         into.inside[0] = bytes as u32 as i32;
         into.inside[1] = (bytes >> 32) as u32 as i32;
         into.inside[2] = i32::from(cancelled);
@@ -117,7 +117,7 @@ impl Dialect for This {
         let [low, high, cancelled, ..] = status.inside;
         let bytes = u64::from(low as u32) | u64::from(high as u32) << 32;
         let Status { source, tag, error, .. } = *status;
-        Neutral { source, tag, error: Self::class(error), bytes, cancelled: cancelled != 0 }
+        Neutral { source, tag, error, bytes, cancelled: cancelled != 0 }
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Failure {
     pub text: String,
     /// The communicator that it is about, if no argument of the call says so: that of a request.
     pub(crate) comm: Option<Handle>,
+    /// The code that a function of the program has returned, if that is why.
+    pub code: Option<i32>,
 }
 
 impl fmt::Display for Failure {
@@ -118,7 +120,7 @@ impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure { class, text: text.into(), comm: None }
+        Failure { class, text: text.into(), comm: None, code: None }
     }
 
     /// The same, of a request of this communicator.

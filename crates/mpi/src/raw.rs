@@ -562,6 +562,32 @@ impl Text {
     }
 }
 
+/// Strings that a program gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts(*const *const c_char);
+
+impl Texts {
+    /// What a program gave.
+    pub fn new(start: *const *const c_char) -> Texts {
+        Texts(start)
+    }
+
+    /// So many of them.
+    ///
+    /// # Errors
+    /// One is null, or not UTF-8, or there should be some.
+    pub fn all(self, count: usize, argument: &str) -> Result<Vec<String>, Failure> {
+        if count > 0 && self.0.is_null() {
+            return Err(Failure::null(argument));
+        }
+        let text = |at| {
+            // SAFETY: not null, and the program promised as many as it says.
+            Text::new(unsafe { self.0.wrapping_add(at).read() }).read(argument)
+        };
+        (0..count).map(text).collect()
+    }
+}
+
 /// Where a string is written.
 #[derive(Debug, Clone, Copy)]
 pub struct TextAt(*mut c_char);

@@ -139,9 +139,14 @@ impl Communicator {
     }
 
     /// The same ranks, with an error for whoever uses them.
-    pub(crate) fn broken(&self, error: MsgError) -> Communicator {
+    pub fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         Communicator { members, collectives: Rc::default(), ..self.clone() }
+    }
+
+    /// The same context with ranks of which this one is none.
+    pub(crate) fn among_others(&self, others: Arc<Members>) -> Communicator {
+        Communicator { members: Some(others), collectives: Rc::default(), ..self.clone() }
     }
 
     /// Its ranks by number; `None`: they are all of the job, in their order.

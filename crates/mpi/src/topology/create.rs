@@ -124,7 +124,7 @@ impl<D: Dialect> Mpi<D> {
             into.set(Handle::COMM_NULL);
             return Ok(());
         };
-        let made = self.add_comm(inner, comm, into)?;
+        let made = self.add_comm(inner, comm.handler.get(), into)?;
         let (links, channels) = (topology.links(place as u32), topology.channels());
         // A new communicator has none.
         let _ = made.topology.set(Topology::of(shape(topology), links, channels, usable));
@@ -142,7 +142,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let (dims, periods) = dimensions(ndims, &dims, &periods)?;
-        let agreed = comm.inner.agree_on_grid(&dims, &periods, reorder != 0)?;
+        let agreed = comm.one_group()?.agree_on_grid(&dims, &periods, reorder != 0)?;
         self.add_topology(&comm, agreed, (Shape::Grid, Ok(())), &into)
     }
 
@@ -156,7 +156,7 @@ impl<D: Dialect> Mpi<D> {
         let grid = comm.grid()?;
         let keep = remain.all(grid.dims().len(), "remain_dims")?;
         let keep: Vec<bool> = keep.iter().map(|keep| *keep != 0).collect();
-        let agreed = comm.inner.agree_on_slice(grid, &keep)?;
+        let agreed = comm.one_group()?.agree_on_slice(grid, &keep)?;
         self.add_topology(&comm, agreed, (Shape::Grid, Ok(())), &into)
     }
 
@@ -171,7 +171,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let (index, edges) = adjacency(nnodes, &index, &edges)?;
-        let agreed = comm.inner.agree_on_graph(&index, &edges, reorder != 0)?;
+        let agreed = comm.one_group()?.agree_on_graph(&index, &edges, reorder != 0)?;
         let usable = agreed.topology.check_both_ways();
         self.add_topology(&comm, agreed, (Shape::Graph, usable), &into)
     }
@@ -214,7 +214,7 @@ impl<D: Dialect> Mpi<D> {
         let said = (indegree + outdegree > 0).then_some(own);
         let how = Edges { reorder: reorder != 0, weighted: said };
         let (ins, outs) = (in_weights.edges(&sources), out_weights.edges(&destinations));
-        let agreed = comm.inner.agree_on_adjacent(ins.into_iter(), outs.into_iter(), how);
+        let agreed = comm.one_group()?.agree_on_adjacent(ins.into_iter(), outs.into_iter(), how);
         in_weights.check(&sources)?;
         out_weights.check(&destinations)?;
         if mixed {
@@ -251,7 +251,7 @@ impl<D: Dialect> Mpi<D> {
         let how = Edges { reorder: reorder != 0, weighted: (total > 0).then_some(own) };
         let numbers = from.iter().map(|source| u32::try_from(*source).unwrap_or(u32::MAX));
         let named = numbers.zip(weights.edges(&destinations));
-        let agreed = comm.inner.agree_on_edges(named, how);
+        let agreed = comm.one_group()?.agree_on_edges(named, how);
         unsigned(&from, Class::Rank, "the source of edge")?;
         weights.check(&destinations)?;
         self.add_distributed(&comm, agreed?, own, &into)

@@ -16,6 +16,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use hikyaku_coll::topology::{Cartesian, Graph, Links, TopologyError};
+use hikyaku_rank::Communicator;
 
 pub use self::exchange::Exchange;
 use crate::communicators::Comm;
@@ -108,6 +109,15 @@ impl Comm {
             run: Cell::new(0),
             kept: Cell::new(0),
         });
+    }
+
+    /// Its ranks, to be arranged.
+    fn one_group(&self) -> Result<&Communicator, Failure> {
+        if self.is_inter() {
+            let text = "an intercommunicator has no topology: its ranks are two groups";
+            return Err(Failure::new(Class::Comm, text));
+        }
+        Ok(&self.inner)
     }
 
     /// Its topology, of any kind.
