@@ -46,13 +46,6 @@ def job(tmp_path):
     return run
 
 
-@pytest.fixture(scope="session", autouse=True)
-def libraries():
-    """The launcher, and beside it the libraries that it gives to programs."""
-    subprocess.run(["cargo", "build", "-q", "--locked", "-p", "hikyaku-cli"], cwd=ROOT, check=True)
-    subprocess.run([ROOT / "scripts" / "mpi.sh"], cwd=ROOT, check=True)
-
-
 @pytest.mark.parametrize("n", [1, 3])
 def test_it_is_hikyaku(job, n):
     said = job(

@@ -5,6 +5,8 @@
 pub enum Kind {
     /// A handle of an object of MPI.
     Handle(Object),
+    /// The same, which may be the null handle, or anything at all where it does not count.
+    HandleOrNull(Object),
     /// Where a handle is written.
     HandleOut(Object),
     /// A handle that is read and written.
@@ -334,6 +336,7 @@ impl Kind {
         for (object, handle) in Object::ALL {
             let kind = match name.strip_prefix(object) {
                 Some("") => Kind::Handle(handle),
+                Some("_or_null") => Kind::HandleOrNull(handle),
                 Some("_out") => Kind::HandleOut(handle),
                 Some("_inout") => Kind::HandleInOut(handle),
                 Some("s_in") => Kind::HandlesIn(handle),
@@ -353,7 +356,7 @@ impl Kind {
     /// Its type in C.
     pub fn in_c(self, large: bool) -> String {
         match self {
-            Kind::Handle(object) => object.in_c().to_owned(),
+            Kind::Handle(object) | Kind::HandleOrNull(object) => object.in_c().to_owned(),
             Kind::HandleOut(object)
             | Kind::HandleInOut(object)
             | Kind::HandlesOut(object)
@@ -371,7 +374,7 @@ impl Kind {
     /// Its type in the functions of the shared libraries.
     pub(crate) fn in_rust(self, large: bool) -> String {
         match self {
-            Kind::Handle(object) => object.in_rust().to_owned(),
+            Kind::Handle(object) | Kind::HandleOrNull(object) => object.in_rust().to_owned(),
             Kind::HandlesIn(object) => format!("*const {}", object.in_rust()),
             Kind::HandleOut(object)
             | Kind::HandleInOut(object)

@@ -112,10 +112,13 @@ fn ident(name: &str) -> String {
 fn scope(function: &Function) -> String {
     let has_handler = |argument: &&Argument| {
         let kinds = [Object::Comm, Object::Win, Object::Session];
-        matches!(argument.kind, Kind::Handle(object) if kinds.contains(&object))
+        let (Kind::Handle(object) | Kind::HandleOrNull(object)) = argument.kind else {
+            return false;
+        };
+        kinds.contains(&object)
     };
     match function.arguments.iter().find(has_handler) {
-        Some(Argument { name, kind: Kind::Handle(object) }) => {
+        Some(Argument { name, kind: Kind::Handle(object) | Kind::HandleOrNull(object) }) => {
             format!("Some((Object::{object:?}, {}))", ident(name))
         }
         _ => "None".to_owned(),
@@ -222,8 +225,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
     let size = if large { "large" } else { "small" };
     Some(match argument.kind {
         Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
-        // They count at one rank, and may be anything at the others.
-        Kind::Handle(_) if ["peer_comm", "remote_group"].contains(&argument.name) => name,
+        Kind::HandleOrNull(_) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
         Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {

@@ -16,8 +16,11 @@ pub(crate) struct Fortran {
     /// Sizes of types.
     info: Option<Info>,
     /// The bytes of true and false, a pair a size.
-    booleans: Vec<(Box<[u8]>, Box<[u8]>)>,
+    booleans: Vec<Booleans>,
 }
+
+/// The bytes of true, and those of false.
+type Booleans = (Box<[u8]>, Box<[u8]>);
 
 impl Fortran {
     pub(crate) const fn new() -> Fortran {
@@ -99,7 +102,9 @@ impl<D: Dialect> Mpi<D> {
         let fortran = self.state.fortran.borrow();
         let found = fortran.booleans.iter().find(|(yes, _)| yes.len() == size);
         is_set.set_flag(found.is_some());
-        for (into, value) in found.into_iter().flat_map(|(known, other)| [(yes, known), (no, other)]) {
+        for (into, value) in
+            found.into_iter().flat_map(|(known, other)| [(yes, known), (no, other)])
+        {
             if into.address() == 0 {
                 return Err(Failure::null("logical_true or logical_false"));
             }

@@ -52,6 +52,11 @@ impl Attributes {
         self.0.borrow().iter().find(|it| it.number == number).cloned()
     }
 
+    /// Moves them away.
+    pub(crate) fn take(&self) -> Attributes {
+        Attributes(RefCell::new(self.0.take()))
+    }
+
     fn put(&self, attribute: Attribute) {
         self.0.borrow_mut().push(attribute);
     }
@@ -124,7 +129,9 @@ impl<D: Dialect> Mpi<D> {
         (value, flag): (Out<usize>, Out<i32>),
     ) -> Result<(), Failure> {
         let found = match number {
-            TAG_UB..=UNIVERSE_SIZE if object == Object::Comm => self.predefined_attribute(number)?,
+            TAG_UB..=UNIVERSE_SIZE if object == Object::Comm => {
+                self.predefined_attribute(number)?
+            }
             _ => {
                 let known = attributes.get(number).map(|it| it.value);
                 if known.is_none() {

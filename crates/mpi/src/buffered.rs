@@ -58,11 +58,7 @@ impl Outbox {
     }
 
     /// Gives back what was attached, when all messages that went through `sent` are gone.
-    fn detach(
-        &self,
-        sent: &Outbox,
-        (buffer, size): (Out<usize>, NumberAt),
-    ) -> Result<(), Failure> {
+    fn detach(&self, sent: &Outbox, (buffer, size): (Out<usize>, NumberAt)) -> Result<(), Failure> {
         let text = "no buffer is attached";
         let attached = self.attached.borrow_mut().take();
         let (address, length) = attached.ok_or_else(|| Failure::new(Class::Buffer, text))?;
@@ -89,7 +85,8 @@ impl<D: Dialect> Mpi<D> {
         let started = comm.inner.engine().borrow_mut().start_send(view, to, SendMode::Standard);
         let id = started.map_err(|error| comm.inner.explained(error))?;
         let staged = Some(Staged { bytes, into: None });
-        let request = Request::new(Rc::clone(comm), State::Message { id, is_receive: false, staged });
+        let request =
+            Request::new(Rc::clone(comm), State::Message { id, is_receive: false, staged });
         if !request.is_complete() {
             let outbox = self.outbox_of(comm);
             let open = outbox.take_open();

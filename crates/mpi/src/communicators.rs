@@ -17,8 +17,15 @@ use crate::raw::{HandleAt, Out, TextAt};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
 
-/// MPI_COMM_TYPE_SHARED, as MPI 5.0's interface numbers it.
+/// MPI_COMM_TYPE_SHARED and its kin, as MPI 5.0's interface numbers them.
 const TYPE_SHARED: i32 = 221;
+const TYPE_HW_GUIDED: i32 = 222;
+const TYPE_HW_UNGUIDED: i32 = 223;
+const TYPE_RESOURCE_GUIDED: i32 = 224;
+
+/// The key of an info object that names a resource, and the one resource that there is.
+const RESOURCE: &str = "mpi_hw_resource_type";
+const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 /// A communicator of a program.
 #[derive(Debug)]
@@ -73,6 +80,14 @@ impl Comm {
             info: Info::default(),
             buffered: Outbox::default(),
         }
+    }
+
+    /// The same with what its messages need.
+    fn completed(&self, inner: Inner) -> Comm {
+        let made = Comm::of(inner, &self.name.borrow(), self.handler.get());
+        made.handle.set(self.handle.get());
+        made.info.take_from(Some(&self.info));
+        Comm { attributes: self.attributes.take(), ..made }
     }
 
     /// The ranks of this rank's group.
@@ -251,17 +266,17 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let (attributes, hints) = (Attributes::default(), Info::default());
-        hints.take_from(info.as_deref());
+        // Until then it names one that has no messages, and keeps what else is set meanwhile.
+        let unmade = comm.local().broken(MsgError::Unmade);
+        let first = self.add_comm(unmade, comm.handler.get(), &into)?;
+        first.info.take_from(info.as_deref());
         let of = (Object::Comm, comm.handle.get());
-        self.copy_attributes(of, &comm.attributes, &attributes)?;
-        let handle = self.state.comms.reserve()?;
-        into.set(handle);
+        self.copy_attributes(of, &comm.attributes, &first.attributes)?;
         let (mpi, from) = (*self, Rc::clone(&comm));
         let task = comm.local().start_task(Box::pin(async move {
-            let made = Comm::of(duplicate(&from).await?, "", from.handler.get());
-            made.handle.set(handle);
-            mpi.state.comms.fill(handle, Rc::new(Comm { attributes, info: hints, ..made }));
+            let made = duplicate(&from).await?;
+            let handle = first.handle.get();
+            mpi.state.comms.replace(handle, Rc::new(first.completed(made)));
             Ok(())
         }));
         self.add_request(Request::new(comm, State::Task(task)), &request)
@@ -308,18 +323,32 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_Comm_split_type: ranks of a (virtual) node share memory.
+    /// MPI_Comm_split_type: ranks of a (virtual) node share memory, and no more is known of the
+    /// machine.
     pub fn comm_split_type(
         &self,
         comm: Rc<Comm>,
         kind: i32,
         key: i32,
-        _: Option<Rc<Info>>,
+        info: Option<Rc<Info>>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
+        let node = comm.local().node_of(comm.local().rank());
+        let named = info.as_ref().and_then(|info| info.get(RESOURCE));
         let color = match D::split_type(kind) {
             UNDEFINED => None,
-            TYPE_SHARED => Some(comm.local().node_of(comm.local().rank())),
+            TYPE_SHARED => Some(node),
+            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED => {
+                named.filter(|name| name == SHARED_MEMORY).map(|_| node)
+            }
+            // What comes of it has to be less than all.
+            TYPE_HW_UNGUIDED if comm.local().nodes() > 1 => {
+                if let Some(info) = &info {
+                    info.set(RESOURCE.to_owned(), SHARED_MEMORY.to_owned());
+                }
+                Some(node)
+            }
+            TYPE_HW_UNGUIDED => None,
             other => {
                 let text = format!("there is no split by type {other} here");
                 return Err(Failure::argument(text));
@@ -337,8 +366,8 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
-        // Groups of different ranks may be apart from each other: their first rank names them. Those
-        // that an intercommunicator joins are one from each side.
+        // Groups of different ranks may be apart from each other: their first rank names them. An
+        // intercommunicator joins one from each side.
         let color = place.and_then(|_| group.ranks.first().copied());
         let color = color.map(|first| if comm.is_inter() { 0 } else { first });
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)
@@ -438,11 +467,15 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Comm_get_name.
     pub fn comm_get_name(
         &self,
-        comm: Rc<Comm>,
+        comm: D::Handle,
         into: TextAt,
         length: Out<i32>,
     ) -> Result<(), Failure> {
-        length.set(into.set(&comm.name.borrow(), D::MAX_NAMES[1]));
+        let name = match D::number(Object::Comm, comm) {
+            Handle::COMM_NULL => "MPI_COMM_NULL".to_owned(),
+            _ => self.comm(comm)?.name.borrow().clone(),
+        };
+        length.set(into.set(&name, D::MAX_NAMES[1]));
         Ok(())
     }
 }

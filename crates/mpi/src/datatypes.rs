@@ -349,10 +349,15 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Type_get_name. A predefined one has its name from the start (MPI 5.0 §7.8).
     pub fn type_get_name(
         &self,
-        datatype: Rc<Type>,
+        handle: D::Handle,
         into: TextAt,
         length: Out<i32>,
     ) -> Result<(), Failure> {
+        if D::number(Object::Type, handle) == Handle::DATATYPE_NULL {
+            length.set(into.set("MPI_DATATYPE_NULL", D::MAX_NAMES[1]));
+            return Ok(());
+        }
+        let datatype = self.datatype(handle)?;
         let given = datatype.name.borrow();
         let first = datatype.basic().map_or("", |basic| basic.name());
         length.set(into.set(given.as_deref().unwrap_or(first), D::MAX_NAMES[1]));

@@ -89,7 +89,7 @@ impl<D: Dialect> Mpi<D> {
         };
         // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
-        let code = failure.code.unwrap_or_else(|| D::class_out(failure.class));
+        let code = code_of::<D>(failure);
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
@@ -182,11 +182,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Win_create_errhandler.
-    pub fn win_create_errhandler(
-        &self,
-        function: usize,
-        into: HandleAt<D>,
-    ) -> Result<(), Failure> {
+    pub fn win_create_errhandler(&self, function: usize, into: HandleAt<D>) -> Result<(), Failure> {
         self.create_handler(Object::Win, function, &into)
     }
 
@@ -311,8 +307,9 @@ impl<D: Dialect> Mpi<D> {
         let mut codes = self.state.codes.borrow_mut();
         let is_used =
             is_class && codes.0.iter().flatten().any(|it| !it.is_class && it.class == code);
-        if codes.find::<D>(code)?.is_class != is_class || is_used {
-            let text = format!("{code} is of the other kind, or still has codes");
+        let known = codes.find::<D>(code)?;
+        if known.is_class != is_class || is_used || !known.text.is_empty() {
+            let text = format!("{code} is of the other kind, or still has codes or a string");
             return Err(Failure::argument(text));
         }
         let at = (code - D::FIRST_CODE) as usize;
@@ -325,6 +322,11 @@ impl<D: Dialect> Mpi<D> {
         self.state.codes.borrow_mut().find_mut::<D>(code)?.text.clear();
         Ok(())
     }
+}
+
+/// The code of a failure: that of the program's own function which has failed, or its class.
+pub(crate) fn code_of<D: Dialect>(failure: &Failure) -> i32 {
+    failure.code.unwrap_or_else(|| D::class_out(failure.class))
 }
 
 /// An error handler as it is set.

@@ -1,4 +1,5 @@
-//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0 §13.2).
+//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0
+//! §13.2).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -76,7 +77,7 @@ impl<D: Dialect> Mpi<D> {
             query: Box::new(move || {
                 let (code, status) = callbacks::query::<D>(query, state);
                 refused::<D>("to query a generalised request", code)?;
-                Ok(Status { error: None, ..status })
+                Ok(Status { error: 0, ..status })
             }),
             free: Box::new(move || {
                 refused::<D>("to free a generalised request", callbacks::free(free, state))

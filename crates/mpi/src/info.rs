@@ -28,12 +28,13 @@ impl Info {
     /// Takes the pairs of another one, if there is one.
     pub(crate) fn take_from(&self, other: Option<&Info>) {
         let Some(other) = other else { return };
-        for (key, value) in other.pairs.borrow().clone() {
+        let pairs = other.pairs.borrow().clone();
+        for (key, value) in pairs {
             self.set(key, value);
         }
     }
 
-    fn set(&self, key: String, value: String) {
+    pub(crate) fn set(&self, key: String, value: String) {
         let mut pairs = self.pairs.borrow_mut();
         match pairs.iter_mut().find(|(other, _)| *other == key) {
             Some(pair) => pair.1 = value,
@@ -41,7 +42,7 @@ impl Info {
         }
     }
 
-    fn get(&self, key: &str) -> Option<String> {
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
         let pairs = self.pairs.borrow();
         pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
     }

@@ -156,10 +156,7 @@ fn parts(
 }
 
 /// An exchange, which counts from the call on.
-fn exchanged(
-    comm: Rc<Comm>,
-    parcels: Parcels,
-) -> Described<impl Future<Output = Done> + 'static> {
+fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output = Done> + 'static> {
     Ok(async move { parcels.exchange(comm.groups_of()?.exchange()).await })
 }
 

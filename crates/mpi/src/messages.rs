@@ -578,7 +578,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let area = Area::new(buffer, count, &datatype)?;
         let (comm, state) = match self.take_matched(&message)? {
-            None => return self.add_request(Request::of_none(State::Done(Status::OF_NOBODY)), &request),
+            None => {
+                return self
+                    .add_request(Request::of_none(State::Done(Status::OF_NOBODY)), &request);
+            }
             Some(matched) => (Rc::clone(&matched.comm), matched.receive(area)),
         };
         self.add_request(Request::new(comm, state), &request)
@@ -647,13 +650,13 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Status_get_error.
     pub fn status_get_error(&self, status: Status, error: Out<i32>) -> Result<(), Failure> {
-        error.set(status.error.map_or(0, D::class_out));
+        error.set(status.error);
         Ok(())
     }
 
     /// MPI_Status_set_error.
     pub fn status_set_error(&self, status: StatusesAt<D>, error: i32) -> Result<(), Failure> {
-        change(&status, |status| status.error = D::class(error))
+        change(&status, |status| status.error = error)
     }
 }
 

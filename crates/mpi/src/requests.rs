@@ -11,6 +11,7 @@ use hikyaku_rank::TaskId;
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
+use crate::errors::code_of;
 use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
@@ -683,7 +684,7 @@ fn write_all<D: Dialect>(
             at,
             match outcome {
                 Ok(status) => status,
-                Err(failure) => Status { error: Some(failure.class), ..Status::EMPTY },
+                Err(failure) => Status { error: code_of::<D>(&failure), ..Status::EMPTY },
             },
         );
     }

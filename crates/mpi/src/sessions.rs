@@ -73,18 +73,15 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn settle(&self) -> Result<(), Failure> {
         self.flush()?;
         self.state.buffered.flush()?;
-        if let Some(job) = &*self.state.job.borrow() {
+        let job = self.state.job.borrow().clone();
+        if let Some(job) = job {
             job.engine().borrow_mut().flush();
         }
         Ok(())
     }
 
     /// MPI_Session_get_info.
-    pub fn session_get_info(
-        &self,
-        session: Rc<Session>,
-        into: HandleAt<D>,
-    ) -> Result<(), Failure> {
+    pub fn session_get_info(&self, session: Rc<Session>, into: HandleAt<D>) -> Result<(), Failure> {
         let info = Info::of(&[("thread_level", "MPI_THREAD_SERIALIZED".to_owned())]);
         info.take_from(Some(&session.info));
         self.add_info(info, &into)

@@ -53,16 +53,6 @@ impl<T> Slots<T> {
     /// # Errors
     /// There are a million already.
     pub(crate) fn add(&self, value: Rc<T>) -> Result<Handle, Failure> {
-        let handle = self.reserve()?;
-        self.fill(handle, value);
-        Ok(handle)
-    }
-
-    /// A handle of an object that is still to come.
-    ///
-    /// # Errors
-    /// As [`Slots::add`].
-    pub(crate) fn reserve(&self) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
         let Places { all, free } = &mut *places;
         let full = all.len() == 1 << PLACE_BITS;
@@ -78,17 +68,19 @@ impl<T> Slots<T> {
                 all.len() as u32 - 1
             }
         };
+        let place = &mut all[at as usize];
+        place.value = Some(value);
         let object = (self.object as u32) << OBJECT_SHIFT;
-        Ok(Handle(object | OURS | all[at as usize].generation << PLACE_BITS | at))
+        Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
     }
 
-    /// The object of a reserved handle is there.
-    pub(crate) fn fill(&self, handle: Handle, value: Rc<T>) {
+    /// Gives the handle of an object to another one, unless it was freed meanwhile.
+    pub(crate) fn replace(&self, handle: Handle, value: Rc<T>) {
         let mut places = self.places.borrow_mut();
-        let place = self.place_of(handle).and_then(|(at, _)| places.all.get_mut(at));
-        // None: all handles were taken away meanwhile.
-        if let Some(place) = place {
-            place.value = Some(value);
+        let Some((at, generation)) = self.place_of(handle) else { return };
+        let place = places.all.get_mut(at).filter(|place| place.generation == generation);
+        if let Some(known) = place.and_then(|place| place.value.as_mut()) {
+            *known = value;
         }
     }
 

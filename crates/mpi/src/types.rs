@@ -198,7 +198,7 @@ impl Landing<'_> {
 }
 
 /// The datatypes of the standard's numbers.
-const PREDEFINED: [(u32, Basic); 70] = [
+const PREDEFINED: [(u32, Basic); 71] = [
     (0x201, Basic::Aint),
     (0x202, Basic::Count),
     (0x203, Basic::Offset),
@@ -256,6 +256,8 @@ const PREDEFINED: [(u32, Basic); 70] = [
     (0x2c8, Basic::Logical2),
     (0x2c9, Basic::Integer2),
     (0x2ca, Basic::Real2),
+    // Not of the standard, but of MPICH: under a number that the standard leaves free.
+    (0x2cc, Basic::CFloat16),
     (0x2d0, Basic::Logical4),
     (0x2d1, Basic::Integer4),
     (0x2d2, Basic::Real4),

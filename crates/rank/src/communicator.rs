@@ -104,7 +104,7 @@ impl Communicator {
     }
 
     /// The same ranks, with an error for whoever uses them.
-    pub(crate) fn broken(&self, error: MsgError) -> Communicator {
+    pub fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         Communicator { members, collectives: Rc::default(), ..self.clone() }
     }

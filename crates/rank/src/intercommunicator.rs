@@ -125,7 +125,8 @@ impl Intercommunicator {
         if numbers.is_empty() {
             return Ok(None);
         }
-        let ranks: Result<Vec<u32>, _> = numbers.iter().map(|number| both.in_job(*number)).collect();
+        let ranks: Result<Vec<u32>, _> =
+            numbers.iter().map(|number| both.in_job(*number)).collect();
         let others = both.with_others(ranks?)?;
         let exchanges = Cell::new(0);
         Ok(Some(Intercommunicator { both, local, others, side, numbers, exchanges }))
@@ -223,13 +224,9 @@ impl Exchange<'_> {
         let into = into.map(|(from, into)| Incoming { from: number(from), tag, into });
         exchange(&group, out, into).await.map_err(|error| match error {
             ExchangeError::Message(error) => error.into(),
-            ExchangeError::Size { edge, sent, expected } => MsgError::Truncated {
-                sent,
-                room: expected,
-                source_rank: from[edge],
-                tag,
+            ExchangeError::Size { edge, sent, expected } => {
+                MsgError::Truncated { sent, room: expected, source_rank: from[edge], tag }.into()
             }
-            .into(),
         })
     }
 }
