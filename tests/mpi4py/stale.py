@@ -15,7 +15,7 @@ sys.path.insert(0, folder)
 
 for line in Path(listed).read_text().splitlines():
     words = line.split(maxsplit=1)
-    if not words or line.startswith("#"):
+    if not words or line.startswith("#") or "not tried" in line:
         continue
     try:
         tests = unittest.TestLoader().loadTestsFromName(words[0])
