@@ -114,12 +114,18 @@ impl Outgoing {
     /// Starts it.
     fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
+        if let Some(memory) = self.area.memory() {
+            let bytes = memory.bytes(self.area.len());
+            if comm.inner.engine().borrow_mut().send_directly(bytes, &to, mode) {
+                return Ok(State::Done(Status::EMPTY));
+            }
+        }
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
                 let mut bytes = self.area.data().into_owned().into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
-                (start.to_send(bytes.len()), Some(Staged { bytes, into: None }))
+                (start.to_send(bytes.len()), Some(Box::new(Staged { bytes, into: None })))
             }
         };
         let started = comm.inner.engine().borrow_mut().start_send(buffer, to, mode);
@@ -165,7 +171,7 @@ impl Incoming {
                 let mut bytes = vec![0; self.area.len()].into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
                 let into = Some(self.area.clone());
-                (start.to_receive(bytes.len()), Some(Staged { bytes, into }))
+                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
             }
         };
         let started = comm.inner.engine().borrow_mut().start_recv(buffer, from);
@@ -206,7 +212,8 @@ impl Matched {
             _ => {
                 let mut bytes = vec![0; self.bytes].into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
-                (start.to_receive(bytes.len()), Some(Staged { bytes, into: Some(area) }))
+                let into = Some(area);
+                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
             }
         };
         self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
@@ -246,8 +253,10 @@ macro_rules! sends {
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
                     let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-                    let state = message.start(&comm, $mode)?;
-                    self.add_request(Request::new(comm, state), &request)
+                    match message.start(&comm, $mode)? {
+                        State::Done(_) => self.add_complete(&request),
+                        state => self.add_request(Request::new(comm, state), &request),
+                    }
                 }
 
                 #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]

@@ -64,6 +64,8 @@ pub(crate) struct Runtime {
     pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
     pub(crate) ops: Slots<Op>,
     pub(crate) requests: Slots<Request>,
+    /// The handle of the request that all operations have that are complete when they are made.
+    pub(crate) complete: Cell<Handle>,
     pub(crate) messages: Slots<Matched>,
     pub(crate) infos: Slots<Info>,
     pub(crate) handlers: Slots<Handler>,
@@ -98,6 +100,7 @@ impl Runtime {
             predefined: OnceCell::new(),
             ops: Slots::new(Object::Op),
             requests: Slots::new(Object::Request),
+            complete: Cell::new(Handle::REQUEST_NULL),
             messages: Slots::new(Object::Message),
             infos: Slots::new(Object::Info),
             handlers: Slots::new(Object::Errhandler),
