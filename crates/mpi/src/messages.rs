@@ -29,7 +29,7 @@ struct Incoming {
 }
 
 /// Whom a message is for; `None`: nobody.
-#[inline]
+#[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
     if tag < 0 {
         return Err(Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0")));
@@ -45,7 +45,7 @@ fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failur
 }
 
 /// Whom a message may be from; `None`: nobody.
-#[inline]
+#[inline(always)]
 fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Failure> {
     let tag = match tag {
         0.. => Some(tag),
@@ -69,7 +69,7 @@ fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Fail
 }
 
 /// The rank in the job of a rank that exists.
-#[inline]
+#[inline(always)]
 fn known(comm: &Comm, rank: i32) -> Result<u32, Failure> {
     if rank as u32 >= comm.inner.size() {
         return Err(no_rank(comm, rank));
@@ -86,7 +86,7 @@ fn no_rank(comm: &Comm, rank: i32) -> Failure {
 }
 
 impl Outgoing {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         buffer: Buffer,
         count: i64,
@@ -99,7 +99,7 @@ impl Outgoing {
     }
 
     /// Sends it.
-    #[inline]
+    #[inline(always)]
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
         let data = self.area.data();
@@ -135,7 +135,7 @@ impl Outgoing {
 }
 
 impl Incoming {
-    #[inline]
+    #[inline(always)]
     fn new(
         buffer: Buffer,
         count: i64,
@@ -148,7 +148,7 @@ impl Incoming {
     }
 
     /// Receives it.
-    #[inline]
+    #[inline(always)]
     fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
         let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
         if let Some(memory) = self.area.memory()

@@ -731,6 +731,6 @@ fn write_all<D: Dialect>(
     }
     match failed {
         None => Ok(()),
-        Some(failure) => Err(Failure { class: Class::InStatus, code: None, ..failure }),
+        Some(failure) => Err(failure.as_class(Class::InStatus).as_code(None)),
     }
 }
