@@ -322,5 +322,5 @@ pub(crate) fn refused<D: Dialect>(what: &str, code: i32) -> Result<(), Failure> 
     }
     let text = format!("the program's function {what} returned {code}");
     let class = D::class(code).unwrap_or(Class::Other);
-    Err(Failure::new(class, text).as_code(Some(code)))
+    Err(Failure::new(class, text).with_code(Some(code)))
 }

@@ -153,14 +153,14 @@ impl Failure {
 
     /// The same, of another class.
     #[cold]
-    pub(crate) fn as_class(mut self, class: Class) -> Failure {
+    pub(crate) fn of_class(mut self, class: Class) -> Failure {
         self.class = class;
         self
     }
 
     /// The same, with the code that a function of the program has returned.
     #[cold]
-    pub(crate) fn as_code(mut self, code: Option<i32>) -> Failure {
+    pub(crate) fn with_code(mut self, code: Option<i32>) -> Failure {
         self.code = code;
         self
     }

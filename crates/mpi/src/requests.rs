@@ -365,10 +365,15 @@ impl<D: Dialect> Mpi<D> {
         let mut failed = None;
         let mut outcomes =
             Vec::with_capacity(if statuses.are_ignored() { 0 } else { requests.len() });
-        let mut open = requests.iter().flatten().filter(|request| request.is_active()).count();
+        let is_open = |request: &&Rc<Request>| !request.is_shared && request.is_active();
+        let mut open = requests.iter().flatten().filter(is_open).count();
         for (at, request) in requests.iter().enumerate() {
             let outcome = match request {
                 None => Ok(Status::EMPTY),
+                Some(request) if request.is_shared => {
+                    handles.at(at).set_null();
+                    Ok(Status::EMPTY)
+                }
                 Some(request) => {
                     let is_active = request.is_active();
                     let outcome = request.wait(open as u32);
@@ -731,6 +736,6 @@ fn write_all<D: Dialect>(
     }
     match failed {
         None => Ok(()),
-        Some(failure) => Err(failure.as_class(Class::InStatus).as_code(None)),
+        Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
     }
 }
