@@ -21,7 +21,9 @@ use std::thread::ThreadId;
 
 use hikyaku_rank::Communicator;
 
+use crate::abi::{Fortran, Told};
 use crate::attributes::Keyval;
+use crate::buffered::Outbox;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::{Codes, Handler};
@@ -31,6 +33,7 @@ use crate::info::Info;
 use crate::messages::Matched;
 use crate::operations::Op;
 use crate::requests::Request;
+use crate::sessions::Session;
 use crate::slots::{Slots, object_of};
 use crate::types::Type;
 
@@ -50,6 +53,9 @@ pub(crate) struct Runtime {
     pub(crate) phase: Cell<Phase>,
     /// Level of thread support.
     pub(crate) threads: Cell<i32>,
+    /// This rank of the job, once MPI_Init or a session has joined it.
+    pub(crate) job: RefCell<Option<Communicator>>,
+    pub(crate) sessions: Slots<Session>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
     pub(crate) comms: Slots<Comm>,
@@ -67,8 +73,10 @@ pub(crate) struct Runtime {
     pub(crate) numbers: [Cell<i32>; 7],
     /// Requests whose handles were freed before they were complete.
     pub(crate) freed: RefCell<Vec<Rc<Request>>>,
-    /// What MPI_Buffer_attach was given: address and bytes.
-    pub(crate) attached: RefCell<Option<(usize, usize)>>,
+    /// The process's buffer of buffered mode.
+    pub(crate) buffered: Outbox,
+    /// What was told of Fortran.
+    pub(crate) fortran: Told,
     /// What MPI_Alloc_mem has given, by address.
     pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
     /// The thread that called MPI_Init.
@@ -80,6 +88,8 @@ impl Runtime {
         Runtime {
             phase: Cell::new(Phase::Before),
             threads: Cell::new(0),
+            job: RefCell::new(None),
+            sessions: Slots::new(Object::Session),
             world: RefCell::new(None),
             own: RefCell::new(None),
             comms: Slots::new(Object::Comm),
@@ -95,7 +105,8 @@ impl Runtime {
             keyvals: RefCell::new(Vec::new()),
             numbers: [const { Cell::new(0) }; 7],
             freed: RefCell::new(Vec::new()),
-            attached: RefCell::new(None),
+            buffered: Outbox::new(),
+            fortran: RefCell::new(Fortran::new()),
             memory: RefCell::new(BTreeMap::new()),
             thread: OnceCell::new(),
         }
@@ -110,6 +121,24 @@ struct Process(Runtime);
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process(Runtime::new());
+
+unsafe extern "C" {
+    safe fn atexit(function: extern "C" fn()) -> i32;
+}
+
+/// Has this rank leave its job in order when the process ends. One that ends while MPI is in use
+/// has not.
+pub(crate) fn leave_at_exit() {
+    extern "C" fn leave() {
+        let state = &PROCESS.0;
+        if state.is_idle() {
+            state.comms.clear();
+            drop(state.job.take());
+        }
+    }
+    // Without room for another function the launcher finds that the process has ended.
+    let _ = atexit(leave);
+}
 
 /// MPI as a program of one binary interface sees it.
 pub struct Mpi<D> {
@@ -195,9 +224,10 @@ impl<D: Dialect> Mpi<D> {
         Mpi { is_large: true, ..self }
     }
 
-    /// The rank's communicator of all ranks.
+    /// The rank's communicator of all ranks, while MPI is in use.
     pub(crate) fn rank(&self) -> Result<Communicator, Failure> {
-        Ok(self.world()?.inner.clone())
+        let job = self.state.job.borrow().clone();
+        job.filter(|_| !self.state.is_idle()).ok_or_else(|| self.not_running())
     }
 
     /// MPI_COMM_WORLD.
