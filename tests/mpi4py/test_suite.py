@@ -63,9 +63,7 @@ def test_what_is_not_excluded_passes(suite, tmp_path, n):
 
 
 def test_what_is_excluded_fails(suite):
-    done = run(2, HERE / "stale.py", suite, EXCLUSIONS)
-    # A line is there for nothing if its tests pass at both ranks.
-    lines = done.stdout.split()
-    stale = sorted({line for line in lines if lines.count(line) == 2})
-    assert stale == [], f"take these lines out of {EXCLUSIONS.name}"
+    # At several ranks a test that fails may leave others waiting.
+    done = run(1, HERE / "stale.py", suite, EXCLUSIONS)
+    assert done.stdout.split() == [], f"take these lines out of {EXCLUSIONS.name}"
     assert done.returncode == 0, done.stderr[-5_000:]

@@ -16,8 +16,11 @@ pub(crate) struct Fortran {
     /// Sizes of types.
     info: Option<Info>,
     /// The bytes of true and false, a pair a size.
-    booleans: Vec<(Box<[u8]>, Box<[u8]>)>,
+    booleans: Vec<Booleans>,
 }
+
+/// The bytes of true, and those of false.
+type Booleans = (Box<[u8]>, Box<[u8]>);
 
 impl Fortran {
     pub(crate) const fn new() -> Fortran {

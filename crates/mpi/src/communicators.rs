@@ -372,8 +372,8 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
-        // Groups of different ranks may be apart from each other: their first rank names them. Those
-        // that an intercommunicator joins are one from each side.
+        // Groups of different ranks may be apart from each other: their first rank names them. An
+        // intercommunicator joins one from each side.
         let color = place.and_then(|_| group.ranks.first().copied());
         let color = color.map(|first| if comm.is_inter() { 0 } else { first });
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)

@@ -1,4 +1,5 @@
-//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0 §13.2).
+//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0
+//! §13.2).
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -28,7 +28,8 @@ impl Info {
     /// Takes the pairs of another one, if there is one.
     pub(crate) fn take_from(&self, other: Option<&Info>) {
         let Some(other) = other else { return };
-        for (key, value) in other.pairs.borrow().clone() {
+        let pairs = other.pairs.borrow().clone();
+        for (key, value) in pairs {
             self.set(key, value);
         }
     }

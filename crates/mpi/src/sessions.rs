@@ -75,7 +75,8 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn settle(&self) -> Result<(), Failure> {
         self.flush()?;
         self.state.buffered.flush()?;
-        if let Some(job) = &*self.state.job.borrow() {
+        let job = self.state.job.borrow().clone();
+        if let Some(job) = job {
             job.engine().borrow_mut().flush();
         }
         Ok(())

@@ -97,12 +97,6 @@ impl GroupLayout {
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 16, area_bytes: 256 << 10 };
 }
 
-/// Payload bytes of a packet, unless a layout says otherwise.
-const PACKET_BYTES: u32 = 8 << 10;
-
-/// More ranks have shorter landing rings.
-const MANY_RANKS: u32 = 256;
-
 /// Most channels of a job.
 const MAX_CHANNELS: u32 = 256;
 
@@ -128,8 +122,7 @@ impl Layout {
     /// The default sizes for a job of `ranks`.
     ///
     /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
-    /// with the ranks and not with their square (paper 000 §4: infrequent partners share). Beyond
-    /// 256 ranks rings are shorter, down to two packets: all are committed before the job starts.
+    /// with the ranks and not with their square (paper 000 §4: infrequent partners share).
     ///
     /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
     /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
@@ -137,7 +130,6 @@ impl Layout {
     pub fn for_ranks(ranks: u32) -> Layout {
         let rings = ranks.clamp(1, 16);
         let per_ring = (1 << 20) / rings.next_power_of_two();
-        let many = ranks.div_ceil(MANY_RANKS).next_power_of_two();
         Layout {
             ranks,
             status_rings: rings,
@@ -146,9 +138,9 @@ impl Layout {
                 .clamp(512 / rings.next_power_of_two(), 1 << 20),
             status_policy: FullPolicy::Stall,
             rings,
-            ring_bytes: (per_ring / many).clamp(2 * PACKET_BYTES, 256 << 10),
+            ring_bytes: per_ring.min(256 << 10),
             ring_policy: FullPolicy::Stall,
-            packet_bytes: PACKET_BYTES,
+            packet_bytes: 8 << 10,
             credit: 256,
             queues: 16,
             queue_slots: 64,
@@ -591,24 +583,6 @@ mod tests {
             let marks = [&tables[..], &rings, &groups].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
-        }
-    }
-
-    #[test]
-    fn many_ranks_have_short_rings() {
-        for (ranks, ring, kibibytes) in [
-            (2, 256 << 10, 800),
-            (16, 64 << 10, 1_300),
-            (256, 64 << 10, 1_300),
-            (257, 32 << 10, 900),
-            (1_024, 16 << 10, 960),
-            (4_096, 16 << 10, 2_500),
-        ] {
-            let layout = Layout::for_ranks(ranks);
-            layout.check().unwrap();
-            assert_eq!(layout.ring_bytes, ring, "{ranks}");
-            let committed = layout.area_at(0) >> 10;
-            assert!(committed < kibibytes, "{ranks}: {committed} KiB");
         }
     }
 

@@ -95,22 +95,26 @@ impl Communicator {
         Ok(Agreed { topology, members })
     }
 
-    /// A graph of the first ranks, of which every rank knows all. Every rank calls it.
+    /// A graph of the first ranks, of which every rank knows all. Every rank calls it. `check`:
+    /// what the front end asks of a graph besides.
     ///
     /// # Errors
-    /// Lists that describe no graph, more ranks than there are, or arguments that differ between
-    /// ranks: the same error on every rank. Or a rank is gone.
+    /// Lists that describe no graph, one that `check` refuses, more ranks than there are, or
+    /// arguments that differ between ranks: the same error on every rank. Or a rank is gone.
     pub fn agree_on_graph(
         &self,
         index: &[u32],
         edges: &[u32],
         reorder: bool,
+        check: impl FnOnce(&Graph) -> Result<(), TopologyError>,
     ) -> Result<Agreed<Graph>, Error> {
         let mut words = vec![reorder.into(), index.len() as u32];
         words.extend(index);
         words.extend(edges);
         all_same(&self.share(&words)?, "index, edges and reordering")?;
-        self.placed(Graph::new(index, edges)?, reorder)
+        let graph = Graph::new(index, edges)?;
+        check(&graph)?;
+        self.placed(graph, reorder)
     }
 
     /// A graph whose ranks each know their own edges, and whether these have weights, if any rank

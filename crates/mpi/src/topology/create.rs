@@ -171,7 +171,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let (index, edges) = adjacency(nnodes, &index, &edges)?;
-        let agreed = comm.one_group()?.agree_on_graph(&index, &edges, reorder != 0)?;
+        let agreed = comm.one_group()?.agree_on_graph(&index, &edges, reorder != 0, |_| Ok(()))?;
         let usable = agreed.topology.check_both_ways();
         self.add_topology(&comm, agreed, (Shape::Graph, usable), &into)
     }

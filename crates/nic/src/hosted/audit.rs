@@ -20,10 +20,6 @@ use crate::sync::Ordering;
 /// Sleeps in a row that make a wait long: each may be a tenth of a second.
 const LONG_SLEEPS: u32 = 3;
 
-/// An audit reads a line of each rank. So a rank sleeps once more between two audits for each so
-/// many ranks of the job: at 1,024 ranks audits took an eighth of a barrier's processor time.
-const RANKS_A_SLEEP: u32 = 64;
-
 /// Waits in a row that make a wait long if the rank never sleeps.
 const LONG_WAITS: u32 = 1 << 14;
 
@@ -35,9 +31,7 @@ impl<H: Host> HostedPort<H> {
             self.sleeps = 0;
         }
         self.sleeps += u32::from(wake == Wake::Slept);
-        let is_long = wake == Wake::Slept
-            && self.sleeps >= LONG_SLEEPS
-            && self.sleeps.is_multiple_of(1 + self.size / RANKS_A_SLEEP);
+        let is_long = wake == Wake::Slept && self.sleeps >= LONG_SLEEPS;
         if is_long || idle % LONG_WAITS == LONG_WAITS - 1 {
             self.audit();
         }

@@ -46,8 +46,8 @@ impl World {
         reorder: Reorder,
     ) -> Result<Option<Neighbourhood<Graph>>, Error> {
         let world = self.try_duplicate()?;
-        let agreed = world.communicator().agree_on_graph(index, edges, reorder.is_allowed())?;
-        agreed.topology.check_both_ways()?;
+        let (rank, check) = (world.communicator(), Graph::check_both_ways);
+        let agreed = rank.agree_on_graph(index, edges, reorder.is_allowed(), check)?;
         Ok(world.with_shape(agreed))
     }
 

@@ -27,7 +27,7 @@ mod waits;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hikyaku::{Error, Op, World};
+use hikyaku::{Error, World};
 use hikyaku_jobs::torture::{self, Plan, Verdict};
 
 /// A program's word as a number.
@@ -38,7 +38,6 @@ fn number(word: Option<&String>) -> u64 {
 fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     let word = |at: usize| words.get(at);
     match words[0].as_str() {
-        "agree" => agree(world)?,
         "divided" => {
             calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;
         }
@@ -90,16 +89,6 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         other => panic!("there is no program {other}"),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The least that a job does: all ranks come, and have one sum.
-fn agree(world: &World) -> Result<(), Error> {
-    world.barrier()?;
-    let mut sum = [u64::from(world.rank())];
-    world.allreduce(&mut sum, Op::Sum)?;
-    let ranks = u64::from(world.size());
-    assert_eq!(sum, [ranks * (ranks - 1) / 2]);
-    Ok(())
 }
 
 /// Acquires shared variables at random; says how often it wrote, read, was refused and gave up.
