@@ -33,9 +33,10 @@ pub fn run(
     }
     let mut outcomes: Vec<Option<Outcome>> = tasks.iter().map(|_| None).collect();
     let next = AtomicUsize::new(0);
-    let (send, receive) = mpsc::channel();
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let (send, receive) = mpsc::sync_channel(workers);
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..workers {
             let send = send.clone();
             scope.spawn(|| work(chosen, &tasks, &next, send));
         }
@@ -69,7 +70,7 @@ fn work(
     chosen: &[&'static Item],
     tasks: &[Task],
     next: &AtomicUsize,
-    done: mpsc::Sender<(usize, Outcome, Duration)>,
+    done: mpsc::SyncSender<(usize, Outcome, Duration)>,
 ) {
     let stored = Machines::stored();
     loop {

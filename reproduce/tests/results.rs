@@ -1,6 +1,6 @@
-//! Experiments give what lies in `reproduce/results/`, byte for byte: a change of a model shows as a
-//! diff, or as a failure here. What the assumptions decide takes many runs of every experiment;
-//! `make test-all`, which sets `HIKYAKU_LONG`, compares that too.
+//! Experiments give what lies in `reproduce/results/`, byte for byte: a change of a model shows as
+//! a diff, or as a failure here. Which verdicts the assumptions decide takes many runs of every
+//! experiment; `make test-all`, which sets `HIKYAKU_LONG`, compares that too.
 
 use std::fs;
 use std::path::Path;
@@ -17,8 +17,8 @@ fn experiments_give_the_results_in_the_tree() {
         let kept = fs::read_to_string(results.join(name)).unwrap_or_default();
         assert!(
             kept == *content,
-            "{name} differs from the tree; if the change is meant, run `hikyaku reproduce --ranges` \
-             and commit reproduce/results"
+            "{name} differs from the tree; if the change is meant, run `hikyaku reproduce \
+             --ranges` and commit reproduce/results"
         );
     }
     for kept in fs::read_dir(results).expect("it is in the tree") {

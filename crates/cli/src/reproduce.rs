@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     list: bool,
 
-    /// Also run each with half and twice every value that was assumed, in some minutes: the range of
-    /// every curve, and the verdicts that an assumption decides
+    /// Also run each with half and twice every value that was assumed, in some minutes: the range
+    /// of every curve, and the verdicts that an assumption decides
     #[arg(long)]
     ranges: bool,
 
@@ -115,15 +115,15 @@ impl Progress {
     }
 }
 
-/// Writes the page and the results. Those of experiments that did not run stay as they are; the
-/// summary is written only when all ran.
+/// Writes the page and the results. Those of experiments that did not run stay as they are; what is
+/// told of all experiments is written only when all ran.
 fn write(report: &Report, output: &Path) -> io::Result<()> {
     let results = output.join("results");
     fs::create_dir_all(&results)?;
     fs::write(output.join("report.html"), report.to_html())?;
     let all = report.results.len() == items().len();
     for (name, content) in report.files() {
-        if all || name != "summary.csv" {
+        if all || !["summary.csv", "sensitivity.csv"].contains(&name.as_str()) {
             fs::write(results.join(name), content)?;
         }
     }

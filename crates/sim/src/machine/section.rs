@@ -64,8 +64,8 @@ impl Constant {
     }
 }
 
-/// Replaces the value of the constant `key`, dotted from the root: a whole number by a whole number,
-/// a quantity with a unit by another.
+/// Replaces the value of the constant `key`, dotted from the root: a whole number by a whole
+/// number, a quantity with a unit by another.
 pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &'static str> {
     let mut parts = key.split('.');
     let first = parts.next().and_then(|part| table.get_mut(part));
