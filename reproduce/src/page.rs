@@ -232,8 +232,7 @@ fn assumed(outcome: &Outcome, assumptions: &[Assumption]) -> Table {
             Cell::from(assumption.name()),
             Cell::from(assumption.constant.value.as_str()),
             Cell::from(assumption.constant.source.as_str()),
-            moved
-                .map_or(Cell::from("cannot be"), |by| Cell::fixed(100.0 * by, Unit::Named("%"), 1)),
+            moved.map_or(Cell::from("no curve"), |by| Cell::fixed(100.0 * by, Unit::Named("%"), 1)),
         ]);
     }
     table

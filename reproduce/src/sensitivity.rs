@@ -92,7 +92,8 @@ impl Assumption {
         all
     }
 
-    /// The most by which a point of a curve moves, as a part of its value; `None`: nothing was run.
+    /// The most by which a point of a curve moves, as a part of its value; `None`: there is
+    /// no curve.
     pub fn moved(&self, outcome: &Outcome) -> Option<f64> {
         let mut most = None;
         for (_, other) in &self.runs {
@@ -171,5 +172,19 @@ mod tests {
         let Chart::Line(chart) = chart else { panic!("a line chart stays one") };
         let (series, point) = (&chart.series[0], chart.series[0].points[0].1);
         assert!(series.band[0].0 < point && point < series.band[0].1);
+    }
+
+    #[test]
+    fn a_wrong_constant_turns_a_prediction_into_a_mismatch() {
+        let item = select(&["003-figure-8".to_owned()]).expect("the item exists")[0];
+        let stored = Machines::stored();
+        let slow = stored.with("cenju4", &[("host.copy", "65 MB/s")]).expect("it has one");
+        let verdict = |machines: &Machines| {
+            let outcome = (item.run)(machines);
+            let named = |check: &&Check| check.what == "hardware over software, optimised";
+            outcome.checks.iter().find(named).expect("it is compared").verdict
+        };
+        assert_eq!(verdict(&stored), Verdict::Prediction);
+        assert_eq!(verdict(&slow), Verdict::Mismatch);
     }
 }
