@@ -221,12 +221,12 @@ impl<D: Dialect> Mpi<D> {
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)
     }
 
-    /// MPI_Comm_create_group. Calls with different tags at the same time are apart by their ranks.
+    /// MPI_Comm_create_group.
     pub fn comm_create_group(
         &self,
         comm: Rc<Comm>,
         group: Rc<Group>,
-        _: i32,
+        tag: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let all = comm.ranks();
@@ -239,7 +239,7 @@ impl<D: Dialect> Mpi<D> {
             into.set(Handle::COMM_NULL);
             return Ok(());
         }
-        let inner = comm.inner.create_group(&numbers)?;
+        let inner = comm.inner.create_group_tagged(&numbers, tag)?;
         self.add_comm(inner, &comm, &into).map(drop)
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hikyaku_nic::fabric::Port;
 use hikyaku_rank::Communicator;
 
 use crate::communicators::Comm;
@@ -15,9 +16,10 @@ use std::rc::Rc;
 /// The version of the standard that this is of.
 const VERSION: [i32; 2] = [5, 0];
 
-/// MPI_THREAD_SINGLE to MPI_THREAD_SERIALIZED, the most that is provided, as MPI 5.0's interface
-/// numbers them.
+/// MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and MPI_THREAD_MULTIPLE, as
+/// MPI 5.0's interface numbers them.
 const THREAD_SERIALIZED: i32 = 2048;
+const THREAD_MULTIPLE: i32 = 4096;
 
 /// Bytes of MPI_MAX_LIBRARY_VERSION_STRING, in both interfaces.
 const MAX_VERSION: usize = 8192;
@@ -28,11 +30,10 @@ impl<D: Dialect> Mpi<D> {
         self.begin(0)
     }
 
-    /// MPI_Init_thread. Threads may take turns; more is not provided.
+    /// MPI_Init_thread. In virtual time a rank is one thread at a time: its threads may take turns.
     pub fn init_thread(&self, required: i32, provided: Out<i32>) -> Result<(), Failure> {
-        let level = required.clamp(0, THREAD_SERIALIZED);
-        self.begin(level)?;
-        provided.set(level);
+        self.begin(required.clamp(0, THREAD_MULTIPLE))?;
+        provided.set(self.state.threads.get());
         Ok(())
     }
 
@@ -48,10 +49,25 @@ impl<D: Dialect> Mpi<D> {
             Communicator::init().map_err(|error| Failure::new(Class::Other, error.to_string()))?;
         let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", None));
         world.handle.set(Handle::COMM_WORLD);
-        self.state.world.replace(Some(world));
-        self.state.threads.set(threads);
+        self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
         self.state.phase.set(Phase::Running);
+        self.begin_threads(&world, threads)
+    }
+
+    /// From here on the level of thread support is as wanted, or as much as there is.
+    fn begin_threads(&self, world: &Comm, wanted: i32) -> Result<(), Failure> {
+        // Whatever the level is here: another rank may have another one.
+        world.inner.count_no_contexts();
+        let is_virtual = world.inner.engine().borrow().port().capabilities().virtual_time;
+        let level = if is_virtual { wanted.min(THREAD_SERIALIZED) } else { wanted };
+        self.state.threads.set(level);
+        if level == THREAD_MULTIPLE {
+            // Before two threads can make it at once.
+            self.own()?;
+            world.inner.share_among_threads(crate::runtime::gate());
+        }
+        crate::runtime::go_through_gate(level == THREAD_MULTIPLE);
         Ok(())
     }
 
@@ -71,6 +87,8 @@ impl<D: Dialect> Mpi<D> {
         self.state.comms.clear();
         self.state.own.replace(None);
         self.state.world.replace(None);
+        // What may be called now may be called by any thread. This call leaves as it came in.
+        crate::runtime::go_through_gate(true);
         Ok(())
     }
 
@@ -106,7 +124,8 @@ impl<D: Dialect> Mpi<D> {
         let (rank, name) = (comm.inner.rank(), comm.name.borrow());
         eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
         // A job ends by the failure of a rank, and code 0 is none.
-        std::process::exit(if code & 0xFF == 0 { 1 } else { code })
+        let code = if code & 0xFF == 0 { 1 } else { code };
+        crate::runtime::outside(|| std::process::exit(code))
     }
 
     /// MPI_Get_version.

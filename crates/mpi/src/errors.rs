@@ -72,7 +72,8 @@ impl<D: Dialect> Mpi<D> {
             format!("rank {} of {}, ", comm.inner.rank(), comm.name.borrow())
         });
         eprintln!("{place}{name}: {failure} ({class})");
-        std::process::exit(D::class_out(failure.class).clamp(1, 255))
+        let code = D::class_out(failure.class).clamp(1, 255);
+        crate::runtime::outside(|| std::process::exit(code))
     }
 
     /// The error handler of a handle.

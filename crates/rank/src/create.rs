@@ -150,12 +150,20 @@ impl Communicator {
         self.run(self.create_group_async(ranks))
     }
 
+    /// The same. Calls of one list with different tags may be made at once, by different threads.
+    ///
+    /// # Errors
+    /// As [`Communicator::create_group`].
+    pub fn create_group_tagged(&self, ranks: &[u32], tag: i32) -> Result<Communicator, Error> {
+        self.run(self.among(ranks, Numbered::Anew, tag))
+    }
+
     /// The same as a future. Dropping it tells the other ranks.
     ///
     /// # Errors
     /// As [`Communicator::create_group`].
     pub async fn create_group_async(&self, ranks: &[u32]) -> Result<Communicator, Error> {
-        self.among(ranks, Numbered::Anew).await
+        self.among(ranks, Numbered::Anew, 0).await
     }
 
     /// The same ranks as here with contexts of their own, which `ranks` agree on. They alone call
@@ -164,7 +172,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::create_group`].
     pub fn apart_among(&self, ranks: &[u32]) -> Result<Communicator, Error> {
-        self.run(self.among(ranks, Numbered::AsHere))
+        self.run(self.among(ranks, Numbered::AsHere, 0))
     }
 
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
@@ -173,9 +181,9 @@ impl Communicator {
     /// # Errors
     /// Of some ranks of the job: as [`Communicator::split`]. None of all.
     pub fn try_duplicate(&self) -> Result<Communicator, Error> {
-        match self.members() {
-            None => Ok(self.counted()),
-            Some(_) => self.run(self.try_duplicate_async()),
+        match self.is_counted() {
+            true => Ok(self.counted()),
+            false => self.run(self.try_duplicate_async()),
         }
     }
 
@@ -184,11 +192,22 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::try_duplicate`].
     pub async fn try_duplicate_async(&self) -> Result<Communicator, Error> {
-        if self.members().is_none() {
+        if self.is_counted() {
             return Ok(self.counted());
         }
         let made = self.split_async(Some(0), 0).await?;
         made.ok_or(CreationError::Members { rank: self.rank() }.into())
+    }
+
+    /// Whether duplicates of it get contexts that all ranks count alike, without a message.
+    fn is_counted(&self) -> bool {
+        self.members().is_none() && !self.rank.counts_none.get()
+    }
+
+    /// From here on all contexts of this rank are agreed on by messages: ranks may make
+    /// communicators in different orders, as their threads come to it. Every rank calls it.
+    pub fn count_no_contexts(&self) {
+        self.rank.counts_none.set(true);
     }
 
     /// The same. If it could not be made, every use of it is an error.
@@ -216,11 +235,16 @@ impl Communicator {
     }
 
     /// What the ranks of a list agree on among themselves.
-    async fn among(&self, ranks: &[u32], numbered: Numbered) -> Result<Communicator, Error> {
+    async fn among(
+        &self,
+        ranks: &[u32],
+        numbered: Numbered,
+        tag: i32,
+    ) -> Result<Communicator, Error> {
         let members = self.sub_members(ranks)?;
         // Every call has tags of its own: what is left of one that failed meets no other. Ranks of
-        // one list have made as many calls with it.
-        let set = ranks.iter().fold(0, |sum, rank| sum ^ mixed(*rank));
+        // one list have made as many calls with it and its tag.
+        let set = ranks.iter().fold(mixed(!(tag as u32)), |sum, rank| sum ^ mixed(*rank));
         let book = Book::default().after(self.rank.count_call(self.context(), set));
         let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);

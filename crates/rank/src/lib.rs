@@ -25,6 +25,7 @@ mod port;
 mod rank;
 mod share;
 mod tasks;
+mod threads;
 mod waiting;
 mod window;
 
@@ -37,5 +38,6 @@ pub use port::RankPort;
 pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
+pub use threads::Gate;
 pub use waiting::{LOOK_AGAIN, Rest, drive};
 pub use window::Window;
