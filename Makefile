@@ -63,7 +63,7 @@ programs: ## run COUNT fresh random programs, and jobs with faults (default: 2,0
 		cargo test --locked -p hikyaku-jobs --no-fail-fast --test programs --test faults
 
 unit:
-	@scripts/setup.sh rust cc c++ python3
+	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
 	cargo $(LIMITED) test --locked --workspace --no-fail-fast
 
 # Another cfg for every crate: a target folder of its own keeps the others' builds. Models are

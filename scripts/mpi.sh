@@ -1,15 +1,48 @@
 #!/bin/sh
-# Builds the libraries by which programs written for MPI run on hikyaku, and gives them the names by
-# which programs look for them: `scripts/mpi.sh [--release]`. The folder `mpi` lies beside the
-# launcher of that build, which finds it there.
+# Builds what programs written for MPI need to run on hikyaku and to be compiled for it:
+# `scripts/mpi.sh [--release]`. All lies in the folder `mpi` beside the launcher of that build, which
+# finds it there. The folder may be moved as a whole, or be `lib/hikyaku` beside the launcher's.
+#
+#   libmpi_abi.so.1, libmpi.so.12    by the names that programs look for
+#   include/                         mpi.h, hikyaku.h
+#   bin/                             mpicc, mpicxx, mpiexec, mpirun
+#   pkgconfig/                       mpi.pc
 set -eu
 
 cd "$(dirname "$0")/.."
 profile=debug
 [ "${1:-}" != --release ] || profile=release
 
-cargo build --locked ${1:-} -p hikyaku-mpi-abi -p hikyaku-mpi-mpich
-folder=${CARGO_TARGET_DIR:-target}/$profile/mpi
-mkdir -p "$folder"
-ln -sf ../libmpi_abi.so "$folder/libmpi_abi.so.1"
-ln -sf ../libmpi.so "$folder/libmpi.so.12"
+cargo build --quiet --locked ${1:-} \
+    -p hikyaku-mpi-table -p hikyaku-mpi-abi -p hikyaku-mpi-mpich -p hikyaku-cli
+built=${CARGO_TARGET_DIR:-target}/$profile
+folder=$built/mpi
+mkdir -p "$folder/include" "$folder/bin" "$folder/pkgconfig"
+
+# Programs that run meanwhile keep what they have: a new file takes the place of the old one.
+put() {
+    cp "$1" "$2.$$"
+    mv -f "$2.$$" "$2"
+}
+
+put "$built/libmpi_abi.so" "$folder/libmpi_abi.so.1"
+put "$built/libmpi.so" "$folder/libmpi.so.12"
+ln -sf libmpi_abi.so.1 "$folder/libmpi_abi.so"
+
+"$built/hikyaku-mpi-table" >"$folder/include/mpi.h.$$"
+mv -f "$folder/include/mpi.h.$$" "$folder/include/mpi.h"
+put crates/c/include/hikyaku.h "$folder/include/hikyaku.h"
+
+put scripts/mpicc "$folder/bin/mpicc"
+for name in mpicxx mpic++; do ln -sf mpicc "$folder/bin/$name"; done
+for name in mpiexec mpirun; do ln -sf ../../hikyaku "$folder/bin/$name"; done
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+cat >"$folder/pkgconfig/mpi.pc" <<END
+prefix=\${pcfiledir}/..
+Name: hikyaku MPI
+Description: MPI 5.0 on hikyaku, by the standard binary interface
+Version: $version
+Cflags: -I\${prefix}/include
+Libs: -L\${prefix} -Wl,-rpath,\${prefix} -lmpi_abi
+END

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sees to it that tools are there: `scripts/setup.sh rust cc c++ python3 rustfmt clippy`.
+# Sees to it that tools are there: `scripts/setup.sh rust cc c++ python3 cmake`.
 #
 # It installs what can be installed without a question (components of a rustup toolchain; Debian
 # packages, if it runs as root) and otherwise says in one line what to install. It never replaces
@@ -7,7 +7,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- rust cc c++ python3 rustfmt clippy
+[ $# -gt 0 ] || set -- rust cc c++ python3 cmake pkg-config rustfmt clippy
 
 fail() {
     echo "setup: $1" >&2
@@ -61,8 +61,10 @@ for tool in "$@"; do
     cc) debian cc "gcc libc6-dev" ;;
     c++) debian g++ g++ ;;
     python3) debian python3 python3 ;;
+    cmake) debian cmake cmake ;;
+    pkg-config) debian pkg-config pkg-config ;;
     rustfmt) component fmt rustfmt ;;
     clippy) component clippy clippy ;;
-    *) fail "unknown tool $tool; known: rust cc c++ python3 rustfmt clippy" ;;
+    *) fail "unknown tool $tool; known: rust cc c++ python3 cmake pkg-config rustfmt clippy" ;;
     esac
 done

@@ -2,6 +2,7 @@
 //! when they were linked.
 
 fn main() {
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhikyaku_c.so");
+    // Not rustc-cdylib-link-arg: cargo hands that on to the cdylibs that this crate is part of.
+    println!("cargo::rustc-link-arg=-Wl,-soname,libhikyaku_c.so");
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -5,52 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-HIKYAKU = TARGET / "debug" / "hikyaku"
-
-# Nothing here takes seconds; a job that takes this long hangs.
-PATIENCE = 120
-
-HEAD = """
-import sys
-import numpy
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-rank, size = world.rank, world.size
-"""
-
-
-def start(tmp_path, words, source):
-    program = tmp_path / "program.py"
-    program.write_text(HEAD + textwrap.dedent(source))
-    command = [HIKYAKU, *words, "--", sys.executable, program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-
-
-@pytest.fixture
-def job(tmp_path):
-    """job(n, source): runs a program on n ranks; gives what it prints, if all went well."""
-
-    def run(n: int, source: str) -> str:
-        done = start(tmp_path, ["run", "-n", str(n)], source)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
-        return done.stdout
-
-    return run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def libraries():
-    """The launcher, and beside it the libraries that it gives to programs."""
-    subprocess.run(["cargo", "build", "-q", "--locked", "-p", "hikyaku-cli"], cwd=ROOT, check=True)
-    subprocess.run([ROOT / "scripts" / "mpi.sh"], cwd=ROOT, check=True)
+from programs import HEAD, TARGET, start
 
 
 @pytest.mark.parametrize("n", [1, 3])

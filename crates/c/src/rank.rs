@@ -102,7 +102,7 @@ pub(crate) fn join() -> Result<(), Failure> {
     if JOINED.swap(true, Ordering::Relaxed) {
         return Err(not_here("hikyaku_init"));
     }
-    let world = World::init().inspect_err(|_| JOINED.store(false, Ordering::Relaxed))?;
+    let world = World::join().inspect_err(|_| JOINED.store(false, Ordering::Relaxed))?;
     let rank = Rc::new(Rank { world, variables: RefCell::default() });
     HERE.set(Here::Rank(ManuallyDrop::new(rank)));
     Ok(())

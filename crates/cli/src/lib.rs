@@ -1,6 +1,7 @@
 //! The command line as a library: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku
 //! machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
-//! `hikyaku simulate` programs.
+//! `hikyaku simulate` programs, `hikyaku mpi-coverage` says what there is of MPI. By the name
+//! `mpiexec` or `mpirun` it takes those programs' words.
 //!
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in `exit`, the same for all commands.
@@ -9,6 +10,8 @@
 
 mod exit;
 mod machine;
+mod mpi;
+mod mpiexec;
 mod reproduce;
 mod run;
 mod simulate;
@@ -40,6 +43,7 @@ enum Command {
     Machine(machine::Arguments),
     Reproduce(reproduce::Arguments),
     Simulate(simulate::Arguments),
+    MpiCoverage(mpi::Arguments),
 }
 
 /// A main thread with less room for its stack than this (`ulimit -s`) has another one work.
@@ -77,12 +81,20 @@ fn stack_limit() -> Option<u64> {
 const PANICKED: u8 = 101;
 
 fn work(words: &[OsString]) -> ExitCode {
+    if let Some((name, rest)) = words.split_first()
+        && mpiexec::is_name(name)
+    {
+        return mpiexec::run(rest);
+    }
     match CommandLine::try_parse_from(words) {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
         Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
         Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
         Ok(CommandLine { command: Command::Simulate(arguments) }) => simulate::run(&arguments),
+        Ok(CommandLine { command: Command::MpiCoverage(arguments) }) => {
+            mpi::print_coverage(&arguments)
+        }
         Err(error) => exit::of_command_line(&error),
     }
 }

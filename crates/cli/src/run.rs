@@ -181,6 +181,11 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(WRONG_USE);
         }
     };
+    see_to_its_end(&launch)
+}
+
+/// Runs a job; what is to be said of its end, and its exit code.
+pub(crate) fn see_to_its_end(launch: &Launch) -> ExitCode {
     match launch.run() {
         Ok(outcome) => {
             outcome.reason.iter().for_each(exit::say);

@@ -23,7 +23,7 @@ use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
     io::Errno,
-    process::{Signal, getpid, kill_process},
+    process::{Rlimit, Signal, getpid, kill_process},
 };
 
 use super::{
@@ -115,13 +115,15 @@ impl<'a> Engine<'a> {
     pub(super) fn start_ranks(
         &mut self,
         launch: &Launch,
-        recipe: &Recipe<'_>,
+        files: Option<Rlimit>,
         allowed: &[usize],
     ) -> Result<(), LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the ranks", source };
         let _inheritable = Inheritable::new(self.memory.fd()).map_err(system)?;
         let nothing = (launch.ranks > 1).then(empty).transpose()?;
-        for rank in 0..launch.ranks {
+        let programs = launch.all_programs();
+        let each = programs.iter().flat_map(|program| (0..program.ranks).map(move |_| program));
+        for (rank, program) in (0..launch.ranks).zip(each) {
             let stdin = match &nothing {
                 Some(nothing) if rank > 0 => nothing.try_clone().map_err(system)?.into(),
                 _ => {
@@ -131,9 +133,11 @@ impl<'a> Engine<'a> {
                 }
             };
             let cpus = cpus_of(launch.bind, rank, launch.ranks, allowed);
-            let spawned = recipe
-                .start(self.environment(rank, launch), stdin, cpus)
-                .map_err(|error| error.at(rank, &launch.program))?;
+            let mut environment = self.environment(rank, launch);
+            environment.extend(program.variables.iter().cloned());
+            let spawned = Recipe { program, files }
+                .start(environment, stdin, cpus)
+                .map_err(|error| error.at(rank, &program.program))?;
             let ended = self.ranks.add(spawned.pid).map_err(system)?;
             let data = epoll::EventData::new_u64(u64::from(rank));
             epoll::add(&self.events, &ended, data, epoll::EventFlags::IN)

@@ -40,6 +40,7 @@ mod orphans;
 mod outputs;
 mod placement;
 pub mod processes;
+mod programs;
 mod ranks;
 mod sink;
 mod spawn;
@@ -65,8 +66,8 @@ use rustix::{
 };
 use thiserror::Error;
 
-use self::{engine::Engine, spawn::Recipe};
-pub use self::{memory::JobMemory, placement::Bind};
+use self::engine::Engine;
+pub use self::{memory::JobMemory, placement::Bind, programs::Program};
 pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -90,6 +91,9 @@ pub struct Launch {
     pub program: OsString,
     /// Its arguments, the same for every rank.
     pub args: Vec<OsString>,
+    /// Programs that the ranks run instead, if they do not all run the same: see
+    /// [`Launch::of_programs`].
+    pub programs: Vec<Program>,
     /// How ranks are tied to CPUs.
     pub bind: Bind,
     /// Splits this machine into virtual nodes of so many ranks, whose ranks do not use the memory
@@ -133,6 +137,7 @@ impl Launch {
             ranks,
             program: program.into(),
             args: Vec::new(),
+            programs: Vec::new(),
             bind: Bind::default(),
             ranks_per_node: None,
             label: false,
@@ -173,11 +178,10 @@ impl Launch {
 
     /// Runs the job in memory that is already there.
     pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
-        let recipe =
-            Recipe { program: &self.program, args: &self.args, files: allow_files(self.ranks)? };
+        let files = allow_files(self.ranks)?;
         let mut engine = Engine::new(self, memory)
             .map_err(|source| LaunchError::System { what: "prepare the launch", source })?;
-        engine.start_ranks(self, &recipe, &allowed_cpus())?;
+        engine.start_ranks(self, files, &allowed_cpus())?;
         engine.run().map_err(|source| LaunchError::System { what: "supervise the job", source })
     }
 
@@ -187,6 +191,7 @@ impl Launch {
             1..=MAX_RANKS => {}
             ranks => return Err(LaunchError::TooManyRanks { ranks }),
         }
+        self.check_programs()?;
         match self.ranks_per_node {
             Some(0) => Err(LaunchError::EmptyNodes),
             _ => Ok(()),

@@ -21,7 +21,8 @@
 //! - its CPUs, and the limit on open files the launcher was started with.
 
 use std::{
-    ffi::{OsStr, OsString},
+    env,
+    ffi::OsStr,
     io,
     os::{
         fd::{BorrowedFd, OwnedFd},
@@ -39,14 +40,12 @@ use rustix::{
     thread::{CpuSet, sched_setaffinity},
 };
 
-use super::LaunchError;
+use super::{LaunchError, Program};
 
 /// What every rank of a job is started with.
 pub(super) struct Recipe<'a> {
-    /// The program, searched in `PATH` unless it has a slash.
-    pub(super) program: &'a OsString,
-    /// Its arguments.
-    pub(super) args: &'a [OsString],
+    /// The program.
+    pub(super) program: &'a Program,
     /// The limit on open files to run under.
     pub(super) files: Option<Rlimit>,
 }
@@ -70,8 +69,16 @@ impl Recipe<'_> {
     ) -> Result<Spawned, StartError> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| StartError::Pipe(error.into()));
         let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
-        let mut command = Command::new(self.program);
-        command.args(self.args).envs(environment).process_group(0);
+        let Program { program, args, inherited, folder, .. } = self.program;
+        let mut command = Command::new(program);
+        if let Some(names) = inherited {
+            command.env_clear();
+            command.envs(names.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+        }
+        if let Some(folder) = folder {
+            command.current_dir(folder);
+        }
+        command.args(args).envs(environment).process_group(0);
         command.stdin(stdin).stdout(stdout_end).stderr(stderr_end);
         let setup = Setup { launcher: getpid(), cpus: cpus.map(cpu_set), files: self.files };
         // SAFETY: the closure runs in the child between fork and exec, where only what is

@@ -13,7 +13,7 @@ pub(crate) type File = usize;
 pub(crate) struct This;
 
 /// `MPI_Status` (MPI 5.0 §20.2.1).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Status {
     source: i32,
@@ -35,6 +35,7 @@ impl Dialect for This {
     const KEYVAL_INVALID: i32 = 0;
     const FIRST_CODE: i32 = 0x4000;
     const ORDERS: [i32; 2] = [12, 15];
+    const TOPOLOGIES: [i32; 3] = [211, 212, 213];
     const DISTRIBUTIONS: [i32; 4] = [16, 17, 18, 19];
     const COMBINERS: [i32; 17] =
         [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 116, 117, 115, 113, 114];
@@ -106,7 +107,7 @@ impl Dialect for This {
         let Neutral { source, tag, error, bytes, cancelled } = status;
         into.source = source;
         into.tag = tag;
-        into.error = error.map_or(0, Self::class_out);
+        into.error = error;
         into.inside[0] = bytes as u32 as i32;
         into.inside[1] = (bytes >> 32) as u32 as i32;
         into.inside[2] = i32::from(cancelled);
@@ -116,7 +117,7 @@ impl Dialect for This {
         let [low, high, cancelled, ..] = status.inside;
         let bytes = u64::from(low as u32) | u64::from(high as u32) << 32;
         let Status { source, tag, error, .. } = *status;
-        Neutral { source, tag, error: Self::class(error), bytes, cancelled: cancelled != 0 }
+        Neutral { source, tag, error, bytes, cancelled: cancelled != 0 }
     }
 }
 

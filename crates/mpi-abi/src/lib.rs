@@ -3,5 +3,8 @@
 //! Its numbers are those of `hikyaku-mpi`, so nothing is turned into anything: a handle is a
 //! pointer whose value is the number.
 
+// The functions of `hikyaku.h`, so that an MPI program can have shared variables: the same rank.
+use hikyaku_c as _;
+
 mod dialect;
 mod functions;

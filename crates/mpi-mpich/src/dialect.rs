@@ -16,7 +16,7 @@ pub(crate) type File = usize;
 pub(crate) struct This;
 
 /// `MPI_Status`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Status {
     low: i32,
@@ -100,7 +100,7 @@ const TYPES: [(u32, u32); 71] = [
     (0x4c001022, 0x21d),
     (0x4c001023, 0x231),
     (0x4c000226, 0x2ca),
-    (0x4c000246, 0x2ca),
+    (0x4c000246, 0x2cc),
     (0x4c000427, 0x2d2),
     (0x4c000828, 0x2db),
     (0x4c000829, 0x2da),
@@ -198,6 +198,7 @@ impl Dialect for This {
     const KEYVAL_INVALID: i32 = 0x2400_0000;
     const FIRST_CODE: i32 = 0x4000_0000;
     const ORDERS: [i32; 2] = [56, 57];
+    const TOPOLOGIES: [i32; 3] = [2, 1, 3];
     const DISTRIBUTIONS: [i32; 4] = [123, 121, 122, -49767];
     const COMBINERS: [i32; 17] = [1, 2, 3, 4, 6, 7, 9, 10, 19, 12, 13, 14, 18, 20, 17, 15, 16];
     const TYPE_CLASSES: [i32; 4] = [2, 1, 3, i32::MIN];
@@ -287,7 +288,7 @@ impl Dialect for This {
     fn split_type(kind: i32) -> i32 {
         match kind {
             UNDEFINED => UNDEFINED,
-            1 => 221,
+            1..=4 => 220 + kind,
             other => -other,
         }
     }
@@ -305,7 +306,7 @@ impl Dialect for This {
         let Neutral { source, tag, error, bytes, cancelled } = status;
         into.source = Self::rank_out(source);
         into.tag = Self::tag_out(tag);
-        into.error = error.map_or(0, Self::class_out);
+        into.error = error;
         into.low = bytes as u32 as i32;
         into.high_and_cancelled = ((bytes >> 32) as i32) << 1 | i32::from(cancelled);
     }
@@ -315,7 +316,7 @@ impl Dialect for This {
         Neutral {
             source: Self::rank(source),
             tag: Self::tag(tag),
-            error: Self::class(error),
+            error,
             bytes: u64::from(low as u32) | u64::from((high_and_cancelled >> 1) as u32) << 32,
             cancelled: high_and_cancelled & 1 != 0,
         }

@@ -18,7 +18,7 @@ use std::ffi::{c_char, c_int};
 
 use hikyaku_mpi::{
     Buffer, Dialect, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Object, Out,
-    StatusesAt, Text, TextAt, status_of,
+    StatusesAt, Text, TextAt, Texts, status_of,
 };
 
 use crate::dialect as d;

@@ -5,6 +5,8 @@
 pub enum Kind {
     /// A handle of an object of MPI.
     Handle(Object),
+    /// The same, which may be the null handle, or anything at all where it does not count.
+    HandleOrNull(Object),
     /// Where a handle is written.
     HandleOut(Object),
     /// A handle that is read and written.
@@ -17,6 +19,10 @@ pub enum Kind {
     HandlesOut(Object),
     /// A handle of the tools interface, or where one is written.
     Tool(&'static str, bool),
+    /// What a callback of the tools interface may do.
+    Safety,
+    /// Where is written how a source of the tools interface orders its events.
+    OrderOut,
     /// A number.
     Int,
     /// A rank, or a constant that stands for one.
@@ -310,6 +316,8 @@ const ROWS: &[Row] = &[
     ("string_out", Kind::StringOut, ["char *"; 2], ["*mut c_char"; 2]),
     ("strings_in", Kind::StringsIn, ["char **"; 2], ["*const *const c_char"; 2]),
     ("string_lists_in", Kind::StringListsIn, ["char ***"; 2], ["*const usize"; 2]),
+    ("t_safety", Kind::Safety, ["MPI_T_cb_safety"; 2], C_INT),
+    ("t_order_out", Kind::OrderOut, ["MPI_T_source_order *"; 2], C_INT_OUT),
     ("argc", Kind::Argc, INT_P, C_INT_OUT),
     ("argv", Kind::Argv, ["char ***"; 2], ["*mut usize"; 2]),
     ("rest", Kind::Rest, ["..."; 2], [""; 2]),
@@ -334,6 +342,7 @@ impl Kind {
         for (object, handle) in Object::ALL {
             let kind = match name.strip_prefix(object) {
                 Some("") => Kind::Handle(handle),
+                Some("_or_null") => Kind::HandleOrNull(handle),
                 Some("_out") => Kind::HandleOut(handle),
                 Some("_inout") => Kind::HandleInOut(handle),
                 Some("s_in") => Kind::HandlesIn(handle),
@@ -353,7 +362,7 @@ impl Kind {
     /// Its type in C.
     pub fn in_c(self, large: bool) -> String {
         match self {
-            Kind::Handle(object) => object.in_c().to_owned(),
+            Kind::Handle(object) | Kind::HandleOrNull(object) => object.in_c().to_owned(),
             Kind::HandleOut(object)
             | Kind::HandleInOut(object)
             | Kind::HandlesOut(object)
@@ -361,7 +370,10 @@ impl Kind {
             Kind::HandlesIn(object) => format!("const {} *", object.in_c()),
             Kind::Tool(name, false) => name.to_owned(),
             Kind::Tool(name, true) => format!("{name} *"),
-            Kind::Function(name) if large => format!("{name}_c *"),
+            // No count is given to this one.
+            Kind::Function(name) if large && name != "MPI_Datarep_extent_function" => {
+                format!("{name}_c *")
+            }
             // Those of the tools interface are functions, and not pointers to them.
             Kind::Function(name) => format!("{name} *"),
             other => other.row().map_or("", |row| row.2[usize::from(large)]).to_owned(),
@@ -371,7 +383,7 @@ impl Kind {
     /// Its type in the functions of the shared libraries.
     pub(crate) fn in_rust(self, large: bool) -> String {
         match self {
-            Kind::Handle(object) => object.in_rust().to_owned(),
+            Kind::Handle(object) | Kind::HandleOrNull(object) => object.in_rust().to_owned(),
             Kind::HandlesIn(object) => format!("*const {}", object.in_rust()),
             Kind::HandleOut(object)
             | Kind::HandleInOut(object)

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   table.txt ──► rust.rs     the functions of both shared libraries (their build scripts)
-//!                 header.rs   prototypes for mpi.h
-//!                 Function    coverage, and tests that call everything wrongly
+//!                 header.rs   mpi.h, with constants.txt and mpi.h.in
+//!                 coverage.rs what is built, by chapter
+//!                 Function    tests that call everything wrongly
 //! ```
 //!
 //! A line of the table is a function without its `MPI_`; `+c` says that there is a form with large
@@ -13,14 +14,16 @@
 //! `MPI_Count`. An argument of kind `rank` or `tag` may be a constant, which differs between binary
 //! interfaces, one of kind `int` may not.
 
+mod coverage;
 mod header;
 mod kind;
 mod rust;
 
 use std::fmt;
 
-pub use header::prototypes;
-pub use kind::Kind;
+pub use coverage::{Chapter, Coverage};
+pub use header::{Constant, constants, header};
+pub use kind::{Kind, Object};
 pub use rust::functions;
 
 /// The table as text.

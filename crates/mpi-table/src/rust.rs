@@ -112,10 +112,13 @@ fn ident(name: &str) -> String {
 fn scope(function: &Function) -> String {
     let has_handler = |argument: &&Argument| {
         let kinds = [Object::Comm, Object::Win, Object::Session];
-        matches!(argument.kind, Kind::Handle(object) if kinds.contains(&object))
+        let (Kind::Handle(object) | Kind::HandleOrNull(object)) = argument.kind else {
+            return false;
+        };
+        kinds.contains(&object)
     };
     match function.arguments.iter().find(has_handler) {
-        Some(Argument { name, kind: Kind::Handle(object) }) => {
+        Some(Argument { name, kind: Kind::Handle(object) | Kind::HandleOrNull(object) }) => {
             format!("Some((Object::{object:?}, {}))", ident(name))
         }
         _ => "None".to_owned(),
@@ -174,7 +177,9 @@ fn collective(
         })
         .map(|it| {
             let name = ident(it.name);
-            format!("let {name} = {name}.kept(comm.size() as usize, \"{}\")?;", it.name)
+            // A result that is divided is divided among the ranks of one group.
+            let size = if base == "Reduce_scatter" { "local_size" } else { "size" };
+            format!("let {name} = {name}.kept(comm.{size}() as usize, \"{}\")?;", it.name)
         })
         .collect();
     let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
@@ -182,16 +187,31 @@ fn collective(
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
-    match verb {
-        Verb::Run => format!("{bound} mpi.run(&comm.clone(), mpi.{method}({names})?)"),
-        Verb::Start => {
-            format!("{bound} mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})")
-        }
+    if base.starts_with("Neighbor") {
+        // What is described is kept as it is: the lists are read once.
+        let described = format!("mpi.{method}({names})?");
+        return match verb {
+            Verb::Run => format!("{bound} mpi.run(&comm.clone(), {described}.run())"),
+            Verb::Start => {
+                format!("{bound} mpi.leave(&comm.clone(), {described}.run(), {request})")
+            }
+            Verb::Keep => {
+                format!("{bound} mpi.keep_exchange(&comm.clone(), {described}, {request})")
+            }
+        };
+    }
+    let act = |method: &str| match verb {
+        Verb::Run => format!("mpi.run(&comm.clone(), mpi.{method}({names})?)"),
+        Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
         Verb::Keep => format!(
-            "{bound} {kept} mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
+            "mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
             copies.join(", ")
         ),
-    }
+    };
+    let among = act(&method);
+    // What two groups do together is described apart.
+    let between = act(&format!("inter_{method}"));
+    format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
 }
 
 /// A function that gives a value and not a code.
@@ -215,6 +235,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
     let size = if large { "large" } else { "small" };
     Some(match argument.kind {
         Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
+        Kind::HandleOrNull(_) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
         Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
@@ -225,7 +246,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
             format!("HandlesAt::<D>::new(Object::{object:?}, {name})")
         }
         Kind::Int | Kind::Wide | Kind::Offset | Kind::State | Kind::Function(_) => name,
-        Kind::Tool(..) => name,
+        Kind::Tool(..) | Kind::Safety | Kind::OrderOut => name,
         Kind::Rank | Kind::Root => format!("D::rank({name})"),
         Kind::Tag => format!("D::tag({name})"),
         Kind::Keyval => format!("D::keyval({name})"),
@@ -256,14 +277,16 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::AddressesOut => format!("NumbersAt::large({name}.cast())"),
         Kind::BufferIn | Kind::Location => format!("Buffer::new({name}.cast_mut())"),
         Kind::BufferOut | Kind::BufferInOut | Kind::Memory => format!("Buffer::new({name})"),
-        Kind::LogicalIn | Kind::LogicalOut => name,
+        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut())"),
+        Kind::LogicalOut => format!("Buffer::new({name})"),
         Kind::PointerOut | Kind::StateOut => format!("Out::new({name}, \"{said}\")?"),
         Kind::StatusIn => format!("status_of::<D>({name}, \"{said}\")?"),
         Kind::StatusOut | Kind::StatusesOut => format!("StatusesAt::<D>::new({name})"),
         Kind::StatusInOut => format!("StatusesAt::<D>::needed({name}, \"{said}\")?"),
         Kind::StringIn => format!("Text::new({name}).read(\"{said}\")?"),
         Kind::StringOut => format!("TextAt::new({name})"),
-        Kind::StringsIn | Kind::StringListsIn => name,
+        Kind::StringsIn => format!("Texts::new({name})"),
+        Kind::StringListsIn => name,
         Kind::Argc | Kind::Argv | Kind::Rest => return None,
     })
 }
@@ -303,7 +326,11 @@ mod tests {
         {
             let (function, all) = built(name);
             assert_eq!(verb_of(&function, &all), Some(("Bcast".to_owned(), verb)));
-            assert!(functions(&all).contains("mpi.bcast(buffer, count, datatype, root, comm)"));
+            let text = functions(&all);
+            for method in ["bcast", "inter_bcast"] {
+                let call = format!("mpi.{method}(buffer, count, datatype, root, comm)");
+                assert!(text.contains(&call), "{call}");
+            }
         }
         let (neighbor, all) = built("Ineighbor_allgather");
         assert_eq!(verb_of(&neighbor, &all).unwrap().0, "Neighbor_allgather");

@@ -1,15 +1,18 @@
-//! Attributes of communicators, and their keys (MPI 5.0 §7.7).
+//! Attributes of objects, and their keys (MPI 5.0 §7.7).
 //!
-//! A key is a number of ours, from 1,024 on, or a predefined one of the standard.
+//! A key is a number of ours, from 1,024 on, and for one kind of object; or a predefined one of the
+//! standard, for communicators.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::callbacks;
 use crate::communicators::Comm;
-use crate::dialect::{Dialect, Object};
+use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::raw::Out;
 use crate::runtime::Mpi;
+use crate::types::Type;
 
 /// MPI_TAG_UB and its kin, as MPI 5.0's interface numbers them.
 const TAG_UB: i32 = 501;
@@ -26,6 +29,7 @@ const FIRST: i32 = 1024;
 /// A key of attributes.
 #[derive(Debug)]
 pub(crate) struct Keyval {
+    object: Object,
     copy: usize,
     delete: usize,
     state: usize,
@@ -33,68 +37,105 @@ pub(crate) struct Keyval {
 
 /// An attribute.
 #[derive(Debug, Clone)]
-pub(crate) struct Attribute {
+struct Attribute {
+    number: i32,
     keyval: Rc<Keyval>,
     value: usize,
 }
 
+/// The attributes of an object, in the order in which they were set.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes(RefCell<Vec<Attribute>>);
+
+impl Attributes {
+    fn get(&self, number: i32) -> Option<Attribute> {
+        self.0.borrow().iter().find(|it| it.number == number).cloned()
+    }
+
+    /// Moves them away.
+    pub(crate) fn take(&self) -> Attributes {
+        Attributes(RefCell::new(self.0.take()))
+    }
+
+    fn put(&self, attribute: Attribute) {
+        self.0.borrow_mut().push(attribute);
+    }
+
+    fn remove(&self, number: i32) {
+        self.0.borrow_mut().retain(|it| it.number != number);
+    }
+}
+
+/// An object that has attributes: what it is, and its handle.
+pub(crate) type Owner = (Object, Handle);
+
 impl<D: Dialect> Mpi<D> {
-    /// MPI_Comm_create_keyval.
-    pub fn comm_create_keyval(
+    fn create_keyval(
         &self,
-        copy: usize,
-        delete: usize,
+        object: Object,
+        (copy, delete): (usize, usize),
         keyval: Out<i32>,
         state: usize,
     ) -> Result<(), Failure> {
         let mut keyvals = self.state.keyvals.borrow_mut();
-        keyvals.push(Some(Rc::new(Keyval { copy, delete, state })));
+        keyvals.push(Some(Rc::new(Keyval { object, copy, delete, state })));
         keyval.set(FIRST + keyvals.len() as i32 - 1);
         Ok(())
     }
 
-    /// MPI_Comm_free_keyval. Attributes with the key stay (MPI 5.0 §7.7.2).
-    pub fn comm_free_keyval(&self, keyval: Out<i32>) -> Result<(), Failure> {
-        self.keyval(keyval.get())?;
-        self.state.keyvals.borrow_mut()[(keyval.get() - FIRST) as usize] = None;
+    /// Attributes with the key stay (MPI 5.0 §7.7.2).
+    fn free_keyval(&self, object: Object, keyval: Out<i32>) -> Result<(), Failure> {
+        let number = D::keyval(keyval.get());
+        self.keyval(object, number)?;
+        self.state.keyvals.borrow_mut()[(number - FIRST) as usize] = None;
         keyval.set(D::KEYVAL_INVALID);
         Ok(())
     }
 
-    fn keyval(&self, number: i32) -> Result<Rc<Keyval>, Failure> {
+    fn keyval(&self, object: Object, number: i32) -> Result<Rc<Keyval>, Failure> {
+        if (TAG_UB..=UNIVERSE_SIZE).contains(&number) {
+            let text = "a predefined attribute cannot be changed";
+            return Err(Failure::new(Class::Keyval, text));
+        }
         let keyvals = self.state.keyvals.borrow();
         let at = usize::try_from(number.wrapping_sub(FIRST)).ok();
         let found = at.and_then(|at| keyvals.get(at)).and_then(Option::as_ref);
-        found
-            .map(Rc::clone)
-            .ok_or_else(|| Failure::new(Class::Keyval, format!("{number} is no key of attributes")))
+        let found = found.filter(|keyval| keyval.object == object);
+        found.map(Rc::clone).ok_or_else(|| {
+            let text = format!("{number} is no key of attributes of a {}", object.name());
+            Failure::new(Class::Keyval, text)
+        })
     }
 
-    /// MPI_Comm_set_attr.
-    pub fn comm_set_attr(&self, comm: Rc<Comm>, number: i32, value: usize) -> Result<(), Failure> {
-        let keyval = self.keyval(number)?;
-        let known = comm.attributes.borrow().get(&number).cloned();
-        if let Some(known) = known {
-            self.delete_one(&comm, number, &known)?;
+    fn set_attribute(
+        &self,
+        of: Owner,
+        attributes: &Attributes,
+        (number, value): (i32, usize),
+    ) -> Result<(), Failure> {
+        let keyval = self.keyval(of.0, number)?;
+        if let Some(known) = attributes.get(number) {
+            self.delete_one(of, attributes, &known)?;
         }
-        comm.attributes.borrow_mut().insert(number, Attribute { keyval, value });
+        attributes.put(Attribute { number, keyval, value });
         Ok(())
     }
 
-    /// MPI_Comm_get_attr. A predefined attribute is a pointer to a number.
-    pub fn comm_get_attr(
+    fn get_attribute(
         &self,
-        comm: Rc<Comm>,
+        object: Object,
+        attributes: &Attributes,
         number: i32,
-        value: Out<usize>,
-        flag: Out<i32>,
+        (value, flag): (Out<usize>, Out<i32>),
     ) -> Result<(), Failure> {
         let found = match number {
-            TAG_UB..=UNIVERSE_SIZE => self.predefined_attribute(number)?,
+            TAG_UB..=UNIVERSE_SIZE if object == Object::Comm => {
+                self.predefined_attribute(number)?
+            }
             _ => {
-                let known = comm.attributes.borrow().get(&number).map(|it| it.value);
+                let known = attributes.get(number).map(|it| it.value);
                 if known.is_none() {
-                    self.keyval(number)?;
+                    self.keyval(object, number)?;
                 }
                 known
             }
@@ -102,6 +143,73 @@ impl<D: Dialect> Mpi<D> {
         flag.set_flag(found.is_some());
         if let Some(found) = found {
             value.set(found);
+        }
+        Ok(())
+    }
+
+    fn delete_attribute(
+        &self,
+        of: Owner,
+        attributes: &Attributes,
+        number: i32,
+    ) -> Result<(), Failure> {
+        match attributes.get(number) {
+            Some(known) => self.delete_one(of, attributes, &known),
+            None => self.keyval(of.0, number).map(drop),
+        }
+    }
+
+    fn delete_one(
+        &self,
+        of: Owner,
+        attributes: &Attributes,
+        known: &Attribute,
+    ) -> Result<(), Failure> {
+        let Keyval { delete, state, .. } = *known.keyval;
+        let number = known.number;
+        if delete != 0 {
+            let code = callbacks::delete_attribute::<D>(delete, of, number, known.value, state);
+            refused::<D>("to delete attributes", code)?;
+        }
+        attributes.remove(number);
+        Ok(())
+    }
+
+    /// Deletes all attributes of an object that goes, the last first.
+    pub(crate) fn delete_attributes(
+        &self,
+        of: Owner,
+        attributes: &Attributes,
+    ) -> Result<(), Failure> {
+        loop {
+            let last = attributes.0.borrow().last().cloned();
+            let Some(known) = last else { return Ok(()) };
+            self.delete_one(of, attributes, &known)?;
+        }
+    }
+
+    /// Copies the attributes of an object to its duplicate, as their keys say.
+    pub(crate) fn copy_attributes(
+        &self,
+        of: Owner,
+        from: &Attributes,
+        to: &Attributes,
+    ) -> Result<(), Failure> {
+        let known = from.0.borrow().clone();
+        for Attribute { number, keyval, value } in known {
+            let copied = match keyval.copy {
+                0 => None,
+                1 => Some(value),
+                function => {
+                    let (code, copied) =
+                        callbacks::copy_attribute::<D>(function, of, number, keyval.state, value);
+                    refused::<D>("to copy attributes", code)?;
+                    copied
+                }
+            };
+            if let Some(value) = copied {
+                to.put(Attribute { number, keyval, value });
+            }
         }
         Ok(())
     }
@@ -116,7 +224,7 @@ impl<D: Dialect> Mpi<D> {
             WTIME_IS_GLOBAL => 1,
             LAST_USED_CODE => self.state.codes.borrow().last::<D>(),
             UNIVERSE_SIZE => self.rank()?.size() as i32,
-            APPNUM => 0,
+            APPNUM => program_number(),
             _ => return Ok(None),
         };
         let at = (number - TAG_UB) as usize;
@@ -124,65 +232,95 @@ impl<D: Dialect> Mpi<D> {
         cell.set(value);
         Ok(Some(cell.as_ptr().expose_provenance()))
     }
-
-    /// MPI_Comm_delete_attr.
-    pub fn comm_delete_attr(&self, comm: Rc<Comm>, number: i32) -> Result<(), Failure> {
-        let known = comm.attributes.borrow().get(&number).cloned();
-        match known {
-            Some(known) => self.delete_one(&comm, number, &known),
-            None => self.keyval(number).map(drop),
-        }
-    }
-
-    fn delete_one(&self, comm: &Comm, number: i32, known: &Attribute) -> Result<(), Failure> {
-        let Keyval { delete, state, .. } = *known.keyval;
-        if delete != 0 {
-            let of = (Object::Comm, comm.handle.get());
-            let code = callbacks::delete_attribute::<D>(delete, of, number, known.value, state);
-            refused::<D>("delete", number, code)?;
-        }
-        comm.attributes.borrow_mut().remove(&number);
-        Ok(())
-    }
-
-    /// Deletes all attributes of a communicator that goes, the last first.
-    pub(crate) fn delete_attributes(&self, comm: &Comm) -> Result<(), Failure> {
-        loop {
-            let last = comm.attributes.borrow().iter().next_back().map(|(n, it)| (*n, it.clone()));
-            let Some((number, known)) = last else { return Ok(()) };
-            self.delete_one(comm, number, &known)?;
-        }
-    }
-
-    /// Copies the attributes of a communicator to its duplicate, as their keys say.
-    pub(crate) fn copy_attributes(&self, from: &Comm, to: &Comm) -> Result<(), Failure> {
-        let known: Vec<_> =
-            from.attributes.borrow().iter().map(|(number, it)| (*number, it.clone())).collect();
-        for (number, Attribute { keyval, value }) in known {
-            let copied = match keyval.copy {
-                0 => None,
-                1 => Some(value),
-                function => {
-                    let of = (Object::Comm, from.handle.get());
-                    let (code, copied) =
-                        callbacks::copy_attribute::<D>(function, of, number, keyval.state, value);
-                    refused::<D>("copy", number, code)?;
-                    copied
-                }
-            };
-            if let Some(value) = copied {
-                to.attributes.borrow_mut().insert(number, Attribute { keyval, value });
-            }
-        }
-        Ok(())
-    }
 }
 
-/// What a callback has returned.
-fn refused<D: Dialect>(what: &str, number: i32, code: i32) -> Result<(), Failure> {
+/// Which of its job's programs this rank runs, from 0: the launcher says it if there are several.
+fn program_number() -> i32 {
+    std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The functions of the attributes of one kind of object.
+macro_rules! attributes {
+    ($($object:ident $type:ty: $set:ident $get:ident $delete:ident;)*) => {
+        impl<D: Dialect> Mpi<D> {
+            $(
+                #[doc = concat!("MPI's `", stringify!($set), "`.")]
+                pub fn $set(
+                    &self,
+                    object: Rc<$type>,
+                    number: i32,
+                    value: usize,
+                ) -> Result<(), Failure> {
+                    let of = (Object::$object, object.handle.get());
+                    self.set_attribute(of, &object.attributes, (number, value))
+                }
+
+                #[doc = concat!("MPI's `", stringify!($get), "`. A predefined value is a pointer.")]
+                pub fn $get(
+                    &self,
+                    object: Rc<$type>,
+                    number: i32,
+                    value: Out<usize>,
+                    flag: Out<i32>,
+                ) -> Result<(), Failure> {
+                    let into = (value, flag);
+                    self.get_attribute(Object::$object, &object.attributes, number, into)
+                }
+
+                #[doc = concat!("MPI's `", stringify!($delete), "`.")]
+                pub fn $delete(&self, object: Rc<$type>, number: i32) -> Result<(), Failure> {
+                    let of = (Object::$object, object.handle.get());
+                    self.delete_attribute(of, &object.attributes, number)
+                }
+            )*
+        }
+    };
+}
+
+attributes! {
+    Comm Comm: comm_set_attr comm_get_attr comm_delete_attr;
+    Comm Comm: attr_put attr_get attr_delete;
+    Type Type: type_set_attr type_get_attr type_delete_attr;
+}
+
+/// The keys of one kind of object.
+macro_rules! keyvals {
+    ($($object:ident: $create:ident $free:ident;)*) => {
+        impl<D: Dialect> Mpi<D> {
+            $(
+                #[doc = concat!("MPI's `", stringify!($create), "`.")]
+                pub fn $create(
+                    &self,
+                    copy: usize,
+                    delete: usize,
+                    keyval: Out<i32>,
+                    state: usize,
+                ) -> Result<(), Failure> {
+                    self.create_keyval(Object::$object, (copy, delete), keyval, state)
+                }
+
+                #[doc = concat!("MPI's `", stringify!($free), "`.")]
+                pub fn $free(&self, keyval: Out<i32>) -> Result<(), Failure> {
+                    self.free_keyval(Object::$object, keyval)
+                }
+            )*
+        }
+    };
+}
+
+keyvals! {
+    Comm: comm_create_keyval comm_free_keyval;
+    Comm: keyval_create keyval_free;
+    Type: type_create_keyval type_free_keyval;
+    Win: win_create_keyval win_free_keyval;
+}
+
+/// What a function of the program has returned.
+pub(crate) fn refused<D: Dialect>(what: &str, code: i32) -> Result<(), Failure> {
     if code == 0 {
         return Ok(());
     }
-    let text = format!("the function to {what} attributes of key {number} returned {code}");
-    Err(Failure::new(D::class(code).unwrap_or(Class::Other), text))
+    let text = format!("the program's function {what} returned {code}");
+    let class = D::class(code).unwrap_or(Class::Other);
+    Err(Failure { code: Some(code), ..Failure::new(class, text) })
 }

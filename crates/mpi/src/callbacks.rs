@@ -8,7 +8,7 @@
 
 use std::ffi::c_int;
 
-use crate::dialect::{Dialect, Handle, Object};
+use crate::dialect::{Dialect, Handle, Object, Status};
 use crate::failure::Failure;
 use crate::raw::Buffer;
 use crate::runtime::outside;
@@ -48,7 +48,11 @@ pub(crate) fn reduce<D: Dialect>(
 }
 
 /// An error handler of the program's own (MPI 5.0 §9.3.1).
-pub(crate) fn handle_error<D: Dialect>(function: usize, object: Object, number: Handle, code: i32) {
+pub(crate) fn handle_error<D: Dialect>(
+    function: usize,
+    (object, number): (Object, Handle),
+    code: i32,
+) {
     let (mut handle, mut code) = (D::handle(object, number), code);
     type Handler<H> = extern "C" fn(*mut H, *mut c_int, ...);
     let function: *const () = std::ptr::with_exposed_provenance(function);
@@ -91,4 +95,34 @@ pub(crate) fn delete_attribute<D: Dialect>(
     let call = unsafe { std::mem::transmute::<*const (), Delete<D::Handle>>(function) };
     let handle = D::handle(object, number);
     outside(|| call(handle, keyval, value, state))
+}
+
+/// The status of a generalised request (MPI 5.0 §13.2), asked of the program; its code.
+pub(crate) fn query<D: Dialect>(function: usize, state: usize) -> (i32, Status) {
+    type Query<S> = extern "C" fn(usize, *mut S) -> c_int;
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Query<D::Status>>(function) };
+    let mut status = D::Status::default();
+    D::status_out(Status::EMPTY, &mut status);
+    let code = call(state, &mut status);
+    (code, D::status(&status))
+}
+
+/// The end of a generalised request; the program's code.
+pub(crate) fn free(function: usize, state: usize) -> i32 {
+    type Free = extern "C" fn(usize) -> c_int;
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Free>(function) };
+    call(state)
+}
+
+/// A generalised request is to be cancelled; the program's code.
+pub(crate) fn cancel(function: usize, state: usize, is_complete: bool) -> i32 {
+    type Cancel = extern "C" fn(usize, c_int) -> c_int;
+    let function: *const () = std::ptr::with_exposed_provenance(function);
+    // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
+    let call = unsafe { std::mem::transmute::<*const (), Cancel>(function) };
+    call(state, is_complete.into())
 }

@@ -19,13 +19,13 @@ use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
 /// What comes of describing an operation: a future that does it, or what is wrong with the call.
-type Described<F> = Result<F, Failure>;
+pub(crate) type Described<F> = Result<F, Failure>;
 
 /// A datatype as it was given: wrong only if it is looked at.
-type Given = Result<Rc<Type>, Failure>;
+pub(crate) type Given = Result<Rc<Type>, Failure>;
 
 /// The result of an operation.
-type Done = Result<(), Error>;
+pub(crate) type Done = Result<(), Error>;
 
 /// A root that exists.
 fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
@@ -38,7 +38,7 @@ fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
 }
 
 /// Elements at displacements, a block a rank.
-fn blocks(
+pub(crate) fn blocks(
     comm: &Comm,
     buffer: Buffer,
     (counts, displacements): (Numbers, Numbers),
@@ -52,7 +52,7 @@ fn blocks(
 }
 
 /// The same with a type for each rank, and displacements in bytes.
-fn blocks_of_types<D: Dialect>(
+pub(crate) fn blocks_of_types<D: Dialect>(
     mpi: &Mpi<D>,
     comm: &Comm,
     buffer: Buffer,
@@ -69,14 +69,14 @@ fn blocks_of_types<D: Dialect>(
 }
 
 /// How often a type is there for all ranks.
-fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
+pub(crate) fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
     count.checked_mul(comm.inner.size().into()).ok_or_else(|| {
         Failure::new(Class::Count, format!("{count} elements a rank are more than can be counted"))
     })
 }
 
 /// An operation on elements that may be in flight.
-async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R) -> R {
+pub(crate) async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R) -> R {
     let mut landing = area.landing();
     let result = act(landing.bytes()).await;
     landing.finish();

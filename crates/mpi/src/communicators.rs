@@ -1,55 +1,144 @@
 //! Communicators (MPI 5.0 §7.4).
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use hikyaku_rank::Communicator;
+use hikyaku_msg::MsgError;
+use hikyaku_rank::{Communicator, Error, Intercommunicator};
 
-use crate::attributes::Attribute;
+use crate::attributes::Attributes;
+use crate::buffered::Outbox;
 use crate::dialect::{Dialect, Handle, Object, UNDEFINED};
-use crate::errors::{Handler, first_handler};
+use crate::errors::{Handler, Handling};
 use crate::failure::{Class, Failure};
 use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
 use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
+use crate::requests::{Request, State};
 use crate::runtime::Mpi;
+use crate::topology::Topology;
 
-/// MPI_COMM_TYPE_SHARED, as MPI 5.0's interface numbers it.
+/// MPI_COMM_TYPE_SHARED and its kin, as MPI 5.0's interface numbers them.
 const TYPE_SHARED: i32 = 221;
+const TYPE_HW_GUIDED: i32 = 222;
+const TYPE_HW_UNGUIDED: i32 = 223;
+const TYPE_RESOURCE_GUIDED: i32 = 224;
+
+/// The key of an info object that names a resource, and the one resource that there is.
+const RESOURCE: &str = "mpi_hw_resource_type";
+const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 /// A communicator of a program.
 #[derive(Debug)]
 pub struct Comm {
+    /// Whom its messages go to: its ranks, or those of the other group.
     pub(crate) inner: Communicator,
+    /// What it has beside if it joins two groups.
+    pub(crate) inter: Option<Intercommunicator>,
     pub(crate) handle: Cell<Handle>,
     pub(crate) name: RefCell<String>,
     pub(crate) handler: Cell<Handler>,
-    pub(crate) attributes: RefCell<BTreeMap<i32, Attribute>>,
+    pub(crate) attributes: Attributes,
+    pub(crate) topology: OnceCell<Topology>,
+    pub(crate) info: Info,
+    pub(crate) buffered: Outbox,
+}
+
+/// What a communicator is made of.
+#[derive(Debug)]
+pub(crate) enum Inner {
+    /// One group.
+    Among(Communicator),
+    /// Two groups.
+    Between(Intercommunicator),
+}
+
+impl From<Communicator> for Inner {
+    fn from(inner: Communicator) -> Inner {
+        Inner::Among(inner)
+    }
+}
+
+impl From<Intercommunicator> for Inner {
+    fn from(inner: Intercommunicator) -> Inner {
+        Inner::Between(inner)
+    }
 }
 
 impl Comm {
     /// A communicator, with the error handler of the one that it was made from.
-    pub(crate) fn of(inner: Communicator, name: &str, from: Option<&Comm>) -> Comm {
+    pub(crate) fn of(inner: impl Into<Inner>, name: &str, handler: Handler) -> Comm {
+        let (inner, inter) = match inner.into() {
+            Inner::Among(inner) => (inner, None),
+            Inner::Between(inter) => (inter.others().clone(), Some(inter)),
+        };
         Comm {
             inner,
+            inter,
             handle: Cell::new(Handle::COMM_NULL),
             name: RefCell::new(name.to_owned()),
-            handler: first_handler(from),
-            attributes: RefCell::default(),
+            handler: Cell::new(handler),
+            attributes: Attributes::default(),
+            info: Info::default(),
+            buffered: Outbox::default(),
+            topology: OnceCell::new(),
         }
     }
 
-    /// How many ranks it has.
+    /// The same with what its messages need.
+    fn completed(&self, inner: Inner) -> Comm {
+        let made = Comm::of(inner, &self.name.borrow(), self.handler.get());
+        made.handle.set(self.handle.get());
+        made.info.take_from(Some(&self.info));
+        made.take_topology(self);
+        Comm { attributes: self.attributes.take(), ..made }
+    }
+
+    /// The ranks of this rank's group.
+    pub(crate) fn local(&self) -> &Communicator {
+        self.inter.as_ref().map_or(&self.inner, Intercommunicator::local)
+    }
+
+    /// Whether it joins two groups.
+    pub fn is_inter(&self) -> bool {
+        self.inter.is_some()
+    }
+
+    /// The same, which is an error where one group is needed.
+    pub(crate) fn intra(&self) -> Result<&Communicator, Failure> {
+        match self.inter {
+            None => Ok(&self.inner),
+            Some(_) => Err(Failure::new(Class::Comm, "an intercommunicator cannot do this")),
+        }
+    }
+
+    /// The two groups that it joins.
+    pub(crate) fn groups(&self) -> Result<&Intercommunicator, Failure> {
+        let text = "the communicator has one group: an intercommunicator is needed";
+        self.inter.as_ref().ok_or_else(|| Failure::new(Class::Comm, text))
+    }
+
+    /// The same within an operation that was checked.
+    pub(crate) fn groups_of(&self) -> Result<&Intercommunicator, Error> {
+        self.inter.as_ref().ok_or(MsgError::NoSuchRequest.into())
+    }
+
+    /// How many ranks this rank's group has.
+    pub fn local_size(&self) -> u32 {
+        self.local().size()
+    }
+
+    /// How many ranks a list with one entry for each has: those of the group that data come from
+    /// and go to.
     pub fn size(&self) -> u32 {
         self.inner.size()
     }
+}
 
-    /// Its ranks in the job.
-    fn ranks(&self) -> Vec<u32> {
-        // Every rank below the size exists.
-        (0..self.inner.size()).filter_map(|rank| self.inner.in_job(rank).ok()).collect()
-    }
+/// The ranks in the job of a communicator.
+pub(crate) fn ranks_of(inner: &Communicator) -> Vec<u32> {
+    // Every rank below the size exists.
+    (0..inner.size()).filter_map(|rank| inner.in_job(rank).ok()).collect()
 }
 
 impl<D: Dialect> Mpi<D> {
@@ -72,7 +161,7 @@ impl<D: Dialect> Mpi<D> {
         }
         let world = self.world()?;
         let inner = world.inner.create_group(&[world.inner.rank()])?;
-        let own = Rc::new(Comm::of(inner, "MPI_COMM_SELF", None));
+        let own = Rc::new(Comm::of(inner, "MPI_COMM_SELF", Handler::Fatal));
         own.handle.set(Handle::COMM_SELF);
         self.state.own.replace(Some(Rc::clone(&own)));
         Ok(own)
@@ -81,11 +170,11 @@ impl<D: Dialect> Mpi<D> {
     /// Gives a communicator a handle.
     pub(crate) fn add_comm(
         &self,
-        inner: Communicator,
-        from: &Comm,
+        inner: impl Into<Inner>,
+        handler: Handler,
         into: &HandleAt<D>,
     ) -> Result<Rc<Comm>, Failure> {
-        let comm = Rc::new(Comm::of(inner, "", Some(from)));
+        let comm = Rc::new(Comm::of(inner, "", handler));
         let handle = self.state.comms.add(Rc::clone(&comm))?;
         comm.handle.set(handle);
         into.set(handle);
@@ -94,19 +183,25 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Comm_size.
     pub fn comm_size(&self, comm: Rc<Comm>, size: Out<i32>) -> Result<(), Failure> {
-        size.set(comm.inner.size() as i32);
+        size.set(comm.local().size() as i32);
+        Ok(())
+    }
+
+    /// MPI_Comm_remote_size.
+    pub fn comm_remote_size(&self, comm: Rc<Comm>, size: Out<i32>) -> Result<(), Failure> {
+        size.set(comm.groups()?.others().size() as i32);
         Ok(())
     }
 
     /// MPI_Comm_rank.
     pub fn comm_rank(&self, comm: Rc<Comm>, rank: Out<i32>) -> Result<(), Failure> {
-        rank.set(comm.inner.rank() as i32);
+        rank.set(comm.local().rank() as i32);
         Ok(())
     }
 
     /// MPI_Comm_test_inter.
-    pub fn comm_test_inter(&self, _: Rc<Comm>, flag: Out<i32>) -> Result<(), Failure> {
-        flag.set_flag(false);
+    pub fn comm_test_inter(&self, comm: Rc<Comm>, flag: Out<i32>) -> Result<(), Failure> {
+        flag.set_flag(comm.is_inter());
         Ok(())
     }
 
@@ -117,39 +212,80 @@ impl<D: Dialect> Mpi<D> {
         other: Rc<Comm>,
         result: Out<i32>,
     ) -> Result<(), Failure> {
-        let (mut ours, mut theirs) = (one.ranks(), other.ranks());
-        let same = ours == theirs;
-        ours.sort_unstable();
-        theirs.sort_unstable();
-        result.set(D::comparison_out(match (Rc::ptr_eq(&one, &other), same) {
-            (true, _) => IDENT,
-            (_, true) => CONGRUENT,
-            _ if ours == theirs => SIMILAR,
-            _ => UNEQUAL,
+        let group = |inner: &Communicator| Group { ranks: ranks_of(inner) };
+        let alike = |of: fn(&Comm) -> &Communicator| group(of(&one)).compare(&group(of(&other)));
+        result.set(D::comparison_out(match (alike(Comm::local), alike(|comm| &comm.inner)) {
+            _ if Rc::ptr_eq(&one, &other) => IDENT,
+            _ if one.is_inter() != other.is_inter() => UNEQUAL,
+            (IDENT, IDENT) => CONGRUENT,
+            (UNEQUAL, _) | (_, UNEQUAL) => UNEQUAL,
+            _ => SIMILAR,
         }));
         Ok(())
     }
 
     /// MPI_Comm_group.
     pub fn comm_group(&self, comm: Rc<Comm>, group: HandleAt<D>) -> Result<(), Failure> {
-        self.add_group(comm.ranks(), &group)
+        self.add_group(ranks_of(comm.local()), &group)
+    }
+
+    /// MPI_Comm_remote_group.
+    pub fn comm_remote_group(&self, comm: Rc<Comm>, group: HandleAt<D>) -> Result<(), Failure> {
+        self.add_group(ranks_of(comm.groups()?.others()), &group)
     }
 
     /// MPI_Comm_dup.
     pub fn comm_dup(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
-        let inner = comm.inner.try_duplicate()?;
-        let made = self.add_comm(inner, &comm, &into)?;
-        self.copy_attributes(&comm, &made)
+        self.comm_dup_with_info(comm, None, into)
     }
 
     /// MPI_Comm_dup_with_info.
     pub fn comm_dup_with_info(
         &self,
         comm: Rc<Comm>,
-        _: Option<Rc<Info>>,
+        info: Option<Rc<Info>>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.comm_dup(comm, into)
+        let inner = comm.local().run(duplicate(&comm))?;
+        let made = self.add_comm(inner, comm.handler.get(), &into)?;
+        made.info.take_from(info.as_deref());
+        made.take_topology(&comm);
+        self.copy_attributes((Object::Comm, comm.handle.get()), &comm.attributes, &made.attributes)
+    }
+
+    /// MPI_Comm_idup.
+    pub fn comm_idup(
+        &self,
+        comm: Rc<Comm>,
+        into: HandleAt<D>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.comm_idup_with_info(comm, None, into, request)
+    }
+
+    /// MPI_Comm_idup_with_info. The handle names a communicator when the request is complete.
+    pub fn comm_idup_with_info(
+        &self,
+        comm: Rc<Comm>,
+        info: Option<Rc<Info>>,
+        into: HandleAt<D>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        // Until then it names one that has no messages, and keeps what else is set meanwhile.
+        let unmade = comm.local().broken(MsgError::Unmade);
+        let first = self.add_comm(unmade, comm.handler.get(), &into)?;
+        first.info.take_from(info.as_deref());
+        first.take_topology(&comm);
+        let of = (Object::Comm, comm.handle.get());
+        self.copy_attributes(of, &comm.attributes, &first.attributes)?;
+        let (mpi, from) = (*self, Rc::clone(&comm));
+        let task = comm.local().start_task(Box::pin(async move {
+            let made = duplicate(&from).await?;
+            let handle = first.handle.get();
+            mpi.state.comms.replace(handle, Rc::new(first.completed(made)));
+            Ok(())
+        }));
+        self.add_request(Request::new(comm, State::Task(task)), &request)
     }
 
     /// MPI_Comm_split.
@@ -178,8 +314,14 @@ impl<D: Dialect> Mpi<D> {
         key: i32,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        match comm.inner.split(color, key)? {
-            Some(inner) => self.add_comm(inner, comm, into).map(drop),
+        let made = comm.local().run(async {
+            Ok(match &comm.inter {
+                None => comm.inner.split_async(color, key).await?.map(Inner::Among),
+                Some(inter) => inter.split_async(color, key).await?.map(Inner::Between),
+            })
+        })?;
+        match made {
+            Some(inner) => self.add_comm(inner, comm.handler.get(), into).map(drop),
             None => {
                 into.set(Handle::COMM_NULL);
                 Ok(())
@@ -187,18 +329,32 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_Comm_split_type: ranks of a (virtual) node share memory.
+    /// MPI_Comm_split_type: ranks of a (virtual) node share memory, and no more is known of the
+    /// machine.
     pub fn comm_split_type(
         &self,
         comm: Rc<Comm>,
         kind: i32,
         key: i32,
-        _: Option<Rc<Info>>,
+        info: Option<Rc<Info>>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
+        let node = comm.local().node_of(comm.local().rank());
+        let named = info.as_ref().and_then(|info| info.get(RESOURCE));
         let color = match D::split_type(kind) {
             UNDEFINED => None,
-            TYPE_SHARED => Some(comm.inner.node_of(comm.inner.rank())),
+            TYPE_SHARED => Some(node),
+            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED => {
+                named.filter(|name| name == SHARED_MEMORY).map(|_| node)
+            }
+            // What comes of it has to be less than all.
+            TYPE_HW_UNGUIDED if comm.local().nodes() > 1 => {
+                if let Some(info) = &info {
+                    info.set(RESOURCE.to_owned(), SHARED_MEMORY.to_owned());
+                }
+                Some(node)
+            }
+            TYPE_HW_UNGUIDED => None,
             other => {
                 let text = format!("there is no split by type {other} here");
                 return Err(Failure::argument(text));
@@ -216,8 +372,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
-        // Groups of different ranks may be apart from each other: their first rank names them.
+        // Groups of different ranks may be apart from each other: their first rank names them. An
+        // intercommunicator joins one from each side.
         let color = place.and_then(|_| group.ranks.first().copied());
+        let color = color.map(|first| if comm.is_inter() { 0 } else { first });
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)
     }
 
@@ -229,7 +387,7 @@ impl<D: Dialect> Mpi<D> {
         tag: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let all = comm.ranks();
+        let all = ranks_of(comm.intra()?);
         let number = |rank: &u32| all.iter().position(|other| other == rank).map(|at| at as u32);
         let numbers: Option<Vec<u32>> = group.ranks.iter().map(number).collect();
         let numbers = numbers.ok_or_else(|| {
@@ -239,8 +397,28 @@ impl<D: Dialect> Mpi<D> {
             into.set(Handle::COMM_NULL);
             return Ok(());
         }
-        let inner = comm.inner.create_group_tagged(&numbers, tag)?;
-        self.add_comm(inner, &comm, &into).map(drop)
+        let inner = comm.inner.run(comm.inner.create_group_for(&numbers, tag as u32))?;
+        self.add_comm(inner, comm.handler.get(), &into).map(drop)
+    }
+
+    /// MPI_Comm_create_from_group. The ranks of the group alone call it.
+    pub fn comm_create_from_group(
+        &self,
+        group: Rc<Group>,
+        tag: String,
+        info: Option<Rc<Info>>,
+        handler: Rc<Handling>,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        if group.ranks.is_empty() {
+            into.set(Handle::COMM_NULL);
+            return Ok(());
+        }
+        let job = self.rank()?;
+        let inner = job.run(job.whole().create_group_for(&group.ranks, number_of(&tag)))?;
+        let made = self.add_comm(inner, handler.of(Object::Comm)?, &into)?;
+        made.info.take_from(info.as_deref());
+        Ok(())
     }
 
     /// MPI_Comm_free.
@@ -250,7 +428,8 @@ impl<D: Dialect> Mpi<D> {
             return Err(Failure::new(Class::Comm, "a predefined communicator cannot be freed"));
         }
         let comm = self.comm(D::handle(Object::Comm, number))?;
-        self.delete_attributes(&comm)?;
+        self.delete_attributes((Object::Comm, number), &comm.attributes)?;
+        comm.buffered.flush()?;
         self.state.comms.remove(number);
         handle.set_null();
         Ok(())
@@ -268,10 +447,15 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Topo_test: no communicator has a topology yet.
-    pub fn topo_test(&self, _: Rc<Comm>, status: Out<i32>) -> Result<(), Failure> {
-        status.set(UNDEFINED);
+    /// MPI_Comm_set_info.
+    pub fn comm_set_info(&self, comm: Rc<Comm>, info: Option<Rc<Info>>) -> Result<(), Failure> {
+        comm.info.take_from(info.as_deref());
         Ok(())
+    }
+
+    /// MPI_Comm_get_info.
+    pub fn comm_get_info(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
+        self.add_info(comm.info.clone(), &into)
     }
 
     /// MPI_Comm_set_name.
@@ -283,13 +467,31 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Comm_get_name.
     pub fn comm_get_name(
         &self,
-        comm: Rc<Comm>,
+        comm: D::Handle,
         into: TextAt,
         length: Out<i32>,
     ) -> Result<(), Failure> {
-        length.set(into.set(&comm.name.borrow(), D::MAX_NAMES[1]));
+        let name = match D::number(Object::Comm, comm) {
+            Handle::COMM_NULL => "MPI_COMM_NULL".to_owned(),
+            _ => self.comm(comm)?.name.borrow().clone(),
+        };
+        length.set(into.set(&name, D::MAX_NAMES[1]));
         Ok(())
     }
+}
+
+/// The same ranks with contexts of their own.
+async fn duplicate(comm: &Comm) -> Result<Inner, Error> {
+    Ok(match &comm.inter {
+        None => comm.inner.try_duplicate_async().await?.into(),
+        Some(inter) => inter.duplicate_async().await?.into(),
+    })
+}
+
+/// A number for a word that ranks agree on.
+pub(crate) fn number_of(word: &str) -> u32 {
+    // FNV-1a: all ranks get the same one.
+    word.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A name as far as there is room for it.

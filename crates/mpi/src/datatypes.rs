@@ -7,7 +7,7 @@ use crate::datatype::{
     self, Datatype, DatatypeError, DistributedDimension, Distribution, Integer, Order, TypeClass,
     Width,
 };
-use crate::dialect::{Dialect, Handle, Status, UNDEFINED};
+use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
 use crate::failure::{Class, Failure};
 use crate::raw::{
     self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt,
@@ -26,9 +26,16 @@ fn elements(count: i64) -> Result<usize, Failure> {
 impl<D: Dialect> Mpi<D> {
     /// Gives a datatype that was made a handle.
     fn add_type(&self, made: Made, into: &HandleAt<D>) -> Result<(), Failure> {
+        self.give_handle(self.made(made)?, into)
+    }
+
+    fn made(&self, made: Made) -> Result<Type, Failure> {
         let made = made?;
-        let made = if self.is_large { made.with_large_counts() } else { made };
-        let made = Rc::new(Type::of(made));
+        Ok(Type::of(if self.is_large { made.with_large_counts() } else { made }))
+    }
+
+    fn give_handle(&self, made: Type, into: &HandleAt<D>) -> Result<(), Failure> {
+        let made = Rc::new(made);
         let handle = self.state.types.add(Rc::clone(&made))?;
         made.handle.set(handle);
         into.set(handle);
@@ -204,7 +211,9 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Type_dup.
     pub fn type_dup(&self, old: Rc<Type>, into: HandleAt<D>) -> Result<(), Failure> {
-        self.add_type(Datatype::dup(&old.datatype), &into)
+        let made = self.made(Datatype::dup(&old.datatype))?;
+        self.copy_attributes((Object::Type, old.handle.get()), &old.attributes, &made.attributes)?;
+        self.give_handle(made, &into)
     }
 
     /// MPI_Type_create_f90_integer.
@@ -264,12 +273,14 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Type_free. Types that were made of it stay.
     pub fn type_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
-        if self.state.types.remove(number).is_none() {
+        let Some(datatype) = self.state.types.get(number) else {
             return Err(match self.datatype_of(number) {
                 Ok(_) => Failure::new(Class::Type, "a predefined datatype cannot be freed"),
                 Err(failure) => failure,
             });
-        }
+        };
+        self.delete_attributes((Object::Type, number), &datatype.attributes)?;
+        self.state.types.remove(number);
         handle.set_null();
         Ok(())
     }
@@ -338,10 +349,15 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Type_get_name. A predefined one has its name from the start (MPI 5.0 §7.8).
     pub fn type_get_name(
         &self,
-        datatype: Rc<Type>,
+        handle: D::Handle,
         into: TextAt,
         length: Out<i32>,
     ) -> Result<(), Failure> {
+        if D::number(Object::Type, handle) == Handle::DATATYPE_NULL {
+            length.set(into.set("MPI_DATATYPE_NULL", D::MAX_NAMES[1]));
+            return Ok(());
+        }
+        let datatype = self.datatype(handle)?;
         let given = datatype.name.borrow();
         let first = datatype.basic().map_or("", |basic| basic.name());
         length.set(into.set(given.as_deref().unwrap_or(first), D::MAX_NAMES[1]));

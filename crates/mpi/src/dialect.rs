@@ -141,8 +141,8 @@ pub struct Status {
     pub source: i32,
     /// The tag.
     pub tag: i32,
-    /// The class of what went wrong; `None` is written as MPI_SUCCESS.
-    pub error: Option<Class>,
+    /// The code of what went wrong, as programs have it; 0 is MPI_SUCCESS.
+    pub error: i32,
     /// Bytes received, packed.
     pub bytes: u64,
     /// Whether it was cancelled.
@@ -152,7 +152,7 @@ pub struct Status {
 impl Status {
     /// That of a null request (MPI 5.0 §3.7.3).
     pub const EMPTY: Status =
-        Status { source: ANY_SOURCE, tag: ANY_TAG, error: None, bytes: 0, cancelled: false };
+        Status { source: ANY_SOURCE, tag: ANY_TAG, error: 0, bytes: 0, cancelled: false };
 
     /// That of a message from nobody (MPI 5.0 §3.10).
     pub const OF_NOBODY: Status = Status { source: PROC_NULL, ..Status::EMPTY };
@@ -165,7 +165,7 @@ pub trait Dialect: 'static {
     /// A handle of a file, which may be another type.
     type File: Copy + std::fmt::Debug + 'static;
     /// A status.
-    type Status: Copy + std::fmt::Debug + 'static;
+    type Status: Copy + Default + std::fmt::Debug + 'static;
 
     /// MPI_IN_PLACE, as an address.
     const IN_PLACE: usize;
@@ -181,6 +181,8 @@ pub trait Dialect: 'static {
     const ABI_VERSION: [i32; 2];
     /// MPI_ORDER_C, MPI_ORDER_FORTRAN.
     const ORDERS: [i32; 2];
+    /// MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
+    const TOPOLOGIES: [i32; 3];
     /// MPI_DISTRIBUTE_NONE, BLOCK, CYCLIC, DFLT_DARG.
     const DISTRIBUTIONS: [i32; 4];
     /// The combiners, in the order of [`Combiner`](crate::datatype::Combiner).

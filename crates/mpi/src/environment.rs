@@ -3,12 +3,13 @@
 use std::time::Instant;
 
 use hikyaku_nic::fabric::Port;
-use hikyaku_rank::Communicator;
 
 use crate::communicators::Comm;
-use crate::dialect::{Dialect, Handle};
+use crate::dialect::{Dialect, Handle, Object};
+use crate::errors::Handler;
 use crate::failure::{Class, Failure};
-use crate::raw::{Buffer, NumberAt, Out, TextAt};
+use crate::info::Info;
+use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, call};
 
 use std::rc::Rc;
@@ -45,9 +46,10 @@ impl<D: Dialect> Mpi<D> {
             }
             Phase::After => return Err(self.not_running()),
         }
-        let inner =
-            Communicator::init().map_err(|error| Failure::new(Class::Other, error.to_string()))?;
-        let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", None));
+        self.join()?;
+        let job = self.state.job.borrow().clone();
+        let inner = job.ok_or_else(|| self.not_running())?;
+        let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", Handler::Fatal));
         world.handle.set(Handle::COMM_WORLD);
         self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
@@ -71,20 +73,24 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Finalize. What is still there of communicators and requests is dropped; then the rank
-    /// leaves its job in order.
+    /// MPI_Finalize. What is still there of communicators and requests is dropped, unless a session
+    /// goes on.
     pub fn finalize(&self) -> Result<(), Failure> {
         let own = self.state.own.borrow().clone();
         if let Some(own) = own {
-            self.delete_attributes(&own)?;
+            self.delete_attributes((Object::Comm, Handle::COMM_SELF), &own.attributes)?;
         }
         let world = self.world()?;
-        self.delete_attributes(&world)?;
-        self.flush()?;
+        self.delete_attributes((Object::Comm, Handle::COMM_WORLD), &world.attributes)?;
+        world.buffered.flush()?;
+        self.settle()?;
         self.state.phase.set(Phase::After);
-        self.state.requests.clear();
-        self.state.messages.clear();
-        self.state.comms.clear();
+        if self.state.is_idle() {
+            self.state.freed.take();
+            self.state.requests.clear();
+            self.state.messages.clear();
+            self.state.comms.clear();
+        }
         self.state.own.replace(None);
         self.state.world.replace(None);
         // What may be called now may be called by any thread. This call leaves as it came in.
@@ -121,7 +127,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Abort.
     #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
-        let (rank, name) = (comm.inner.rank(), comm.name.borrow());
+        let (rank, name) = (comm.local().rank(), comm.name.borrow());
         eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
         // A job ends by the failure of a rank, and code 0 is none.
         let code = if code & 0xFF == 0 { 1 } else { code };
@@ -150,11 +156,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Abi_get_version.
-    pub fn abi_get_version(&self, major: Out<i32>, minor: Out<i32>) -> Result<(), Failure> {
-        major.set(D::ABI_VERSION[0]);
-        minor.set(D::ABI_VERSION[1]);
-        Ok(())
+    /// MPI_Get_hw_resource_info: resources that have names here, and whether this process is
+    /// restricted to one of them. There are none.
+    pub fn get_hw_resource_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
+        self.add_info(Info::default(), &into)
     }
 
     /// MPI_Pcontrol: there is nothing to control.

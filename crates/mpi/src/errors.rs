@@ -1,5 +1,6 @@
 //! Error handlers, codes and classes (MPI 5.0 chapter 9).
 
+use std::fmt;
 use std::rc::Rc;
 
 use crate::callbacks;
@@ -8,6 +9,7 @@ use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::runtime::{Mpi, Scope};
+use crate::sessions::Session;
 
 /// Bytes of MPI_MAX_ERROR_STRING, in both interfaces.
 const MAX_ERROR_STRING: usize = 512;
@@ -21,8 +23,8 @@ pub(crate) enum Handler {
     Abort,
     /// The call returns a code.
     Return,
-    /// A function of the program's own.
-    Own(usize),
+    /// A function of the program's own, for this kind of object.
+    Own(Object, usize),
 }
 
 /// Codes and classes that a program has added.
@@ -42,35 +44,71 @@ impl Codes {
     }
 }
 
+/// An object that has an error handler.
+#[derive(Debug)]
+enum Scoped {
+    Comm(Rc<Comm>),
+    Session(Rc<Session>),
+}
+
+impl Scoped {
+    fn handler(&self) -> Handler {
+        match self {
+            Scoped::Comm(comm) => comm.handler.get(),
+            Scoped::Session(session) => session.handler.get(),
+        }
+    }
+
+    fn owner(&self) -> (Object, Handle) {
+        match self {
+            Scoped::Comm(comm) => (Object::Comm, comm.handle.get()),
+            Scoped::Session(session) => (Object::Session, session.handle.get()),
+        }
+    }
+}
+
+impl fmt::Display for Scoped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scoped::Comm(comm) => {
+                write!(f, "rank {} of {}, ", comm.local().rank(), comm.name.borrow())
+            }
+            Scoped::Session(_) => f.write_str("a session, "),
+        }
+    }
+}
+
 impl<D: Dialect> Mpi<D> {
     /// A call has failed: its error handler is told.
     #[cold]
     pub(crate) fn raise(&self, name: &str, scope: Scope<D>, failure: &Failure) -> i32 {
-        let comm = match scope {
-            Some((Object::Comm, handle)) => self.comm(handle).ok(),
+        let scoped = match scope {
+            Some((Object::Comm, handle)) => self.comm(handle).ok().map(Scoped::Comm),
+            Some((Object::Session, handle)) => self.session(handle).ok().map(Scoped::Session),
             _ => None,
         };
-        // Errors of no communicator are those of MPI_COMM_SELF (MPI 5.0 §9.3).
-        let comm = comm.or_else(|| self.own().ok());
-        let code = D::class_out(failure.class);
-        let handler = comm.as_ref().map_or(Handler::Fatal, |comm| comm.handler.get());
-        match (handler, comm) {
+        let scoped = scoped.or_else(|| match failure.comm? {
+            Handle::COMM_WORLD => self.world().ok().map(Scoped::Comm),
+            own => self.state.comms.get(own).map(Scoped::Comm),
+        });
+        // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
+        let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
+        let code = code_of::<D>(failure);
+        match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
-            (Handler::Own(function), Some(comm)) => {
-                callbacks::handle_error::<D>(function, Object::Comm, comm.handle.get(), code);
+            (Handler::Own(_, function), Some(scoped)) => {
+                callbacks::handle_error::<D>(function, scoped.owner(), code);
             }
-            (_, comm) => self.end(name, comm.as_deref(), failure),
+            (_, scoped) => self.end(name, scoped.as_ref(), failure),
         }
         code
     }
 
     /// Ends all, with one line that says why.
     #[expect(clippy::disallowed_methods, reason = "MPI_ERRORS_ARE_FATAL ends the processes")]
-    fn end(&self, name: &str, comm: Option<&Comm>, failure: &Failure) -> ! {
+    fn end(&self, name: &str, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
-        let place = comm.map_or(String::new(), |comm| {
-            format!("rank {} of {}, ", comm.inner.rank(), comm.name.borrow())
-        });
+        let place = scoped.map_or(String::new(), ToString::to_string);
         eprintln!("{place}{name}: {failure} ({class})");
         let code = D::class_out(failure.class).clamp(1, 255);
         crate::runtime::outside(|| std::process::exit(code))
@@ -92,26 +130,19 @@ impl<D: Dialect> Mpi<D> {
         Ok(Rc::new(Handling(handler)))
     }
 
-    /// MPI_Comm_create_errhandler.
-    pub fn comm_create_errhandler(
+    fn create_handler(
         &self,
+        object: Object,
         function: usize,
-        into: HandleAt<D>,
+        into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let function = callbacks::function(function, "comm_errhandler_fn")?;
-        into.set(self.state.handlers.add(Rc::new(Handler::Own(function)))?);
+        let function = callbacks::function(function, "errhandler_fn")?;
+        into.set(self.state.handlers.add(Rc::new(Handler::Own(object, function)))?);
         Ok(())
     }
 
-    /// MPI_Comm_set_errhandler.
-    pub fn comm_set_errhandler(&self, comm: Rc<Comm>, to: Rc<Handling>) -> Result<(), Failure> {
-        comm.handler.set(to.0);
-        Ok(())
-    }
-
-    /// MPI_Comm_get_errhandler.
-    pub fn comm_get_errhandler(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
-        into.set(match comm.handler.get() {
+    fn get_handler(&self, handler: Handler, into: &HandleAt<D>) -> Result<(), Failure> {
+        into.set(match handler {
             Handler::Fatal => Handle::ERRORS_ARE_FATAL,
             Handler::Abort => Handle::ERRORS_ABORT,
             Handler::Return => Handle::ERRORS_RETURN,
@@ -120,12 +151,11 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Comm_call_errhandler.
-    pub fn comm_call_errhandler(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
-        match comm.handler.get() {
+    fn call_handler(&self, scoped: Scoped, name: &str, code: i32) -> Result<(), Failure> {
+        match scoped.handler() {
             Handler::Return => Ok(()),
-            Handler::Own(function) => {
-                callbacks::handle_error::<D>(function, Object::Comm, comm.handle.get(), code);
+            Handler::Own(_, function) => {
+                callbacks::handle_error::<D>(function, scoped.owner(), code);
                 Ok(())
             }
             _ => {
@@ -133,9 +163,81 @@ impl<D: Dialect> Mpi<D> {
                     D::class(code).unwrap_or(Class::Other),
                     format!("the program called the error handler with code {code}"),
                 );
-                self.end("MPI_Comm_call_errhandler", Some(&comm), &failure)
+                self.end(name, Some(&scoped), &failure)
             }
         }
+    }
+
+    /// MPI_Comm_create_errhandler.
+    pub fn comm_create_errhandler(
+        &self,
+        function: usize,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.create_handler(Object::Comm, function, &into)
+    }
+
+    /// MPI_Session_create_errhandler.
+    pub fn session_create_errhandler(
+        &self,
+        function: usize,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.create_handler(Object::Session, function, &into)
+    }
+
+    /// MPI_Win_create_errhandler.
+    pub fn win_create_errhandler(&self, function: usize, into: HandleAt<D>) -> Result<(), Failure> {
+        self.create_handler(Object::Win, function, &into)
+    }
+
+    /// MPI_File_create_errhandler.
+    pub fn file_create_errhandler(
+        &self,
+        function: usize,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.create_handler(Object::File, function, &into)
+    }
+
+    /// MPI_Comm_set_errhandler.
+    pub fn comm_set_errhandler(&self, comm: Rc<Comm>, to: Rc<Handling>) -> Result<(), Failure> {
+        comm.handler.set(to.of(Object::Comm)?);
+        Ok(())
+    }
+
+    /// MPI_Session_set_errhandler.
+    pub fn session_set_errhandler(
+        &self,
+        session: Rc<Session>,
+        to: Rc<Handling>,
+    ) -> Result<(), Failure> {
+        session.handler.set(to.of(Object::Session)?);
+        Ok(())
+    }
+
+    /// MPI_Comm_get_errhandler.
+    pub fn comm_get_errhandler(&self, comm: Rc<Comm>, into: HandleAt<D>) -> Result<(), Failure> {
+        self.get_handler(comm.handler.get(), &into)
+    }
+
+    /// MPI_Session_get_errhandler.
+    pub fn session_get_errhandler(
+        &self,
+        session: Rc<Session>,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.get_handler(session.handler.get(), &into)
+    }
+
+    /// MPI_Comm_call_errhandler.
+    pub fn comm_call_errhandler(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
+        self.call_handler(Scoped::Comm(comm), "MPI_Comm_call_errhandler", code)
+    }
+
+    /// MPI_Session_call_errhandler.
+    pub fn session_call_errhandler(&self, session: Rc<Session>, code: i32) -> Result<(), Failure> {
+        self.call_handler(Scoped::Session(session), "MPI_Session_call_errhandler", code)
     }
 
     /// MPI_Errhandler_free.
@@ -210,8 +312,9 @@ impl<D: Dialect> Mpi<D> {
         let mut codes = self.state.codes.borrow_mut();
         let is_used =
             is_class && codes.0.iter().flatten().any(|it| !it.is_class && it.class == code);
-        if codes.find::<D>(code)?.is_class != is_class || is_used {
-            let text = format!("{code} is of the other kind, or still has codes");
+        let known = codes.find::<D>(code)?;
+        if known.is_class != is_class || is_used || !known.text.is_empty() {
+            let text = format!("{code} is of the other kind, or still has codes or a string");
             return Err(Failure::argument(text));
         }
         let at = (code - D::FIRST_CODE) as usize;
@@ -226,9 +329,31 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
+/// The code of a failure: that of the program's own function which has failed, or its class.
+pub(crate) fn code_of<D: Dialect>(failure: &Failure) -> i32 {
+    failure.code.unwrap_or_else(|| D::class_out(failure.class))
+}
+
 /// An error handler as it is set.
 #[derive(Debug)]
 pub struct Handling(Handler);
+
+impl Handling {
+    /// The same for an object of this kind.
+    ///
+    /// # Errors
+    /// It is for another kind.
+    pub(crate) fn of(&self, object: Object) -> Result<Handler, Failure> {
+        match self.0 {
+            Handler::Own(other, _) if other != object => {
+                let (it, other) = (object.name(), other.name());
+                let text = format!("the error handler is one of a {other}, and not of a {it}");
+                Err(Failure::new(Class::Errhandler, text))
+            }
+            handler => Ok(handler),
+        }
+    }
+}
 
 impl Codes {
     /// Adds a class, or a code of a class.
@@ -279,9 +404,4 @@ impl Default for Codes {
     fn default() -> Codes {
         Codes::new()
     }
-}
-
-/// What an object's error handler is before it is set.
-pub(crate) fn first_handler(from: Option<&Comm>) -> std::cell::Cell<Handler> {
-    std::cell::Cell::new(from.map_or(Handler::Fatal, |comm| comm.handler.get()))
 }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use hikyaku_coll::topology::TopologyError;
 use hikyaku_coll::{Cause, CollError};
 use hikyaku_msg::MsgError;
 use hikyaku_rank::Error;
 
 use crate::datatype::DatatypeError;
+use crate::dialect::Handle;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -102,6 +104,10 @@ pub struct Failure {
     pub class: Class,
     /// Why, in a line.
     pub text: String,
+    /// The communicator that it is about, if no argument of the call says so: that of a request.
+    pub(crate) comm: Option<Handle>,
+    /// The code that a function of the program has returned, if that is why.
+    pub code: Option<i32>,
 }
 
 impl fmt::Display for Failure {
@@ -114,7 +120,13 @@ impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure { class, text: text.into() }
+        Failure { class, text: text.into(), comm: None, code: None }
+    }
+
+    /// The same, of a request of this communicator.
+    #[cold]
+    pub(crate) fn of(self, comm: Handle) -> Failure {
+        Failure { comm: Some(comm), ..self }
     }
 
     /// There is no room for something.
@@ -176,7 +188,25 @@ impl From<Error> for Failure {
             Error::Collective(CollError::Length { .. } | CollError::Uneven { .. }) => Class::Count,
             Error::Creation(_) => Class::Group,
             Error::Memory(_) | Error::Context(_) => Class::NoMem,
+            Error::Topology(error) => return Failure::from(error.clone()),
+            Error::UnequalEdge { sent, expected, .. } if sent > expected => Class::Truncate,
+            Error::UnequalEdge { .. } => Class::Count,
             _ => Class::Other,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl From<TopologyError> for Failure {
+    fn from(error: TopologyError) -> Failure {
+        let class = match &error {
+            TopologyError::EmptyDimension { .. }
+            | TopologyError::NoSuchDimension { .. }
+            | TopologyError::Indivisible { .. } => Class::Dims,
+            TopologyError::NoSuchRank { .. } => Class::Rank,
+            TopologyError::Disagreement { .. } => Class::NotSame,
+            TopologyError::Outside { .. } | TopologyError::WrongCount { .. } => Class::Arg,
+            _ => Class::Topology,
         };
         Failure::new(class, error.to_string())
     }

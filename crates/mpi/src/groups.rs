@@ -39,7 +39,7 @@ impl Group {
         Ok(chosen)
     }
 
-    fn compare(&self, other: &Group) -> i32 {
+    pub(crate) fn compare(&self, other: &Group) -> i32 {
         if self == other {
             return IDENT;
         }

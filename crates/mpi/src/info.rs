@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
-use crate::raw::{HandleAt, Out, TextAt};
+use crate::raw::{HandleAt, Out, TextAt, Texts};
 use crate::runtime::Mpi;
 
 /// Longest keys and values, without the 0 at the end.
@@ -13,13 +13,36 @@ const MAX_KEY: usize = 255;
 const MAX_VALUE: usize = 1023;
 
 /// An info object.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Info {
     pairs: RefCell<Vec<(String, String)>>,
 }
 
 impl Info {
-    fn get(&self, key: &str) -> Option<String> {
+    /// These pairs.
+    pub(crate) fn of(pairs: &[(&str, String)]) -> Info {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        Info { pairs: RefCell::new(pairs) }
+    }
+
+    /// Takes the pairs of another one, if there is one.
+    pub(crate) fn take_from(&self, other: Option<&Info>) {
+        let Some(other) = other else { return };
+        let pairs = other.pairs.borrow().clone();
+        for (key, value) in pairs {
+            self.set(key, value);
+        }
+    }
+
+    pub(crate) fn set(&self, key: String, value: String) {
+        let mut pairs = self.pairs.borrow_mut();
+        match pairs.iter_mut().find(|(other, _)| *other == key) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((key, value)),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
         let pairs = self.pairs.borrow();
         pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
     }
@@ -31,7 +54,7 @@ impl<D: Dialect> Mpi<D> {
         let number = D::number(Object::Info, handle);
         match number {
             Handle::INFO_NULL => Ok(None),
-            Handle::INFO_ENV => Ok(Some(Rc::default())),
+            Handle::INFO_ENV => Ok(Some(Rc::new(self.environment(&command_line())))),
             other => match self.state.infos.get(other) {
                 Some(info) => Ok(Some(info)),
                 None => Err(self.no_such(Object::Info, other)),
@@ -39,17 +62,49 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
+    /// Gives an info object a handle.
+    pub(crate) fn add_info(&self, info: Info, into: &HandleAt<D>) -> Result<(), Failure> {
+        into.set(self.state.infos.add(Rc::new(info))?);
+        Ok(())
+    }
+
+    /// What is known of how this program was started (MPI 5.0 §11.2.1).
+    fn environment(&self, words: &[String]) -> Info {
+        let command = words.first().cloned().unwrap_or_default();
+        let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");
+        let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+        let size = self.rank().map_or(String::new(), |rank| rank.size().to_string());
+        let pairs = [
+            ("command", command),
+            ("argv", arguments),
+            ("maxprocs", size),
+            ("arch", std::env::consts::ARCH.to_owned()),
+            ("wdir", folder),
+        ];
+        let known = |(_, value): &&(&str, String)| !value.is_empty() && value.len() <= MAX_VALUE;
+        Info::of(&pairs.iter().filter(known).cloned().collect::<Vec<_>>())
+    }
+
     /// MPI_Info_create.
     pub fn info_create(&self, into: HandleAt<D>) -> Result<(), Failure> {
-        into.set(self.state.infos.add(Rc::default())?);
-        Ok(())
+        self.add_info(Info::default(), &into)
+    }
+
+    /// MPI_Info_create_env.
+    pub fn info_create_env(
+        &self,
+        count: i32,
+        words: Texts,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let words = words.all(crate::raw::count(count.into())?, "argv")?;
+        let words = if words.is_empty() { command_line() } else { words };
+        self.add_info(self.environment(&words), &into)
     }
 
     /// MPI_Info_dup.
     pub fn info_dup(&self, info: Option<Rc<Info>>, into: HandleAt<D>) -> Result<(), Failure> {
-        let pairs = needed(info)?.pairs.clone();
-        into.set(self.state.infos.add(Rc::new(Info { pairs }))?);
-        Ok(())
+        self.add_info((*needed(info)?).clone(), &into)
     }
 
     /// MPI_Info_free.
@@ -74,12 +129,7 @@ impl<D: Dialect> Mpi<D> {
             let text = format!("a value has 1 to {MAX_VALUE} bytes, and this one {}", value.len());
             return Err(Failure::new(Class::InfoValue, text));
         }
-        let info = needed(info)?;
-        let mut pairs = info.pairs.borrow_mut();
-        match pairs.iter_mut().find(|(other, _)| *other == key) {
-            Some(pair) => pair.1 = value,
-            None => pairs.push((key, value)),
-        }
+        needed(info)?.set(key, value);
         Ok(())
     }
 
@@ -171,7 +221,12 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-fn needed(info: Option<Rc<Info>>) -> Result<Rc<Info>, Failure> {
+/// The words by which this process was started.
+fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+pub(crate) fn needed(info: Option<Rc<Info>>) -> Result<Rc<Info>, Failure> {
     info.ok_or_else(|| Failure::new(Class::Info, "the info object is the null handle"))
 }
 

@@ -7,8 +7,9 @@
 //!             functions                   written from hikyaku-mpi-table
 //!                  |
 //!        call, Mpi<D>: a method a function
-//!        environment errors communicators groups attributes info datatypes
-//!        messages requests operations collectives
+//!        environment sessions abi errors attributes info datatypes
+//!        communicators intercommunicators groups topology collectives operations
+//!        messages buffered requests generalised
 //!                  |
 //!        rank  coll  msg
 //! ```
@@ -16,7 +17,9 @@
 //! `raw` follows the pointers of a program and nothing else does; `slots` gives the objects their
 //! handles; `runtime` holds the state of the process and is the boundary that no panic crosses.
 
+mod abi;
 mod attributes;
+mod buffered;
 mod callbacks;
 mod collectives;
 mod communicators;
@@ -26,15 +29,19 @@ mod dialect;
 mod environment;
 mod errors;
 mod failure;
+mod generalised;
 mod groups;
 mod info;
+mod intercommunicators;
 mod long_double;
 mod messages;
 mod operations;
 mod raw;
 mod requests;
 mod runtime;
+mod sessions;
 mod slots;
+mod topology;
 mod types;
 
 pub use communicators::Comm;
@@ -49,7 +56,9 @@ pub use info::Info;
 pub use operations::{Op, Predefined};
 pub use raw::{
     Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, StatusesAt, Text,
-    TextAt, status_of,
+    TextAt, Texts, status_of,
 };
 pub use runtime::{FromInt, Mpi, Scope, call, from_int, to_int, unsupported};
+pub use sessions::Session;
+pub use topology::Exchange;
 pub use types::Type;

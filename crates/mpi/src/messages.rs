@@ -16,10 +16,10 @@ use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
 /// A message to be sent: where from, whom to, as what.
-struct Outgoing {
-    area: Area,
+pub(crate) struct Outgoing {
+    pub(crate) area: Area,
     /// `None`: to nobody.
-    to: Option<Envelope>,
+    pub(crate) to: Option<Envelope>,
 }
 
 /// A message to be received.
@@ -88,7 +88,7 @@ fn no_rank(comm: &Comm, rank: i32) -> Failure {
 
 impl Outgoing {
     #[inline]
-    fn new(
+    pub(crate) fn new(
         buffer: Buffer,
         count: i64,
         datatype: &Type,
@@ -199,7 +199,7 @@ fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
                 None => Ok(status_of(received?)),
             }
         }
-        State::Task(_) | State::Inactive => Ok(Status::EMPTY),
+        _ => Ok(Status::EMPTY),
     }
 }
 
@@ -225,87 +225,6 @@ impl Matched {
         };
         self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
         State::Message { id: self.id, is_receive: true, staged }
-    }
-}
-
-/// Buffered sends. The library has room for copies itself: what a program attaches bounds nothing
-/// and is kept until it is detached (MPI 5.0 §3.6).
-#[allow(clippy::too_many_arguments)]
-impl<D: Dialect> Mpi<D> {
-    /// MPI_Bsend.
-    pub fn bsend(
-        &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
-        dest: i32,
-        tag: i32,
-        comm: Rc<Comm>,
-    ) -> Result<(), Failure> {
-        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-        self.send_copy(&message, &comm)
-    }
-
-    /// MPI_Ibsend.
-    pub fn ibsend(
-        &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
-        dest: i32,
-        tag: i32,
-        comm: Rc<Comm>,
-        request: HandleAt<D>,
-    ) -> Result<(), Failure> {
-        self.bsend(buffer, count, datatype, dest, tag, Rc::clone(&comm))?;
-        self.add_request(Request::new(comm, State::Done(Status::EMPTY)), &request)
-    }
-
-    /// MPI_Bsend_init.
-    pub fn bsend_init(
-        &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
-        dest: i32,
-        tag: i32,
-        comm: Rc<Comm>,
-        request: HandleAt<D>,
-    ) -> Result<(), Failure> {
-        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-        let (mpi, of) = (*self, Rc::clone(&comm));
-        let start = Box::new(move || {
-            mpi.send_copy(&message, &of)?;
-            Ok(State::Done(Status::EMPTY))
-        });
-        self.add_request(Request::persistent(comm, start), &request)
-    }
-
-    /// MPI_Buffer_attach.
-    pub fn buffer_attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
-        let size = crate::raw::count(size)?;
-        let mut attached = self.state.attached.borrow_mut();
-        if attached.is_some() {
-            return Err(Failure::new(Class::Buffer, "a buffer is attached already"));
-        }
-        *attached = Some((buffer.address(), size));
-        Ok(())
-    }
-
-    /// MPI_Buffer_detach: when all buffered messages are sent.
-    pub fn buffer_detach(&self, buffer: Out<usize>, size: NumberAt) -> Result<(), Failure> {
-        let attached = self.state.attached.borrow_mut().take();
-        let text = "no buffer is attached";
-        let (address, length) = attached.ok_or_else(|| Failure::new(Class::Buffer, text))?;
-        self.flush()?;
-        buffer.set(address);
-        size.set(length as i64);
-        Ok(())
-    }
-
-    /// MPI_Buffer_flush.
-    pub fn buffer_flush(&self) -> Result<(), Failure> {
-        self.flush()
     }
 }
 
@@ -468,19 +387,6 @@ impl<D: Dialect> Mpi<D> {
         let received = Incoming::new(buffer, count, &datatype, (source, in_tag), &comm)?;
         self.send_copy(&sent, &comm)?;
         status.set(0, received.receive(&comm)?);
-        Ok(())
-    }
-
-    /// A send of a copy, which the program need not wait for.
-    fn send_copy(&self, message: &Outgoing, comm: &Rc<Comm>) -> Result<(), Failure> {
-        let Some(to) = message.to else { return Ok(()) };
-        let mut bytes = message.area.data().into_owned().into_boxed_slice();
-        let view = Buffer::new(bytes.as_mut_ptr()).to_send(bytes.len());
-        let started = comm.inner.engine().borrow_mut().start_send(view, to, SendMode::Standard);
-        let id = started.map_err(|error| comm.inner.explained(error))?;
-        let staged = Some(Staged { bytes, into: None });
-        let state = State::Message { id, is_receive: false, staged };
-        self.let_go(Request::new(Rc::clone(comm), state));
         Ok(())
     }
 
@@ -686,7 +592,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let area = Area::new(buffer, count, &datatype)?;
         let (comm, state) = match self.take_matched(&message)? {
-            None => (self.world()?, State::Done(Status::OF_NOBODY)),
+            None => {
+                return self
+                    .add_request(Request::of_none(State::Done(Status::OF_NOBODY)), &request);
+            }
             Some(matched) => (Rc::clone(&matched.comm), matched.receive(area)),
         };
         self.add_request(Request::new(comm, state), &request)
@@ -755,13 +664,13 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Status_get_error.
     pub fn status_get_error(&self, status: Status, error: Out<i32>) -> Result<(), Failure> {
-        error.set(status.error.map_or(0, D::class_out));
+        error.set(status.error);
         Ok(())
     }
 
     /// MPI_Status_set_error.
     pub fn status_set_error(&self, status: StatusesAt<D>, error: i32) -> Result<(), Failure> {
-        change(&status, |status| status.error = D::class(error))
+        change(&status, |status| status.error = error)
     }
 }
 

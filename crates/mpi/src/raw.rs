@@ -245,10 +245,15 @@ impl Numbers {
     }
 
     fn is_null(&self) -> bool {
+        self.address() == Some(0)
+    }
+
+    /// Its address, which may be a constant that stands for something; `None`: it is a copy.
+    pub(crate) fn address(&self) -> Option<usize> {
         match self {
-            Numbers::Small(at) => at.is_null(),
-            Numbers::Large(at) => at.is_null(),
-            Numbers::Kept(_) => false,
+            Numbers::Small(at) => Some(at.addr()),
+            Numbers::Large(at) => Some(at.addr()),
+            Numbers::Kept(_) => None,
         }
     }
 
@@ -322,6 +327,38 @@ impl NumbersAt {
                 unsafe { start.wrapping_add(at).write(value) }
             }
             _ => {}
+        }
+    }
+
+    /// Writes several from the first place on.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub(crate) fn fill(
+        self,
+        values: impl ExactSizeIterator<Item = i64>,
+        argument: &str,
+    ) -> Result<(), Failure> {
+        if values.len() > 0 && self.address() == 0 {
+            return Err(Failure::null(argument));
+        }
+        values.enumerate().for_each(|(at, value)| self.set(at, value));
+        Ok(())
+    }
+
+    /// Its address, which may be a constant that stands for something.
+    pub(crate) fn address(self) -> usize {
+        match self {
+            NumbersAt::Small(start) => start.addr(),
+            NumbersAt::Large(start) => start.addr(),
+        }
+    }
+
+    /// The same numbers to be read.
+    pub(crate) fn to_read(self) -> Numbers {
+        match self {
+            NumbersAt::Small(start) => Numbers::Small(start),
+            NumbersAt::Large(start) => Numbers::Large(start),
         }
     }
 }
@@ -522,6 +559,32 @@ impl Text {
         let bytes = unsafe { CStr::from_ptr(self.0) };
         let text = bytes.to_str().map(str::to_owned);
         text.map_err(|_| Failure::argument(format!("`{argument}` is not UTF-8")))
+    }
+}
+
+/// Strings that a program gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts(*const *const c_char);
+
+impl Texts {
+    /// What a program gave.
+    pub fn new(start: *const *const c_char) -> Texts {
+        Texts(start)
+    }
+
+    /// So many of them.
+    ///
+    /// # Errors
+    /// One is null, or not UTF-8, or there should be some.
+    pub fn all(self, count: usize, argument: &str) -> Result<Vec<String>, Failure> {
+        if count > 0 && self.0.is_null() {
+            return Err(Failure::null(argument));
+        }
+        let text = |at| {
+            // SAFETY: not null, and the program promised as many as it says.
+            Text::new(unsafe { self.0.wrapping_add(at).read() }).read(argument)
+        };
+        (0..count).map(text).collect()
     }
 }
 

@@ -11,18 +11,23 @@ use hikyaku_rank::TaskId;
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
+use crate::errors::code_of;
 use crate::failure::{Class, Failure};
+use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
 /// A request.
 pub(crate) struct Request {
-    comm: Rc<Comm>,
+    /// The communicator that it is of, if it is of one.
+    comm: Option<Rc<Comm>>,
     state: RefCell<State>,
     /// Starts it again.
     start: Option<Start>,
     is_cancelled: Cell<bool>,
+    /// What the program does beside, if it completes it itself.
+    pub(crate) own: Option<Generalised>,
 }
 
 /// What starts a persistent request.
@@ -34,6 +39,10 @@ pub(crate) enum State {
     Message { id: RequestId, is_receive: bool, staged: Option<Staged> },
     /// An operation that moves when it is polled.
     Task(TaskId),
+    /// Other requests, all of which are to be complete.
+    All(Vec<Rc<Request>>),
+    /// An operation of the program's own.
+    Own,
     /// Complete: its result has not been taken.
     Done(Status),
     /// It can be started.
@@ -76,14 +85,28 @@ impl Staged {
 impl Request {
     /// An operation that is in flight.
     pub(crate) fn new(comm: Rc<Comm>, state: State) -> Rc<Request> {
-        let is_cancelled = Cell::new(false);
-        Rc::new(Request { comm, state: RefCell::new(state), start: None, is_cancelled })
+        Rc::new(Request { comm: Some(comm), ..Request::in_state(state) })
+    }
+
+    /// The same of no communicator.
+    pub(crate) fn of_none(state: State) -> Rc<Request> {
+        Rc::new(Request::in_state(state))
+    }
+
+    /// An operation of the program's own.
+    pub(crate) fn generalised(own: Generalised) -> Rc<Request> {
+        Rc::new(Request { own: Some(own), ..Request::in_state(State::Own) })
     }
 
     /// One that can be started.
     pub(crate) fn persistent(comm: Rc<Comm>, start: Start) -> Rc<Request> {
-        let (state, is_cancelled) = (RefCell::new(State::Inactive), Cell::new(false));
-        Rc::new(Request { comm, state, start: Some(start), is_cancelled })
+        let state = Request::in_state(State::Inactive);
+        Rc::new(Request { comm: Some(comm), start: Some(start), ..state })
+    }
+
+    fn in_state(state: State) -> Request {
+        let state = RefCell::new(state);
+        Request { comm: None, state, start: None, is_cancelled: Cell::new(false), own: None }
     }
 
     fn is_active(&self) -> bool {
@@ -94,11 +117,13 @@ impl Request {
     fn settle(&self, result: Result<Received, MsgError>) -> Outcome {
         let cancelled = self.is_cancelled.get() && result == Err(MsgError::Cancelled);
         let state = self.state.replace(State::Inactive);
-        let State::Message { is_receive, staged, .. } = state else { return Ok(Status::EMPTY) };
+        let (State::Message { is_receive, staged, .. }, Some(comm)) = (state, &self.comm) else {
+            return Ok(Status::EMPTY);
+        };
         if cancelled {
             return Ok(Status { cancelled: true, ..Status::EMPTY });
         }
-        let received = self.comm.inner.told(result);
+        let received = comm.inner.told(result);
         if !is_receive {
             return Ok(received.map(|_| Status::EMPTY)?);
         }
@@ -108,27 +133,58 @@ impl Request {
         }
     }
 
+    /// A failure of it: an error of its communicator, if it has one.
+    #[cold]
+    fn own(&self, failure: Failure) -> Failure {
+        match &self.comm {
+            Some(comm) => failure.of(comm.handle.get()),
+            None => failure,
+        }
+    }
+
     /// Looks whether it is complete; its result if so. Persistent ones can be started again then.
     fn look(&self) -> Option<Outcome> {
+        Some(self.look_at_state()?.map_err(|failure| self.own(failure)))
+    }
+
+    fn look_at_state(&self) -> Option<Outcome> {
         enum Found {
             Message(RequestId),
             Task(TaskId),
+            All(Vec<Rc<Request>>),
+            Own,
             Done(Status),
         }
         let state = self.state.borrow();
         let found = match &*state {
             State::Message { id, .. } => Found::Message(*id),
             State::Task(id) => Found::Task(*id),
+            State::All(all) => Found::All(all.clone()),
+            State::Own => Found::Own,
             State::Done(status) => Found::Done(*status),
             State::Inactive => Found::Done(Status::EMPTY),
         };
         drop(state);
         Some(match found {
-            Found::Message(id) => self.settle(self.comm.inner.test(id)?),
+            Found::Message(id) => self.settle(self.comm.as_ref()?.inner.test(id)?),
             Found::Task(id) => {
-                let result = self.comm.inner.test_task(id)?;
+                let result = self.comm.as_ref()?.inner.test_task(id)?;
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
+            }
+            Found::All(all) => {
+                // Every one is looked at, so that all move.
+                let open = all.iter().filter(|request| !request.is_complete()).count();
+                if open > 0 {
+                    return None;
+                }
+                self.state.replace(State::Inactive);
+                Ok(Status::EMPTY)
+            }
+            Found::Own => {
+                let status = self.own.as_ref()?.status()?;
+                self.state.replace(State::Inactive);
+                status
             }
             Found::Done(status) => {
                 self.state.replace(State::Inactive);
@@ -144,7 +200,7 @@ impl Request {
     }
 
     /// The same without taking the result.
-    fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let Some(outcome) = self.look() else { return false };
         if let Ok(status) = outcome {
             self.state.replace(State::Done(status));
@@ -153,26 +209,45 @@ impl Request {
     }
 
     /// Waits until it is complete, the first of `open` that the program waits for.
-    fn wait(&self, open: u32) -> Outcome {
+    pub(crate) fn wait(&self, open: u32) -> Outcome {
+        self.wait_for_state(open).map_err(|failure| self.own(failure))
+    }
+
+    fn wait_for_state(&self, open: u32) -> Outcome {
         enum For {
             Message(RequestId),
             Task(TaskId),
+            All(Vec<Rc<Request>>),
+            Own,
         }
         let state = self.state.borrow();
         let waits = match &*state {
             State::Message { id, .. } => Some(For::Message(*id)),
             State::Task(id) => Some(For::Task(*id)),
+            State::All(all) => Some(For::All(all.clone())),
+            State::Own => Some(For::Own),
             State::Done(_) | State::Inactive => None,
         };
         drop(state);
-        match waits {
-            Some(For::Message(id)) => self.settle(self.comm.inner.wait_for(id, open)),
-            Some(For::Task(id)) => {
-                let result = self.comm.inner.wait_for_task(id, open);
+        match (waits, &self.comm) {
+            (Some(For::Message(id)), Some(comm)) => self.settle(comm.inner.wait_for(id, open)),
+            (Some(For::Task(id)), Some(comm)) => {
+                let result = comm.inner.wait_for_task(id, open);
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
             }
-            None => self.look().unwrap_or(Ok(Status::EMPTY)),
+            (Some(For::All(all)), _) => {
+                self.state.replace(State::Inactive);
+                all.iter().try_for_each(|request| request.wait(1).map(drop))?;
+                Ok(Status::EMPTY)
+            }
+            (Some(For::Own), _) => {
+                if let Some(own) = &self.own {
+                    own.wait();
+                }
+                self.look().unwrap_or(Ok(Status::EMPTY))
+            }
+            _ => self.look().unwrap_or(Ok(Status::EMPTY)),
         }
     }
 }
@@ -195,7 +270,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// The request of a number; `None`: the null handle.
-    fn request_of(&self, number: Handle) -> Result<Option<Rc<Request>>, Failure> {
+    pub(crate) fn request_of(&self, number: Handle) -> Result<Option<Rc<Request>>, Failure> {
         if number == Handle::REQUEST_NULL {
             return Ok(None);
         }
@@ -214,12 +289,15 @@ impl<D: Dialect> Mpi<D> {
         (0..count).map(|at| self.request_of(handles.at(at).get())).collect()
     }
 
-    /// A request is complete: unless it can be started again, its handle is no more.
-    fn end_request(&self, request: &Request, handle: &HandleAt<D>) {
+    /// A request is complete with this outcome: unless it can be started again, its handle is no
+    /// more. What comes of it with that.
+    fn end_request(&self, request: &Request, handle: &HandleAt<D>, outcome: Outcome) -> Outcome {
         if request.start.is_none() {
             self.state.requests.remove(handle.get());
             handle.set_null();
         }
+        let freed = request.own.as_ref().map_or(Ok(()), Generalised::free);
+        outcome.and_then(|status| freed.map(|()| status))
     }
 
     /// MPI_Wait.
@@ -229,8 +307,7 @@ impl<D: Dialect> Mpi<D> {
             return Ok(());
         };
         let outcome = request.wait(1);
-        self.end_request(&request, &handle);
-        status.set(0, outcome?);
+        status.set(0, self.end_request(&request, &handle, outcome)?);
         Ok(())
     }
 
@@ -249,8 +326,7 @@ impl<D: Dialect> Mpi<D> {
         let outcome = request.look();
         flag.set_flag(outcome.is_some());
         let Some(outcome) = outcome else { return Ok(()) };
-        self.end_request(&request, &handle);
-        status.set(0, outcome?);
+        status.set(0, self.end_request(&request, &handle, outcome)?);
         Ok(())
     }
 
@@ -273,8 +349,7 @@ impl<D: Dialect> Mpi<D> {
                     let is_active = request.is_active();
                     let outcome = request.wait(open as u32);
                     open -= usize::from(is_active);
-                    self.end_request(request, &handles.at(at));
-                    outcome
+                    self.end_request(request, &handles.at(at), outcome)
                 }
             };
             if let Err(failure) = &outcome {
@@ -326,7 +401,7 @@ impl<D: Dialect> Mpi<D> {
             status.set(0, Status::EMPTY);
             return Ok(());
         }
-        let found = self.wait_until(|| Self::find_complete(&requests))?;
+        let found = self.wait_until(&requests, || Self::find_complete(&requests))?;
         self.tell_one(&handles, found, index, &status)
     }
 
@@ -361,7 +436,7 @@ impl<D: Dialect> Mpi<D> {
         index: Out<i32>,
         status: &StatusesAt<D>,
     ) -> Result<(), Failure> {
-        self.end_request(&request, &handles.at(at));
+        let outcome = self.end_request(&request, &handles.at(at), outcome);
         index.set(at as i32);
         status.set(0, outcome?);
         Ok(())
@@ -379,7 +454,7 @@ impl<D: Dialect> Mpi<D> {
         let requests = self.requests_of(&handles, count)?;
         if requests.iter().flatten().any(|request| request.is_active()) {
             let any = |request: &Rc<Request>| request.is_active() && request.is_complete();
-            self.wait_until(|| requests.iter().flatten().any(any).then_some(()))?;
+            self.wait_until(&requests, || requests.iter().flatten().any(any).then_some(()))?;
         }
         self.testsome(count, handles, found, indices, statuses)
     }
@@ -405,7 +480,7 @@ impl<D: Dialect> Mpi<D> {
             };
             let Some(outcome) = request.look() else { continue };
             indices.set(outcomes.len(), at as i64);
-            self.end_request(request, &handles.at(at));
+            let outcome = self.end_request(request, &handles.at(at), outcome);
             if let Err(failure) = &outcome {
                 failed.get_or_insert_with(|| failure.clone());
             }
@@ -416,10 +491,18 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// Waits until `look` finds something, and moves all that is in flight meanwhile.
-    fn wait_until<R>(&self, mut look: impl FnMut() -> Option<R>) -> Result<R, Failure> {
+    fn wait_until<R>(
+        &self,
+        requests: &[Option<Rc<Request>>],
+        mut look: impl FnMut() -> Option<R>,
+    ) -> Result<R, Failure> {
         let rank = self.rank()?;
         let poll = std::future::poll_fn(|_| look().map_or(Poll::Pending, Poll::Ready));
-        Ok(rank.drive(poll))
+        // Nothing that comes to this rank says that the program has completed one of its own.
+        Ok(match requests.iter().flatten().any(|request| request.own.is_some()) {
+            true => rank.block_on_memory(poll),
+            false => rank.drive(poll),
+        })
     }
 
     /// MPI_Request_get_status.
@@ -446,28 +529,35 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Request_free. What is in flight goes on.
     pub fn request_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
-        let Some(request) = self.state.requests.remove(number) else {
-            return Err(self.no_such(Object::Request, number));
-        };
+        let request = self.request_of(number)?;
+        let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
         handle.set_null();
-        self.let_go(request);
-        Ok(())
-    }
-
-    /// Lets an operation go on that has no handle.
-    pub(crate) fn let_go(&self, request: Rc<Request>) {
+        if let Some(own) = &request.own {
+            // Its handle is what the program completes it by.
+            if !own.free_when_complete() {
+                return Ok(());
+            }
+            self.state.requests.remove(number);
+            return own.free();
+        }
+        self.state.requests.remove(number);
         let known = self.state.freed.take();
         let open: Vec<_> =
             known.into_iter().chain([request]).filter(|it| !it.is_complete()).collect();
         // Not in place of what is there now: to look may have called functions of the program, and
         // let other threads come here.
         self.state.freed.borrow_mut().extend(open);
+        Ok(())
     }
 
-    /// Waits for those.
+    /// Waits for sends whose handles were freed.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         let freed = self.state.freed.take();
-        freed.iter().try_for_each(|request| request.wait(1).map(drop))
+        let is_send = |request: &&Rc<Request>| {
+            matches!(*request.state.borrow(), State::Message { is_receive: false, .. })
+        };
+        let sends: Vec<_> = freed.iter().filter(is_send).collect();
+        sends.iter().try_for_each(|request| request.wait(1).map(drop))
     }
 
     /// MPI_Cancel.
@@ -475,10 +565,14 @@ impl<D: Dialect> Mpi<D> {
         let number = handle.get();
         let request = self.request_of(number)?;
         let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
+        if let Some(own) = &request.own {
+            return own.cancel();
+        }
         let state = request.state.borrow();
         let State::Message { id, .. } = *state else { return Ok(()) };
         drop(state);
-        let outcome = request.comm.inner.engine().borrow_mut().cancel(id);
+        let Some(comm) = &request.comm else { return Ok(()) };
+        let outcome = comm.inner.engine().borrow_mut().cancel(id);
         match outcome {
             CancelOutcome::Cancelled => {
                 request.state.replace(State::Done(Status { cancelled: true, ..Status::EMPTY }));
@@ -609,12 +703,12 @@ fn write_all<D: Dialect>(
             at,
             match outcome {
                 Ok(status) => status,
-                Err(failure) => Status { error: Some(failure.class), ..Status::EMPTY },
+                Err(failure) => Status { error: code_of::<D>(&failure), ..Status::EMPTY },
             },
         );
     }
     match failed {
         None => Ok(()),
-        Some(failure) => Err(Failure { class: Class::InStatus, ..failure }),
+        Some(failure) => Err(Failure { class: Class::InStatus, code: None, ..failure }),
     }
 }

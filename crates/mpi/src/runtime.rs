@@ -24,7 +24,9 @@ use std::thread::ThreadId;
 
 use hikyaku_rank::{Communicator, Gate};
 
+use crate::abi::{Fortran, Told};
 use crate::attributes::Keyval;
+use crate::buffered::Outbox;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::{Codes, Handler};
@@ -34,6 +36,7 @@ use crate::info::Info;
 use crate::messages::Matched;
 use crate::operations::Op;
 use crate::requests::Request;
+use crate::sessions::Session;
 use crate::slots::{Slots, object_of};
 use crate::types::Type;
 
@@ -53,6 +56,9 @@ pub(crate) struct Runtime {
     pub(crate) phase: Cell<Phase>,
     /// Level of thread support.
     pub(crate) threads: Cell<i32>,
+    /// This rank of the job, once MPI_Init or a session has joined it.
+    pub(crate) job: RefCell<Option<Communicator>>,
+    pub(crate) sessions: Slots<Session>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
     pub(crate) comms: Slots<Comm>,
@@ -70,8 +76,10 @@ pub(crate) struct Runtime {
     pub(crate) numbers: [Cell<i32>; 7],
     /// Requests whose handles were freed before they were complete.
     pub(crate) freed: RefCell<Vec<Rc<Request>>>,
-    /// What MPI_Buffer_attach was given: address and bytes.
-    pub(crate) attached: RefCell<Option<(usize, usize)>>,
+    /// The process's buffer of buffered mode.
+    pub(crate) buffered: Outbox,
+    /// What was told of Fortran.
+    pub(crate) fortran: Told,
     /// What MPI_Alloc_mem has given, by address.
     pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
     /// The thread that called MPI_Init.
@@ -83,6 +91,8 @@ impl Runtime {
         Runtime {
             phase: Cell::new(Phase::Before),
             threads: Cell::new(0),
+            job: RefCell::new(None),
+            sessions: Slots::new(Object::Session),
             world: RefCell::new(None),
             own: RefCell::new(None),
             comms: Slots::new(Object::Comm),
@@ -98,7 +108,8 @@ impl Runtime {
             keyvals: RefCell::new(Vec::new()),
             numbers: [const { Cell::new(0) }; 7],
             freed: RefCell::new(Vec::new()),
-            attached: RefCell::new(None),
+            buffered: Outbox::new(),
+            fortran: RefCell::new(Fortran::new()),
             memory: RefCell::new(BTreeMap::new()),
             thread: OnceCell::new(),
         }
@@ -142,9 +153,9 @@ pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
     if !PROCESS.is_gated.load(Ordering::Relaxed) {
         return act();
     }
-    let world = PROCESS.state.world.borrow().clone();
-    match world {
-        Some(world) => world.inner.outside(act),
+    let job = PROCESS.state.job.borrow().clone();
+    match job {
+        Some(job) => job.outside(act),
         None => {
             PROCESS.gate.leave();
             let result = act();
@@ -179,10 +190,28 @@ impl Drop for Inside {
 
 /// The end of a call: other threads are told what it has found for them.
 fn leave() {
-    if let Some(world) = &*PROCESS.state.world.borrow() {
-        world.inner.tell_threads();
+    if let Some(job) = &*PROCESS.state.job.borrow() {
+        job.tell_threads();
     }
     PROCESS.gate.leave();
+}
+
+unsafe extern "C" {
+    safe fn atexit(function: extern "C" fn()) -> i32;
+}
+
+/// Has this rank leave its job in order when the process ends. One that ends while MPI is in use
+/// has not.
+pub(crate) fn leave_at_exit() {
+    extern "C" fn leave() {
+        let state = &PROCESS.state;
+        if state.is_idle() {
+            state.comms.clear();
+            drop(state.job.take());
+        }
+    }
+    // Without room for another function the launcher finds that the process has ended.
+    let _ = atexit(leave);
 }
 
 /// MPI as a program of one binary interface sees it.
@@ -270,9 +299,10 @@ impl<D: Dialect> Mpi<D> {
         Mpi { is_large: true, ..self }
     }
 
-    /// The rank's communicator of all ranks.
+    /// The rank's communicator of all ranks, while MPI is in use.
     pub(crate) fn rank(&self) -> Result<Communicator, Failure> {
-        Ok(self.world()?.inner.clone())
+        let job = self.state.job.borrow().clone();
+        job.filter(|_| !self.state.is_idle()).ok_or_else(|| self.not_running())
     }
 
     /// MPI_COMM_WORLD.

@@ -74,6 +74,16 @@ impl<T> Slots<T> {
         Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
     }
 
+    /// Gives the handle of an object to another one, unless it was freed meanwhile.
+    pub(crate) fn replace(&self, handle: Handle, value: Rc<T>) {
+        let mut places = self.places.borrow_mut();
+        let Some((at, generation)) = self.place_of(handle) else { return };
+        let place = places.all.get_mut(at).filter(|place| place.generation == generation);
+        if let Some(known) = place.and_then(|place| place.value.as_mut()) {
+            *known = value;
+        }
+    }
+
     /// The object of a handle.
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<Rc<T>> {
@@ -92,6 +102,11 @@ impl<T> Slots<T> {
         place.generation = (generation + 1) % (1 << GENERATION_BITS);
         places.free.push_back(at as u32);
         Some(value)
+    }
+
+    /// Whether none has a handle.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.borrow().all.iter().all(|place| place.value.is_none())
     }
 
     /// Takes all handles away.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
@@ -15,6 +16,7 @@ use crate::runtime::Mpi;
 pub struct Type {
     pub(crate) handle: Cell<Handle>,
     pub(crate) datatype: Datatype,
+    pub(crate) attributes: Attributes,
     /// Its name, if the program has given it one.
     pub(crate) name: RefCell<Option<String>>,
     size: usize,
@@ -29,7 +31,8 @@ impl Type {
         let (size, extent) = (datatype.size() as usize, datatype.extent());
         let is_plain = datatype.is_committed() && is_plain(&datatype);
         let (handle, name) = (Cell::new(Handle::DATATYPE_NULL), RefCell::new(None));
-        Type { handle, datatype, name, size, extent, is_plain: Cell::new(is_plain) }
+        let attributes = Attributes::default();
+        Type { handle, datatype, attributes, name, size, extent, is_plain: Cell::new(is_plain) }
     }
 
     /// Makes it ready for messages.
@@ -148,6 +151,13 @@ impl Area {
         }
     }
 
+    /// Room for its data, which is not read.
+    pub(crate) fn room(&self) -> Landing<'_> {
+        let there = self.memory();
+        let beside = if there.is_some() { Vec::new() } else { vec![0; self.length] };
+        Landing { area: self, there, beside }
+    }
+
     /// Puts data into it, which may be fewer than it has room for.
     pub(crate) fn put(&self, data: &[u8]) {
         match self.cursor() {
@@ -195,7 +205,7 @@ impl Landing<'_> {
 }
 
 /// The datatypes of the standard's numbers.
-const PREDEFINED: [(u32, Basic); 70] = [
+const PREDEFINED: [(u32, Basic); 71] = [
     (0x201, Basic::Aint),
     (0x202, Basic::Count),
     (0x203, Basic::Offset),
@@ -253,6 +263,8 @@ const PREDEFINED: [(u32, Basic); 70] = [
     (0x2c8, Basic::Logical2),
     (0x2c9, Basic::Integer2),
     (0x2ca, Basic::Real2),
+    // Not of the standard, but of MPICH: under a number that the standard leaves free.
+    (0x2cc, Basic::CFloat16),
     (0x2d0, Basic::Logical4),
     (0x2d1, Basic::Integer4),
     (0x2d2, Basic::Real4),

@@ -16,7 +16,7 @@ pub struct Members {
     ranks: Vec<Rank>,
     /// Ranks of the job in rising order, each with its number.
     numbers: Vec<(Rank, u32)>,
-    /// This rank's number.
+    /// This rank's number; that of nobody if it is not one of them.
     own: u32,
     /// How many nodes they live on.
     nodes: u32,
@@ -36,6 +36,14 @@ impl Members {
         nodes.dedup();
         let nodes = nodes.len() as u32;
         Some(Members { ranks, numbers, own, nodes, broken: None })
+    }
+
+    /// These ranks, each of which is there once and none of which is this one: whom messages are
+    /// for and from. `None` otherwise.
+    pub fn of_others(ranks: Vec<Rank>, node_of: impl Fn(Rank) -> u32) -> Option<Members> {
+        let first = *ranks.first()?;
+        let own = ranks.len() as u32;
+        Some(Members { own, ..Members::new(ranks, first, node_of)? })
     }
 
     /// The same ranks, of which not all know of this communicator: every use of it is this error.
@@ -144,6 +152,16 @@ mod tests {
         assert!(members(&[1, 2, 1], 2).is_none());
         assert!(members(&[1, 2], 3).is_none());
         assert!(members(&[], 0).is_none());
+    }
+
+    #[test]
+    fn others_have_numbers_and_this_rank_has_none() {
+        let others = Members::of_others(vec![9, 2], |rank| rank / 4).unwrap();
+        assert_eq!((others.rank(1), others.number(9), others.size()), (Ok(2), Some(0), 2));
+        assert!(others.rank(others.own()).is_err());
+        for none in [vec![], vec![3, 3]] {
+            assert!(Members::of_others(none, |_| 0).is_none());
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Communicators: the ranks that compute together, and the contexts that keep their messages apart.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
@@ -9,7 +9,7 @@ use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 
-use crate::contexts::{COLLECTIVES, CONTEXTS, leader_of};
+use crate::contexts::{COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
@@ -35,7 +35,42 @@ pub struct Communicator {
     _lease: Rc<Lease>,
 }
 
+/// A communicator that does not keep its rank in the job.
+#[derive(Debug)]
+pub(crate) struct Unheld {
+    rank: Weak<Rank>,
+    collectives: Weak<Book>,
+    lease: Weak<Lease>,
+    context: u32,
+    choices: Choices,
+}
+
+impl Unheld {
+    /// The communicator, if somebody still has it.
+    pub(crate) fn held(&self) -> Option<Communicator> {
+        Some(Communicator {
+            rank: self.rank.upgrade()?,
+            context: self.context,
+            members: None,
+            collectives: self.collectives.upgrade()?,
+            choices: self.choices,
+            _lease: self.lease.upgrade()?,
+        })
+    }
+}
+
 impl Communicator {
+    /// This communicator of all ranks, without keeping its rank in the job.
+    pub(crate) fn unheld(&self) -> Unheld {
+        Unheld {
+            rank: Rc::downgrade(&self.rank),
+            collectives: Rc::downgrade(&self.collectives),
+            lease: Rc::downgrade(&self._lease),
+            context: self.context,
+            choices: self.choices,
+        }
+    }
+
     /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: RankPort, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port, choices));
@@ -104,9 +139,14 @@ impl Communicator {
     }
 
     /// The same ranks, with an error for whoever uses them.
-    pub(crate) fn broken(&self, error: MsgError) -> Communicator {
+    pub fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         Communicator { members, collectives: Rc::default(), ..self.clone() }
+    }
+
+    /// The same context with ranks of which this one is none.
+    pub(crate) fn among_others(&self, others: Arc<Members>) -> Communicator {
+        Communicator { members: Some(others), collectives: Rc::default(), ..self.clone() }
     }
 
     /// Its ranks by number; `None`: they are all of the job, in their order.
@@ -189,6 +229,12 @@ impl Communicator {
     /// Messages of this communicator, for exchanges that number their tags themselves.
     pub fn messages_as_group(&self) -> Group<'_, RankPort> {
         Group::new(self.messages(), &self.collectives)
+    }
+
+    /// Messages between neighbours, if it has a topology. Their exchanges number their tags.
+    pub fn neighbours(&self) -> Group<'_, RankPort> {
+        let endpoint = Endpoint::new(self.engine(), self.context + NEIGHBOURS);
+        Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
     /// This communicator as its collectives see it.

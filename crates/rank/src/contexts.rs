@@ -1,9 +1,9 @@
 //! The contexts of communicators: who has which, and when one may be used again.
 //!
 //! ```text
-//!   | 0 | 0 | number (28)                | kind (2) |    counted by all ranks of the job alike
-//!   | 1 | 0 | leader (16) | number (12)  | kind (2) |    a number of its leader's
-//!     31  30                                 1    0
+//!   | 0 | 0 | number (27)                | kind (3) |    counted by all ranks of the job alike
+//!   | 1 | 0 | leader (15) | number (12) | kind (3)  |    a number of its leader's
+//!     31  30                                2     0
 //! ```
 //!
 //! Communicators of all ranks are duplicated without a message: everybody counts the same. Others
@@ -26,21 +26,25 @@ const LED: u32 = 1 << 31;
 
 /// Bits of a number, and of a kind.
 const NUMBER_BITS: u32 = 12;
-const KIND_BITS: u32 = 2;
+const KIND_BITS: u32 = 3;
 
 /// How many communicators a rank may lead at a time.
 pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
 
 /// Contexts of one communicator: messages between two ranks, collectives, the making of
-/// communicators of some of its ranks, and a spare one.
+/// communicators of some of its ranks, and what neighbours exchange if it has a topology.
 pub(crate) const CONTEXTS: u32 = 1 << KIND_BITS;
 pub(crate) const COLLECTIVES: u32 = 1;
 pub(crate) const CREATION: u32 = 2;
+pub(crate) const NEIGHBOURS: u32 = 3;
 
-/// Notes that a number is not used any more have the spare context of the first communicator.
-pub(crate) const RETURNS: u32 = 3;
+/// What leaders of two groups tell each other, and what the groups exchange.
+pub(crate) const BETWEEN: u32 = 4;
 
-/// Contexts that every rank counts alike come round here, after 268 million.
+/// Notes that a number is not used any more, which have the context of the first communicator.
+pub(crate) const RETURNS: u32 = 5;
+
+/// Contexts that every rank counts alike come round here, after 134 million.
 const COUNTED: u32 = 1 << 30;
 
 /// The context after this one, of those that every rank counts alike.
@@ -51,7 +55,7 @@ pub(crate) fn next_counted(context: u32) -> u32 {
 
 /// The context of a leader's number.
 pub(crate) fn led(leader: Rank, number: u32) -> u32 {
-    debug_assert!(leader < 1 << 16 && number < NUMBERS);
+    debug_assert!(leader < 1 << 15 && number < NUMBERS);
     LED | leader << (NUMBER_BITS + KIND_BITS) | number << KIND_BITS
 }
 
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn a_context_says_its_leader_and_number() {
         let mut seen = BTreeSet::new();
-        for leader in [0, 1, 4095, (1 << 16) - 1] {
+        for leader in [0, 1, 4095, (1 << 15) - 1] {
             for number in [0, 1, NUMBERS - 1] {
                 let context = led(leader, number);
                 assert_eq!(leader_of(context + CONTEXTS - 1), Some((leader, number)));

@@ -50,6 +50,15 @@ pub enum CreationError {
         /// This rank.
         own: u32,
     },
+    /// Two groups that are to be joined have a rank in common.
+    #[error("rank {rank} of the job is in both groups: those of an intercommunicator share none")]
+    InBoth {
+        /// Its rank in the job.
+        rank: u32,
+    },
+    /// The other group has no rank, or its leader could not be reached.
+    #[error("the other group is not there: its leader could not be reached, or it has no rank")]
+    Alone,
     /// The leader has no number left.
     #[error(
         "rank {leader} is the first of {NUMBERS} communicators: drop some before it is the first \
@@ -150,20 +159,21 @@ impl Communicator {
         self.run(self.create_group_async(ranks))
     }
 
-    /// The same. Calls of one list with different tags may be made at once, by different threads.
-    ///
-    /// # Errors
-    /// As [`Communicator::create_group`].
-    pub fn create_group_tagged(&self, ranks: &[u32], tag: i32) -> Result<Communicator, Error> {
-        self.run(self.among(ranks, Numbered::Anew, tag))
-    }
-
     /// The same as a future. Dropping it tells the other ranks.
     ///
     /// # Errors
     /// As [`Communicator::create_group`].
     pub async fn create_group_async(&self, ranks: &[u32]) -> Result<Communicator, Error> {
-        self.among(ranks, Numbered::Anew, 0).await
+        self.create_group_for(ranks, 0).await
+    }
+
+    /// The same where calls for one list of ranks may be made in different orders: those of one
+    /// `tag` are made in the same order at all of them.
+    ///
+    /// # Errors
+    /// As [`Communicator::create_group`].
+    pub async fn create_group_for(&self, ranks: &[u32], tag: u32) -> Result<Communicator, Error> {
+        self.among(ranks, Numbered::Anew, tag).await
     }
 
     /// The same ranks as here with contexts of their own, which `ranks` agree on. They alone call
@@ -239,12 +249,12 @@ impl Communicator {
         &self,
         ranks: &[u32],
         numbered: Numbered,
-        tag: i32,
+        tag: u32,
     ) -> Result<Communicator, Error> {
         let members = self.sub_members(ranks)?;
         // Every call has tags of its own: what is left of one that failed meets no other. Ranks of
-        // one list have made as many calls with it and its tag.
-        let set = ranks.iter().fold(mixed(!(tag as u32)), |sum, rank| sum ^ mixed(*rank));
+        // one list have made as many calls with it and with this tag.
+        let set = ranks.iter().fold(mixed(tag), |sum, rank| sum ^ mixed(*rank));
         let book = Book::default().after(self.rank.count_call(self.context(), set));
         let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);
@@ -325,7 +335,10 @@ impl Communicator {
     }
 
     /// Runs the making of a communicator to its end.
-    fn run<R>(&self, making: impl Future<Output = Result<R, Error>>) -> Result<R, Error> {
+    ///
+    /// # Errors
+    /// What it ends with.
+    pub fn run<R>(&self, making: impl Future<Output = Result<R, Error>>) -> Result<R, Error> {
         let made = self.drive(making);
         self.drop_left_overs();
         made

@@ -1,6 +1,7 @@
 //! What can go wrong, and whose fault it is.
 
 use hikyaku_coll::CollError;
+use hikyaku_coll::topology::TopologyError;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
@@ -70,6 +71,27 @@ pub enum Error {
     /// A persistent exchange could not be made, started or completed.
     #[error(transparent)]
     Persistent(#[from] PersistentError),
+    /// A topology cannot be made or asked.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The ends of an edge disagree about how much goes along it. Told by the end that receives;
+    /// the data is gone.
+    #[error(
+        "rank {source_rank} sent {sent} bytes along edge {edge} to rank {rank}, which expects \
+         {expected}: neighbours disagree about the size"
+    )]
+    UnequalEdge {
+        /// Place of the edge among the sources of the rank that receives.
+        edge: usize,
+        /// Who sent, as a rank of the topology.
+        source_rank: u32,
+        /// Bytes it sent.
+        sent: u64,
+        /// This rank, as a rank of the topology.
+        rank: u32,
+        /// Bytes it expects.
+        expected: u64,
+    },
 }
 
 impl From<CollError<MsgError>> for Error {

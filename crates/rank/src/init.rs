@@ -1,5 +1,6 @@
 //! Joining a job, as the environment says.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +10,8 @@ use hikyaku_nic::layer::Faults;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Unheld};
+use crate::foreign::Foreign;
 
 /// Why a program could not join its job.
 #[derive(Debug, Error)]
@@ -25,6 +27,9 @@ pub enum InitError {
         /// What is wrong with its value.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// It was started by another launcher, as one of several.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// It was started by itself, and a job of one rank could not be made.
     #[error(transparent)]
     Single(#[from] JobError),
@@ -39,7 +44,28 @@ impl InitError {
     }
 }
 
+thread_local! {
+    /// The communicator of all ranks that [`Communicator::join`] has made, if it is still used.
+    static JOINED: RefCell<Option<Unheld>> = const { RefCell::new(None) };
+}
+
 impl Communicator {
+    /// As [`Communicator::init`], for front ends of which a process may have several: who comes
+    /// second, on the same thread, gets the same communicator. The rank leaves when the last of
+    /// them has let it go.
+    ///
+    /// # Errors
+    /// As [`Communicator::init`].
+    pub fn join() -> Result<Communicator, InitError> {
+        let known = JOINED.with_borrow(|known| known.as_ref().and_then(Unheld::held));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = Communicator::init()?;
+        JOINED.set(Some(made.unheld()));
+        Ok(made)
+    }
+
     /// All ranks of the job that this program was started in. A program that was started by itself
     /// is a job of one rank.
     ///
@@ -58,7 +84,10 @@ impl Communicator {
             .map_err(InitError::of(LongMessages::VARIABLE))?;
         let mut port = match hikyaku_shm::attach()? {
             Some(port) => port,
-            None => hikyaku_shm::single()?,
+            None => match Foreign::of(value_of) {
+                Some(foreign) => return Err(foreign.into()),
+                None => hikyaku_shm::single()?,
+            },
         };
         if let Some(seed) = faults {
             port.meet(Faults::of_a_job(seed));

@@ -7,7 +7,8 @@
 //!            |     /
 //!          rank                    Communicator: who, which context; its collectives' book
 //!            |                     Rank: the engine, operations in flight, waiting
-//!          coll                    Window: memory that all ranks reach
+//!          coll                    Intercommunicator: two groups that exchange messages
+//!            |                     Window: memory that all ranks reach
 //!            |                     persistent: exchanges that finish by themselves
 //!           msg                    init: what the environment says
 //! ```
@@ -19,21 +20,26 @@ mod communicator;
 mod contexts;
 mod create;
 mod error;
+mod foreign;
 mod init;
+mod intercommunicator;
 pub mod persistent;
 mod port;
 mod rank;
 mod share;
 mod tasks;
 mod threads;
+pub mod topology;
 mod waiting;
 mod window;
 
 pub use communicator::Communicator;
 pub use create::CreationError;
 pub use error::Error;
+pub use foreign::Foreign;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};
 pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
+pub use intercommunicator::{Bridge, Exchange, Intercommunicator};
 pub use port::RankPort;
 pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};

@@ -3,7 +3,6 @@
 //! A report is mailed, archived and opened years later, so the file refers to nothing outside
 //! itself: style and charts are inline, pictures and CSV downloads are data URIs, and there is no
 //! script. The content security policy in its head makes the browser enforce that.
-//! script. The content security policy in its head makes the browser hold it to that.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

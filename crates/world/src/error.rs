@@ -183,6 +183,10 @@ impl From<hikyaku_rank::Error> for Error {
                 Error::TooLarge { elements, element }
             }
             hikyaku_rank::Error::Persistent(error) => Error::Persistent(error),
+            hikyaku_rank::Error::Topology(error) => Error::Topology(error),
+            hikyaku_rank::Error::UnequalEdge { edge, source_rank, sent, rank, expected } => {
+                Error::UnequalEdge { edge, source_rank, sent, rank, expected }
+            }
         }
     }
 }

@@ -72,13 +72,26 @@ impl World {
     /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
     /// number, or `HIKYAKU_LONG_MESSAGES` no way.
     pub fn init() -> Result<World, InitError> {
+        World::of(Communicator::init)
+    }
+
+    /// As [`World::init`], but a process that is a rank already, by another front end of the same
+    /// library such as MPI's, is the same rank here: both have the same messages.
+    ///
+    /// # Errors
+    /// As [`World::init`].
+    pub fn join() -> Result<World, InitError> {
+        World::of(Communicator::join)
+    }
+
+    fn of(join: fn() -> Result<Communicator, InitError>) -> Result<World, InitError> {
         let value_of = |name: &str| std::env::var(name).ok();
         let protocol = from_environment(Protocol::VARIABLE, value_of)
             .map_err(InitError::of(Protocol::VARIABLE))?;
         let faults = NotASeed::seed(NotASeed::VARIABLE, value_of)
             .map_err(InitError::of(NotASeed::VARIABLE))?;
         let settings = Settings { protocol, faults, wrong: None };
-        Ok(World::over(Communicator::init()?, settings))
+        Ok(World::over(join()?, settings))
     }
 
     /// The world of a rank that has just joined its job.

@@ -1,11 +1,11 @@
-//! One rank's block of the grid. No messages here.
+//! One rank's block of the grid, and what it exchanges with which neighbour. No messages here.
 //!
 //! ```text
 //!        ┌──────────────────┐                 A step:
-//!        │ frame            │                   1. pack      edges are copied out (halo.rs)
+//!        │ frame            │                   1. pack      edges are copied out
 //!        │  ┌────────────┐  │                   2. interior  needs nothing of the frame: runs
 //!        │  │ rim        │  │                                while the edges travel
-//!        │  │  ┌──────┐  │  │                   3. unpack    what came goes to the frame (halo.rs)
+//!        │  │  ┌──────┐  │  │                   3. unpack    what arrived goes to the frame
 //!        │  │  │inter-│  │  │                   4. mirror    at insulated borders
 //!        │  │  │ ior  │  │  │                   5. rim
 //!        │  │  └──────┘  │  │                   6. advance   next becomes current
@@ -17,156 +17,112 @@
 //! dimensions, a plane in two. The frame holds copies of the neighbours' cells, or at the border of
 //! the grid a constant temperature, or copies of the outermost cells through which no heat flows.
 
-use crate::config::Boundary;
-use crate::decompose::Decomposition;
-use crate::field::{Extent, Field};
-use crate::stencil::{Rows, Stencil, largest_difference};
+use std::ops::Range;
+
+use hikyaku::Layout;
+
+use crate::config::{Boundary, Plan};
+use crate::field::{Decomposition, Direction, Field, Size, box_of};
+use crate::stencil::{Stencil, largest_difference};
 
 /// A rank's part of the field, now and one step later, and what lies around it.
-///
-/// The arrays are public so that an exchange can read `current` while `next` is being computed.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// Where the cells are in the arrays.
-    pub shape: Shape,
-    /// The temperatures now. Inner cells are only read during a step.
+    /// Cells without the frame.
+    pub size: Size,
+    /// The temperatures now, with the frame. Inner cells are only read during a step.
     pub current: Vec<f64>,
     /// The temperatures one step later.
-    pub next: Vec<f64>,
-    /// How a step is computed.
-    pub stencil: Stencil,
-    /// α·dt in cells².
-    pub ratio: f64,
+    next: Vec<f64>,
+    stencil: Stencil,
+    ratio: f64,
+    /// Width of the frame in each dimension: 1, or 0 where there is none.
+    frame: Size,
     /// Sides, two a dimension, that need a copy of the outermost cells.
     mirrored: [[bool; 2]; 3],
 }
 
-/// How the cells of a block lie in its arrays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Cells without the frame.
-    pub extent: Extent,
-    /// Width of the frame in each dimension: 1, or 0 where there is none.
-    pub frame: [usize; 3],
-}
-
-impl Shape {
-    fn new(extent: Extent, stencil: Stencil) -> Shape {
-        Shape { extent, frame: [1, 1, usize::from(stencil == Stencil::Seven)] }
-    }
-
-    /// Cells along columns, rows and planes, without the frame.
-    pub fn inner(&self) -> [usize; 3] {
-        let Extent { width, height, depth } = self.extent;
-        [width, height, depth]
-    }
-
-    /// The same with the frame.
-    pub fn outer(&self) -> [usize; 3] {
-        let inner = self.inner();
-        [0, 1, 2].map(|d| inner[d] + 2 * self.frame[d])
-    }
-
-    /// Place in the array of the cell at (0, y, z) of the block.
-    #[inline]
-    fn row(&self, y: usize, z: usize) -> usize {
-        let [width, height, _] = self.outer();
-        ((z + self.frame[2]) * height + y + self.frame[1]) * width + self.frame[0]
-    }
-
-    /// Every row of the block: its y and z, and the place of its first cell.
-    fn rows(self) -> impl Iterator<Item = (usize, usize, usize)> {
-        let Extent { height, depth, width } = self.extent;
-        let planes = if width == 0 { 0 } else { depth };
-        (0..planes).flat_map(move |z| (0..height).map(move |y| (y, z, self.row(y, z))))
-    }
-}
-
 impl Block {
     /// A block at the start, of `rank`'s tile of the grid. It may be empty.
-    pub fn new(
-        field: &Field,
-        (grid, rank): (&Decomposition, u32),
-        stencil: Stencil,
-        ratio: f64,
-        boundary: Boundary,
-    ) -> Block {
-        let shape = Shape::new(field.extent(), stencil);
+    pub fn new(field: &Field, (grid, rank): (&Decomposition, u32), plan: &Plan) -> Block {
+        let Plan { stencil, ratio, boundary, .. } = *plan;
+        let frame = [1, 1, usize::from(stencil == Stencil::Seven)];
         // A fixed frame is written here once: nothing ever arrives there.
         let outside = match boundary {
             Boundary::Fixed(temperature) => temperature,
             Boundary::Insulated => 0.0,
         };
-        let mut current = vec![outside; shape.outer().iter().product()];
-        for (y, z, start) in shape.rows() {
-            current[start..][..shape.extent.width].copy_from_slice(field.row(y, z));
-        }
-        let mirrored = [0, 1, 2].map(|dimension| {
+        let mirrored = [0, 1, 2].map(|d| {
             [-1, 1].map(|step| {
                 let mut direction = [0; 3];
-                direction[dimension] = step;
-                boundary == Boundary::Insulated
-                    && shape.frame[dimension] > 0
-                    && grid.neighbour(rank, direction).is_none()
+                direction[d] = step;
+                let border = frame[d] > 0 && grid.neighbour(rank, direction).is_none();
+                boundary == Boundary::Insulated && border
             })
         });
-        Block { shape, next: current.clone(), current, stencil, ratio, mirrored }
+        let size = field.size;
+        let mut block =
+            Block { size, current: Vec::new(), next: Vec::new(), stencil, ratio, frame, mirrored };
+        block.current = vec![outside; block.outer().iter().product()];
+        let inner = block.region([0; 3], false);
+        inner.unpack(&field.cells, &mut block.current).expect("the field has the block's size");
+        block.next.clone_from(&block.current);
+        block
     }
 
     /// Renews an insulated frame: no heat flows where the cell outside is as warm as the one
     /// inside. Whole faces, frame included, dimension after dimension: so corners outside a
     /// border get what the neighbour along the border has there.
     pub fn mirror(&mut self) {
-        if self.shape.extent.cells() == 0 {
+        if self.size.contains(&0) {
             return;
         }
-        let outer = self.shape.outer();
-        for (dimension, sides) in self.mirrored.into_iter().enumerate() {
-            let (frame, length) = (self.shape.frame[dimension], outer[dimension]);
-            let [low, high] = sides;
+        let outer = self.outer();
+        for (d, [low, high]) in self.mirrored.into_iter().enumerate() {
+            let (frame, length) = (self.frame[d], outer[d]);
+            let mut copy = |from: usize, to: usize| {
+                let stride: usize = outer[..d].iter().product();
+                for face in self.current.chunks_exact_mut(stride * length) {
+                    face.copy_within(from * stride..(from + 1) * stride, to * stride);
+                }
+            };
             if low {
-                copy_face(&mut self.current, outer, dimension, (frame, 0));
+                copy(frame, 0);
             }
             if high {
-                copy_face(&mut self.current, outer, dimension, (length - 1 - frame, length - 1));
+                copy(length - 1 - frame, length - 1);
             }
         }
     }
 
-    /// Computes the cells that do not touch the frame. Takes the parts of the block that it needs,
-    /// so that it can run while others are lent to an exchange.
-    pub fn interior(shape: Shape, stencil: Stencil, ratio: f64, current: &[f64], next: &mut [f64]) {
-        let Some(count) = shape.extent.width.checked_sub(2) else { return };
-        for (_, _, start) in shape.rows().filter(|&(y, z, _)| !on_rim(&shape, y, z)) {
-            row_of(shape, stencil, ratio, current, next, start + 1..start + 1 + count);
+    /// Computes the cells that do not touch the frame.
+    pub fn interior(&mut self) {
+        let Some(count) = self.size[0].checked_sub(2) else { return };
+        for (start, _) in self.rows().filter(|(_, on_rim)| !on_rim) {
+            self.compute(start + 1..start + 1 + count);
         }
     }
 
     /// Computes the cells along the frame, once it is there.
     pub fn rim(&mut self) {
-        let Block { shape, stencil, ratio, current, next, .. } = self;
-        let width = shape.extent.width;
-        for (y, z, start) in shape.rows() {
-            let mut compute = |range| row_of(*shape, *stencil, *ratio, current, next, range);
-            if on_rim(shape, y, z) {
-                compute(start..start + width);
+        let width = self.size[0];
+        for (start, on_rim) in self.rows() {
+            if on_rim || width == 1 {
+                self.compute(start..start + width);
             } else {
-                compute(start..start + 1);
-                if width > 1 {
-                    compute(start + width - 1..start + width);
-                }
+                self.compute(start..start + 1);
+                self.compute(start + width - 1..start + width);
             }
         }
     }
 
     /// The largest change of a cell from `current` to `next`.
     pub fn largest_change(&self) -> f64 {
-        let width = self.shape.extent.width;
-        let change = |(_, _, start): (usize, usize, usize)| {
-            let row = start..start + width;
+        let changes = self.rows().map(|(start, _)| {
+            let row = start..start + self.size[0];
             largest_difference(&self.current[row.clone()], &self.next[row])
-        };
-        self.shape.rows().map(change).fold(0.0, f64::max)
+        });
+        changes.fold(0.0, f64::max)
     }
 
     /// Makes `next` the current field; the old one becomes scratch.
@@ -176,52 +132,114 @@ impl Block {
 
     /// The field as it is now, without the frame.
     pub fn field(&self) -> Field {
-        let mut field = Field::filled(self.shape.extent, 0.0);
-        for (y, z, start) in self.shape.rows() {
-            field.row_mut(y, z).copy_from_slice(&self.current[start..][..self.shape.extent.width]);
-        }
+        let mut field = Field::filled(self.size, 0.0);
+        let inner = self.region([0; 3], false);
+        inner.pack(&self.current, &mut field.cells).expect("the field has the block's size");
         field
+    }
+
+    /// The size with the frame.
+    fn outer(&self) -> Size {
+        [0, 1, 2].map(|d| self.size[d] + 2 * self.frame[d])
+    }
+
+    /// Where the first cell of every row lies, and whether all cells of the row touch the frame.
+    fn rows(&self) -> impl Iterator<Item = (usize, bool)> + use<> {
+        let ([_, height, depth], frame) = (self.size, self.frame);
+        let [width, outer_height, _] = self.outer();
+        let planes = if self.size[0] == 0 { 0 } else { depth };
+        (0..planes).flat_map(move |z| {
+            let outermost = frame[2] > 0 && (z == 0 || z + 1 == depth);
+            (0..height).map(move |y| {
+                let row = (z + frame[2]) * outer_height + y + frame[1];
+                (row * width + frame[0], outermost || y == 0 || y + 1 == height)
+            })
+        })
+    }
+
+    /// Computes the cells of a row at these places of the arrays.
+    #[inline]
+    fn compute(&mut self, range: Range<usize>) {
+        let [width, height, _] = self.outer().map(|length| length as isize);
+        let Block { current, next, .. } = self;
+        let around = |direction: Direction| {
+            let [x, y, z] = direction.map(isize::from);
+            &current[range.start.wrapping_add_signed((z * height + y) * width + x)..]
+        };
+        self.stencil.apply(self.ratio, around, &mut next[range.clone()]);
+    }
+
+    /// The cells along one side, edge or corner of a block: those within, or those of the frame.
+    /// Direction zero is all of the block.
+    fn region(&self, direction: Direction, outside: bool) -> Layout {
+        let part = [0, 1, 2].map(|d| {
+            let (frame, length) = (self.frame[d], self.size[d]);
+            match (direction[d], outside) {
+                (0, _) => frame..frame + length,
+                (-1, false) => frame..2 * frame,
+                (-1, true) => 0..frame,
+                (_, false) => length..length + frame,
+                (_, true) => length + frame..length + 2 * frame,
+            }
+        });
+        box_of(self.outer(), part)
     }
 }
 
-/// Whether all cells of a row touch the frame.
-fn on_rim(shape: &Shape, y: usize, z: usize) -> bool {
-    let Extent { height, depth, .. } = shape.extent;
-    let plane = shape.frame[2] > 0 && (z == 0 || z + 1 == depth);
-    plane || y == 0 || y + 1 == height
+/// What is exchanged with one neighbour: as many cells both ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// The neighbour.
+    pub rank: u32,
+    /// Where it lies.
+    pub direction: Direction,
+    /// Where the edge lies in a buffer. The last number of the range is the exchange's.
+    pub range: Range<usize>,
+    /// Cells of this block that the neighbour needs.
+    send: Layout,
+    /// Cells of this block's frame that it gives.
+    receive: Layout,
 }
 
-/// Computes the cells of a row at these places of the arrays.
-#[inline]
-fn row_of(
-    shape: Shape,
-    stencil: Stencil,
-    ratio: f64,
-    current: &[f64],
-    next: &mut [f64],
-    range: std::ops::Range<usize>,
-) {
-    let [width, height, _] = shape.outer();
-    // One cell more on either side.
-    let around = |from: usize| &current[from - 1..][..range.len() + 2];
-    let plane = width * height;
-    let planes =
-        (shape.frame[2] > 0).then(|| (around(range.start - plane), around(range.start + plane)));
-    let rows = Rows {
-        here: around(range.start),
-        north: around(range.start - width),
-        south: around(range.start + width),
-        planes,
-    };
-    stencil.apply(ratio, &rows, &mut next[range.clone()]);
-}
+/// All edges of a block. They are packed into one buffer, one after the other, and arrive in
+/// another in the same order: a message is one contiguous range on either side, whatever the shape
+/// of the edge. Each edge is followed by one number that belongs to the exchange, not to the field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Halo(pub Vec<Edge>);
 
-/// Copies the cells at one place along a dimension to another, for all places along the others.
-fn copy_face(cells: &mut [f64], outer: [usize; 3], dimension: usize, (from, to): (usize, usize)) {
-    let stride: usize = outer[..dimension].iter().product();
-    let span = stride * outer[dimension];
-    for face in cells.chunks_exact_mut(span) {
-        face.copy_within(from * stride..(from + 1) * stride, to * stride);
+impl Halo {
+    /// The edges of a rank's block.
+    pub fn new(block: &Block, grid: &Decomposition, rank: u32) -> Halo {
+        let mut end = 0;
+        let edges = block.stencil.directions().filter_map(|direction| {
+            let rank = grid.neighbour(rank, direction)?;
+            let [send, receive] = [false, true].map(|outside| block.region(direction, outside));
+            let start = end;
+            end += send.len() + 1;
+            Some(Edge { rank, direction, range: start..end, send, receive })
+        });
+        Halo(edges.collect())
+    }
+
+    /// How many numbers go out, and come in.
+    pub fn numbers(&self) -> usize {
+        self.0.last().map_or(0, |edge| edge.range.end)
+    }
+
+    /// Copies what the neighbours need out of a block.
+    pub fn pack(&self, block: &Block, out: &mut [f64]) {
+        for Edge { send, range, .. } in &self.0 {
+            let place = &mut out[range.start..range.end - 1];
+            send.pack(&block.current, place).expect("the edge was laid out for these cells");
+        }
+    }
+
+    /// Copies what the neighbours gave into the frame around a block.
+    pub fn unpack(&self, heard: &[f64], block: &mut Block) {
+        for Edge { receive, range, .. } in &self.0 {
+            let edge = &heard[range.start..range.end - 1];
+            receive.unpack(edge, &mut block.current).expect("the edge was laid out for them");
+        }
     }
 }
 
@@ -230,106 +248,137 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::halo::{Edge, Halo};
     use crate::serial;
+
+    fn plan(size: Size, stencil: Stencil, boundary: Boundary) -> Plan {
+        let (ratio, steps, tolerance, check_every) = (0.15, 25, 0.0, 100);
+        Plan { size, stencil, ratio, boundary, steps, tolerance, check_every }
+    }
 
     /// Copies the edges of all blocks to their neighbours' frames, as messages would.
     fn exchange_all(blocks: &mut [Block], halos: &[Halo]) {
         let pack = |(block, halo): (&Block, &Halo)| {
             let mut out = vec![0.0; halo.numbers()];
-            halo.pack(&block.current, &mut out);
+            halo.pack(block, &mut out);
             out
         };
         let sent: Vec<Vec<f64>> = blocks.iter().zip(halos).map(pack).collect();
         for (rank, (block, halo)) in (0..).zip(blocks.iter_mut().zip(halos)) {
             let mut heard = vec![f64::NAN; halo.numbers()];
-            for (edge, range) in halo.edges().iter().zip(halo.ranges()) {
-                let there = &halos[edge.rank as usize];
+            for edge in &halo.0 {
                 let back = edge.direction.map(|step| -step);
-                let is_back = |other: &Edge| other.rank == rank && other.direction == back;
-                let from = there.ranges()[there.edges().iter().position(is_back).unwrap()].clone();
-                heard[range].copy_from_slice(&sent[edge.rank as usize][from]);
+                let is_back = |other: &&Edge| other.rank == rank && other.direction == back;
+                let there = halos[edge.rank as usize].0.iter().find(is_back).unwrap();
+                let cells = &sent[edge.rank as usize][there.range.clone()];
+                heard[edge.range.clone()].copy_from_slice(cells);
             }
-            halo.unpack(&heard, &mut block.current);
+            halo.unpack(&heard, block);
             block.mirror();
         }
     }
 
-    /// The field after `steps` steps of `ranks` blocks, and the largest change of the last one.
-    fn in_blocks(
-        start: &Field,
-        ranks: u32,
-        steps: u64,
-        (stencil, boundary): (Stencil, Boundary),
-    ) -> (Field, f64) {
-        let grid = Decomposition::new(start.extent(), ranks);
-        let block =
-            |rank| Block::new(&start.cut(&grid.tile(rank)), (&grid, rank), stencil, 0.15, boundary);
+    /// The field after the plan's steps of `ranks` blocks, and the largest change of the last one.
+    fn in_blocks(start: &Field, ranks: u32, plan: &Plan) -> (Field, f64) {
+        let grid = Decomposition::new(start.size, ranks);
+        let block = |rank| Block::new(&start.cut(&grid.tile(rank)), (&grid, rank), plan);
         let mut blocks: Vec<Block> = (0..ranks).map(block).collect();
         let halos: Vec<Halo> =
             (0..).zip(&blocks).map(|(rank, block)| Halo::new(block, &grid, rank)).collect();
         let mut change = 0.0;
-        for _ in 0..steps {
+        for _ in 0..plan.steps {
             exchange_all(&mut blocks, &halos);
             for block in &mut blocks {
-                let Block { shape, stencil, ratio, ref current, ref mut next, .. } = *block;
-                Block::interior(shape, stencil, ratio, current, next);
+                block.interior();
                 block.rim();
             }
             change = blocks.iter().map(Block::largest_change).fold(0.0, f64::max);
             blocks.iter_mut().for_each(Block::advance);
         }
-        let mut field = Field::filled(start.extent(), f64::NAN);
+        let mut field = Field::filled(start.size, f64::NAN);
         for (tile, block) in grid.tiles().zip(&blocks) {
-            field.paste(&tile, block.field().cells());
+            field.paste(&tile, &block.field().cells);
         }
         (field, change)
     }
 
-    fn rough(extent: impl Into<Extent>) -> Field {
-        let at = |x, y, z| ((x * 37 + y * 101 + z * 53) % 89) as f64 / 7.0 - 3.3;
-        Field::from_fn(extent, at)
-    }
-
-    fn compare(start: &Field, stencil: Stencil, ranks: std::ops::RangeInclusive<u32>) {
-        for boundary in [Boundary::Insulated, Boundary::Fixed(1.7)] {
-            let mut serial = serial::Serial::new(start, stencil, 0.15, boundary);
-            let mut expected_change = 0.0;
-            for _ in 0..25 {
-                expected_change = serial.step();
+    #[test]
+    fn blocks_compute_bitwise_what_the_serial_program_does() {
+        let planes =
+            [[1, 1, 1], [1, 6, 1], [6, 1, 1], [2, 3, 1], [3, 3, 1], [16, 9, 1], [31, 33, 1]];
+        let volumes = [[1, 1, 1], [1, 1, 5], [2, 2, 2], [5, 4, 3], [9, 8, 7]];
+        for (stencil, sizes, most) in [
+            (Stencil::Five, &planes[..], 9),
+            (Stencil::Nine, &planes, 9),
+            (Stencil::Seven, &volumes, 12),
+        ] {
+            for (size, boundary) in sizes
+                .iter()
+                .flat_map(|size| [Boundary::Insulated, Boundary::Fixed(1.7)].map(|b| (*size, b)))
+            {
+                let rough = |[x, y, z]: Size| ((x * 37 + y * 101 + z * 53) % 89) as f64 / 7.0 - 3.3;
+                let (start, plan) = (Field::from_fn(size, rough), plan(size, stencil, boundary));
+                let mut serial = serial::Serial::new(&start, &plan);
+                let expected = (0..plan.steps).map(|_| serial.step()).last().unwrap();
+                for ranks in 1..=most {
+                    let (field, change) = in_blocks(&start, ranks, &plan);
+                    let what = format!("{size:?} on {ranks}, {stencil:?}, {boundary:?}");
+                    assert_eq!(field.first_difference(serial.field()), None, "{what}");
+                    assert_eq!(change.to_bits(), expected.to_bits(), "{what}");
+                }
             }
-            for ranks in ranks.clone() {
-                let (field, change) = in_blocks(start, ranks, 25, (stencil, boundary));
-                let what = format!("{:?} on {ranks}, {stencil:?}, {boundary:?}", start.extent());
-                assert_eq!(field.first_difference(serial.field()), None, "{what}");
-                assert_eq!(change.to_bits(), expected_change.to_bits(), "{what}");
-            }
+        }
+    }
+
+    fn numbered(size: Size, ranks: u32, rank: u32, stencil: Stencil) -> (Block, Halo) {
+        let grid = Decomposition::new(size, ranks);
+        let number = |[x, y, z]: Size| (100 * z + 10 * y + x) as f64;
+        let field = Field::from_fn(grid.tile(rank).size(), number);
+        let block = Block::new(&field, (&grid, rank), &plan(size, stencil, Boundary::Insulated));
+        let halo = Halo::new(&block, &grid, rank);
+        (block, halo)
+    }
+
+    #[test]
+    fn a_block_in_the_middle_has_all_edges_and_packs_its_rim() {
+        let (block, halo) = numbered([9, 9, 1], 9, 4, Stencil::Nine);
+        let mut out = vec![0.0; halo.numbers()];
+        halo.pack(&block, &mut out);
+        let sent = |edge: &Edge| (edge.rank, out[edge.range.start..edge.range.end - 1].to_vec());
+        let sent: Vec<(u32, Vec<f64>)> = halo.0.iter().map(sent).collect();
+        let expected = [
+            (1, vec![0.0, 1.0, 2.0]),
+            (7, vec![20.0, 21.0, 22.0]),
+            (3, vec![0.0, 10.0, 20.0]),
+            (5, vec![2.0, 12.0, 22.0]),
+            (0, vec![0.0]),
+            (2, vec![2.0]),
+            (6, vec![20.0]),
+            (8, vec![22.0]),
+        ];
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn what_arrives_goes_to_the_frame_and_nowhere_else() {
+        for (size, stencil, ranks) in
+            [([9, 9, 1], Stencil::Nine, 9), ([6, 6, 6], Stencil::Seven, 27)]
+        {
+            let (mut block, halo) = numbered(size, ranks, ranks / 2, stencil);
+            let before = block.field();
+            halo.unpack(&vec![-1.0; halo.numbers()], &mut block);
+            assert_eq!(block.field(), before);
+            let written = block.current.iter().filter(|cell| **cell == -1.0).count();
+            assert_eq!(written, halo.numbers() - halo.0.len());
         }
     }
 
     #[test]
-    fn blocks_of_planes_compute_bitwise_what_the_serial_program_does() {
-        for size in [(1, 1), (1, 6), (6, 1), (2, 3), (3, 3), (16, 9), (31, 33)] {
-            compare(&rough(size), Stencil::Five, 1..=9);
-            compare(&rough(size), Stencil::Nine, 1..=9);
-        }
-    }
-
-    #[test]
-    fn blocks_of_volumes_compute_bitwise_what_the_serial_program_does() {
-        for size in [[1, 1, 1], [1, 1, 5], [2, 2, 2], [5, 4, 3], [9, 8, 7]] {
-            compare(&rough(size), Stencil::Seven, 1..=12);
-        }
-    }
-
-    #[test]
-    fn an_empty_block_does_nothing() {
-        let grid = Decomposition::new((1, 1), 2);
-        let empty = Field::filled((0, 0), 0.0);
-        let mut block = Block::new(&empty, (&grid, 1), Stencil::Five, 0.2, Boundary::Insulated);
+    fn an_empty_block_has_no_edges_and_does_nothing() {
+        let (mut block, halo) = numbered([1, 1, 1], 2, 1, Stencil::Five);
+        assert_eq!((halo.0.len(), halo.numbers()), (0, 0));
         block.mirror();
-        Block::interior(block.shape, block.stencil, 0.2, &block.current, &mut block.next);
+        block.interior();
         block.rim();
-        assert_eq!((block.largest_change(), block.field().cells().len()), (0.0, 0));
+        assert_eq!((block.largest_change(), block.field().cells.len()), (0.0, 0));
     }
 }

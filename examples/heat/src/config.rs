@@ -6,11 +6,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::field::{Extent, Field, MAX_CELLS};
+use crate::field::{Field, MAX_CELLS, Size};
 use crate::files;
-use crate::solver::Plan;
 use crate::stencil::Stencil;
 
 /// Sums of a few temperatures below this stay finite.
@@ -20,12 +19,39 @@ const MAX_TEMPERATURE: f64 = 1e100;
 const MAX_BYTES: u64 = MAX_CELLS as u64 * 8 + (1 << 20);
 
 /// What lies around the grid.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 pub enum Boundary {
     /// A frame of this temperature (Dirichlet).
     Fixed(f64),
     /// Nothing: no heat leaves (Neumann).
     Insulated,
+}
+
+/// What every rank must know to compute its part. Rank 0 reads it and tells the others.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
+pub struct Plan {
+    /// Size of the grid, cells.
+    pub size: Size,
+    /// How a cell is computed from its neighbours.
+    pub stencil: Stencil,
+    /// α·dt in cells²; within the stencil's stability.
+    pub ratio: f64,
+    /// What lies around the grid.
+    pub boundary: Boundary,
+    /// The most steps to make.
+    pub steps: u64,
+    /// Stop when no cell changes by more than this in a step.
+    pub tolerance: f64,
+    /// Steps from one check of the largest change to the next.
+    pub check_every: u64,
+}
+
+impl Plan {
+    /// Whether the largest change is checked in this step: every `check_every` steps, and in the
+    /// last one.
+    pub fn checks_in(&self, step: u64) -> bool {
+        step.is_multiple_of(self.check_every) || step == self.steps
+    }
 }
 
 /// What is to be computed and from what.
@@ -50,13 +76,24 @@ struct Keys {
     size: Option<Vec<u64>>,
     stencil: Option<Stencil>,
     temperature: Option<[f64; 2]>,
-    alpha: Option<f64>,
+    #[serde(default = "one")]
+    alpha: f64,
     dt: Option<f64>,
     steps: u64,
-    tolerance: Option<f64>,
-    check_every: Option<u64>,
+    #[serde(default)]
+    tolerance: f64,
+    #[serde(default = "hundred")]
+    check_every: u64,
     boundary: BoundaryKind,
     boundary_temperature: Option<f64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn hundred() -> u64 {
+    100
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -89,13 +126,13 @@ impl Input {
                 let file = path.parent().unwrap_or(Path::new("")).join(file);
                 read_field(&file, keys.temperature)?
             }
-            (None, Some(Pattern::Disc), Some(size)) => {
+            (None, Some(Pattern::Disc), Some(lengths)) => {
                 let range = keys.temperature.unwrap_or([0.0, 100.0]);
-                (disc(extent(size).map_err(in_file)?, range), range)
+                (disc(size(lengths).map_err(in_file)?, range), range)
             }
             _ => return Err(in_file("initial: give a file, or `pattern` and `size`".into())),
         };
-        let (plan, dt) = keys.plan(field.extent(), steps).map_err(in_file)?;
+        let (plan, dt) = keys.plan(field.size, steps).map_err(in_file)?;
         Ok(Input { plan, field, range, dt })
     }
 }
@@ -108,34 +145,27 @@ impl Keys {
         check(reasonable(low) && reasonable(high) && low < high, || {
             "temperature: two are needed, the lower one first".into()
         })?;
-        let alpha = keys.alpha();
-        check((1e-100..=1e100).contains(&alpha), || {
-            format!("alpha: the diffusivity must be positive (1e-100 to 1e100), not {alpha}")
+        check((1e-100..=1e100).contains(&keys.alpha), || {
+            format!("alpha: the diffusivity must be positive (1e-100 to 1e100), not {}", keys.alpha)
         })?;
-        check(keys.tolerance.is_none_or(|tolerance| tolerance >= 0.0), || {
-            "tolerance: it must be 0 or positive".into()
-        })?;
-        check(keys.check_every != Some(0), || "check_every: it must be at least 1".into())?;
+        check(keys.tolerance >= 0.0, || "tolerance: it must be 0 or positive".into())?;
+        check(keys.check_every > 0, || "check_every: it must be at least 1".into())?;
         Ok(keys)
-    }
-
-    fn alpha(&self) -> f64 {
-        self.alpha.unwrap_or(1.0)
     }
 
     /// What every rank must know to compute a field of this size, and the time step in seconds:
     /// the file's if the explicit scheme is stable with it, else 80 % of the limit. Beyond the
     /// limit errors grow from step to step; at it, the finest wave never decays.
-    fn plan(&self, extent: Extent, steps: Option<u64>) -> Result<(Plan, f64), String> {
-        let volume = extent.is_volume();
+    fn plan(&self, size: Size, steps: Option<u64>) -> Result<(Plan, f64), String> {
+        let &Keys { alpha, tolerance, check_every, .. } = self;
+        let volume = size[2] > 1;
         let simplest = if volume { Stencil::Seven } else { Stencil::Five };
         let stencil = self.stencil.unwrap_or(simplest);
+        let (name, ratio, formula) = stencil.describe();
         check((stencil == Stencil::Seven) == volume, || {
             let what = if volume { "volume, which needs 7-point" } else { "plane: 5- or 9-point" };
-            format!("stencil: {} does not fit: the field is a {what}", stencil.name())
+            format!("stencil: {name} does not fit: the field is a {what}")
         })?;
-        let (ratio, formula) = stencil.stability();
-        let alpha = self.alpha();
         let limit = ratio / alpha;
         let dt = self.dt.unwrap_or(0.8 * limit);
         check(dt > 0.0 && dt.is_finite(), || format!("dt: it must be positive, not {dt}"))?;
@@ -152,15 +182,12 @@ impl Keys {
             (BoundaryKind::Fixed, given) => Boundary::Fixed(given.unwrap_or(0.0)),
         };
         check(!matches!(boundary, Boundary::Fixed(it) if !reasonable(it)), || {
-            "boundary_temperature: it is no temperature".into()
+            "boundary_temperature: it is not a temperature".into()
         })?;
         let steps = steps.unwrap_or(self.steps);
         check(steps > 0, || "steps: at least 1 step must be made".into())?;
-        let tolerance = self.tolerance.unwrap_or(0.0);
-        let check_every = self.check_every.unwrap_or(100);
-        let plan =
-            Plan { extent, stencil, ratio: alpha * dt, boundary, steps, tolerance, check_every };
-        Ok((plan, dt))
+        let ratio = alpha * dt;
+        Ok((Plan { size, stencil, ratio, boundary, steps, tolerance, check_every }, dt))
     }
 }
 
@@ -174,12 +201,13 @@ fn read_field(path: &Path, given: Option<[f64; 2]>) -> Result<(Field, [f64; 2]),
         return Ok((files::decode_png(&bytes, range).map_err(in_file)?, range));
     }
     let field = files::decode_npy(&bytes).map_err(in_file)?;
-    if let Some(index) = field.cells().iter().position(|cell| !reasonable(*cell)) {
-        let ([column, row, _], value) = (field.place(index), field.cells()[index]);
+    if let Some(index) = field.cells.iter().position(|cell| !reasonable(*cell)) {
+        let ([column, row, _], value) = (field.place(index), field.cells[index]);
         return Err(in_file(format!("row {row}, column {column} is {value}: no temperature")));
     }
-    let range = given.unwrap_or_else(|| field.range().into());
-    Ok((field, range))
+    let low = field.cells.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = field.cells.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Ok((field, given.unwrap_or([low, high])))
 }
 
 /// Reads a whole file. Opening a named pipe without a writer would wait for ever, and a device may
@@ -198,8 +226,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The size of a generated field from the file's two numbers, or three.
-fn extent(size: &[u64]) -> Result<Extent, String> {
-    let [width, height, depth] = match *size {
+fn size(lengths: &[u64]) -> Result<Size, String> {
+    let [width, height, depth] = match *lengths {
         [width, height] => [width, height, 1],
         [width, height, depth] => [width, height, depth],
         _ => return Err("size: two numbers are needed for a plane, three for a volume".into()),
@@ -208,15 +236,13 @@ fn extent(size: &[u64]) -> Result<Extent, String> {
     check(cells.is_some_and(|cells| cells > 0 && cells <= MAX_CELLS as u64), || {
         format!("size: all numbers must be at least 1, the product at most {MAX_CELLS}")
     })?;
-    Ok([width, height, depth].map(|length| length as usize).into())
+    Ok([width, height, depth].map(|length| length as usize))
 }
 
-fn disc(extent: Extent, [low, high]: [f64; 2]) -> Field {
-    let Extent { width, height, depth } = extent;
-    // A plane lies in the middle of its only layer.
-    let off_middle = |i: usize, length: usize| (i + 1) as f64 / (length + 1) as f64 - 0.5;
-    Field::from_fn(extent, |x, y, z| {
-        let off = [off_middle(x, width), off_middle(y, height), off_middle(z, depth)];
+fn disc(size: Size, [low, high]: [f64; 2]) -> Field {
+    Field::from_fn(size, |at| {
+        // A plane lies in the middle of its only layer.
+        let off = [0, 1, 2].map(|d| (at[d] + 1) as f64 / (size[d] + 1) as f64 - 0.5);
         if off.iter().map(|off| off * off).sum::<f64>() < 0.0625 { high } else { low }
     })
 }
@@ -247,15 +273,15 @@ mod tests {
 
     const PLATE: &str = "steps = 10\nboundary = \"fixed\"\n";
 
-    fn plan(text: &str, extent: [usize; 3]) -> Result<(Plan, f64), String> {
-        Keys::parse(text).and_then(|keys| keys.plan(extent.into(), None))
+    fn plan(text: &str, size: Size) -> Result<(Plan, f64), String> {
+        Keys::parse(text).and_then(|keys| keys.plan(size, None))
     }
 
     #[test]
     fn defaults_are_those_of_the_table() {
         let (plan, dt) = plan(PLATE, [4, 3, 1]).unwrap();
         let expected = Plan {
-            extent: (4, 3).into(),
+            size: [4, 3, 1],
             stencil: Stencil::Five,
             ratio: 0.2,
             boundary: Boundary::Fixed(0.0),
@@ -269,7 +295,7 @@ mod tests {
     #[test]
     fn every_mistake_is_one_line_with_its_key() {
         let plane = [4, 4, 1];
-        for (line, extent, said) in [
+        for (line, size, said) in [
             ("colour = 1", plane, "line 3: colour: unknown field `colour`"),
             ("alpha = \"much\"", plane, "line 3: alpha: invalid type: string"),
             ("alpha = = 1", plane, "line 3: "),
@@ -291,7 +317,7 @@ mod tests {
             ("stencil = \"6-point\"", plane, "line 3: stencil: unknown variant"),
             ("boundary_temperature = inf", plane, "boundary_temperature: "),
         ] {
-            let error = plan(&format!("{PLATE}{line}\n"), extent).unwrap_err();
+            let error = plan(&format!("{PLATE}{line}\n"), size).unwrap_err();
             assert!(error.starts_with(said) && !error.contains('\n'), "{error}");
         }
         let error = plan("boundary = \"fixed\"\n", plane).unwrap_err();
@@ -304,10 +330,10 @@ mod tests {
 
     #[test]
     fn sizes_are_checked_before_anything_is_allocated() {
-        assert_eq!(extent(&[12, 34]), Ok((12, 34).into()));
-        assert_eq!(extent(&[12, 34, 5]), Ok([12, 34, 5].into()));
+        assert_eq!(size(&[12, 34]), Ok([12, 34, 1]));
+        assert_eq!(size(&[12, 34, 5]), Ok([12, 34, 5]));
         let huge = 1 << 32;
-        for size in [
+        for lengths in [
             &[0, 5][..],
             &[5, 0],
             &[5, 5, 0],
@@ -317,16 +343,38 @@ mod tests {
             &[],
             &[1; 4],
         ] {
-            assert!(extent(size).unwrap_err().starts_with("size: "), "{size:?}");
+            assert!(size(lengths).unwrap_err().starts_with("size: "), "{lengths:?}");
         }
     }
 
     #[test]
     fn a_disc_is_hot_in_the_middle_and_cold_outside() {
         for size in [[31, 17, 1], [15, 13, 17]] {
-            let field = disc(size.into(), [-5.0, 7.0]);
-            assert_eq!(field.row(0, 0)[0], -5.0);
-            assert_eq!(field.row(size[1] / 2, size[2] / 2)[size[0] / 2], 7.0);
+            let field = disc(size, [-5.0, 7.0]);
+            assert_eq!(field.cells[0], -5.0);
+            assert_eq!(field.cells[field.cells.len() / 2], 7.0);
         }
+    }
+
+    #[test]
+    fn the_change_is_checked_now_and_then_and_in_the_last_step() {
+        let (plan, _) =
+            plan("steps = 25\nboundary = \"insulated\"\ncheck_every = 10", [3, 3, 1]).unwrap();
+        let checks: Vec<u64> = (1..=25).filter(|step| plan.checks_in(*step)).collect();
+        assert_eq!(checks, [10, 20, 25]);
+    }
+
+    /// Rank 0 tells the others the plan as TOML.
+    #[test]
+    fn a_plan_survives_its_journey() {
+        let (steps, ratio) = (i64::MAX as u64, 0.1 + 0.1);
+        for boundary in [Boundary::Insulated, Boundary::Fixed(-273.15), Boundary::Fixed(0.0)] {
+            for stencil in [Stencil::Five, Stencil::Nine, Stencil::Seven] {
+                let (size, tolerance, check_every) = ([1024, 3, 5], 1e-300, 7);
+                let plan = Plan { size, stencil, ratio, boundary, steps, tolerance, check_every };
+                assert_eq!(toml::from_str(&toml::to_string(&plan).unwrap()), Ok(plan));
+            }
+        }
+        assert!(toml::from_str::<Plan>("").is_err(), "bad input");
     }
 }

@@ -4,26 +4,22 @@
 //!   announce     rank 0 ─► all    broadcast    may we start, and with what
 //!   distribute   rank 0 ─► each   send/recv    its block of the initial field
 //!   Exchange     side by side     neighbours   edges, in every step
-//!   largest      all ◄─► all      allreduce    the largest change
+//!   solve        all ◄─► all      allreduce    the largest change
 //!   collect      all ─► rank 0    gatherv      the blocks of the final field
 //!   splits       all ─► rank 0    gather       where the time went
 //! ```
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use hikyaku::persistent::{self, Neighbour, Neighbours};
 use hikyaku::topology::{Neighbourhood, Reorder};
-use hikyaku::{Error, Op, SharedBuffer, Time, World};
+use hikyaku::{Error, Op, SharedBuffer, World};
 
-use crate::block::Block;
-use crate::config::Boundary;
-use crate::decompose::Decomposition;
-use crate::field::{Extent, Field};
-use crate::halo::Halo;
-use crate::solver::{Part, Plan, Split, Stopwatch};
-use crate::stencil::Stencil;
+use crate::block::{Block, Halo};
+use crate::config::Plan;
+use crate::field::{Decomposition, Field};
 
 /// The rank that reads, writes and talks to people.
 pub const ROOT: u32 = 0;
@@ -59,9 +55,13 @@ impl Kind {
 /// # Errors
 /// Another rank failed.
 pub fn announce(world: &World, plan: Option<&Plan>) -> Result<Option<Plan>, Error> {
-    let mut numbers = plan.map_or([0.0; NUMBERS], to_numbers);
-    world.broadcast(&mut numbers, ROOT)?;
-    Ok(from_numbers(&numbers))
+    let text = plan.map(|plan| toml::to_string(plan).expect("a plan is a few TOML numbers"));
+    let mut bytes = text.unwrap_or_default().into_bytes();
+    let mut length = [bytes.len() as u64];
+    world.broadcast(&mut length, ROOT)?;
+    bytes.resize(length[0] as usize, 0);
+    world.broadcast(&mut bytes, ROOT)?;
+    Ok(toml::from_slice(&bytes).ok()) // no text is no plan
 }
 
 /// Rank 0 hands out the initial field; every rank gets its block (which may be empty).
@@ -75,15 +75,15 @@ pub fn distribute(
 ) -> Result<Field, Error> {
     let mine = grid.tile(world.rank());
     let Some(field) = field else {
-        let mut block = Field::filled(mine.extent, 0.0);
-        if mine.extent.cells() > 0 {
-            world.recv(block.cells_mut(), ROOT, BLOCK)?;
+        let mut block = Field::filled(mine.size(), 0.0);
+        if !block.cells.is_empty() {
+            world.recv(&mut block.cells[..], ROOT, BLOCK)?;
         }
         return Ok(block);
     };
     for (rank, tile) in (0..).zip(grid.tiles()) {
-        if rank != world.rank() && tile.extent.cells() > 0 {
-            world.send(field.cut(&tile).cells(), rank, BLOCK)?;
+        if rank != world.rank() && !tile.size().contains(&0) {
+            world.send(&field.cut(&tile).cells[..], rank, BLOCK)?;
         }
     }
     Ok(field.cut(&mine))
@@ -93,61 +93,25 @@ pub fn distribute(
 #[derive(Debug)]
 pub struct Exchange<'w> {
     world: &'w World,
-    kind: Kind,
     halo: Halo,
     /// Where the edges lie in both buffers.
     ranges: Vec<Range<usize>>,
-    way: Way,
+    method: Method,
 }
 
 /// How edges get to the blocks around this one and back, in the order of the halo's edges. What
 /// goes out and what comes in is in memory that the node's other ranks reach directly.
 #[derive(Debug)]
-enum Way {
-    /// Messages in every step.
-    Messages { neighbours: Neighbourhood, out: SharedBuffer<f64>, into: SharedBuffer<f64> },
+enum Method {
+    /// Messages in every step; whether the interior is computed meanwhile.
+    Messages {
+        overlap: bool,
+        neighbours: Neighbourhood,
+        out: SharedBuffer<f64>,
+        into: SharedBuffer<f64>,
+    },
     /// An exchange that has both buffers.
     Persistent(persistent::Exchange<f64>),
-}
-
-impl Way {
-    fn new(
-        world: &World,
-        kind: Kind,
-        ranks: &[u32],
-        ranges: &[Range<usize>],
-    ) -> Result<Way, Error> {
-        let numbers = ranges.last().map_or(0, |range| range.end);
-        let (out, into) = (world.alloc(numbers)?, world.alloc(numbers)?);
-        // Both ends see each edge: whom I send to, I hear from.
-        if kind == Kind::Persistent {
-            let edge = |(rank, range): (&u32, &Range<usize>)| Neighbour {
-                rank: *rank,
-                elements: range.clone(),
-            };
-            let edges: Vec<Neighbour> = ranks.iter().zip(ranges).map(edge).collect();
-            let neighbours =
-                Neighbours { sources: edges.clone(), destinations: edges, scheme: None };
-            return Ok(Way::Persistent(world.exchange_init(&neighbours, out, into)?));
-        }
-        // The blocks are where they are, so ranks are not reordered.
-        let neighbours = world.dist_graph_adjacent(ranks, ranks, Reorder::Keep)?;
-        Ok(Way::Messages { neighbours, out, into })
-    }
-
-    fn out(&mut self) -> Result<&mut [f64], Error> {
-        match self {
-            Way::Messages { out, .. } => Ok(out),
-            Way::Persistent(exchange) => exchange.outgoing_mut(),
-        }
-    }
-
-    fn heard(&self) -> Result<&[f64], Error> {
-        match self {
-            Way::Messages { into, .. } => Ok(into),
-            Way::Persistent(exchange) => exchange.incoming(),
-        }
-    }
 }
 
 impl<'w> Exchange<'w> {
@@ -162,32 +126,52 @@ impl<'w> Exchange<'w> {
         block: &Block,
     ) -> Result<Exchange<'w>, Error> {
         let halo = Halo::new(block, grid, world.rank());
-        let ranks: Vec<u32> = halo.edges().iter().map(|edge| edge.rank).collect();
-        let ranges = halo.ranges();
-        let way = Way::new(world, kind, &ranks, &ranges)?;
-        Ok(Exchange { world, kind, halo, ranges, way })
+        let ranges: Vec<Range<usize>> = halo.0.iter().map(|edge| edge.range.clone()).collect();
+        let (out, into) = (world.alloc(halo.numbers())?, world.alloc(halo.numbers())?);
+        // Both ends see each edge: whom I send to, I hear from.
+        let method = if kind == Kind::Persistent {
+            let edges = halo.0.iter();
+            let edges: Vec<Neighbour> = edges
+                .map(|edge| Neighbour { rank: edge.rank, elements: edge.range.clone() })
+                .collect();
+            let neighbours =
+                Neighbours { sources: edges.clone(), destinations: edges, scheme: None };
+            Method::Persistent(world.exchange_init(&neighbours, out, into)?)
+        } else {
+            let ranks: Vec<u32> = halo.0.iter().map(|edge| edge.rank).collect();
+            // The blocks are where they are, so ranks are not reordered.
+            let neighbours = world.dist_graph_adjacent(&ranks[..], &ranks[..], Reorder::Keep)?;
+            Method::Messages { overlap: kind == Kind::Nonblocking, neighbours, out, into }
+        };
+        Ok(Exchange { world, halo, ranges, method })
     }
 
     /// Brings the neighbours' edges into the block's frame, and computes its interior.
     ///
-    /// The exchange reads `out` and writes `into`; the interior reads `current` and writes `next`.
-    /// Nothing is both read and written, so it cannot matter when the messages travel: that the
-    /// borrow checker accepts this function is the proof that overlapping changes no bit.
+    /// The exchange reads `out` and writes `into`; the interior reads and writes the block. No
+    /// memory is in both, so it cannot matter when the messages travel: that the borrow checker
+    /// accepts this function is the proof that overlapping changes no bit.
     ///
     /// # Errors
     /// Another rank failed.
     pub fn step(&mut self, block: &mut Block, watch: &mut Stopwatch) -> Result<(), Error> {
-        self.halo.pack(&block.current, self.way.out()?);
+        let Exchange { world, halo, ranges, method } = self;
+        let out = match method {
+            Method::Messages { out, .. } => &mut out[..],
+            Method::Persistent(exchange) => exchange.outgoing_mut()?,
+        };
+        halo.pack(block, out);
         watch.book(Part::Copying);
-        self.stamp()?;
-        let Block { shape, stencil, ratio, ref current, ref mut next, .. } = *block;
+        // Every message says when it was ready to go. The ranks of a host have one clock.
+        let now = f64::from_bits(world.now().picoseconds());
+        ranges.iter().for_each(|range| out[range.end - 1] = now);
         let mut compute = |watch: &mut Stopwatch| {
-            Block::interior(shape, stencil, ratio, current, next);
+            block.interior();
             watch.book(Part::Computing);
         };
-        let Exchange { world, ranges, .. } = self;
-        let waits = match &mut self.way {
-            Way::Persistent(exchange) => {
+        let mut computed = true;
+        let waits = match method {
+            Method::Persistent(exchange) => {
                 exchange.start()?;
                 watch.book(Part::Moving);
                 compute(watch);
@@ -195,12 +179,7 @@ impl<'w> Exchange<'w> {
                 exchange.wait()?;
                 waits
             }
-            Way::Messages { neighbours, out, into } if self.kind == Kind::Blocking => {
-                let waits = world.now();
-                neighbours.neighbour_alltoallv(out, ranges, into, ranges)?;
-                waits
-            }
-            Way::Messages { neighbours, out, into } => world.scope(|scope| {
+            Method::Messages { overlap: true, neighbours, out, into } => world.scope(|scope| {
                 let edges = scope.ineighbour_alltoallv(neighbours, out, ranges, into, ranges)?;
                 watch.book(Part::Moving);
                 compute(watch);
@@ -208,43 +187,76 @@ impl<'w> Exchange<'w> {
                 edges.wait()?;
                 Ok(waits)
             })?,
+            Method::Messages { neighbours, out, into, .. } => {
+                computed = false;
+                let waits = world.now();
+                neighbours.neighbour_alltoallv(out, ranges, into, ranges)?;
+                waits
+            }
         };
-        watch.book_exchange(self.late(waits)?);
-        if self.kind == Kind::Blocking {
+        let heard = match method {
+            Method::Messages { into, .. } => &into[..],
+            Method::Persistent(exchange) => exchange.incoming()?,
+        };
+        // Until the last neighbour has begun, a rank waits for it; what more there was of the
+        // exchange, the data took.
+        let began = ranges.iter().map(|range| heard[range.end - 1].to_bits());
+        let late = began.max().unwrap_or(0).saturating_sub(waits.picoseconds());
+        watch.book_exchange(Duration::from_nanos(late / 1000));
+        if !computed {
             compute(watch);
         }
-        self.halo.unpack(self.way.heard()?, &mut block.current);
+        halo.unpack(heard, block);
         watch.book(Part::Copying);
         Ok(())
     }
-
-    /// Notes in every message when it was ready to go. The ranks of a host have one clock.
-    fn stamp(&mut self) -> Result<(), Error> {
-        let now = f64::from_bits(self.world.now().picoseconds());
-        let out = self.way.out()?;
-        self.ranges.iter().for_each(|range| out[range.end - 1] = now);
-        Ok(())
-    }
-
-    /// For how long after `since` the last neighbour had not yet begun. What more of the exchange
-    /// there was, the data took.
-    fn late(&self, since: Time) -> Result<Duration, Error> {
-        let into = self.way.heard()?;
-        let began = self.ranges.iter().map(|range| into[range.end - 1].to_bits());
-        let last = began.max().unwrap_or(0);
-        Ok(Duration::from_nanos(last.saturating_sub(since.picoseconds()) / 1000))
-    }
 }
 
-/// The largest of all ranks' numbers, on every rank. A maximum does not depend on the order in
-/// which it is taken, so the ranks may be asked in any.
+/// What a rank did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// Steps made.
+    pub steps: u64,
+    /// The largest change of a cell in the last step.
+    pub change: f64,
+    /// Where this rank's time went.
+    pub split: Split,
+}
+
+/// Steps `block` until the field is steady or the plan's steps are made. Calls `observe` after
+/// every step, with its number and the largest change if that is known. All ranks call this
+/// together.
 ///
 /// # Errors
 /// Another rank failed.
-pub fn largest(world: &World, here: f64) -> Result<f64, Error> {
-    let mut number = [here];
-    world.allreduce(&mut number, Op::Max)?;
-    Ok(number[0])
+pub fn solve(
+    world: &World,
+    plan: &Plan,
+    block: &mut Block,
+    exchange: &mut Exchange<'_>,
+    mut observe: impl FnMut(u64, Option<f64>),
+) -> Result<Outcome, Error> {
+    let mut watch = Stopwatch::start();
+    let (mut steps, mut change) = (0, None);
+    // The largest change is the same number on every rank, so all leave in the same step.
+    while steps < plan.steps && change.is_none_or(|change| change > plan.tolerance) {
+        steps += 1;
+        exchange.step(block, &mut watch)?; // the interior may be computed in here
+        block.mirror();
+        block.rim();
+        if plan.checks_in(steps) {
+            // A maximum does not depend on the order in which it is taken.
+            let mut largest = [block.largest_change()];
+            watch.book(Part::Computing);
+            world.allreduce(&mut largest, Op::Max)?;
+            change = Some(largest[0]);
+            watch.book(Part::Reduction);
+        }
+        block.advance();
+        observe(steps, change);
+        watch.book(Part::Computing);
+    }
+    Ok(Outcome { steps, change: change.unwrap_or(0.0), split: watch.split() })
 }
 
 /// The blocks of all ranks put together, on rank 0; `None` elsewhere.
@@ -257,12 +269,10 @@ pub fn collect(
     plan: &Plan,
     block: &Block,
 ) -> Result<Option<Field>, Error> {
-    let blocks = world.gatherv(block.field().cells(), ROOT)?;
+    let blocks = world.gatherv(&block.field().cells[..], ROOT)?;
     Ok(blocks.map(|blocks| {
-        let mut field = Field::filled(plan.extent, 0.0);
-        for (tile, cells) in grid.tiles().zip(&blocks) {
-            field.paste(&tile, cells);
-        }
+        let mut field = Field::filled(plan.size, 0.0);
+        grid.tiles().zip(&blocks).for_each(|(tile, cells)| field.paste(&tile, cells));
         field
     }))
 }
@@ -276,37 +286,60 @@ pub fn splits(world: &World, split: &Split) -> Result<Option<Vec<Split>>, Error>
     Ok(seconds.map(|seconds| seconds.as_chunks().0.to_vec()))
 }
 
-/// Numbers that a plan is sent as.
-const NUMBERS: usize = 10;
-
-/// The stencils, by the number that they are sent as.
-const STENCILS: [Stencil; 3] = [Stencil::Five, Stencil::Nine, Stencil::Seven];
-
-/// A plan as numbers of one type, ready to travel. The first says that there is one.
-fn to_numbers(plan: &Plan) -> [f64; NUMBERS] {
-    let Extent { width, height, depth } = plan.extent;
-    let stencil = STENCILS.iter().position(|stencil| *stencil == plan.stencil);
-    let outside = match plan.boundary {
-        Boundary::Insulated => f64::NAN,
-        Boundary::Fixed(temperature) => temperature,
-    };
-    let whole = [1, width, height, depth, stencil.unwrap_or_default()].map(|number| number as f64);
-    let [one, width, height, depth, stencil] = whole;
-    let (steps, every) = (plan.steps as f64, plan.check_every as f64);
-    [one, width, height, depth, stencil, plan.ratio, outside, steps, plan.tolerance, every]
+/// What a rank can be doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Computing cells.
+    Computing,
+    /// Copying edges out of the block and into its frame.
+    Copying,
+    /// Exchanging edges: calls of the library, and waiting for data that is on its way.
+    Moving,
+    /// Waiting for a neighbour that has not started its exchange yet.
+    Late,
+    /// Agreeing on the largest change.
+    Reduction,
 }
 
-fn from_numbers(numbers: &[f64; NUMBERS]) -> Option<Plan> {
-    let &[one, width, height, depth, stencil, ratio, outside, steps, tolerance, every] = numbers;
-    (one == 1.0).then(|| Plan {
-        extent: [width, height, depth].map(|length| length as usize).into(),
-        stencil: STENCILS[stencil as usize],
-        ratio,
-        boundary: if outside.is_nan() { Boundary::Insulated } else { Boundary::Fixed(outside) },
-        steps: steps as u64,
-        tolerance,
-        check_every: every as u64,
-    })
+/// The names of the parts, in order.
+pub const PARTS: [&str; 5] = ["computing", "copying", "moving data", "late neighbour", "allreduce"];
+
+/// Seconds for each [`Part`], in its order. Plain numbers, so that they can be gathered.
+pub type Split = [f64; PARTS.len()];
+
+/// Books every moment of a run to exactly one part.
+#[derive(Debug)]
+pub struct Stopwatch {
+    booked_to: Instant,
+    parts: [Duration; PARTS.len()],
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Stopwatch {
+        Stopwatch { booked_to: Instant::now(), parts: [Duration::ZERO; PARTS.len()] }
+    }
+
+    /// Books the time since the last booking to `part`.
+    pub fn book(&mut self, part: Part) {
+        let now = Instant::now();
+        self.parts[part as usize] += now - self.booked_to;
+        self.booked_to = now;
+    }
+
+    /// Books the time since the last booking to an exchange, `late` of it to a late neighbour.
+    pub fn book_exchange(&mut self, late: Duration) {
+        let before = self.parts[Part::Moving as usize];
+        self.book(Part::Moving);
+        let late = late.min(self.parts[Part::Moving as usize] - before);
+        self.parts[Part::Moving as usize] -= late;
+        self.parts[Part::Late as usize] += late;
+    }
+
+    /// What was booked so far.
+    pub fn split(&self) -> Split {
+        self.parts.map(|part| part.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
@@ -314,23 +347,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_survives_its_journey() {
-        for (boundary, stencil) in [
-            (Boundary::Insulated, Stencil::Five),
-            (Boundary::Fixed(-273.15), Stencil::Nine),
-            (Boundary::Fixed(0.0), Stencil::Seven),
-        ] {
-            let plan = Plan {
-                extent: [1024, 3, 5].into(),
-                stencil,
-                ratio: 0.1 + 0.1,
-                boundary,
-                steps: u64::MAX,
-                tolerance: 1e-300,
-                check_every: 7,
-            };
-            assert_eq!(from_numbers(&to_numbers(&plan)), Some(plan));
+    fn every_moment_is_booked_and_nobody_is_later_than_the_exchange_took() {
+        let mut watch = Stopwatch::start();
+        let began = watch.booked_to;
+        for part in [Part::Computing, Part::Copying, Part::Reduction, Part::Computing] {
+            watch.book(part);
         }
-        assert_eq!(from_numbers(&[0.0; NUMBERS]), None, "bad input");
+        watch.book_exchange(Duration::from_nanos(1));
+        assert_eq!(watch.parts.iter().sum::<Duration>(), watch.booked_to - began);
+        let moving = watch.parts[Part::Moving as usize];
+        watch.book_exchange(Duration::MAX);
+        assert_eq!(watch.parts[Part::Moving as usize], moving);
+        assert_eq!(watch.parts.iter().sum::<Duration>(), watch.booked_to - began);
     }
 }

@@ -8,27 +8,13 @@ use std::io::{Cursor, ErrorKind};
 
 use png::{BitDepth, ColorType, Transformations};
 
-use crate::field::{Extent, Field, MAX_CELLS};
+use crate::field::{Field, MAX_CELLS};
 
 /// How every PNG file begins.
 pub const PNG_MAGIC: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
 
 /// How every NPY file begins.
 const NPY_MAGIC: &[u8; 6] = b"\x93NUMPY";
-
-/// Dark indigo through red and orange to pale yellow, evenly lighter: else the eye sees edges that
-/// are not in the data. Colours between these lie on straight lines.
-const COLOURS: [[f64; 3]; 9] = [
-    [1.0, 0.0, 7.0],
-    [30.0, 1.0, 48.0],
-    [79.0, 2.0, 74.0],
-    [134.0, 14.0, 80.0],
-    [184.0, 49.0, 68.0],
-    [220.0, 97.0, 48.0],
-    [239.0, 152.0, 58.0],
-    [243.0, 206.0, 121.0],
-    [250.0, 253.0, 204.0],
-];
 
 /// Reads a PNG picture: gray, RGB or palette, as 8 bits. Black becomes `low`, white `high`;
 /// transparent is black.
@@ -47,7 +33,7 @@ pub fn decode_png(file: &[u8], [low, high]: [f64; 2]) -> Result<Field, String> {
     }
     let mut bytes = vec![0; reader.output_buffer_size().ok_or_else(too_large)?];
     let frame = reader.next_frame(&mut bytes).map_err(png_error)?;
-    // A file cut behind the last pixel is cut as well.
+    // A file that ends after the last pixel is truncated too.
     reader.finish().map_err(png_error)?;
     let brightness = |pixel: &[u8]| {
         let part = |i: usize| f64::from(pixel[i]) / 255.0;
@@ -63,8 +49,7 @@ pub fn decode_png(file: &[u8], [low, high]: [f64; 2]) -> Result<Field, String> {
     };
     let pixels = bytes.chunks_exact(frame.color_type.samples());
     let cells = pixels.map(|pixel| low + brightness(pixel) * (high - low)).collect();
-    Field::from_cells((width as usize, height as usize), cells)
-        .ok_or_else(|| "the PNG is damaged: it has another number of pixels than it says".into())
+    Ok(Field { size: [width as usize, height as usize, 1], cells })
 }
 
 fn png_error(error: png::DecodingError) -> String {
@@ -79,17 +64,20 @@ fn png_error(error: png::DecodingError) -> String {
 /// A PNG picture of the plane in the middle of a field, every `step`-th cell a pixel. `low` has the
 /// coldest colour, `high` the hottest.
 pub fn encode_png(field: &Field, [low, high]: [f64; 2], step: usize) -> Vec<u8> {
-    let Extent { width, height, depth } = field.extent();
+    let [width, height, depth] = field.size;
     let pixel = |temperature: &f64| ((temperature - low) / (high - low) * 256.0) as u8;
-    let row = |y| field.row(y, depth / 2).iter().step_by(step).map(pixel);
-    let pixels: Vec<u8> = (0..height).step_by(step).flat_map(row).collect();
+    let rows = field.cells.chunks_exact(width).skip(depth / 2 * height).take(height);
+    let pixels: Vec<u8> =
+        rows.step_by(step).flat_map(|row| row.iter().step_by(step).map(pixel)).collect();
     let mut file = Vec::new();
     // MAX_CELLS bounds both sides.
     let (width, height) = (width.div_ceil(step) as u32, height.div_ceil(step) as u32);
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
-    encoder.set_palette((0..=255).flat_map(colour).collect::<Vec<u8>>());
+    // Evenly lighter: else the eye sees edges that are not in the data.
+    let colour = |index| colorous::INFERNO.eval_rational(index, 256).into_array();
+    encoder.set_palette((0..256).flat_map(colour).collect::<Vec<u8>>());
     let written = encoder.write_header().and_then(|mut writer| {
         writer.write_image_data(&pixels)?;
         writer.finish()
@@ -98,73 +86,62 @@ pub fn encode_png(field: &Field, [low, high]: [f64; 2], step: usize) -> Vec<u8> 
     file
 }
 
-fn colour(index: u8) -> [u8; 3] {
-    let place = f64::from(index) / 255.0 * (COLOURS.len() - 1) as f64;
-    let before = (place as usize).min(COLOURS.len() - 2);
-    let part = |i: usize| {
-        let [from, to] = [COLOURS[before][i], COLOURS[before + 1][i]];
-        (from + (place - before as f64) * (to - from)).round() as u8
-    };
-    [part(0), part(1), part(2)]
-}
-
 /// Reads an array of two or three dimensions, `f4` or `f8`, in C order, as `numpy.save` writes it.
 ///
 /// # Errors
 /// The file is of another kind, damaged, truncated or too large.
 pub fn decode_npy(file: &[u8]) -> Result<Field, String> {
-    let damaged = || "the header of the NPY file is damaged".to_string();
+    let damaged = "the header of the NPY file is damaged";
     let rest = file.strip_prefix(NPY_MAGIC).ok_or("it is neither a PNG nor an NPY file")?;
     let (length, rest) = match rest {
         [1, _, a, b, rest @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]), rest),
-        _ => return Err(damaged()),
+        _ => return Err(damaged.into()),
     };
-    let (header, data) = rest.split_at_checked(length as usize).ok_or_else(damaged)?;
-    let header = str::from_utf8(header).map_err(|_| damaged())?;
+    let (header, data) = rest.split_at_checked(length as usize).ok_or(damaged)?;
+    let header = str::from_utf8(header).map_err(|_| damaged)?;
     let value = |key: &str, end: char| {
-        let (_, rest) = header.split_once(&format!("'{key}': "))?;
-        rest.split_once(end).map(|(value, _)| value.trim())
+        let (_, rest) = header.split_once(&format!("'{key}': ")).ok_or(damaged)?;
+        rest.split_once(end).map(|(value, _)| value.trim()).ok_or(damaged)
     };
-    let kind = value("descr", ',').ok_or_else(damaged)?.trim_matches('\'');
-    if value("fortran_order", ',') != Some("False") {
+    let kind = value("descr", ',')?.trim_matches('\'');
+    if value("fortran_order", ',')? != "False" {
         return Err("the array is not in C order: save numpy.ascontiguousarray(a)".into());
     }
-    let shape =
-        value("shape", ')').and_then(|shape| shape.strip_prefix('(')).ok_or_else(damaged)?;
-    let lengths: Result<Vec<usize>, _> =
-        shape.split(',').filter(|word| !word.trim().is_empty()).map(|w| w.trim().parse()).collect();
+    let shape = value("shape", ')')?.strip_prefix('(').ok_or(damaged)?;
+    let lengths = shape.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let lengths: Vec<usize> = lengths.map(str::parse).collect::<Result<_, _>>().or(Err(damaged))?;
     // The slowest dimension comes first.
-    let extent = match lengths.map_err(|_| damaged())?[..] {
+    let size = match lengths[..] {
         [height, width] => [width, height, 1],
         [depth, height, width] => [width, height, depth],
         _ => return Err(format!("its shape is ({shape}): two or three dimensions are needed")),
     };
-    let cells = extent.iter().try_fold(1, |cells: usize, length| cells.checked_mul(*length));
+    let cells = size.iter().try_fold(1, |cells: usize, length| cells.checked_mul(*length));
     let cells = cells.filter(|cells| (1..=MAX_CELLS).contains(cells));
     let cells = cells.ok_or_else(|| format!("its shape is ({shape}): 1 to {MAX_CELLS} numbers"))?;
-    let size = match kind {
+    let width = match kind {
         "<f8" | ">f8" => 8,
         "<f4" | ">f4" => 4,
         _ => return Err(format!("its numbers are {kind}: only f4 and f8 are read")),
     };
-    if data.len() != cells * size {
-        let expected = cells * size;
+    if data.len() != cells * width {
+        let expected = cells * width;
         return Err(format!("{} bytes of numbers were found, not {expected}", data.len()));
     }
     let (doubles, singles) = (data.as_chunks().0.iter(), data.as_chunks().0.iter());
-    let numbers = match kind {
+    let cells = match kind {
         "<f8" => doubles.map(|bytes| f64::from_le_bytes(*bytes)).collect(),
         ">f8" => doubles.map(|bytes| f64::from_be_bytes(*bytes)).collect(),
         "<f4" => singles.map(|bytes| f32::from_le_bytes(*bytes).into()).collect(),
         _ => singles.map(|bytes| f32::from_be_bytes(*bytes).into()).collect(),
     };
-    Field::from_cells(extent, numbers).ok_or_else(damaged)
+    Ok(Field { size, cells })
 }
 
 /// A field as an NPY file: two dimensions of a plane, three of a volume.
 pub fn encode_npy(field: &Field) -> Vec<u8> {
-    let Extent { width, height, depth } = field.extent();
+    let [width, height, depth] = field.size;
     let planes = if depth > 1 { format!("{depth}, ") } else { String::new() };
     let shape = format!("({planes}{height}, {width})");
     let header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
@@ -174,7 +151,7 @@ pub fn encode_npy(field: &Field) -> Vec<u8> {
     file.extend([1, 0]);
     file.extend((padded as u16).to_le_bytes());
     file.extend(format!("{header:<width$}\n", width = padded - 1).bytes());
-    file.extend(field.cells().iter().flat_map(|cell| cell.to_le_bytes()));
+    file.extend(field.cells.iter().flat_map(|cell| cell.to_le_bytes()));
     file
 }
 
@@ -185,9 +162,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::field::Size;
 
-    fn steep(extent: impl Into<Extent>) -> Field {
-        Field::from_fn(extent, |x, y, z| (x * 7 + y * 11 + z * 13) as f64 / 3.0)
+    fn steep(size: Size) -> Field {
+        Field::from_fn(size, |[x, y, z]| (x * 7 + y * 11 + z * 13) as f64 / 3.0)
     }
 
     /// A picture of these pixels, whatever their form.
@@ -215,13 +193,13 @@ mod tests {
             (ColorType::Indexed, BitDepth::Eight, &[0, 1]),
         ] {
             let field = decode_png(&picture(color, depth, data), [10.0, 20.0]).unwrap();
-            assert_eq!(field.cells(), [10.0, 20.0], "{color:?} {depth:?}");
+            assert_eq!(field.cells, [10.0, 20.0], "{color:?} {depth:?}");
         }
     }
 
     #[test]
     fn a_cut_picture_is_truncated_wherever_it_is_cut() {
-        let whole = encode_png(&steep((9, 5)), [0.0, 9.0], 1);
+        let whole = encode_png(&steep([9, 5, 1]), [0.0, 9.0], 1);
         assert!(decode_png(&whole, [0.0, 1.0]).is_ok());
         for length in PNG_MAGIC.len()..whole.len() {
             let error = decode_png(&whole[..length], [0.0, 1.0]).unwrap_err();
@@ -231,24 +209,26 @@ mod tests {
 
     #[test]
     fn pictures_get_lighter_and_can_be_thinned_out() {
-        let luma = |[r, g, b]: [u8; 3]| 2 * u32::from(r) + 7 * u32::from(g) + u32::from(b);
-        assert!((0..=255).map(colour).map(luma).is_sorted());
-        let beyond = encode_png(&Field::filled((1, 1), 99.0), [0.0, 9.0], 1);
-        assert!(decode_png(&beyond, [0.0, 1.0]).unwrap().range().0 > 0.95);
-        let small = decode_png(&encode_png(&steep((9, 5)), [0.0, 30.0], 4), [0.0, 1.0]).unwrap();
-        assert_eq!(small.extent(), (3, 2).into());
+        let seen = |field: &Field, range, step| {
+            decode_png(&encode_png(field, range, step), [0.0, 1.0]).unwrap()
+        };
+        let ramp = Field::from_fn([256, 1, 1], |[x, _, _]| x as f64);
+        // Colours are whole numbers: a step may be lost in rounding, and no more.
+        let lighter = |a: &f64, b: &f64| *b > a - 1.0 / 255.0;
+        assert!(seen(&ramp, [0.0, 255.0], 1).cells.is_sorted_by(lighter));
+        assert!(seen(&Field::filled([1, 1, 1], 99.0), [0.0, 9.0], 1).cells[0] > 0.95);
+        assert_eq!(seen(&steep([9, 5, 1]), [0.0, 30.0], 4).size, [3, 2, 1]);
         // A range without extent has one colour, and no number is one either.
-        let flat = encode_png(&Field::filled((2, 2), f64::NAN), [1.0, 1.0], 1);
-        let (low, high) = decode_png(&flat, [0.0, 1.0]).unwrap().range();
-        assert!(low == high && low < 0.01, "{low} {high}");
+        let flat = seen(&Field::filled([2, 2, 1], f64::NAN), [1.0, 1.0], 1);
+        assert!(flat.cells.iter().all(|cell| *cell < 0.01), "{flat:?}");
     }
 
     #[test]
     fn arrays_survive_the_way_to_a_file_and_back() {
-        for extent in [[1, 1, 1], [7, 5, 1], [3, 4, 5], [1000, 2, 1]] {
-            let field = steep(extent);
+        for size in [[1, 1, 1], [7, 5, 1], [3, 4, 5], [1000, 2, 1]] {
+            let field = steep(size);
             let file = encode_npy(&field);
-            assert_eq!((file.len() - field.cells().len() * 8) % 64, 0);
+            assert_eq!((file.len() - field.cells.len() * 8) % 64, 0);
             assert_eq!(decode_npy(&file), Ok(field));
         }
         let header = encode_npy(&steep([4, 3, 1]))[..70].to_vec();
@@ -274,7 +254,7 @@ mod tests {
             (">f8", &[63, 240, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0]),
         ] {
             let file = array(&header(kind, "False", "(1, 2)"), data);
-            assert_eq!(decode_npy(&file).unwrap().cells(), [1.0, 2.0], "{kind}");
+            assert_eq!(decode_npy(&file).unwrap().cells, [1.0, 2.0], "{kind}");
         }
         for (file, said) in [
             (b"GIF89a".to_vec(), "it is neither"),
@@ -302,7 +282,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             at in 0usize..90,
         ) {
-            let field = steep((2, 2));
+            let field = steep([2, 2, 1]);
             for start in [encode_npy(&field), encode_png(&field, [0.0, 9.0], 1)] {
                 let file = [&start[..at.min(start.len())], &bytes].concat();
                 let _ = (decode_npy(&file), decode_png(&file, [0.0, 1.0]));

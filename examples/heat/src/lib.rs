@@ -7,22 +7,19 @@
 //! serial program's, whatever the number of ranks.
 //!
 //! ```text
-//!   config ─► files ─► exchange ─► solver ─► exchange ─► files, report
-//!    rank 0 reads      blocks out   every     blocks in    rank 0 writes
-//!                                   rank
+//!   config ─► files ─► exchange ─► exchange ─► exchange ─► files, report
+//!    rank 0 reads      blocks out   every      blocks in    rank 0 writes
+//!                                   step
 //! ```
 //!
 //! All message passing is in [`exchange`], all arithmetic of a step in [`stencil`]. Nothing but
-//! [`exchange`] and [`solver`] knows that there is more than one process.
+//! [`exchange`] knows that there is more than one process.
 
 pub mod block;
 pub mod config;
-pub mod decompose;
 pub mod exchange;
 pub mod field;
 pub mod files;
-pub mod halo;
 pub mod report;
 pub mod serial;
-pub mod solver;
 pub mod stencil;

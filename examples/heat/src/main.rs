@@ -12,12 +12,10 @@ use std::{fs, io};
 
 use clap::Parser;
 use heat::block::Block;
-use heat::config::Input;
-use heat::decompose::Decomposition;
-use heat::exchange::{self, Exchange, Kind, ROOT};
-use heat::field::Field;
-use heat::report::{self, Run, Solution};
-use heat::solver::{self, Outcome, Plan};
+use heat::config::{Input, Plan};
+use heat::exchange::{self, Exchange, Kind, Outcome, ROOT};
+use heat::field::{Decomposition, Field};
+use heat::report::{Run, Solution};
 use heat::{files, serial};
 use hikyaku::{Error, World};
 use hikyaku_report::Unit;
@@ -43,7 +41,7 @@ struct Args {
     #[arg(long)]
     check: bool,
     /// Make this many steps at most, whatever the configuration says
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
     steps: Option<u64>,
     /// How ranks exchange edges; several, separated by commas, are run one after the other
     #[arg(
@@ -81,7 +79,7 @@ fn run(world: &World) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(BAD_INPUT));
     };
 
-    let grid = Decomposition::new(plan.extent, world.size());
+    let grid = Decomposition::new(plan.size, world.size());
     let start = exchange::distribute(world, &grid, input.as_ref().map(|input| &input.field))?;
     let (mut field, mut solutions, mut same) = (None, Vec::new(), true);
     for kind in &args.exchange {
@@ -98,7 +96,9 @@ fn run(world: &World) -> Result<ExitCode, Error> {
     let (Some(input), Some(field)) = (input, field) else {
         return Ok(ExitCode::SUCCESS); // not rank 0
     };
-    Ok(Done { args, grid, input, field, solutions, same }.finish())
+    let config = args.config.clone();
+    let passed = finish(&args, Run { config, input, grid, field, solutions, check: None });
+    Ok(ExitCode::from(if passed && same { 0 } else { FAILED }))
 }
 
 /// One solution: all ranks from the first step to the last. Rank 0 gets the field.
@@ -109,12 +109,11 @@ fn solve(
     start: &Field,
     kind: Kind,
 ) -> Result<Option<(Solution, Field)>, Error> {
-    let place = (grid, world.rank());
-    let mut block = Block::new(start, place, plan.stencil, plan.ratio, plan.boundary);
+    let mut block = Block::new(start, (grid, world.rank()), plan);
     let mut exchange = Exchange::new(world, kind, grid, &block)?;
     world.barrier()?; // all start together, so that nobody's first step waits for the reading
     let began = Instant::now();
-    let outcome = solver::solve(world, plan, &mut block, &mut exchange, |step, change| {
+    let outcome = exchange::solve(world, plan, &mut block, &mut exchange, |step, change| {
         if world.rank() == ROOT && is_tenth(step, plan.steps) {
             complain(&progress(step, plan.steps, change));
         }
@@ -156,8 +155,8 @@ fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
 }
 
-/// Reads the input and makes sure that results have a place to go to; on trouble says so, now,
-/// while no other rank can have ended yet.
+/// Reads the input and makes the directories of the results. An error is printed now, while no
+/// other rank can have ended yet.
 fn prepare(args: &Args) -> Option<Input> {
     let input = Input::read(&args.config, args.steps).and_then(|input| {
         make_directory(&args.output)?;
@@ -173,97 +172,67 @@ fn make_directory(path: &Path) -> Result<(), String> {
     fs::create_dir_all(path).map_err(reason)
 }
 
-/// What rank 0 holds after the last step.
-struct Done {
-    args: Args,
-    grid: Decomposition,
-    input: Input,
-    field: Field,
-    solutions: Vec<Solution>,
-    /// Whether all exchanges gave the same field.
-    same: bool,
+/// Writes the results, compares them if asked to, and prints what there is to say. Returns whether
+/// all went well.
+fn finish(args: &Args, mut run: Run) -> bool {
+    run.solutions.iter().for_each(|solution| say(&summary(&run, solution)));
+    let picture = files::encode_png(&run.field, run.input.range, 1);
+    let mut passed = write(&args.output.join("final.png"), &picture);
+    passed &= write(&args.output.join("final.npy"), &files::encode_npy(&run.field));
+    if args.check {
+        let began = Instant::now();
+        let (expected, steps) = serial::solve(&run.input.field, &run.input.plan);
+        let elapsed = began.elapsed();
+        let agrees = agrees(&run, &expected, steps);
+        run.check = Some((elapsed, agrees));
+        passed &= agrees;
+    }
+    args.report.as_ref().is_none_or(|path| write(path, run.page().as_bytes())) && passed
 }
 
-impl Done {
-    /// Writes the results, checks them if asked to, and says what there is to say.
-    fn finish(self) -> ExitCode {
-        self.solutions.iter().for_each(|solution| say(&self.summary(solution)));
-        let mut passed = self.same;
-        let results = [
-            ("final.png", files::encode_png(&self.field, self.input.range, 1)),
-            ("final.npy", files::encode_npy(&self.field)),
-        ];
-        for (name, bytes) in results {
-            passed &= write(&self.args.output.join(name), &bytes);
-        }
-        let check = self.args.check.then(|| {
-            let began = Instant::now();
-            let (expected, steps) = serial::solve(&self.input.field, &self.input.plan);
-            (began.elapsed(), self.agrees(&expected, steps))
-        });
-        passed &= check.is_none_or(|(_, agrees)| agrees);
-        if let Some(path) = &self.args.report {
-            let Done { args, grid, input, field, solutions, .. } = &self;
-            let run = Run { config: &args.config, input, grid, field, solutions, check };
-            passed &= write(path, report::page(&run).as_bytes());
-        }
-        ExitCode::from(if passed { 0 } else { FAILED })
-    }
+fn summary(run: &Run, solution: &Solution) -> String {
+    let [cells, blocks] = run.sizes().map(|size| size.replace('×', "x"));
+    let Solution { exchange, outcome: Outcome { steps, change, .. }, splits, elapsed } = solution;
+    format!(
+        "heat: {cells} cells in {blocks} blocks on {} ranks, {}: {steps} steps in {:.2} s, {} \
+         steps/s; largest change {change:.1e}, {}",
+        splits.len(),
+        exchange.name(),
+        elapsed.as_secs_f64(),
+        solution.rate(),
+        run.steadiness(solution),
+    )
+}
 
-    fn summary(&self, solution: &Solution) -> String {
-        let Plan { extent, tolerance, .. } = self.input.plan;
-        let Solution { exchange, outcome, splits, elapsed } = solution;
-        let Outcome { steps, change, .. } = *outcome;
-        format!(
-            "heat: {} cells in {} blocks on {} ranks, {}: {steps} steps in {:.2} s, {} steps/s; \
-             largest change {change:.1e}, {}",
-            report::cells(extent).replace('×', "x"),
-            self.grid.text().replace('×', "x"),
-            splits.len(),
-            exchange.name(),
-            elapsed.as_secs_f64(),
-            solution.rate(),
-            if change <= tolerance { "steady" } else { "not steady yet" },
-        )
+/// Compares with the serial program's field and steps, and says how they compare.
+fn agrees(run: &Run, expected: &Field, steps: u64) -> bool {
+    let made = run.solutions.iter().map(|solution| solution.outcome.steps);
+    let others: Vec<u64> = made.filter(|made| *made != steps).collect();
+    for made in &others {
+        complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
     }
-
-    /// Compares with the serial program's field and steps, and says how they compare.
-    fn agrees(&self, expected: &Field, steps: u64) -> bool {
-        let mut agrees = true;
-        for solution in self.solutions.iter().filter(|solution| solution.outcome.steps != steps) {
-            let made = solution.outcome.steps;
-            complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
-            agrees = false;
-        }
-        match self.field.first_difference(expected) {
-            None => say(&format!(
-                "check: field is bitwise equal to the serial program's ({} cells)",
-                Unit::Number.format(self.field.cells().len() as f64)
-            )),
-            Some([x, y, z]) => {
-                complain(&format!(
-                    "check: field differs from the serial program's, first in row {y}, column {x}, \
-                     plane {z}: {:e} instead of {:e}",
-                    self.field.row(y, z)[x],
-                    expected.row(y, z)[x]
-                ));
-                agrees = false;
-            }
-        }
-        agrees
-    }
+    let Some([x, y, z]) = run.field.first_difference(expected) else {
+        let cells = Unit::Number.format(expected.cells.len() as f64);
+        say(&format!("check: field is bitwise equal to the serial program's ({cells} cells)"));
+        return others.is_empty();
+    };
+    let index = (z * expected.size[1] + y) * expected.size[0] + x;
+    complain(&format!(
+        "check: field differs from the serial program's, first in row {y}, column {x}, plane {z}: \
+         {:e} instead of {:e}",
+        run.field.cells[index], expected.cells[index]
+    ));
+    false
 }
 
 /// Writes a file and says so. Returns whether it is there.
 fn write(path: &Path, bytes: &[u8]) -> bool {
-    match fs::write(path, bytes) {
+    let written = fs::write(path, bytes);
+    match &written {
         Ok(()) => say(&format!("heat: wrote {}", path.display())),
-        Err(error) => {
-            complain(&format!("{}: cannot be written: {error}", path.display()));
-            return false;
-        }
+        Err(error) => complain(&format!("{}: cannot be written: {error}", path.display())),
     }
-    true
+    written.is_ok()
 }
 
 /// A line of results. If nobody reads it, that is no reason to fail.

@@ -1,7 +1,7 @@
 //! The program as a person meets it: what it prints, what it writes, how it ends.
 //!
-//! Started without a launcher it is a world of one rank, which takes the same way through the
-//! program as rank 0 of many.
+//! Started without a launcher it is a world of one rank, which runs the same code as
+//! rank 0 of many.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn a_run_writes_its_results_and_checks_them() {
     assert!(text.lines().any(|said| said == line), "{text}");
     assert!(progress.lines().filter(|line| line.contains(" of 120 steps")).count() == 10);
     let field = decode_npy(&fs::read(out.join("final.npy")).unwrap()).unwrap();
-    assert_eq!(field.extent(), (33, 21).into());
+    assert_eq!(field.size, [33, 21, 1]);
     assert!(fs::read(out.join("final.png")).unwrap().starts_with(PNG_MAGIC));
     let page = fs::read_to_string(report).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("bitwise equal"));
@@ -70,15 +70,15 @@ fn steps_can_be_given() {
     let config = place.join("small.toml");
     let text = "initial = \"in.npy\"\nsteps = 1000000\nboundary = \"fixed\"\ndt = 0.25\n";
     fs::write(&config, text).unwrap();
-    let mut spot = Field::filled((3, 3), 0.0);
-    spot.row_mut(1, 0)[1] = 8.0;
+    let mut spot = Field::filled([3, 3, 1], 0.0);
+    spot.cells[4] = 8.0;
     fs::write(place.join("in.npy"), encode_npy(&spot)).unwrap();
     let out = place.join("out");
     let arguments = [config.to_str().unwrap(), "--steps", "1", "--output"];
     let output = heat(&[&arguments[..], &[out.to_str().unwrap()]].concat());
     assert_eq!(output.status.code(), Some(0));
     let field = decode_npy(&fs::read(out.join("final.npy")).unwrap()).unwrap();
-    assert_eq!(field.cells(), [0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0]);
+    assert_eq!(field.cells, [0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0]);
 }
 
 #[test]
@@ -86,6 +86,7 @@ fn bad_command_lines_are_answered_in_one_line() {
     assert!(refusal(&[]).contains("<CONFIG>"));
     assert!(refusal(&["a.toml", "--colour"]).contains("'--colour'"));
     assert!(refusal(&["a.toml", "--steps", "many"]).contains("'many'"));
+    assert!(refusal(&["a.toml", "--steps", "0"]).contains("'0'"));
     assert!(refusal(&["a.toml", "b.toml"]).contains("'b.toml'"));
     let help = heat(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
@@ -117,11 +118,12 @@ fn bad_input_is_answered_in_one_line_that_names_it() {
     assert!(refused("g.toml", &file("none.png")).contains("none.png: cannot be read: No such"));
     fs::write(place.join("cut.png"), PNG_MAGIC).unwrap();
     assert!(refused("h.toml", &file("cut.png")).contains("cut.png: the PNG is truncated"));
-    let hot = encode_npy(&Field::from_fn((2, 2), |x, y, _| if x < y { f64::NAN } else { 0.0 }));
+    let hot =
+        encode_npy(&Field::from_fn([2, 2, 1], |[x, y, _]| if x < y { f64::NAN } else { 0.0 }));
     fs::write(place.join("hot.npy"), hot).unwrap();
     let said = refused("k.toml", &file("hot.npy"));
     assert!(said.contains("hot.npy: row 1, column 0 is NaN: no temperature"), "{said}");
-    let mut array = encode_npy(&Field::filled((4, 4), 1.0));
+    let mut array = encode_npy(&Field::filled([4, 4, 1], 1.0));
     array.pop();
     fs::write(place.join("cut.npy"), array).unwrap();
     assert!(Command::new("mkfifo").arg(place.join("pipe")).status().unwrap().success());

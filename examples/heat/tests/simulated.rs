@@ -5,13 +5,10 @@
 
 use std::rc::Rc;
 
-use heat::block::Block;
-use heat::config::Boundary;
-use heat::decompose::Decomposition;
-use heat::field::Field;
-use heat::halo::Halo;
+use heat::block::{Block, Halo};
+use heat::config::{Boundary, Plan};
+use heat::field::{Decomposition, Field};
 use heat::serial;
-use heat::solver::Plan;
 use heat::stencil::Stencil;
 use hikyaku_cli::simulated::SimulatedRank;
 use hikyaku_coll::{Reduction, allreduce};
@@ -28,45 +25,43 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(ranks: u32, extent: [usize; 3], stencil: Stencil, boundary: Boundary) -> Problem {
-        let start = Field::from_fn(extent, |x, y, z| ((x * 31 + y * 17 + z * 7) % 101) as f64);
+    fn new(ranks: u32, size: [usize; 3], stencil: Stencil, boundary: Boundary) -> Problem {
+        let start = Field::from_fn(size, |[x, y, z]| ((x * 31 + y * 17 + z * 7) % 101) as f64);
         let (steps, tolerance, check_every) = (30, 0.0, 8);
-        let extent = extent.into();
-        let plan = Plan { extent, stencil, ratio: 0.15, boundary, steps, tolerance, check_every };
-        Problem { plan, grid: Decomposition::new(extent, ranks), start }
+        let ratio = 0.15;
+        let plan = Plan { size, stencil, ratio, boundary, steps, tolerance, check_every };
+        Problem { plan, grid: Decomposition::new(size, ranks), start }
     }
 }
 
-/// One rank's part: what `solver::solve` does, in virtual time. The change last looked at, and the
+/// One rank's part: what `exchange::solve` does, in virtual time. Returns the last change and the
 /// block.
 async fn solve(rank: Rank, problem: Rc<Problem>) -> (f64, Field) {
     let Problem { plan, grid, start } = &*problem;
     let me = rank.rank();
     let field = start.cut(&grid.tile(me));
-    let Plan { stencil, ratio, boundary, .. } = *plan;
-    let mut block = Block::new(&field, (grid, me), stencil, ratio, boundary);
+    let mut block = Block::new(&field, (grid, me), plan);
     let halo = Halo::new(&block, grid, me);
-    let (ranges, mut out) = (halo.ranges(), vec![0.0; halo.numbers()]);
+    let mut out = vec![0.0; halo.numbers()];
     let (mut into, group) = (out.clone(), SimulatedRank::<u8>::new(rank.clone()));
     let mut change = 0.0;
     for step in 1..=plan.steps {
-        halo.pack(&block.current, &mut out);
-        let edges = || halo.edges().iter().zip(&ranges);
-        let incoming: Vec<_> =
-            edges().map(|(edge, _)| rank.irecv(Some(edge.rank), Some(TAG))).collect();
-        for (edge, range) in edges() {
-            let bytes: Vec<u8> = out[range.clone()].iter().flat_map(|n| n.to_le_bytes()).collect();
+        halo.pack(&block, &mut out);
+        let incoming = halo.0.iter().map(|edge| rank.irecv(Some(edge.rank), Some(TAG)));
+        let incoming: Vec<_> = incoming.collect();
+        for edge in &halo.0 {
+            let numbers = out[edge.range.clone()].iter();
+            let bytes: Vec<u8> = numbers.flat_map(|n| n.to_le_bytes()).collect();
             drop(rank.isend(edge.rank, TAG, Content::Bytes(&bytes)).unwrap());
         }
-        let Block { shape, ref current, ref mut next, .. } = block;
-        Block::interior(shape, stencil, ratio, current, next);
-        rank.compute(Time::from_nanoseconds(shape.extent.cells() as u64));
-        for (request, range) in incoming.into_iter().zip(&ranges) {
+        block.interior();
+        rank.compute(Time::from_nanoseconds(field.cells.len() as u64));
+        for (request, edge) in incoming.into_iter().zip(&halo.0) {
             let data = request.await.data.unwrap();
             let numbers = data.chunks_exact(8).map(|n| f64::from_le_bytes(n.try_into().unwrap()));
-            into[range.clone()].iter_mut().zip(numbers).for_each(|(place, n)| *place = n);
+            into[edge.range.clone()].iter_mut().zip(numbers).for_each(|(place, n)| *place = n);
         }
-        halo.unpack(&into, &mut block.current);
+        halo.unpack(&into, &mut block);
         block.mirror();
         block.rim();
         if plan.checks_in(step) {
@@ -98,10 +93,10 @@ fn compare(machine: &str, ranks: u32, problem: Problem) {
     let job = Job::new(&simulation, JobConfig::new(ranks), carrier).unwrap();
     let report = job.run(|rank| solve(rank, Rc::clone(&problem))).unwrap();
     let Problem { plan, grid, start } = &*problem;
-    let mut field = Field::filled(plan.extent, f64::NAN);
+    let mut field = Field::filled(plan.size, f64::NAN);
     for (tile, (change, block)) in grid.tiles().zip(&report.results) {
         assert_eq!(*change, report.results[0].0, "all ranks agree on the change");
-        field.paste(&tile, block.cells());
+        field.paste(&tile, &block.cells);
     }
     let (expected, steps) = serial::solve(start, plan);
     assert_eq!(steps, plan.steps);

@@ -27,8 +27,8 @@ impl From<u32> for Edge {
 
 /// The edges of a directed graph, by rank. Multi-edges, self loops and isolated ranks are allowed.
 ///
-/// Invariant: for every pair of ranks both have listed as many edges from the one to the other,
-/// with the same weights.
+/// [`EdgeLists::check_ends`] says whether both ranks of every pair have listed as many edges from
+/// the one to the other, which neighbour collectives need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EdgeLists {
     sources: Vec<Vec<Edge>>,
@@ -48,22 +48,41 @@ impl EdgeLists {
     /// (MPI_Dist_graph_create_adjacent).
     ///
     /// # Errors
-    /// An edge leads to a rank that is not there, or its two ends disagree about it.
+    /// An edge leads to a rank that is not there.
     pub fn from_adjacent(lists: Vec<(Vec<Edge>, Vec<Edge>)>) -> Result<EdgeLists, TopologyError> {
         let size = lists.len() as u32;
-        let mut pairs: BTreeMap<(u32, u32), Between> = BTreeMap::new();
         for (by, (sources, destinations)) in (0..).zip(&lists) {
+            sources.iter().chain(destinations).try_for_each(|edge| check(by, edge.rank, size))?;
+        }
+        let (sources, destinations) = lists.into_iter().unzip();
+        let mut graph = EdgeLists { sources, destinations, channels: 1 };
+        let most = |between: &Between| between.at_source.len().max(between.at_destination.len());
+        let channels = graph.between().values().map(most).max();
+        graph.channels = channels.map_or(1, |most| most as u32);
+        Ok(graph)
+    }
+
+    /// All edges by their two ends.
+    fn between(&self) -> BTreeMap<(u32, u32), Between> {
+        let mut pairs: BTreeMap<(u32, u32), Between> = BTreeMap::new();
+        for (by, (sources, destinations)) in (0..).zip(self.sources.iter().zip(&self.destinations))
+        {
             for edge in sources {
-                check(by, edge.rank, size)?;
                 pairs.entry((edge.rank, by)).or_default().at_destination.push(edge.weight);
             }
             for edge in destinations {
-                check(by, edge.rank, size)?;
                 pairs.entry((by, edge.rank)).or_default().at_source.push(edge.weight);
             }
         }
-        let mut channels = 1;
-        for ((source_rank, destination), mut between) in pairs {
+        pairs
+    }
+
+    /// Whether both ends of every edge have listed it, as neighbour collectives need it.
+    ///
+    /// # Errors
+    /// [`TopologyError::EdgeMismatch`] with the first pair of ranks for which it is not so.
+    pub fn check_ends(&self) -> Result<(), TopologyError> {
+        for ((source_rank, destination), between) in self.between() {
             let at_source = between.at_source.len() as u32;
             let at_destination = between.at_destination.len() as u32;
             if at_source != at_destination {
@@ -74,16 +93,24 @@ impl EdgeLists {
                     at_destination,
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the two ends of every edge give it the same weight.
+    ///
+    /// # Errors
+    /// [`TopologyError::WeightMismatch`] with the first pair of ranks for which it is not so.
+    pub fn check_weights(&self) -> Result<(), TopologyError> {
+        for ((source_rank, destination), mut between) in self.between() {
             // The order among parallel edges may differ between the ends.
             between.at_source.sort_unstable();
             between.at_destination.sort_unstable();
             if between.at_source != between.at_destination {
                 return Err(TopologyError::WeightMismatch { source_rank, destination });
             }
-            channels = channels.max(at_source);
         }
-        let (sources, destinations) = lists.into_iter().unzip();
-        Ok(EdgeLists { sources, destinations, channels })
+        Ok(())
     }
 
     /// A graph of `size` ranks of which every rank has named any edges, in rank order, as source,
@@ -178,7 +205,7 @@ mod tests {
     #[test]
     fn disagreement_names_both_ends_and_what_each_said() {
         let lists = vec![(edges(&[]), edges(&[1, 1])), (edges(&[0]), edges(&[]))];
-        let error = EdgeLists::from_adjacent(lists).unwrap_err();
+        let error = EdgeLists::from_adjacent(lists).unwrap().check_ends().unwrap_err();
         assert_eq!(
             error.to_string(),
             "edges from rank 0 to rank 1: rank 0 lists 2 as destinations, rank 1 lists 1 as sources"
@@ -190,7 +217,7 @@ mod tests {
             at_source: 0,
             at_destination: 1,
         };
-        assert_eq!(EdgeLists::from_adjacent(lists), Err(at_destination));
+        assert_eq!(EdgeLists::from_adjacent(lists).unwrap().check_ends(), Err(at_destination));
         let lists = vec![(edges(&[7]), edges(&[]))];
         let error = EdgeLists::from_adjacent(lists).unwrap_err();
         assert_eq!(error, TopologyError::NoSuchRank { by: 0, rank: 7, size: 1 });
@@ -202,9 +229,10 @@ mod tests {
             weights.iter().map(|weight| Edge { rank, weight: *weight }).collect::<Vec<_>>()
         };
         let lists = |a: &[u32], b: &[u32]| vec![(vec![], weighted(a, 1)), (weighted(b, 0), vec![])];
-        assert!(EdgeLists::from_adjacent(lists(&[3, 5], &[5, 3])).is_ok());
+        let check = |lists| EdgeLists::from_adjacent(lists).unwrap().check_weights();
+        assert_eq!(check(lists(&[3, 5], &[5, 3])), Ok(()));
         let error = TopologyError::WeightMismatch { source_rank: 0, destination: 1 };
-        assert_eq!(EdgeLists::from_adjacent(lists(&[3, 5], &[5, 5])), Err(error));
+        assert_eq!(check(lists(&[3, 5], &[5, 5])), Err(error));
     }
 
     proptest! {

@@ -47,6 +47,16 @@ impl Graph {
         Ok(graph)
     }
 
+    /// Where the neighbours of each rank end among all.
+    pub fn index(&self) -> &[u32] {
+        &self.index
+    }
+
+    /// The neighbours of all ranks, one rank's after the other's.
+    pub fn edges(&self) -> &[u32] {
+        &self.edges
+    }
+
     /// The neighbours of a rank, which is below the graph's size (MPI_Graph_neighbors).
     pub fn neighbours(&self, rank: u32) -> &[u32] {
         let at = rank as usize;

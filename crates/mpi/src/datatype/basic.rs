@@ -143,6 +143,7 @@ basics! {
     Integer8 "MPI_INTEGER8" Signed 8 8;
     Integer16 "MPI_INTEGER16" Signed 16 16;
     Real2 "MPI_REAL2" Float 2 2;
+    CFloat16 "MPIX_C_FLOAT16" Float 2 2;
     Real4 "MPI_REAL4" Float 4 4;
     Real8 "MPI_REAL8" Float 8 8;
     Real16 "MPI_REAL16" Float 16 16;

@@ -100,7 +100,6 @@ impl Chart {
     /// The chart as an SVG file of its own, with its title and style inside.
     /// Its colours are literal, so that every viewer draws them; browsers on a dark screen use
     /// others.
-    /// others.
     #[must_use]
     pub fn to_svg(&self) -> String {
         let drawing = self.draw(FULL_WIDTH);

@@ -1,19 +1,16 @@
 //! Making communicators with a topology.
 //!
-//! Every rank of the world calls, and what each said is shared before anything is judged. So a
-//! mistake of one rank is an error on all of them, the same one, and nobody is left waiting.
+//! Every rank of the world calls. A mistake of one rank is an error on all of them, the same one
+//! (`rank/src/topology.rs`).
 
 use std::cell::{Cell, RefCell};
 
-use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology, TopologyError, place};
-use hikyaku_msg::MsgError;
+use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology};
+use hikyaku_rank::topology::{Agreed, Edges, all_same};
 
 use super::{Distributed, Neighbourhood, Reorder};
 use crate::error::Error;
 use crate::world::World;
-
-/// Words that an edge is shared as.
-const EDGE_WORDS: usize = 2;
 
 impl World {
     /// The first ranks of this world as a grid (MPI_Cart_create, MPI 5.0 §8.5.1); `None` on those
@@ -29,13 +26,8 @@ impl World {
         reorder: Reorder,
     ) -> Result<Option<Neighbourhood<Cartesian>>, Error> {
         let world = self.try_duplicate()?;
-        let mut words = vec![reorder.word(), dims.len() as u32];
-        words.extend(dims);
-        words.extend(periods.iter().map(|wraps| u32::from(*wraps)));
-        let shared = world.communicator().share(&words)?;
-        agree(&shared, "dimensions, periods and reordering")?;
-        let shape = Cartesian::new(dims, periods)?;
-        world.with_shape(shape, reorder)
+        let agreed = world.communicator().agree_on_grid(dims, periods, reorder.is_allowed())?;
+        Ok(world.with_shape(agreed))
     }
 
     /// The first ranks of this world as a graph of which every rank knows all
@@ -54,13 +46,9 @@ impl World {
         reorder: Reorder,
     ) -> Result<Option<Neighbourhood<Graph>>, Error> {
         let world = self.try_duplicate()?;
-        let mut words = vec![reorder.word(), index.len() as u32];
-        words.extend(index);
-        words.extend(edges);
-        agree(&world.communicator().share(&words)?, "index, edges and reordering")?;
-        let shape = Graph::new(index, edges)?;
-        shape.check_both_ways()?;
-        world.with_shape(shape, reorder)
+        let (rank, check) = (world.communicator(), Graph::check_both_ways);
+        let agreed = rank.agree_on_graph(index, edges, reorder.is_allowed(), check)?;
+        Ok(world.with_shape(agreed))
     }
 
     /// This world as a graph whose ranks each know their own edges
@@ -81,22 +69,15 @@ impl World {
         B: Copy + Into<Edge>,
     {
         let world = self.try_duplicate()?;
-        let mut words = vec![reorder.word(), sources.len() as u32];
-        let sources = sources.iter().map(|edge| (*edge).into());
-        let edges = sources.chain(destinations.iter().map(|edge| (*edge).into()));
-        words.extend(edges.flat_map(|Edge { rank, weight }| [rank, weight]));
-        let shared = world.communicator().share(&words)?;
-        same_reordering(&shared)?;
-        let lists = (0..).zip(&shared).map(|(source_rank, words)| {
-            let edge = |words: &[u32]| Edge { rank: words[0], weight: words[1] };
-            let malformed = MsgError::Malformed { source_rank };
-            let [_, count, words @ ..] = &words[..] else { return Err(malformed) };
-            let edges: Vec<Edge> = words.chunks_exact(EDGE_WORDS).map(edge).collect();
-            let lists = edges.split_at_checked(*count as usize).ok_or(malformed)?;
-            Ok((lists.0.to_vec(), lists.1.to_vec()))
-        });
-        let edges = EdgeLists::from_adjacent(lists.collect::<Result<_, MsgError>>()?)?;
-        world.with_edges(&edges, reorder)
+        let (sources, destinations) = (
+            sources.iter().map(|edge| (*edge).into()),
+            destinations.iter().map(|edge| (*edge).into()),
+        );
+        let how = reorder.how();
+        let (agreed, _) = world.communicator().agree_on_adjacent(sources, destinations, how)?;
+        agreed.topology.check_ends()?;
+        agreed.topology.check_weights()?;
+        Ok(world.with_edges(agreed))
     }
 
     /// This world as a graph of which every rank names any edges: source, and destination with or
@@ -111,17 +92,9 @@ impl World {
         reorder: Reorder,
     ) -> Result<Neighbourhood, Error> {
         let world = self.try_duplicate()?;
-        let mut words = vec![reorder.word()];
-        for (source, destination) in edges {
-            let Edge { rank, weight } = (*destination).into();
-            words.extend([*source, rank, weight]);
-        }
-        let shared = world.communicator().share(&words)?;
-        same_reordering(&shared)?;
-        let edge = |words: &[u32]| (words[0], words[1], words[2]);
-        let named = shared.iter().map(|words| words[1..].chunks_exact(3).map(edge).collect());
-        let edges = EdgeLists::from_edges(self.size(), &named.collect::<Vec<_>>())?;
-        world.with_edges(&edges, reorder)
+        let edges = edges.iter().map(|(source, to)| (*source, (*to).into()));
+        let (agreed, _) = world.communicator().agree_on_edges(edges, reorder.how())?;
+        Ok(world.with_edges(agreed))
     }
 
     /// Gives every member the words of all, by place among the members. All have as many words,
@@ -153,65 +126,30 @@ impl World {
         Ok(all.chunks(words.len()).map(<[u32]>::to_vec).collect())
     }
 
-    fn with_edges(self, edges: &EdgeLists, reorder: Reorder) -> Result<Neighbourhood, Error> {
-        let nodes = self.nodes_of_first(edges.size());
-        let members = members(edges, &nodes, reorder);
+    fn with_edges(self, agreed: Agreed<EdgeLists>) -> Neighbourhood {
+        let Agreed { topology, members } = agreed;
         let own = self.rank();
         let rank = members.iter().position(|member| *member == own);
         let rank = rank.expect("a distributed graph has every rank of the world") as u32;
-        Ok(Neighbourhood::new(self, Distributed, edges, members, rank))
+        Neighbourhood::new(self, Distributed, &topology, members, rank)
     }
 
     /// This world, which nobody else uses, as the communicator of a shape that every rank knows.
-    fn with_shape<S: Topology + Clone>(
-        self,
-        shape: S,
-        reorder: Reorder,
-    ) -> Result<Option<Neighbourhood<S>>, Error> {
-        let (needed, size) = (shape.size(), self.size());
-        if needed > size {
-            return Err(TopologyError::TooManyRanks { needed: u64::from(needed), size }.into());
-        }
-        let members = members(&shape, &self.nodes_of_first(needed), reorder);
+    fn with_shape<S: Topology + Clone>(self, agreed: Agreed<S>) -> Option<Neighbourhood<S>> {
+        let Agreed { topology, members } = agreed;
         let own = self.rank();
-        let Some(rank) = members.iter().position(|member| *member == own) else { return Ok(None) };
-        Ok(Some(Neighbourhood::new(self, shape.clone(), &shape, members, rank as u32)))
-    }
-
-    fn nodes_of_first(&self, count: u32) -> Vec<u32> {
-        (0..count).map(|rank| self.node_of(rank)).collect()
+        let rank = members.iter().position(|member| *member == own)? as u32;
+        Some(Neighbourhood::new(self, topology.clone(), &topology, members, rank))
     }
 }
 
 impl Reorder {
-    fn word(self) -> u32 {
-        u32::from(self == Reorder::Allow)
+    fn is_allowed(self) -> bool {
+        self == Reorder::Allow
     }
-}
 
-/// The rank of the world that plays each rank of the topology.
-fn members(topology: &impl Topology, nodes: &[u32], reorder: Reorder) -> Vec<u32> {
-    match reorder {
-        Reorder::Keep => (0..topology.size()).collect(),
-        Reorder::Allow => place(topology, nodes),
-    }
-}
-
-/// Whether every rank said the same.
-fn agree(shared: &[Vec<u32>], what: &'static str) -> Result<(), TopologyError> {
-    match shared.iter().position(|words| *words != shared[0]) {
-        Some(rank) => Err(TopologyError::Disagreement { rank: rank as u32, what }),
-        None => Ok(()),
-    }
-}
-
-/// Whether every rank said the same about reordering, which is its first word.
-fn same_reordering(shared: &[Vec<u32>]) -> Result<(), TopologyError> {
-    match shared.iter().position(|words| words[0] != shared[0][0]) {
-        Some(rank) => {
-            Err(TopologyError::Disagreement { rank: rank as u32, what: "choice of reordering" })
-        }
-        None => Ok(()),
+    fn how(self) -> Edges {
+        Edges { reorder: self.is_allowed(), weighted: None }
     }
 }
 
@@ -263,6 +201,6 @@ impl Neighbourhood<Cartesian> {
         words.resize(1 + self.shape.dims().len(), 0);
         let tag = self.next_call().first();
         let choices = self.world.share_among(&self.members, &words, tag)?;
-        Ok(agree(&choices, "dimensions to keep")?)
+        Ok(all_same(&choices, "dimensions to keep")?)
     }
 }

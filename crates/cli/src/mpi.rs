@@ -1,0 +1,34 @@
+//! `hikyaku mpi-coverage`: which functions of MPI there are.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use hikyaku_mpi_table::{Coverage, table};
+
+use crate::exit;
+
+/// Print how many functions of MPI are built, by chapter
+///
+/// A function that is not built answers MPI_ERR_UNSUPPORTED_OPERATION and names itself.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Print the names of those that are not built instead
+    #[arg(long)]
+    missing: bool,
+}
+
+/// Prints it.
+pub(crate) fn print_coverage(arguments: &Arguments) -> ExitCode {
+    let coverage = match table() {
+        Ok(table) => Coverage::of(&table),
+        Err(error) => {
+            exit::say(error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let text = match arguments.missing {
+        true => coverage.missing().trim_end().to_owned(),
+        false => coverage.to_string(),
+    };
+    exit::print(text).map_or_else(|error| error.end(), |()| ExitCode::SUCCESS)
+}

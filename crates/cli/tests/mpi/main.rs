@@ -1,0 +1,12 @@
+//! What programs written for MPI meet: the header, the compilers, the launchers, and the libraries
+//! by tests in C. `scripts/mpi.sh` builds them beside the launcher that is tested.
+
+#![allow(clippy::unwrap_used)]
+
+mod compilers;
+mod coverage;
+mod examples;
+mod header;
+mod launchers;
+mod programs;
+mod support;

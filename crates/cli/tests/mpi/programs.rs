@@ -1,0 +1,93 @@
+//! The tests of MPI in C, a folder a chapter, on hikyaku and, the same binaries, on MPICH.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{compile, hikyaku, is_long, mpich, root, scratch, stderr, stdout};
+
+/// Ranks, and ranks of a virtual node.
+const JOBS: [(u32, u32); 7] = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (3, 1), (4, 2)];
+
+/// What a long test has beside.
+const MORE_JOBS: [(u32, u32); 5] = [(2, 1), (5, 5), (7, 3), (8, 4), (16, 16)];
+
+/// The sources of a chapter.
+fn sources(chapter: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/mpi").join(chapter);
+    let mut sources: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|it| it == "c"));
+    sources.sort();
+    assert!(!sources.is_empty(), "{chapter}");
+    sources
+}
+
+/// A program says nothing and ends with 0, however many ranks there are.
+fn passes(program: &Path, ranks: u32, ranks_per_node: u32) {
+    let (ranks, ranks_per_node) = (ranks.to_string(), ranks_per_node.to_string());
+    let words = ["run", "-n", &ranks, "--ranks-per-node", &ranks_per_node, "--timeout", "100"];
+    let output = hikyaku(&words, program);
+    let said = stdout(&output) + &stderr(&output);
+    assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
+}
+
+/// The same binary on another library of the standard's binary interface.
+fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
+    let mut command = Command::new("timeout");
+    command.arg("100").arg(prefix.join("bin/mpiexec")).args(["-n", &ranks.to_string()]);
+    let output = command.arg(program).env("LD_LIBRARY_PATH", prefix.join("lib")).output().unwrap();
+    let said = stdout(&output) + &stderr(&output);
+    assert!(output.status.success(), "{program:?} on MPICH, {ranks} ranks: {said}");
+}
+
+fn chapter(name: &str) {
+    let folder = scratch(name);
+    let jobs = JOBS.iter().chain(MORE_JOBS.iter().filter(|_| is_long()));
+    let programs: Vec<PathBuf> = sources(name).iter().map(|it| compile(it, &folder)).collect();
+    for program in &programs {
+        jobs.clone().for_each(|(ranks, ranks_per_node)| passes(program, *ranks, *ranks_per_node));
+    }
+    if let Some(prefix) = mpich() {
+        let ranks: &[u32] = if is_long() { &[1, 2, 3, 4, 8] } else { &[3] };
+        for program in &programs {
+            ranks.iter().for_each(|ranks| passes_on_mpich(program, &prefix, *ranks));
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn messages() {
+    chapter("messages");
+}
+
+#[test]
+fn datatypes() {
+    chapter("datatypes");
+}
+
+#[test]
+fn communicators() {
+    chapter("communicators");
+}
+
+#[test]
+fn collectives() {
+    chapter("collectives");
+}
+
+#[test]
+fn attributes() {
+    chapter("attributes");
+}
+
+#[test]
+fn errors() {
+    chapter("errors");
+}
+
+#[test]
+fn environment() {
+    chapter("environment");
+}

@@ -1,0 +1,106 @@
+//! Building the libraries, compiling C, and running it on hikyaku and on MPICH.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+pub(crate) const HIKYAKU: &str = env!("CARGO_BIN_EXE_hikyaku");
+
+/// The tree.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Whether the tests may take minutes.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("HIKYAKU_LONG").is_some()
+}
+
+/// The folder `mpi` beside the launcher, built once.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let beside = Path::new(HIKYAKU).parent().unwrap();
+        let mut build = Command::new(root().join("scripts/mpi.sh"));
+        if beside.ends_with("release") {
+            build.arg("--release");
+        }
+        build.env("CARGO_TARGET_DIR", beside.parent().unwrap());
+        assert_success(&build.output().unwrap(), "scripts/mpi.sh");
+        beside.join("mpi")
+    })
+}
+
+/// One of the programs in its `bin`.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    folder().join("bin").join(name)
+}
+
+/// A fresh folder for what a test writes.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Compiles a program of C by our `mpicc`.
+pub(crate) fn compile(source: &Path, into: &Path) -> PathBuf {
+    let program = into.join(source.file_stem().unwrap());
+    let mut compiler = Command::new(tool("mpicc"));
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
+    assert_success(&compiler.arg(source).arg("-lm").output().unwrap(), "mpicc");
+    program
+}
+
+/// `hikyaku` with these words and a program.
+pub(crate) fn hikyaku(words: &[&str], program: &Path) -> Output {
+    let mut command = Command::new(HIKYAKU);
+    command.args(words).arg("--").arg(program).stdin(Stdio::null()).output().unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn assert_success(output: &Output, what: impl AsRef<OsStr>) {
+    let what = what.as_ref().display();
+    assert!(
+        output.status.success(),
+        "{what}: {:?}: {}{}",
+        output.status,
+        stdout(output),
+        stderr(output)
+    );
+}
+
+/// What `make test-all` installs from PyPI: MPICH, so that the tests themselves are proven right.
+pub(crate) fn mpich() -> Option<PathBuf> {
+    static MPICH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = MPICH.get_or_init(|| {
+        let given = std::env::var_os("HIKYAKU_MPICH").map(PathBuf::from);
+        let target = Path::new(HIKYAKU).parent().unwrap().parent().unwrap();
+        let place = given.unwrap_or_else(|| target.join("mpich"));
+        let is_there = || place.join("lib/libmpi_abi.so.1").exists();
+        if !is_there() && is_long() {
+            let _ = Command::new(root().join("scripts/mpich.sh")).arg(&place).status();
+        }
+        is_there().then_some(place)
+    });
+    if found.is_none() {
+        // Not by a macro, whose words the harness keeps to itself.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: no comparison with MPICH; `scripts/mpich.sh target/mpich` installs it"
+        );
+    }
+    found.clone()
+}

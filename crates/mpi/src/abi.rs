@@ -1,0 +1,123 @@
+//! What a program can ask of the binary interface, and what a wrapper for Fortran tells it (MPI 5.0
+//! §20.5). There is no Fortran here: what is told is kept for whoever asks.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::dialect::{Dialect, Handle};
+use crate::failure::{Class, Failure};
+use crate::info::{Info, needed};
+use crate::raw::{Buffer, HandleAt, Out};
+use crate::runtime::Mpi;
+
+/// What was told of Fortran.
+#[derive(Debug, Default)]
+pub(crate) struct Fortran {
+    /// Sizes of types.
+    info: Option<Info>,
+    /// The bytes of true and false, a pair a size.
+    booleans: Vec<Booleans>,
+}
+
+/// The bytes of true, and those of false.
+type Booleans = (Box<[u8]>, Box<[u8]>);
+
+impl Fortran {
+    pub(crate) const fn new() -> Fortran {
+        Fortran { info: None, booleans: Vec::new() }
+    }
+}
+
+/// The state of a process.
+pub(crate) type Told = RefCell<Fortran>;
+
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Abi_get_version.
+    pub fn abi_get_version(&self, major: Out<i32>, minor: Out<i32>) -> Result<(), Failure> {
+        major.set(D::ABI_VERSION[0]);
+        minor.set(D::ABI_VERSION[1]);
+        Ok(())
+    }
+
+    /// MPI_Abi_get_info.
+    pub fn abi_get_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
+        let sizes = ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"];
+        let pairs = sizes.map(|key| (key, size_of::<i64>().to_string()));
+        self.add_info(Info::of(&pairs), &into)
+    }
+
+    /// MPI_Abi_get_fortran_info.
+    pub fn abi_get_fortran_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
+        let known = self.state.fortran.borrow().info.clone();
+        match known {
+            Some(info) => self.add_info(info, &into),
+            None => {
+                into.set(Handle::INFO_NULL);
+                Ok(())
+            }
+        }
+    }
+
+    /// MPI_Abi_set_fortran_info.
+    pub fn abi_set_fortran_info(&self, info: Option<Rc<Info>>) -> Result<(), Failure> {
+        let info = (*needed(info)?).clone();
+        let known = &mut self.state.fortran.borrow_mut().info;
+        if known.is_some() {
+            return Err(Failure::new(Class::Abi, "the sizes of Fortran's types are set already"));
+        }
+        *known = Some(info);
+        Ok(())
+    }
+
+    /// MPI_Abi_set_fortran_booleans.
+    pub fn abi_set_fortran_booleans(
+        &self,
+        size: i32,
+        yes: Buffer,
+        no: Buffer,
+    ) -> Result<(), Failure> {
+        let size = logical_size(size)?;
+        let booleans = &mut self.state.fortran.borrow_mut().booleans;
+        if booleans.iter().any(|(yes, _)| yes.len() == size) {
+            let text = format!("the values of a LOGICAL of {size} bytes are set already");
+            return Err(Failure::new(Class::Abi, text));
+        }
+        let bytes = |value: Buffer, name: &str| match value.address() {
+            0 => Err(Failure::null(name)),
+            _ => Ok(value.bytes(size).into()),
+        };
+        booleans.push((bytes(yes, "logical_true")?, bytes(no, "logical_false")?));
+        Ok(())
+    }
+
+    /// MPI_Abi_get_fortran_booleans.
+    pub fn abi_get_fortran_booleans(
+        &self,
+        size: i32,
+        yes: Buffer,
+        no: Buffer,
+        is_set: Out<i32>,
+    ) -> Result<(), Failure> {
+        let size = logical_size(size)?;
+        let fortran = self.state.fortran.borrow();
+        let found = fortran.booleans.iter().find(|(yes, _)| yes.len() == size);
+        is_set.set_flag(found.is_some());
+        for (into, value) in
+            found.into_iter().flat_map(|(known, other)| [(yes, known), (no, other)])
+        {
+            if into.address() == 0 {
+                return Err(Failure::null("logical_true or logical_false"));
+            }
+            into.bytes_mut(size).copy_from_slice(value);
+        }
+        Ok(())
+    }
+}
+
+/// The size of a LOGICAL that there is.
+fn logical_size(size: i32) -> Result<usize, Failure> {
+    match size {
+        1 | 2 | 4 | 8 | 16 => Ok(size as usize),
+        _ => Err(Failure::argument(format!("there is no LOGICAL of {size} bytes"))),
+    }
+}

@@ -1,0 +1,243 @@
+//! Buffered mode: sends of copies, which the program need not wait for (MPI 5.0 §3.4, §3.6).
+//!
+//! The library has room for copies itself, so what a program attaches bounds nothing, whether or
+//! not it is MPI_BUFFER_AUTOMATIC, and is kept until it is detached. What counts is of which object
+//! the buffer is: a communicator's is flushed on its own; those of sessions and of the process are
+//! flushed together.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hikyaku_msg::SendMode;
+
+use crate::communicators::Comm;
+use crate::dialect::{Dialect, Status};
+use crate::failure::{Class, Failure};
+use crate::messages::Outgoing;
+use crate::raw::{Buffer, HandleAt, NumberAt, Out};
+use crate::requests::{Request, Staged, State};
+use crate::runtime::Mpi;
+use crate::sessions::Session;
+use crate::types::Type;
+
+/// The buffer of an object, and the messages that are sent through it.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// What was attached: address and bytes.
+    attached: RefCell<Option<(usize, usize)>>,
+    /// Sends that are not complete.
+    open: RefCell<Vec<Rc<Request>>>,
+}
+
+impl Outbox {
+    pub(crate) const fn new() -> Outbox {
+        Outbox { attached: RefCell::new(None), open: RefCell::new(Vec::new()) }
+    }
+
+    fn attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
+        let size = crate::raw::count(size)?;
+        let mut attached = self.attached.borrow_mut();
+        if attached.is_some() {
+            return Err(Failure::new(Class::Buffer, "a buffer is attached already"));
+        }
+        *attached = Some((buffer.address(), size));
+        Ok(())
+    }
+
+    /// The sends that are not complete.
+    fn take_open(&self) -> Vec<Rc<Request>> {
+        let mut open = self.open.take();
+        open.retain(|request| !request.is_complete());
+        open
+    }
+
+    /// Waits for them.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        let open = self.open.take();
+        open.iter().try_for_each(|request| request.wait(1).map(drop))
+    }
+
+    /// Gives back what was attached, when all messages that went through `sent` are gone.
+    fn detach(&self, sent: &Outbox, (buffer, size): (Out<usize>, NumberAt)) -> Result<(), Failure> {
+        let text = "no buffer is attached";
+        let attached = self.attached.borrow_mut().take();
+        let (address, length) = attached.ok_or_else(|| Failure::new(Class::Buffer, text))?;
+        sent.flush()?;
+        buffer.set(address);
+        size.set(length as i64);
+        Ok(())
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox::new()
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+impl<D: Dialect> Mpi<D> {
+    /// A send of a copy, which the program need not wait for.
+    pub(crate) fn send_copy(&self, message: &Outgoing, comm: &Rc<Comm>) -> Result<(), Failure> {
+        let Some(to) = message.to else { return Ok(()) };
+        let mut bytes = message.area.data().into_owned().into_boxed_slice();
+        let view = Buffer::new(bytes.as_mut_ptr()).to_send(bytes.len());
+        let started = comm.inner.engine().borrow_mut().start_send(view, to, SendMode::Standard);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        let staged = Some(Staged { bytes, into: None });
+        let request =
+            Request::new(Rc::clone(comm), State::Message { id, is_receive: false, staged });
+        if !request.is_complete() {
+            let outbox = self.outbox_of(comm);
+            let open = outbox.take_open();
+            outbox.open.replace(open.into_iter().chain([request]).collect());
+        }
+        Ok(())
+    }
+
+    /// Through which buffer a communicator sends.
+    fn outbox_of<'a>(&'a self, comm: &'a Comm) -> &'a Outbox {
+        let has_own = comm.buffered.attached.borrow().is_some();
+        if has_own { &comm.buffered } else { &self.state.buffered }
+    }
+
+    /// MPI_Bsend.
+    pub fn bsend(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+    ) -> Result<(), Failure> {
+        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        self.send_copy(&message, &comm)
+    }
+
+    /// MPI_Ibsend.
+    pub fn ibsend(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.bsend(buffer, count, datatype, dest, tag, Rc::clone(&comm))?;
+        self.add_request(Request::new(comm, State::Done(Status::EMPTY)), &request)
+    }
+
+    /// MPI_Bsend_init.
+    pub fn bsend_init(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Rc<Type>,
+        dest: i32,
+        tag: i32,
+        comm: Rc<Comm>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        let (mpi, of) = (*self, Rc::clone(&comm));
+        let start = Box::new(move || {
+            mpi.send_copy(&message, &of)?;
+            Ok(State::Done(Status::EMPTY))
+        });
+        self.add_request(Request::persistent(comm, start), &request)
+    }
+
+    /// A request that is complete when what is sent through a buffer is.
+    fn iflush(&self, outbox: &Outbox, request: &HandleAt<D>) -> Result<(), Failure> {
+        let open = outbox.take_open();
+        outbox.open.replace(open.clone());
+        self.add_request(Request::of_none(State::All(open)), request)
+    }
+
+    /// MPI_Buffer_attach.
+    pub fn buffer_attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
+        self.state.buffered.attach(buffer, size)
+    }
+
+    /// MPI_Buffer_detach: when all buffered messages are sent.
+    pub fn buffer_detach(&self, buffer: Out<usize>, size: NumberAt) -> Result<(), Failure> {
+        self.state.buffered.detach(&self.state.buffered, (buffer, size))
+    }
+
+    /// MPI_Buffer_flush.
+    pub fn buffer_flush(&self) -> Result<(), Failure> {
+        self.state.buffered.flush()
+    }
+
+    /// MPI_Buffer_iflush.
+    pub fn buffer_iflush(&self, request: HandleAt<D>) -> Result<(), Failure> {
+        self.iflush(&self.state.buffered, &request)
+    }
+
+    /// MPI_Comm_attach_buffer.
+    pub fn comm_attach_buffer(
+        &self,
+        comm: Rc<Comm>,
+        buffer: Buffer,
+        size: i64,
+    ) -> Result<(), Failure> {
+        comm.buffered.attach(buffer, size)
+    }
+
+    /// MPI_Comm_detach_buffer.
+    pub fn comm_detach_buffer(
+        &self,
+        comm: Rc<Comm>,
+        buffer: Out<usize>,
+        size: NumberAt,
+    ) -> Result<(), Failure> {
+        comm.buffered.detach(&comm.buffered, (buffer, size))
+    }
+
+    /// MPI_Comm_flush_buffer.
+    pub fn comm_flush_buffer(&self, comm: Rc<Comm>) -> Result<(), Failure> {
+        comm.buffered.flush()
+    }
+
+    /// MPI_Comm_iflush_buffer.
+    pub fn comm_iflush_buffer(&self, comm: Rc<Comm>, request: HandleAt<D>) -> Result<(), Failure> {
+        self.iflush(&comm.buffered, &request)
+    }
+
+    /// MPI_Session_attach_buffer.
+    pub fn session_attach_buffer(
+        &self,
+        session: Rc<Session>,
+        buffer: Buffer,
+        size: i64,
+    ) -> Result<(), Failure> {
+        session.buffered.attach(buffer, size)
+    }
+
+    /// MPI_Session_detach_buffer.
+    pub fn session_detach_buffer(
+        &self,
+        session: Rc<Session>,
+        buffer: Out<usize>,
+        size: NumberAt,
+    ) -> Result<(), Failure> {
+        session.buffered.detach(&self.state.buffered, (buffer, size))
+    }
+
+    /// MPI_Session_flush_buffer.
+    pub fn session_flush_buffer(&self, _: Rc<Session>) -> Result<(), Failure> {
+        self.state.buffered.flush()
+    }
+
+    /// MPI_Session_iflush_buffer.
+    pub fn session_iflush_buffer(
+        &self,
+        _: Rc<Session>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.iflush(&self.state.buffered, &request)
+    }
+}

@@ -1,0 +1,108 @@
+//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0
+//! §13.2).
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hikyaku_rank::Communicator;
+
+use crate::attributes::refused;
+use crate::callbacks;
+use crate::dialect::{Dialect, Handle, Object, Status};
+use crate::failure::{Class, Failure};
+use crate::raw::HandleAt;
+use crate::requests::{Outcome, Request};
+use crate::runtime::Mpi;
+
+/// What the program does for one, and how far it is.
+pub(crate) struct Generalised {
+    is_complete: Cell<bool>,
+    /// Whether the program has freed its handle before.
+    is_freed: Cell<bool>,
+    query: Box<dyn Fn() -> Outcome>,
+    free: Box<dyn Fn() -> Result<(), Failure>>,
+    cancel: Box<dyn Fn(bool) -> Result<(), Failure>>,
+    /// What moves while somebody waits.
+    rank: Communicator,
+}
+
+impl Generalised {
+    /// The status, asked of the program; `None`: it is not complete.
+    pub(crate) fn status(&self) -> Option<Outcome> {
+        self.is_complete.get().then(|| (self.query)())
+    }
+
+    /// Waits until the program has completed it, in another thread.
+    pub(crate) fn wait(&self) {
+        self.rank.block_on_memory(poll_fn(|_| match self.is_complete.get() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }));
+    }
+
+    /// Tells the program that nobody needs it any more.
+    pub(crate) fn free(&self) -> Result<(), Failure> {
+        (self.free)()
+    }
+
+    /// The same when it is complete: whether it is.
+    pub(crate) fn free_when_complete(&self) -> bool {
+        self.is_freed.set(true);
+        self.is_complete.get()
+    }
+
+    /// Asks the program to cancel it.
+    pub(crate) fn cancel(&self) -> Result<(), Failure> {
+        (self.cancel)(self.is_complete.get())
+    }
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Grequest_start.
+    pub fn grequest_start(
+        &self,
+        query: usize,
+        free: usize,
+        cancel: usize,
+        state: usize,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let query = callbacks::function(query, "query_fn")?;
+        let free = callbacks::function(free, "free_fn")?;
+        let cancel = callbacks::function(cancel, "cancel_fn")?;
+        let own = Generalised {
+            is_complete: Cell::new(false),
+            is_freed: Cell::new(false),
+            query: Box::new(move || {
+                let (code, status) = callbacks::query::<D>(query, state);
+                refused::<D>("to query a generalised request", code)?;
+                Ok(Status { error: 0, ..status })
+            }),
+            free: Box::new(move || {
+                refused::<D>("to free a generalised request", callbacks::free(free, state))
+            }),
+            cancel: Box::new(move |is_complete| {
+                let code = callbacks::cancel(cancel, state, is_complete);
+                refused::<D>("to cancel a generalised request", code)
+            }),
+            rank: self.rank()?,
+        };
+        self.add_request(Request::generalised(own), &request)
+    }
+
+    /// MPI_Grequest_complete.
+    pub fn grequest_complete(&self, number: Handle) -> Result<(), Failure> {
+        let request = self.request_of(number)?;
+        let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
+        let own = request.own.as_ref().ok_or_else(|| {
+            Failure::new(Class::Request, "the request is not generalised: it completes by itself")
+        })?;
+        own.is_complete.set(true);
+        if own.is_freed.get() {
+            self.state.requests.remove(number);
+            return own.free();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,581 @@
+//! Intercommunicators, and the collectives between their groups (MPI 5.0 §7.6, §6.2.3).
+//!
+//! What goes from group to group goes straight: a message from each rank that gives something to
+//! each that takes it. A reduction is made within a group first, by a collective of that, and its
+//! first rank sends the result over.
+
+use std::rc::Rc;
+
+use hikyaku_coll as coll;
+use hikyaku_rank::{Bridge, Error, Exchange, Intercommunicator};
+
+use crate::collectives::{Described, Done, Given, blocks, blocks_of_types, for_all, landed};
+use crate::communicators::{Comm, number_of};
+use crate::dialect::{Dialect, Object, PROC_NULL, ROOT};
+use crate::errors::Handling;
+use crate::failure::{Class, Failure};
+use crate::groups::Group;
+use crate::info::Info;
+use crate::operations::{Op, Reducing};
+use crate::raw::{Buffer, HandleAt, Handles, Numbers};
+use crate::runtime::Mpi;
+use crate::types::Area;
+
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Intercomm_create.
+    pub fn intercomm_create(
+        &self,
+        local: Rc<Comm>,
+        leader: i32,
+        peer: D::Handle,
+        remote_leader: i32,
+        tag: i32,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let inner = local.intra()?;
+        let leader = rank_in(leader, inner.size(), "the local leader")?;
+        // The other arguments count at the leader alone.
+        let peer = if inner.rank() == leader { Some(self.comm(peer)?) } else { None };
+        let bridge = match &peer {
+            None => None,
+            Some(peer) => {
+                let over = &peer.inner;
+                let leader = rank_in(remote_leader, over.size(), "the remote leader")?;
+                Some(Bridge::Messages { over, leader, tag })
+            }
+        };
+        let made = Intercommunicator::join(inner, leader, bridge, tag as u32)?;
+        self.add_comm(made, local.handler.get(), &into).map(drop)
+    }
+
+    /// MPI_Intercomm_create_from_groups.
+    #[allow(clippy::too_many_arguments)]
+    pub fn intercomm_create_from_groups(
+        &self,
+        local: Rc<Group>,
+        leader: i32,
+        remote: D::Handle,
+        _: i32,
+        tag: String,
+        info: Option<Rc<Info>>,
+        handler: Rc<Handling>,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let leader = rank_in(leader, local.ranks.len() as u32, "the local leader")?;
+        let (job, tag) = (self.rank()?, number_of(&tag));
+        let is_leader = local.ranks.get(leader as usize) == Some(&job.whole().rank());
+        let remote = if is_leader { Some(self.group(remote)?) } else { None };
+        let bridge = remote.map(|remote| Bridge::Known(remote.ranks.clone()));
+        let inner = job.run(job.whole().create_group_for(&local.ranks, tag))?;
+        let made = Intercommunicator::join(&inner, leader, bridge, tag)?;
+        let made = self.add_comm(made, handler.of(Object::Comm)?, &into)?;
+        made.info.take_from(info.as_deref());
+        Ok(())
+    }
+
+    /// MPI_Intercomm_merge.
+    pub fn intercomm_merge(
+        &self,
+        comm: Rc<Comm>,
+        high: i32,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let merged = comm.local().run(comm.groups()?.merge_async(high != 0))?;
+        self.add_comm(merged, comm.handler.get(), &into).map(drop)
+    }
+}
+
+fn rank_in(rank: i32, size: u32, what: &str) -> Result<u32, Failure> {
+    u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
+        let text = format!("{what} cannot be rank {rank}: there are ranks 0 to {}", size - 1);
+        Failure::new(Class::Rank, text)
+    })
+}
+
+/// A rank's part in an operation with a root.
+enum Part {
+    /// It is the root.
+    Root,
+    /// It is of the root's group, and has nothing to do.
+    None,
+    /// The root is this rank of the other group.
+    With(u32),
+}
+
+impl Part {
+    fn of(comm: &Comm, root: i32) -> Result<Part, Failure> {
+        match root {
+            ROOT => Ok(Part::Root),
+            PROC_NULL => Ok(Part::None),
+            root => {
+                let found = rank_in(root, comm.inner.size(), "the root");
+                found.map(Part::With).map_err(|it| Failure { class: Class::Root, ..it })
+            }
+        }
+    }
+}
+
+/// What a rank gives to ranks of the other group, and what it takes from them.
+#[derive(Default)]
+struct Parcels {
+    out: Vec<(u32, Area)>,
+    into: Vec<(u32, Area)>,
+}
+
+impl Parcels {
+    async fn exchange(self, by: Exchange<'_>) -> Result<(), Error> {
+        let data: Vec<_> = self.out.iter().map(|(to, area)| (*to, area.data())).collect();
+        let out: Vec<(u32, &[u8])> = data.iter().map(|(to, data)| (*to, &**data)).collect();
+        let mut landings: Vec<_> =
+            self.into.iter().map(|(from, area)| (*from, area.landing())).collect();
+        let into = landings.iter_mut().map(|(from, landing)| (*from, landing.bytes()));
+        let done = by.run(out, into).await;
+        landings.into_iter().for_each(|(_, landing)| landing.finish());
+        done
+    }
+}
+
+/// An area for every rank of the other group.
+fn numbered(areas: Vec<Area>) -> Vec<(u32, Area)> {
+    (0..).zip(areas).collect()
+}
+
+/// Where equal parts for all ranks of the other group lie, one after the other.
+fn parts(
+    comm: &Comm,
+    buffer: Buffer,
+    count: i64,
+    datatype: Given,
+) -> Result<Vec<(u32, Area)>, Failure> {
+    let datatype = datatype?;
+    for_all(comm, count)?;
+    let each = count.saturating_mul(datatype.extent());
+    let part = |at: i64| Area::new(buffer.at(at * each), count, &datatype);
+    let areas: Result<Vec<_>, _> = (0..i64::from(comm.inner.size())).map(part).collect();
+    Ok(numbered(areas?))
+}
+
+/// An exchange, which counts from the call on.
+fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output = Done> + 'static> {
+    Ok(async move { parcels.exchange(comm.groups_of()?.exchange()).await })
+}
+
+#[allow(clippy::too_many_arguments)]
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Barrier.
+    pub fn inter_barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
+        Ok(async move { Ok(coll::barrier(&comm.groups_of()?.both().group(), None).await?) })
+    }
+
+    /// MPI_Bcast.
+    pub fn inter_bcast(
+        &self,
+        buffer: Buffer,
+        count: i64,
+        datatype: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mut parcels = Parcels::default();
+        match Part::of(&comm, root)? {
+            Part::None => {}
+            Part::Root => {
+                let area = Area::new(buffer, count, &*datatype?)?;
+                parcels.out = (0..comm.inner.size()).map(|to| (to, area.clone())).collect();
+            }
+            Part::With(root) => {
+                parcels.into.push((root, Area::new(buffer, count, &*datatype?)?));
+            }
+        }
+        exchanged(comm, parcels)
+    }
+
+    /// MPI_Gather.
+    pub fn inter_gather(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mut parcels = Parcels::default();
+        match Part::of(&comm, root)? {
+            Part::None => {}
+            Part::Root => parcels.into = parts(&comm, into, in_count, in_type)?,
+            Part::With(root) => {
+                parcels.out.push((root, Area::new(out, out_count, &*out_type?)?));
+            }
+        }
+        exchanged(comm, parcels)
+    }
+
+    /// MPI_Gatherv.
+    pub fn inter_gatherv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mut parcels = Parcels::default();
+        match Part::of(&comm, root)? {
+            Part::None => {}
+            Part::Root => {
+                let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+                parcels.into = numbered(places);
+            }
+            Part::With(root) => {
+                parcels.out.push((root, Area::new(out, out_count, &*out_type?)?));
+            }
+        }
+        exchanged(comm, parcels)
+    }
+
+    /// MPI_Scatter.
+    pub fn inter_scatter(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mut parcels = Parcels::default();
+        match Part::of(&comm, root)? {
+            Part::None => {}
+            Part::Root => parcels.out = parts(&comm, out, out_count, out_type)?,
+            Part::With(root) => {
+                parcels.into.push((root, Area::new(into, in_count, &*in_type?)?));
+            }
+        }
+        exchanged(comm, parcels)
+    }
+
+    /// MPI_Scatterv.
+    pub fn inter_scatterv(
+        &self,
+        out: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mut parcels = Parcels::default();
+        match Part::of(&comm, root)? {
+            Part::None => {}
+            Part::Root => {
+                let places = blocks(&comm, out, (counts, displacements), &*out_type?)?;
+                parcels.out = numbered(places);
+            }
+            Part::With(root) => {
+                parcels.into.push((root, Area::new(into, in_count, &*in_type?)?));
+            }
+        }
+        exchanged(comm, parcels)
+    }
+
+    /// MPI_Allgather.
+    pub fn inter_allgather(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mine = Area::new(out, out_count, &*out_type?)?;
+        let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
+        let into = parts(&comm, into, in_count, in_type)?;
+        exchanged(comm, Parcels { out, into })
+    }
+
+    /// MPI_Allgatherv.
+    pub fn inter_allgatherv(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let mine = Area::new(out, out_count, &*out_type?)?;
+        let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
+        let into = numbered(blocks(&comm, into, (counts, displacements), &*in_type?)?);
+        exchanged(comm, Parcels { out, into })
+    }
+
+    /// MPI_Alltoall.
+    pub fn inter_alltoall(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let out = parts(&comm, out, out_count, out_type)?;
+        let into = parts(&comm, into, in_count, in_type)?;
+        exchanged(comm, Parcels { out, into })
+    }
+
+    /// MPI_Alltoallv.
+    pub fn inter_alltoallv(
+        &self,
+        out: Buffer,
+        out_counts: Numbers,
+        out_displacements: Numbers,
+        out_type: Given,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_type: Given,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let out = blocks(&comm, out, (out_counts, out_displacements), &*out_type?)?;
+        let into = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
+    }
+
+    /// MPI_Alltoallw.
+    pub fn inter_alltoallw(
+        &self,
+        out: Buffer,
+        out_counts: Numbers,
+        out_displacements: Numbers,
+        out_types: Handles<D>,
+        into: Buffer,
+        counts: Numbers,
+        displacements: Numbers,
+        in_types: Handles<D>,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let given = (out_counts, out_displacements);
+        let out = blocks_of_types(self, &comm, out, given, &out_types)?;
+        let into = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)?;
+        exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
+    }
+
+    /// MPI_Reduce: of the elements of the other group.
+    pub fn inter_reduce(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        root: i32,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let part = Part::of(&comm, root)?;
+        let (mut from, mut parcels, mut reducing) = (None, Parcels::default(), None);
+        match part {
+            Part::None => {}
+            Part::Root => parcels.into.push((0, Area::new(into, count, &*datatype?)?)),
+            Part::With(_) => {
+                let datatype = datatype?;
+                from = Some(Area::new(out, count, &datatype)?);
+                reducing = Some(Reducing::new(self, op, &datatype)?);
+            }
+        }
+        Ok(async move {
+            let groups = comm.groups_of()?;
+            let by = groups.exchange();
+            let (Some(from), Some(reducing), Part::With(root)) = (from, reducing, part) else {
+                return parcels.exchange(by).await;
+            };
+            let data = reduced(groups, &from, &reducing).await?;
+            let out = (groups.local().rank() == 0).then_some((root, &data[..]));
+            by.run(out, []).await
+        })
+    }
+
+    /// MPI_Allreduce: each group gets what the other one's elements come to.
+    pub fn inter_allreduce(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let datatype = datatype?;
+        let reducing = Reducing::new(self, op, &datatype)?;
+        let (from, into) = (Area::new(out, count, &datatype)?, Area::new(into, count, &datatype)?);
+        Ok(async move {
+            let groups = comm.groups_of()?;
+            let swapped = swap(groups, &from, &reducing).await;
+            let local = groups.local().group();
+            let (mut data, failed) = given(swapped, into.len());
+            landed(&into, async |into| {
+                let told = told(failed, coll::broadcast(&local, None, &mut data, 0)).await;
+                into.copy_from_slice(&data);
+                told
+            })
+            .await
+        })
+    }
+
+    /// MPI_Reduce_scatter_block.
+    pub fn inter_reduce_scatter_block(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let counts = vec![count; comm.local().size() as usize];
+        self.scattered((out, into), counts, datatype, op, comm)
+    }
+
+    /// MPI_Reduce_scatter.
+    pub fn inter_reduce_scatter(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        counts: Numbers,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let counts = counts.all(comm.local().size() as usize, "recvcounts")?;
+        self.scattered((out, into), counts, datatype, op, comm)
+    }
+
+    fn scattered(
+        &self,
+        (out, into): (Buffer, Buffer),
+        counts: Vec<i64>,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<impl Future<Output = Done> + use<D>> {
+        let datatype = datatype?;
+        let reducing = Reducing::new(self, op, &datatype)?;
+        let from = Area::new(out, counts.iter().sum(), &datatype)?;
+        let own = counts[comm.local().rank() as usize];
+        let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
+        let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
+        Ok(async move {
+            let groups = comm.groups_of()?;
+            let swapped = swap(groups, &from, &reducing).await;
+            let local = groups.local().group();
+            let (data, failed) = given(swapped, from.len());
+            let mut rest = &data[..];
+            let mut block = |length: &usize| {
+                let (block, after) = rest.split_at(*length);
+                rest = after;
+                block
+            };
+            let blocks: Vec<&[u8]> = match groups.local().rank() {
+                0 => lengths.iter().map(&mut block).collect(),
+                _ => Vec::new(),
+            };
+            landed(&into, async |into| {
+                told(failed, coll::scatterv(&local, None, &blocks, Some(into), 0)).await
+            })
+            .await
+        })
+    }
+
+    /// MPI_Scan: there is none between groups.
+    pub fn inter_scan(
+        &self,
+        _: Buffer,
+        _: Buffer,
+        _: i64,
+        _: Given,
+        _: Op,
+        comm: Rc<Comm>,
+    ) -> Described<std::future::Ready<Done>> {
+        comm.intra()?;
+        Ok(std::future::ready(Ok(())))
+    }
+
+    /// MPI_Exscan: there is none between groups.
+    pub fn inter_exscan(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: Given,
+        op: Op,
+        comm: Rc<Comm>,
+    ) -> Described<std::future::Ready<Done>> {
+        self.inter_scan(out, into, count, datatype, op, comm)
+    }
+}
+
+/// What the elements of this rank's group come to: at its first rank.
+async fn reduced<D: Dialect>(
+    groups: &Intercommunicator,
+    from: &Area,
+    reducing: &Reducing<D>,
+) -> Result<Vec<u8>, Error> {
+    let local = groups.local().group().with_elements(reducing.element());
+    let mut data = from.data().into_owned();
+    coll::reduce(&local, None, &mut data, 0, reducing.as_reduction()).await?;
+    Ok(data)
+}
+
+/// The same, and then the first ranks change what they have: at them, the other group's.
+async fn swap<D: Dialect>(
+    groups: &Intercommunicator,
+    from: &Area,
+    reducing: &Reducing<D>,
+) -> Result<Vec<u8>, Error> {
+    let by = groups.exchange();
+    let mut data = reduced(groups, from, reducing).await?;
+    if groups.local().rank() == 0 {
+        let ours = data.clone();
+        by.run([(0, &ours[..])], [(0, &mut data[..])]).await?;
+    }
+    Ok(data)
+}
+
+/// Data to go on with, and why there are none.
+fn given(data: Result<Vec<u8>, Error>, length: usize) -> (Vec<u8>, Option<Error>) {
+    match data {
+        Ok(data) => (data, None),
+        Err(error) => (vec![0; length], Some(error)),
+    }
+}
+
+/// A second step, which a rank that has failed in the first abandons: so the others learn of it.
+async fn told<E: Into<Error>>(
+    failed: Option<Error>,
+    step: impl Future<Output = Result<(), E>>,
+) -> Result<(), Error> {
+    match failed {
+        None => step.await.map_err(Into::into),
+        Some(error) => {
+            drop(step);
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Sessions, and the process sets that groups are made of (MPI 5.0 §11.3).
+//!
+//! MPI_Init and every session stand on the same rank of the job, which the first of them joins. The
+//! rank leaves when the process ends, and not before: another session may come.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use hikyaku_rank::{Communicator, Foreign, InitError};
+
+use crate::buffered::Outbox;
+use crate::dialect::{Dialect, Handle, Object};
+use crate::errors::{Handler, Handling};
+use crate::failure::{Class, Failure};
+use crate::info::Info;
+use crate::raw::{HandleAt, Out, TextAt};
+use crate::runtime::{Mpi, Phase};
+
+/// The process sets that there are.
+const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) handle: Cell<Handle>,
+    pub(crate) handler: Cell<Handler>,
+    pub(crate) info: Info,
+    pub(crate) buffered: Outbox,
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// The session of a handle.
+    pub fn session(&self, handle: D::Handle) -> Result<Rc<Session>, Failure> {
+        let number = D::number(Object::Session, handle);
+        self.state.sessions.get(number).ok_or_else(|| self.no_such(Object::Session, number))
+    }
+
+    /// MPI_Session_init.
+    pub fn session_init(
+        &self,
+        info: Option<Rc<Info>>,
+        handler: Rc<Handling>,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let handler = handler.of(Object::Session)?;
+        self.join()?;
+        let hints = Info::default();
+        hints.take_from(info.as_deref());
+        let session = Rc::new(Session {
+            handle: Cell::new(Handle::null(Object::Session)),
+            handler: Cell::new(handler),
+            info: hints,
+            buffered: Outbox::default(),
+        });
+        let handle = self.state.sessions.add(Rc::clone(&session))?;
+        session.handle.set(handle);
+        into.set(handle);
+        Ok(())
+    }
+
+    /// MPI_Session_finalize.
+    pub fn session_finalize(&self, handle: HandleAt<D>) -> Result<(), Failure> {
+        let number = handle.get();
+        if self.state.sessions.remove(number).is_none() {
+            return Err(self.no_such(Object::Session, number));
+        }
+        handle.set_null();
+        if self.state.is_idle() {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody uses MPI for now: what was sent is on its way.
+    pub(crate) fn settle(&self) -> Result<(), Failure> {
+        self.flush()?;
+        self.state.buffered.flush()?;
+        let job = self.state.job.borrow().clone();
+        if let Some(job) = job {
+            job.engine().borrow_mut().flush();
+        }
+        Ok(())
+    }
+
+    /// MPI_Session_get_info.
+    pub fn session_get_info(&self, session: Rc<Session>, into: HandleAt<D>) -> Result<(), Failure> {
+        let info = Info::of(&[("thread_level", "MPI_THREAD_SERIALIZED".to_owned())]);
+        info.take_from(Some(&session.info));
+        self.add_info(info, &into)
+    }
+
+    /// MPI_Session_get_num_psets.
+    pub fn session_get_num_psets(
+        &self,
+        _: Rc<Session>,
+        _: Option<Rc<Info>>,
+        count: Out<i32>,
+    ) -> Result<(), Failure> {
+        count.set(SETS.len() as i32);
+        Ok(())
+    }
+
+    /// MPI_Session_get_nth_pset. Without room only the length is given.
+    pub fn session_get_nth_pset(
+        &self,
+        _: Rc<Session>,
+        _: Option<Rc<Info>>,
+        number: i32,
+        room: Out<i32>,
+        into: TextAt,
+    ) -> Result<(), Failure> {
+        let name = usize::try_from(number).ok().and_then(|at| SETS.get(at));
+        let name = name.ok_or_else(|| {
+            Failure::argument(format!("there is no process set {number}: there are {}", SETS.len()))
+        })?;
+        into.set(name, usize::try_from(room.get()).unwrap_or(0));
+        room.set(name.len() as i32 + 1);
+        Ok(())
+    }
+
+    /// The ranks of a process set.
+    fn ranks_of_set(&self, name: &str) -> Result<Vec<u32>, Failure> {
+        let rank = self.rank()?;
+        match SETS.iter().position(|set| *set == name) {
+            Some(0) => Ok((0..rank.whole().size()).collect()),
+            Some(_) => Ok(vec![rank.whole().rank()]),
+            None => {
+                let sets = SETS.join(" and ");
+                Err(Failure::argument(format!("there is no process set `{name}`, but {sets}")))
+            }
+        }
+    }
+
+    /// MPI_Session_get_pset_info.
+    pub fn session_get_pset_info(
+        &self,
+        _: Rc<Session>,
+        name: String,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let size = self.ranks_of_set(&name)?.len();
+        self.add_info(Info::of(&[("mpi_size", size.to_string())]), &into)
+    }
+
+    /// MPI_Group_from_session_pset.
+    pub fn group_from_session_pset(
+        &self,
+        _: Rc<Session>,
+        name: String,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        self.add_group(self.ranks_of_set(&name)?, &into)
+    }
+
+    /// Joins the job, if this process has not.
+    pub(crate) fn join(&self) -> Result<(), Failure> {
+        if self.state.job.borrow().is_some() {
+            return Ok(());
+        }
+        let joined = Communicator::join().map_err(|error| {
+            if let InitError::Foreign(foreign) = &error {
+                refuse(foreign);
+            }
+            Failure::new(Class::Other, error.to_string())
+        })?;
+        self.state.job.replace(Some(joined));
+        crate::runtime::leave_at_exit();
+        Ok(())
+    }
+}
+
+impl crate::runtime::Runtime {
+    /// Whether neither MPI_Init nor a session uses this rank now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase.get() != Phase::Running && self.sessions.is_empty()
+    }
+}
+
+/// Ends a process that is no rank of ours, as a command line that asks for what cannot be: there is
+/// no error handler yet that the program could have chosen.
+#[expect(clippy::disallowed_methods, reason = "going on would be a wrong result, once a process")]
+fn refuse(foreign: &Foreign) -> ! {
+    eprintln!("MPI_Init: {foreign}");
+    std::process::exit(2)
+}

@@ -1,0 +1,310 @@
+//! Intercommunicators: two groups, each of which exchanges messages with the other (MPI 5.0 §7.6).
+//!
+//! ```text
+//!   both      all ranks of the two groups: agreements, barriers          one context,
+//!   others    the other group alone: whom messages are for and from      the same one
+//!   local     this rank's group alone: its part of a reduction           another
+//! ```
+//!
+//! Messages never go between ranks of one group, so both directions have one context. What the
+//! groups do together is one message a pair of ranks, with a tag that all count alike, in a context
+//! of its own: a rank that gives nothing to anybody and takes nothing takes no part.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
+use hikyaku_coll::{self as coll, Book, Communicator as Group};
+use hikyaku_msg::{Endpoint, Members, MsgError, join};
+use hikyaku_nic::fabric::Port;
+
+use crate::communicator::Communicator;
+use crate::contexts::BETWEEN;
+use crate::create::CreationError;
+use crate::error::Error;
+
+/// Two groups, seen from a rank of one of them.
+#[derive(Debug)]
+pub struct Intercommunicator {
+    both: Communicator,
+    local: Communicator,
+    others: Communicator,
+    /// Which of the two groups this rank is in.
+    side: Side,
+    /// The numbers in `both` of the ranks of the other group.
+    numbers: Vec<u32>,
+    /// How many exchanges were started.
+    exchanges: Cell<u32>,
+}
+
+/// One of the two groups, by a number that all ranks know alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    First,
+    Second,
+}
+
+/// How the leader of a group learns of the other group.
+#[derive(Debug)]
+pub enum Bridge<'b> {
+    /// By messages to the other leader.
+    Messages {
+        /// Over a communicator that has both leaders.
+        over: &'b Communicator,
+        /// The other leader's rank there.
+        leader: u32,
+        /// What tells the messages apart from those of other such calls.
+        tag: i32,
+    },
+    /// It knows its ranks in the job.
+    Known(Vec<u32>),
+}
+
+impl Intercommunicator {
+    /// Joins two groups. The ranks of each call it with a communicator of their own, whose rank
+    /// `leader` alone has the bridge to the other group. `tag`: calls of the same ranks at the same
+    /// time have different ones.
+    ///
+    /// # Errors
+    /// The groups have a rank in common, or a rank is gone or gave up.
+    pub fn join(
+        local: &Communicator,
+        leader: u32,
+        bridge: Option<Bridge<'_>>,
+        tag: u32,
+    ) -> Result<Intercommunicator, Error> {
+        local.run(async {
+            let theirs = match bridge {
+                Some(bridge) => Some(meet(local, bridge).await),
+                None => None,
+            };
+            let theirs = tell(local, leader, theirs).await?;
+            Intercommunicator::of_groups(local, &ranks_of(local), &theirs, tag).await
+        })
+    }
+
+    /// The intercommunicator of two groups that every rank of both knows.
+    async fn of_groups(
+        rank: &Communicator,
+        ours: &[u32],
+        theirs: &[u32],
+        tag: u32,
+    ) -> Result<Intercommunicator, Error> {
+        if let Some(&rank) = theirs.iter().find(|rank| ours.contains(rank)) {
+            return Err(CreationError::InBoth { rank }.into());
+        }
+        let side = if ours.first() < theirs.first() { Side::First } else { Side::Second };
+        let all = match side {
+            Side::First => [ours, theirs].concat(),
+            Side::Second => [theirs, ours].concat(),
+        };
+        let both = rank.whole().create_group_for(&all, tag).await?;
+        let place = ours.iter().position(|rank| *rank == both.in_job_own()).unwrap_or(0);
+        let local = both.split_async(Some(side as u32), place as i32).await?;
+        let local = local.ok_or(CreationError::Members { rank: both.rank() })?;
+        let made = Intercommunicator::over(both, local, side).await?;
+        made.ok_or(CreationError::Alone.into())
+    }
+
+    /// That of ranks of two sides; `None`: the other side has none.
+    async fn over(
+        both: Communicator,
+        local: Communicator,
+        side: Side,
+    ) -> Result<Option<Intercommunicator>, Error> {
+        let mine = [side as u32, local.rank()];
+        let mut all = vec![0; mine.len() * both.size() as usize];
+        let into = bytemuck::cast_slice_mut(&mut all);
+        coll::allgather(&both.group(), None, Some(bytemuck::cast_slice(&mine)), into).await?;
+        let (all, _) = all.as_chunks::<2>();
+        let other = |(_, [of, _]): &(u32, &[u32; 2])| *of != side as u32;
+        let mut others: Vec<(u32, u32)> =
+            (0..).zip(all).filter(other).map(|(number, [_, place])| (*place, number)).collect();
+        others.sort_unstable();
+        let numbers: Vec<u32> = others.into_iter().map(|(_, number)| number).collect();
+        if numbers.is_empty() {
+            return Ok(None);
+        }
+        let ranks: Result<Vec<u32>, _> =
+            numbers.iter().map(|number| both.in_job(*number)).collect();
+        let others = both.with_others(ranks?)?;
+        let exchanges = Cell::new(0);
+        Ok(Some(Intercommunicator { both, local, others, side, numbers, exchanges }))
+    }
+
+    /// The ranks of this rank's group.
+    pub fn local(&self) -> &Communicator {
+        &self.local
+    }
+
+    /// The ranks of the other group, for messages to them and from them. This rank is none of them.
+    pub fn others(&self) -> &Communicator {
+        &self.others
+    }
+
+    /// All ranks, in an order that all know alike.
+    pub fn both(&self) -> &Communicator {
+        &self.both
+    }
+
+    /// The same groups with contexts of their own. Every rank calls it.
+    ///
+    /// # Errors
+    /// A rank is gone or gave up, or there is no context left.
+    pub async fn duplicate_async(&self) -> Result<Intercommunicator, Error> {
+        let made = self.split_async(Some(0), self.local.rank() as i32).await?;
+        made.ok_or(CreationError::Alone.into())
+    }
+
+    /// Divides both groups by color, and joins those of one color of both. `None` for a rank
+    /// without a color, and where the other group has no such color. Every rank calls it.
+    ///
+    /// # Errors
+    /// As [`Intercommunicator::duplicate_async`].
+    pub async fn split_async(
+        &self,
+        color: Option<u32>,
+        key: i32,
+    ) -> Result<Option<Intercommunicator>, Error> {
+        let local = self.local.split_async(color, key).await;
+        let both = self.both.split_async(color, 0).await?;
+        match (both, local?) {
+            (Some(both), Some(local)) => Intercommunicator::over(both, local, self.side).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// A communicator of all ranks; those of the group that says `high` come last. Every rank calls
+    /// it, and all of a group say the same.
+    ///
+    /// # Errors
+    /// As [`Intercommunicator::duplicate_async`].
+    pub async fn merge_async(&self, high: bool) -> Result<Communicator, Error> {
+        let made = self.both.split_async(Some(0), high.into()).await?;
+        made.ok_or(CreationError::Members { rank: self.both.rank() }.into())
+    }
+
+    /// Starts an exchange: what goes to ranks of the other group and what comes from them, each by
+    /// its rank there. Every rank starts the same ones in the same order, also one that has no part
+    /// in it.
+    pub fn exchange(&self) -> Exchange<'_> {
+        let tag = self.exchanges.get();
+        self.exchanges.set((tag + 1) & i32::MAX as u32);
+        Exchange { of: self, tag: tag as i32 }
+    }
+}
+
+/// An exchange between the groups that was started.
+#[derive(Debug)]
+pub struct Exchange<'i> {
+    of: &'i Intercommunicator,
+    tag: i32,
+}
+
+impl Exchange<'_> {
+    /// Sends and receives.
+    ///
+    /// # Errors
+    /// More or less came than there is room for, or a rank is gone.
+    pub async fn run(
+        self,
+        out: impl IntoIterator<Item = (u32, &[u8])>,
+        into: impl IntoIterator<Item = (u32, &mut [u8])>,
+    ) -> Result<(), Error> {
+        let Exchange { of, tag } = self;
+        let book = Book::default();
+        let both = &of.both;
+        let endpoint = Endpoint::new(both.engine(), both.context() + BETWEEN);
+        let group = Group::new(endpoint.among(both.members()), &book);
+        let number = |rank: u32| of.numbers[rank as usize];
+        let out = out.into_iter().map(|(to, bytes)| Outgoing { to: number(to), tag, bytes });
+        let into: Vec<_> = into.into_iter().collect();
+        let from: Vec<u32> = into.iter().map(|(from, _)| *from).collect();
+        let into = into.into_iter();
+        let into = into.map(|(from, into)| Incoming { from: number(from), tag, into });
+        exchange(&group, out, into).await.map_err(|error| match error {
+            ExchangeError::Message(error) => error.into(),
+            ExchangeError::Size { edge, sent, expected } => {
+                MsgError::Truncated { sent, room: expected, source_rank: from[edge], tag }.into()
+            }
+        })
+    }
+}
+
+/// The ranks in the job of a communicator.
+fn ranks_of(communicator: &Communicator) -> Vec<u32> {
+    // Every rank below the size exists.
+    (0..communicator.size()).filter_map(|rank| communicator.in_job(rank).ok()).collect()
+}
+
+/// The ranks of the other group, at a leader.
+async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Error> {
+    let (over, leader, tag) = match bridge {
+        Bridge::Known(ranks) => return Ok(ranks),
+        Bridge::Messages { over, leader, tag } => (over, leader, tag),
+    };
+    let messages = Endpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
+    let ours = ranks_of(local);
+    let (count, mut counted) = ([ours.len() as u32], [0]);
+    let send = messages.send(bytemuck::cast_slice(&count), leader, tag);
+    let into = bytemuck::cast_slice_mut(&mut counted);
+    let (sent, came) = join(send, messages.recv(into, Some(leader), Some(tag))).await;
+    let (_, _) = (sent?, came?);
+    let most = over.engine().borrow().size();
+    let count = counted[0];
+    if count > most {
+        return Err(MsgError::Malformed { source_rank: leader }.into());
+    }
+    let mut theirs = vec![0; count as usize];
+    let send = messages.send(bytemuck::cast_slice(&ours), leader, tag);
+    let into = bytemuck::cast_slice_mut(&mut theirs);
+    let (sent, came) = join(send, messages.recv(into, Some(leader), Some(tag))).await;
+    let (_, _) = (sent?, came?);
+    Ok(theirs)
+}
+
+/// Tells a group what its leader knows of the other; its error, if it knows nothing.
+async fn tell(
+    local: &Communicator,
+    leader: u32,
+    known: Option<Result<Vec<u32>, Error>>,
+) -> Result<Vec<u32>, Error> {
+    let group = local.group();
+    let (failed, mut ranks) = match known {
+        Some(Ok(ranks)) => (None, ranks),
+        Some(Err(error)) => (Some(error), Vec::new()),
+        None => (None, Vec::new()),
+    };
+    // A leader that has failed says so by a group without ranks.
+    let mut count = [ranks.len() as u32];
+    coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut count), leader).await?;
+    ranks.resize(count[0] as usize, 0);
+    coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut ranks), leader).await?;
+    match failed {
+        Some(error) => Err(error),
+        None if ranks.is_empty() => Err(CreationError::Alone.into()),
+        None => Ok(ranks),
+    }
+}
+
+impl Communicator {
+    /// All ranks of the job, for making communicators of some of them. It has no collectives.
+    pub fn whole(&self) -> Communicator {
+        self.led(0, None, true)
+    }
+
+    /// This rank's number in the job.
+    fn in_job_own(&self) -> u32 {
+        self.engine().borrow().rank()
+    }
+
+    /// The same context with ranks that this one exchanges messages with and is none of.
+    fn with_others(&self, ranks: Vec<u32>) -> Result<Communicator, Error> {
+        let node_of = |rank| self.engine().borrow().port().node_of(rank);
+        let members = Members::of_others(ranks, node_of);
+        let members = Arc::new(members.ok_or(CreationError::Members { rank: self.rank() })?);
+        // Whose death ends a wait for a message from any of them.
+        self.engine().borrow_mut().set_members(self.context(), Arc::clone(&members));
+        Ok(self.among_others(members))
+    }
+}

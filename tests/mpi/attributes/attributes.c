@@ -1,0 +1,121 @@
+/* Attributes, their callbacks, and info objects (MPI 5.0 §7.7, chapter 10). */
+#include "../check.h"
+
+static int copies, deletes, failing;
+
+static int copy(MPI_Comm comm, int key, void *extra, void *value, void *to, int *flag) {
+    (void)comm, (void)key;
+    copies++;
+    CHECK(*(int *)extra == 17);
+    *(void **)to = (char *)value + 1;
+    *flag = *(char *)value != 'n';
+    return failing ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static int delete(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)value, (void)extra;
+    deletes++;
+    return MPI_SUCCESS;
+}
+
+static void own(void) {
+    static char values[] = "yno";
+    int key, kept, dropped, flag, extra = 17;
+    void *value;
+    MPI_Comm comm, twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_keyval(copy, delete, &key, &extra);
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &kept, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete, &dropped, NULL);
+    MPI_Comm_get_attr(comm, key, &value, &flag);
+    EQUAL(flag, 0);
+    MPI_Comm_set_attr(comm, key, values);
+    MPI_Comm_set_attr(comm, kept, &key);
+    MPI_Comm_set_attr(comm, dropped, &flag);
+    MPI_Comm_get_attr(comm, key, &value, &flag);
+    CHECK(flag && value == values);
+    MPI_Comm_dup(comm, &twin);
+    EQUAL(copies, 1);
+    MPI_Comm_get_attr(twin, key, &value, &flag);
+    CHECK(flag && value == values + 1);
+    MPI_Comm_get_attr(twin, kept, &value, &flag);
+    CHECK(flag && value == &key);
+    MPI_Comm_get_attr(twin, dropped, &value, &flag);
+    EQUAL(flag, 0);
+    MPI_Comm_free(&twin);
+    EQUAL(deletes, 1);
+    /* Another value takes the place of the first, which is deleted. */
+    MPI_Comm_set_attr(comm, key, values + 1);
+    EQUAL(deletes, 2);
+    MPI_Comm_dup(comm, &twin);
+    MPI_Comm_get_attr(twin, key, &value, &flag);
+    EQUAL(flag, 0);
+    MPI_Comm_free(&twin);
+    EQUAL(deletes, 2);
+    MPI_Comm_delete_attr(comm, key);
+    EQUAL(deletes, 3);
+    MPI_Comm_get_attr(comm, key, &value, &flag);
+    EQUAL(flag, 0);
+    int was = key;
+    MPI_Comm_set_attr(comm, key, values);
+    MPI_Comm_free_keyval(&key);
+    EQUAL(key, MPI_KEYVAL_INVALID);
+    MPI_Comm_free(&comm);
+    EQUAL(deletes, 5);
+    CHECK(was != MPI_KEYVAL_INVALID);
+    MPI_Comm_free_keyval(&kept);
+    MPI_Comm_free_keyval(&dropped);
+}
+
+static void predefined(void) {
+    int *number, flag;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &number, &flag);
+    CHECK(flag && *number >= 32767);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL, &number, &flag);
+    CHECK(flag && (*number == 0 || *number == 1));
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_IO, &number, &flag);
+    CHECK(flag);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &flag);
+    CHECK(flag && *number == 0);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &number, &flag);
+    CHECK(flag && *number >= MPI_ERR_LASTCODE);
+}
+
+static void infos(void) {
+    MPI_Info info, twin;
+    int count, flag, length;
+    char text[32];
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "colour", "red");
+    MPI_Info_set(info, "size", "big");
+    MPI_Info_set(info, "colour", "blue");
+    MPI_Info_get_nkeys(info, &count);
+    EQUAL(count, 2);
+    length = sizeof text;
+    MPI_Info_get_string(info, "colour", &length, text, &flag);
+    CHECK(flag && strcmp(text, "blue") == 0 && length == 5);
+    length = 3;
+    MPI_Info_get_string(info, "colour", &length, text, &flag);
+    CHECK(flag && strcmp(text, "bl") == 0 && length == 5);
+    MPI_Info_get_string(info, "taste", &length, text, &flag);
+    EQUAL(flag, 0);
+    MPI_Info_get_nthkey(info, 1, text);
+    CHECK(strcmp(text, "size") == 0);
+    MPI_Info_dup(info, &twin);
+    MPI_Info_delete(info, "size");
+    MPI_Info_get_nkeys(info, &count);
+    EQUAL(count, 1);
+    MPI_Info_get_nkeys(twin, &count);
+    EQUAL(count, 2);
+    MPI_Info_free(&info);
+    MPI_Info_free(&twin);
+    CHECK(info == MPI_INFO_NULL);
+}
+
+int main(int argc, char **argv) {
+    begin(&argc, &argv);
+    own();
+    predefined();
+    infos();
+    return end();
+}

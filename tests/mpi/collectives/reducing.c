@@ -1,0 +1,175 @@
+/* Reductions: predefined operations and types, functions of the program's own (MPI 5.0 §6.9 to
+ * §6.13). */
+#include <complex.h>
+#include <stdbool.h>
+#include "../check.h"
+
+enum { LENGTH = 300 };
+
+/* Every operation on an integer type, against the same written out. */
+#define INTEGERS(name, c, mpi)                                                               \
+    static void name(void) {                                                                 \
+        MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR,     \
+                        MPI_LAND, MPI_LOR, MPI_LXOR};                                        \
+        for (int which = 0; which < 10; which++) {                                           \
+            c mine[3], got[3], should[3];                                                    \
+            for (int at = 0; at < 3; at++) mine[at] = (c)(1 + (rank * 3 + at) % 2 * (at + 1)); \
+            for (int at = 0; at < 3; at++) {                                                 \
+                should[at] = (c)(1 + at % 2 * (at + 1));                                     \
+                if (which >= 7 && size == 1) should[at] = mine[at];                          \
+                for (int from = 1; from < size; from++) {                                    \
+                    c next = (c)(1 + (from * 3 + at) % 2 * (at + 1)), all = should[at];      \
+                    c results[] = {(c)(all + next), (c)(all * next), all < next ? all : next, \
+                                   all > next ? all : next, (c)(all & next), (c)(all | next), \
+                                   (c)(all ^ next), (c)(all && next), (c)(all || next),      \
+                                   (c)(!all != !next)};                                      \
+                    should[at] = results[which];                                             \
+                }                                                                            \
+            }                                                                                \
+            MPI_Allreduce(mine, got, 3, mpi, ops[which], MPI_COMM_WORLD);                     \
+            for (int at = 0; at < 3; at++) CHECK(got[at] == should[at]);                     \
+        }                                                                                    \
+    }
+
+INTEGERS(chars, signed char, MPI_SIGNED_CHAR)
+INTEGERS(shorts, unsigned short, MPI_UNSIGNED_SHORT)
+INTEGERS(ints, int, MPI_INT)
+INTEGERS(longs, long, MPI_LONG)
+INTEGERS(wides, uint64_t, MPI_UINT64_T)
+
+static void others(void) {
+    double real = rank + 1, got, most;
+    long double extended = rank + 1, sum;
+    double complex turn = rank + I, product, should = 1;
+    bool is_first = rank == 0, any, all;
+    float single = (float)rank, least;
+    MPI_Allreduce(&real, &got, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(got == size * (size + 1) / 2.0);
+    MPI_Allreduce(&real, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(most == size);
+    MPI_Allreduce(&single, &least, 1, MPI_FLOAT, MPI_MIN, MPI_COMM_WORLD);
+    CHECK(least == 0);
+    MPI_Allreduce(&extended, &sum, 1, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == size * (size + 1) / 2.0L);
+    MPI_Allreduce(&turn, &product, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    for (int from = 0; from < size; from++) should *= from + I;
+    CHECK(cabs(product - should) <= 1e-9 * cabs(should));
+    MPI_Allreduce(&is_first, &any, 1, MPI_C_BOOL, MPI_LOR, MPI_COMM_WORLD);
+    MPI_Allreduce(&is_first, &all, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
+    CHECK(any && all == (size == 1));
+    struct { double value; int at; } here = {rank % 3, rank}, low, high;
+    MPI_Allreduce(&here, &high, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    MPI_Allreduce(&here, &low, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD);
+    CHECK(low.value == 0 && low.at == 0);
+    int top = size < 3 ? size - 1 : 2;
+    CHECK(high.value == top && high.at == top);
+    struct { int value, at; } pair = {-rank, rank}, best;
+    MPI_Allreduce(&pair, &best, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
+    CHECK(best.value == 1 - size && best.at == size - 1);
+}
+
+/* Affine maps, x to a x + b: not commutative, so the order of ranks is seen. */
+struct map { int64_t a, b; };
+static int calls;
+
+static void compose(void *in, void *inout, int *len, MPI_Datatype *type) {
+    struct map *first = in, *then = inout;
+    (void)type;
+    calls++;
+    for (int at = 0; at < *len; at++) {
+        struct map made = {first[at].a * then[at].a % 10007,
+                           (then[at].a * first[at].b + then[at].b) % 10007};
+        then[at] = made;
+    }
+}
+
+static void compose_c(void *in, void *inout, MPI_Count *len, MPI_Datatype *type) {
+    int count = (int)*len;
+    compose(in, inout, &count, type);
+}
+
+static struct map of(int from, int at) { return (struct map){from + 2, 3 * from + at}; }
+
+static struct map up_to(int last, int at) {
+    struct map all = of(0, at);
+    for (int from = 1; from <= last; from++) {
+        struct map next = of(from, at);
+        compose(&all, &next, &(int){1}, NULL);
+        all = next;
+    }
+    return all;
+}
+
+static void expect(const struct map *got, int last, int first_at, int count) {
+    for (int at = 0; at < count; at++) {
+        struct map should = up_to(last, first_at + at);
+        EQUAL(got[at].a, should.a);
+        EQUAL(got[at].b, should.b);
+    }
+}
+
+static void own(int length, int large) {
+    static struct map mine[64 * LENGTH], got[64 * LENGTH];
+    MPI_Datatype pair;
+    MPI_Op op;
+    int commutes, counts[64], before = 0;
+    MPI_Type_contiguous(2, MPI_INT64_T, &pair);
+    MPI_Type_commit(&pair);
+    if (large) MPI_Op_create_c(compose_c, 0, &op);
+    else MPI_Op_create(compose, 0, &op);
+    MPI_Op_commutative(op, &commutes);
+    EQUAL(commutes, 0);
+    for (int at = 0; at < size * length; at++) mine[at] = of(rank, at);
+    MPI_Allreduce(mine, got, length, pair, op, MPI_COMM_WORLD);
+    expect(got, size - 1, 0, length);
+    MPI_Reduce(mine, got, length, pair, op, size - 1, MPI_COMM_WORLD);
+    if (rank == size - 1) expect(got, size - 1, 0, length);
+    MPI_Scan(mine, got, length, pair, op, MPI_COMM_WORLD);
+    expect(got, rank, 0, length);
+    MPI_Exscan(mine, got, length, pair, op, MPI_COMM_WORLD);
+    if (rank > 0) expect(got, rank - 1, 0, length);
+    MPI_Reduce_scatter_block(mine, got, length, pair, op, MPI_COMM_WORLD);
+    expect(got, size - 1, rank * length, length);
+    for (int at = 0; at < size; at++) {
+        counts[at] = (at + 1) % 3 * length / 2;
+        if (at < rank) before += counts[at];
+    }
+    MPI_Reduce_scatter(mine, got, counts, pair, op, MPI_COMM_WORLD);
+    expect(got, size - 1, before, counts[rank]);
+    /* In place, and in flight. */
+    MPI_Request request;
+    memcpy(got, mine, sizeof *mine * (size_t)length);
+    MPI_Iallreduce(MPI_IN_PLACE, got, length, pair, op, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(got, size - 1, 0, length);
+    memcpy(got, mine, sizeof *mine * (size_t)length);
+    MPI_Reduce(rank == 0 ? MPI_IN_PLACE : (void *)mine, got, length, pair, op, 0, MPI_COMM_WORLD);
+    if (rank == 0) expect(got, size - 1, 0, length);
+    memcpy(got, mine, sizeof *mine * (size_t)length);
+    MPI_Scan_init(MPI_IN_PLACE, got, length, pair, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(got, rank, 0, length);
+    MPI_Request_free(&request);
+    struct map one = of(0, 0), two = of(1, 0);
+    MPI_Reduce_local(&one, &two, 1, pair, op);
+    expect(&two, 1, 0, 1);
+    MPI_Op_free(&op);
+    CHECK(op == MPI_OP_NULL);
+    MPI_Type_free(&pair);
+}
+
+int main(int argc, char **argv) {
+    begin(&argc, &argv);
+    chars();
+    shorts();
+    ints();
+    longs();
+    wides();
+    others();
+    own(1, 0);
+    own(6, 1);
+    own(LENGTH, 0);
+    CHECK(calls > 0);
+    return end();
+}

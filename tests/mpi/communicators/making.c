@@ -1,0 +1,136 @@
+/* Communicators are made, kept apart and freed (MPI 5.0 §7.4). */
+#include "../check.h"
+
+/* A ring and a sum in a communicator. */
+static void works(MPI_Comm comm) {
+    int here, many, got, sum;
+    MPI_Comm_rank(comm, &here);
+    MPI_Comm_size(comm, &many);
+    MPI_Sendrecv(&here, 1, MPI_INT, (here + 1) % many, 0, &got, 1, MPI_INT,
+                 (here + many - 1) % many, 0, comm, MPI_STATUS_IGNORE);
+    EQUAL(got, (here + many - 1) % many);
+    MPI_Allreduce(&here, &sum, 1, MPI_INT, MPI_SUM, comm);
+    EQUAL(sum, many * (many - 1) / 2);
+}
+
+static void duplicates(void) {
+    MPI_Comm twin;
+    int result, mine = rank, got;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_compare(MPI_COMM_WORLD, twin, &result);
+    EQUAL(result, MPI_CONGRUENT);
+    MPI_Comm_compare(twin, twin, &result);
+    EQUAL(result, MPI_IDENT);
+    works(twin);
+    /* A message of one is none of the other's. */
+    MPI_Request request;
+    MPI_Irecv(&got, 1, MPI_INT, left(), MPI_ANY_TAG, twin, &request);
+    int other;
+    MPI_Sendrecv(&mine, 1, MPI_INT, right(), 0, &other, 1, MPI_INT, left(), 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    mine += 100;
+    MPI_Send(&mine, 1, MPI_INT, right(), 1, twin);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    EQUAL(got, left() + 100);
+    EQUAL(other, left());
+    MPI_Comm_free(&twin);
+    CHECK(twin == MPI_COMM_NULL);
+}
+
+static void splits(void) {
+    MPI_Comm part, node, none;
+    int here, many, result;
+    /* By parity, numbered from the last. */
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
+    MPI_Comm_rank(part, &here);
+    MPI_Comm_size(part, &many);
+    EQUAL(many, (size + 1 - rank % 2) / 2);
+    EQUAL(here, many - 1 - rank / 2);
+    works(part);
+    MPI_Comm_compare(part, MPI_COMM_WORLD, &result);
+    EQUAL(result, size == 1 ? MPI_CONGRUENT : MPI_UNEQUAL);
+    MPI_Comm_free(&part);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 4, 0, &none);
+    if (rank == 0) {
+        CHECK(none == MPI_COMM_NULL);
+    } else {
+        works(none);
+        MPI_Comm_free(&none);
+    }
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    works(node);
+    MPI_Comm_free(&node);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_UNDEFINED, 0, MPI_INFO_NULL, &node);
+    CHECK(node == MPI_COMM_NULL);
+}
+
+static void of_groups(void) {
+    MPI_Group world, half;
+    MPI_Comm made;
+    int members[64], count = 0, is_member = 0;
+    for (int at = size - 1; at >= 0; at -= 2) {
+        members[count++] = at;
+        is_member |= at == rank;
+    }
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, count, members, &half);
+    MPI_Comm_create(MPI_COMM_WORLD, half, &made);
+    CHECK((made != MPI_COMM_NULL) == is_member);
+    if (is_member) {
+        int here;
+        MPI_Comm_rank(made, &here);
+        EQUAL(members[here], rank);
+        works(made);
+        MPI_Comm_free(&made);
+        /* Only the members call this one. */
+        MPI_Comm_create_group(MPI_COMM_WORLD, half, 5, &made);
+        works(made);
+        MPI_Comm_free(&made);
+    }
+    MPI_Comm_create(MPI_COMM_WORLD, MPI_GROUP_EMPTY, &made);
+    CHECK(made == MPI_COMM_NULL);
+    MPI_Group_free(&half);
+    MPI_Group_free(&world);
+}
+
+/* Far more than there may be at once. */
+static void many(void) {
+    for (int turn = 0; turn < 300; turn++) {
+        MPI_Comm one, two;
+        MPI_Comm_dup(MPI_COMM_WORLD, &one);
+        MPI_Comm_split(one, rank % 2, 0, &two);
+        MPI_Comm_free(&one);
+        if (turn % 50 == 0) works(two);
+        MPI_Comm_free(&two);
+    }
+}
+
+static void names(void) {
+    char name[MPI_MAX_OBJECT_NAME];
+    int length, flag;
+    MPI_Comm twin;
+    MPI_Comm_get_name(MPI_COMM_WORLD, name, &length);
+    CHECK(strcmp(name, "MPI_COMM_WORLD") == 0 && length == 14);
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_get_name(twin, name, &length);
+    EQUAL(length, 0);
+    MPI_Comm_set_name(twin, "ring");
+    MPI_Comm_get_name(twin, name, &length);
+    CHECK(strcmp(name, "ring") == 0 && length == 4);
+    MPI_Comm_test_inter(twin, &flag);
+    EQUAL(flag, 0);
+    MPI_Comm back = MPI_Comm_fromint(MPI_Comm_toint(twin));
+    CHECK(back == twin);
+    MPI_Comm_free(&twin);
+    works(MPI_COMM_SELF);
+}
+
+int main(int argc, char **argv) {
+    begin(&argc, &argv);
+    duplicates();
+    splits();
+    of_groups();
+    many();
+    names();
+    return end();
+}

@@ -1,0 +1,194 @@
+/* The families of wait, test and get_status; cancel (MPI 5.0 §3.7, §3.8.4). */
+#include "../check.h"
+
+enum { COUNT = 6 };
+static int out[COUNT], into[COUNT];
+static MPI_Request requests[2 * COUNT];
+static MPI_Status statuses[2 * COUNT];
+
+/* Receives first, then sends; the last receive's message is sent when asked for. */
+static void start(int sends) {
+    for (int at = 0; at < COUNT; at++) {
+        into[at] = -1;
+        out[at] = 100 * rank + at;
+        MPI_Irecv(&into[at], 1, MPI_INT, left(), at, MPI_COMM_WORLD, &requests[at]);
+        requests[COUNT + at] = MPI_REQUEST_NULL;
+    }
+    for (int at = 0; at < sends; at++)
+        MPI_Isend(&out[at], 1, MPI_INT, right(), at, MPI_COMM_WORLD, &requests[COUNT + at]);
+}
+
+static void expect_all(void) {
+    for (int at = 0; at < COUNT; at++) EQUAL(into[at], 100 * left() + at);
+    for (int at = 0; at < 2 * COUNT; at++) CHECK(requests[at] == MPI_REQUEST_NULL);
+}
+
+static void all(void) {
+    int flag = 0;
+    start(COUNT);
+    MPI_Waitall(2 * COUNT, requests, statuses);
+    for (int at = 0; at < COUNT; at++) EQUAL(statuses[at].MPI_TAG, at);
+    expect_all();
+    start(COUNT);
+    while (!flag) MPI_Request_get_status_all(2 * COUNT, requests, &flag, statuses);
+    for (int at = 0; at < COUNT; at++) {
+        CHECK(requests[at] != MPI_REQUEST_NULL);
+        EQUAL(statuses[at].MPI_SOURCE, left());
+    }
+    flag = 0;
+    while (!flag) MPI_Testall(2 * COUNT, requests, &flag, MPI_STATUSES_IGNORE);
+    expect_all();
+}
+
+static void any(int waits) {
+    int index, flag, seen = 0;
+    MPI_Status status;
+    start(COUNT);
+    for (int done = 0; done < 2 * COUNT; done++) {
+        if (waits) {
+            MPI_Waitany(2 * COUNT, requests, &index, &status);
+        } else {
+            do MPI_Testany(2 * COUNT, requests, &index, &flag, &status);
+            while (!flag);
+        }
+        CHECK(index >= 0 && index < 2 * COUNT && !(seen & 1 << index));
+        seen |= 1 << index;
+        if (index < COUNT) EQUAL(status.MPI_TAG, index);
+    }
+    expect_all();
+    MPI_Waitany(2 * COUNT, requests, &index, &status);
+    EQUAL(index, MPI_UNDEFINED);
+    EQUAL(status.MPI_SOURCE, MPI_ANY_SOURCE);
+    MPI_Testany(2 * COUNT, requests, &index, &flag, &status);
+    EQUAL(index, MPI_UNDEFINED);
+    EQUAL(flag, 1);
+}
+
+static void some(int waits) {
+    int indices[2 * COUNT], count, done = 0;
+    start(COUNT);
+    while (done < 2 * COUNT) {
+        if (waits)
+            MPI_Waitsome(2 * COUNT, requests, &count, indices, statuses);
+        else
+            MPI_Testsome(2 * COUNT, requests, &count, indices, statuses);
+        CHECK(count >= (waits ? 1 : 0) && count <= 2 * COUNT);
+        for (int at = 0; at < count; at++)
+            if (indices[at] < COUNT) EQUAL(statuses[at].MPI_TAG, indices[at]);
+        done += count;
+    }
+    EQUAL(done, 2 * COUNT);
+    expect_all();
+    MPI_Waitsome(2 * COUNT, requests, &count, indices, MPI_STATUSES_IGNORE);
+    EQUAL(count, MPI_UNDEFINED);
+    MPI_Testsome(2 * COUNT, requests, &count, indices, MPI_STATUSES_IGNORE);
+    EQUAL(count, MPI_UNDEFINED);
+}
+
+static void not_yet(void) {
+    int flag, index;
+    MPI_Status status;
+    start(COUNT - 1);
+    MPI_Waitall(COUNT - 1, requests, MPI_STATUSES_IGNORE);
+    MPI_Test(&requests[COUNT - 1], &flag, &status);
+    EQUAL(flag, 0);
+    MPI_Testall(2 * COUNT, requests, &flag, statuses);
+    EQUAL(flag, 0);
+    MPI_Request_get_status(requests[COUNT - 1], &flag, &status);
+    EQUAL(flag, 0);
+    MPI_Request_get_status_any(1, &requests[COUNT - 1], &index, &flag, &status);
+    EQUAL(flag, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(&out[COUNT - 1], 1, MPI_INT, right(), COUNT - 1, MPI_COMM_WORLD);
+    do MPI_Request_get_status(requests[COUNT - 1], &flag, &status);
+    while (!flag);
+    EQUAL(status.MPI_TAG, COUNT - 1);
+    CHECK(requests[COUNT - 1] != MPI_REQUEST_NULL);
+    MPI_Wait(&requests[COUNT - 1], &status);
+    EQUAL(status.MPI_SOURCE, left());
+    MPI_Waitall(2 * COUNT, requests, MPI_STATUSES_IGNORE);
+    expect_all();
+}
+
+static void cancelled(void) {
+    int value = 5, flag, persists;
+    MPI_Status status;
+    for (persists = 0; persists < 2; persists++) {
+        MPI_Request request;
+        if (persists) {
+            MPI_Recv_init(&value, 1, MPI_INT, MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, &request);
+            MPI_Start(&request);
+        } else {
+            MPI_Irecv(&value, 1, MPI_INT, left(), 77, MPI_COMM_WORLD, &request);
+        }
+        MPI_Cancel(&request);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &flag);
+        EQUAL(flag, 1);
+        EQUAL(value, 5);
+        if (persists) MPI_Request_free(&request);
+        CHECK(request == MPI_REQUEST_NULL);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* The next message is not lost to the one that was cancelled. */
+    MPI_Sendrecv(&rank, 1, MPI_INT, right(), 77, &value, 1, MPI_INT, left(), 77, MPI_COMM_WORLD,
+                 &status);
+    EQUAL(value, left());
+    MPI_Test_cancelled(&status, &flag);
+    EQUAL(flag, 0);
+}
+
+/* A freed request goes on: the message arrives. */
+static void freed(void) {
+    int value;
+    MPI_Request request;
+    MPI_Isend(&rank, 1, MPI_INT, right(), 8, MPI_COMM_WORLD, &request);
+    MPI_Request_free(&request);
+    CHECK(request == MPI_REQUEST_NULL);
+    MPI_Recv(&value, 1, MPI_INT, left(), 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    EQUAL(value, left());
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void of_nothing(void) {
+    int flag, count;
+    MPI_Request none = MPI_REQUEST_NULL;
+    MPI_Status status;
+    MPI_Wait(&none, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    EQUAL(count, 0);
+    MPI_Test(&none, &flag, &status);
+    EQUAL(flag, 1);
+    MPI_Request_get_status(none, &flag, &status);
+    EQUAL(flag, 1);
+    MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE);
+    /* What a program writes into a status itself. */
+    MPI_Status_set_source(&status, 3);
+    MPI_Status_set_tag(&status, 4);
+    MPI_Status_set_elements(&status, MPI_INT, 6);
+    MPI_Status_set_cancelled(&status, 1);
+    EQUAL(status.MPI_SOURCE, 3);
+    EQUAL(status.MPI_TAG, 4);
+    MPI_Get_elements(&status, MPI_INT, &count);
+    EQUAL(count, 6);
+    MPI_Get_count(&status, MPI_DOUBLE, &count);
+    EQUAL(count, 3);
+    MPI_Test_cancelled(&status, &flag);
+    EQUAL(flag, 1);
+}
+
+int main(int argc, char **argv) {
+    begin(&argc, &argv);
+    for (int turn = 0; turn < 3; turn++) {
+        all();
+        any(1);
+        any(0);
+        some(1);
+        some(0);
+        not_yet();
+        cancelled();
+        freed();
+    }
+    of_nothing();
+    return end();
+}
