@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
-from test_mpi4py import job, libraries, start  # noqa: F401: the first two are fixtures
+from programs import HEAD, HIKYAKU, PATIENCE, start
 
 # What the programs have: `together` runs functions in threads and passes on what they raise.
 THREADS = """
@@ -29,13 +33,11 @@ def each(n, function):
 
 
 def program(source: str) -> str:
-    lines = source.splitlines()
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    return THREADS + "\n".join(line[indent:] for line in lines)
+    return THREADS + textwrap.dedent(source)
 
 
 @pytest.fixture
-def threads(job):  # noqa: F811
+def threads(job):
     return lambda n, source: job(n, program(source))
 
 
@@ -59,19 +61,10 @@ def test_a_lower_level_is_provided_too(tmp_path, level):
     """
     head = f"import mpi4py\nmpi4py.rc.thread_level = '{level}'\n"
     file = tmp_path / "level.py"
-    file.write_text(head + "from mpi4py import MPI\nworld = MPI.COMM_WORLD\n" + dedent(source))
-    import subprocess
-    import sys
-
-    from test_mpi4py import HIKYAKU, PATIENCE
-
+    file.write_text(head + HEAD + textwrap.dedent(source))
     command = [HIKYAKU, "run", "-n", "2", "--", sys.executable, file]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def dedent(source: str) -> str:
-    return program(source)[len(THREADS) :]
 
 
 def test_in_virtual_time_threads_take_turns(tmp_path):

@@ -54,28 +54,38 @@ impl<D: Dialect> Mpi<D> {
         self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
         self.state.phase.set(Phase::Running);
-        self.begin_threads(&world, threads)
-    }
-
-    /// From here on the level of thread support is as wanted, or as much as there is.
-    fn begin_threads(&self, world: &Comm, wanted: i32) -> Result<(), Failure> {
-        // Whatever the level is here: another rank may have another one.
-        world.inner.count_no_contexts();
-        let is_virtual = world.inner.engine().borrow().port().capabilities().virtual_time;
-        let level = if is_virtual { wanted.min(THREAD_SERIALIZED) } else { wanted };
+        let level = self.level(threads)?;
         self.state.threads.set(level);
-        if level == THREAD_MULTIPLE {
+        // A session may be another thread's.
+        let is_shared = level == THREAD_MULTIPLE || !self.state.sessions.is_empty();
+        if is_shared {
             // Before two threads can make it at once.
             self.own()?;
             world.inner.share_among_threads(crate::runtime::gate());
         }
-        crate::runtime::go_through_gate(level == THREAD_MULTIPLE);
+        crate::runtime::go_through_gate(is_shared);
+        Ok(())
+    }
+
+    /// The level of thread support as wanted, or as much as there is.
+    fn level(&self, wanted: i32) -> Result<i32, Failure> {
+        let rank = self.rank()?;
+        let is_virtual = rank.engine().borrow().port().capabilities().virtual_time;
+        Ok(if is_virtual { wanted.min(THREAD_SERIALIZED) } else { wanted })
+    }
+
+    /// Ends well if no other thread is in a call: for the last call of all.
+    pub(crate) fn be_alone(&self) -> Result<(), Failure> {
+        if crate::runtime::has_other_calls() {
+            return Err(Failure::new(Class::Other, "another thread is still in a call of MPI"));
+        }
         Ok(())
     }
 
     /// MPI_Finalize. What is still there of communicators and requests is dropped, unless a session
     /// goes on.
     pub fn finalize(&self) -> Result<(), Failure> {
+        self.be_alone()?;
         let own = self.state.own.borrow().clone();
         if let Some(own) = own {
             self.delete_attributes((Object::Comm, Handle::COMM_SELF), &own.attributes)?;

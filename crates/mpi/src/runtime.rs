@@ -123,9 +123,11 @@ struct Process {
     /// Whether a call goes through the gate: at MPI_THREAD_MULTIPLE, and when MPI is not running,
     /// for those functions that any thread may call then.
     is_gated: AtomicBool,
+    /// Calls that went through the gate and are not over.
+    calls: Cell<u32>,
 }
 
-// SAFETY: `state` is used in calls of MPI alone, by `call`. If `is_gated`, a thread has entered the
+// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`. If `is_gated`, a thread has entered the
 // gate before it uses any of it, and leaves it after its last use: a call's values are dropped, and
 // so are its counts of shared ones, before its `Inside` is. Where a call gives the gate up in
 // between, it touches nothing until it is inside again: in a wait, which `hikyaku_rank::Gate` says
@@ -134,8 +136,12 @@ struct Process {
 // program makes one call at a time (MPI 5.0 §11.6.2), and orders those of its threads.
 unsafe impl Sync for Process {}
 
-static PROCESS: Process =
-    Process { state: Runtime::new(), gate: Gate::new(), is_gated: AtomicBool::new(true) };
+static PROCESS: Process = Process {
+    state: Runtime::new(),
+    gate: Gate::new(),
+    is_gated: AtomicBool::new(true),
+    calls: Cell::new(0),
+};
 
 /// The gate of the process.
 pub(crate) fn gate() -> &'static Gate {
@@ -145,6 +151,11 @@ pub(crate) fn gate() -> &'static Gate {
 /// Says whether calls go through the gate from here on. For a call that is inside of it.
 pub(crate) fn go_through_gate(is_gated: bool) {
     PROCESS.is_gated.store(is_gated, Ordering::Relaxed);
+}
+
+/// Whether other calls are not over, besides the one that asks.
+pub(crate) fn has_other_calls() -> bool {
+    PROCESS.is_gated.load(Ordering::Relaxed) && PROCESS.calls.get() > 1
 }
 
 /// Runs a function of the program's, which may take any time, may wait for another thread, and may
@@ -174,6 +185,7 @@ impl Inside {
         let is_gated = PROCESS.is_gated.load(Ordering::Relaxed);
         if is_gated {
             PROCESS.gate.enter();
+            PROCESS.calls.set(PROCESS.calls.get() + 1);
         }
         Inside(is_gated)
     }
@@ -193,6 +205,7 @@ fn leave() {
     if let Some(job) = &*PROCESS.state.job.borrow() {
         job.tell_threads();
     }
+    PROCESS.calls.set(PROCESS.calls.get() - 1);
     PROCESS.gate.leave();
 }
 
@@ -204,6 +217,7 @@ unsafe extern "C" {
 /// has not.
 pub(crate) fn leave_at_exit() {
     extern "C" fn leave() {
+        let _inside = Inside::enter();
         let state = &PROCESS.state;
         if state.is_idle() {
             state.comms.clear();

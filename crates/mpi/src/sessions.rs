@@ -163,6 +163,8 @@ impl<D: Dialect> Mpi<D> {
             }
             Failure::new(Class::Other, error.to_string())
         })?;
+        // Whatever the level of thread support is here: another rank may have another one.
+        joined.count_no_contexts();
         self.state.job.replace(Some(joined));
         crate::runtime::leave_at_exit();
         Ok(())

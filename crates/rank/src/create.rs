@@ -253,9 +253,10 @@ impl Communicator {
     ) -> Result<Communicator, Error> {
         let members = self.sub_members(ranks)?;
         // Every call has tags of its own: what is left of one that failed meets no other. Ranks of
-        // one list have made as many calls with it and with this tag.
-        let set = ranks.iter().fold(mixed(tag), |sum, rank| sum ^ mixed(*rank));
-        let book = Book::default().after(self.rank.count_call(self.context(), set));
+        // one list have made as many calls with it and with this tag, which is never taken for a
+        // rank.
+        let set = ranks.iter().fold(mixed(!tag), |sum, rank| sum ^ mixed(*rank));
+        let book = Book::only(self.rank.count_call(self.context(), set), 2);
         let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);
         let offer = if members.own() == 0 { self.rank.propose() } else { None };
