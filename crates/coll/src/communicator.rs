@@ -114,6 +114,12 @@ impl Book {
         self.mates.as_ref().map(|_| Box::new(LossAnswerer(passed)) as Box<dyn Answerer>)
     }
 
+    /// The same with `started` collectives started, none of which is open.
+    #[must_use]
+    pub fn after(self, started: u32) -> Book {
+        Book { started: Cell::new(started), ..self }
+    }
+
     /// A book of `count` collectives from this number on, in a context where there are others too:
     /// several threads may make them at once.
     #[must_use]

@@ -20,7 +20,7 @@ const VERSION: [i32; 2] = [5, 0];
 /// MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and MPI_THREAD_MULTIPLE, as
 /// MPI 5.0's interface numbers them.
 const THREAD_SERIALIZED: i32 = 2048;
-const THREAD_MULTIPLE: i32 = 4096;
+pub(crate) const THREAD_MULTIPLE: i32 = 4096;
 
 /// Bytes of MPI_MAX_LIBRARY_VERSION_STRING, in both interfaces.
 const MAX_VERSION: usize = 8192;
@@ -54,24 +54,30 @@ impl<D: Dialect> Mpi<D> {
         self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
         self.state.phase.set(Phase::Running);
-        let level = self.level(threads)?;
-        self.state.threads.set(level);
+        // Before two threads can make it at once.
+        self.own()?;
         // A session may be another thread's.
-        let is_shared = level == THREAD_MULTIPLE || !self.state.sessions.is_empty();
-        if is_shared {
-            // Before two threads can make it at once.
-            self.own()?;
-            world.inner.share_among_threads(crate::runtime::gate());
-        }
-        crate::runtime::go_through_gate(is_shared);
+        let others = if self.state.sessions.is_empty() { 0 } else { THREAD_MULTIPLE };
+        self.begin_threads(threads.max(others))?;
+        self.state.threads.set(threads.min(self.most_threads()?));
         Ok(())
     }
 
-    /// The level of thread support as wanted, or as much as there is.
-    fn level(&self, wanted: i32) -> Result<i32, Failure> {
+    /// The most thread support that there is.
+    pub(crate) fn most_threads(&self) -> Result<i32, Failure> {
         let rank = self.rank()?;
         let is_virtual = rank.engine().borrow().port().capabilities().virtual_time;
-        Ok(if is_virtual { wanted.min(THREAD_SERIALIZED) } else { wanted })
+        Ok(if is_virtual { THREAD_SERIALIZED } else { THREAD_MULTIPLE })
+    }
+
+    /// From here on threads use MPI as this level says, if there is as much.
+    pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
+        let is_shared = level.min(self.most_threads()?) == THREAD_MULTIPLE;
+        if is_shared {
+            self.rank()?.share_among_threads(crate::runtime::gate());
+        }
+        crate::runtime::go_through_gate(is_shared);
+        Ok(())
     }
 
     /// Ends well if no other thread is in a call: for the last call of all.
@@ -103,8 +109,10 @@ impl<D: Dialect> Mpi<D> {
         }
         self.state.own.replace(None);
         self.state.world.replace(None);
-        // What may be called now may be called by any thread. This call leaves as it came in.
-        crate::runtime::go_through_gate(true);
+        if self.state.is_idle() {
+            // What may be called now may be called by any thread. This call leaves as it came in.
+            crate::runtime::go_through_gate(true);
+        }
         Ok(())
     }
 

@@ -127,13 +127,14 @@ struct Process {
     calls: Cell<u32>,
 }
 
-// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`. If `is_gated`, a thread has entered the
-// gate before it uses any of it, and leaves it after its last use: a call's values are dropped, and
-// so are its counts of shared ones, before its `Inside` is. Where a call gives the gate up in
-// between, it touches nothing until it is inside again: in a wait, which `hikyaku_rank::Gate` says
-// of itself, and in `outside`. The gate orders what one thread wrote before what the next one reads.
-// If not `is_gated`, the level that MPI_Init_thread provided is MPI_THREAD_SERIALIZED at most: the
-// program makes one call at a time (MPI 5.0 §11.6.2), and orders those of its threads.
+// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, and by `leave_at_exit`. If
+// `is_gated`, a thread has entered the gate before it uses any of it, and leaves it after its last
+// use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
+// Where a call gives the gate up in between, it touches nothing until it is inside again: in a
+// wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
+// thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread provided is
+// MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0 §11.6.2), and orders
+// those of its threads.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
@@ -166,8 +167,8 @@ pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
     }
     let job = PROCESS.state.job.borrow().clone();
     match job {
-        Some(job) => job.outside(act),
-        None => {
+        Some(job) if job.is_shared() => job.outside(act),
+        _ => {
             PROCESS.gate.leave();
             let result = act();
             PROCESS.gate.enter();
@@ -202,9 +203,9 @@ impl Drop for Inside {
 
 /// The end of a call: other threads are told what it has found for them.
 fn leave() {
-    if let Some(job) = &*PROCESS.state.job.borrow() {
-        job.tell_threads();
-    }
+    let job = PROCESS.state.job.borrow();
+    job.iter().for_each(Communicator::tell_threads);
+    drop(job);
     PROCESS.calls.set(PROCESS.calls.get() - 1);
     PROCESS.gate.leave();
 }

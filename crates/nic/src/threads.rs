@@ -5,15 +5,15 @@
 //!
 //! ```text
 //!   nobody attends    it attends: polls for the whole rank, and sleeps on the rank's doorbell
-//!   somebody does     it says in the Crew what it wants, and sleeps on a word of its own, its Berth
+//!   somebody does     it says in the Crew what it wants, and sleeps on its own word, its Berth
 //! ```
 //!
 //! Who finds, under the gate, that what another wants has come calls it. Whoever ends a wait hands
 //! over: if nobody attends then, one of those who sleep is called, and attends.
 //!
-//! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves that,
+//! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves it,
 //! and set under the gate by its caller, so the kernel's comparison of the word finds it. **No rank
-//! is unattended** while the gate is free: somebody attends, or nobody sleeps, or one that slept has
+//! is unattended** while the gate is free: somebody attends, nobody sleeps, or one that slept has
 //! been called and is on its way. It attends, or ends its wait and so hands over in turn.
 //!
 //! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the

@@ -44,6 +44,6 @@ pub use port::RankPort;
 pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
-pub use threads::Gate;
+pub use threads::{Gate, Inside};
 pub use waiting::{LOOK_AGAIN, Rest, drive};
 pub use window::Window;

@@ -66,6 +66,11 @@ impl Tasks {
         self.entries.borrow().is_empty()
     }
 
+    /// Whether nobody holds a borrow of them.
+    pub(crate) fn are_unborrowed(&self) -> bool {
+        self.entries.try_borrow_mut().is_ok()
+    }
+
     /// Other threads may call from here on.
     pub(crate) fn share(&self) {
         self.running.set(self.running.get() + 1);

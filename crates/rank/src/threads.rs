@@ -14,7 +14,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -56,6 +56,30 @@ impl Gate {
     #[inline]
     pub fn leave(&self) {
         self.0.leave(wake_one);
+    }
+}
+
+/// The gate of the rank that this process is, once threads share it.
+static SHARED: OnceLock<&'static Gate> = OnceLock::new();
+
+/// A call of another interface to a rank that threads share: it is inside of the gate.
+#[derive(Debug)]
+pub struct Inside(&'static Gate);
+
+impl Inside {
+    /// Goes in, if there is a gate. Threads whose messages such a call has taken in find it when
+    /// they next look by themselves.
+    #[inline]
+    pub fn enter() -> Option<Inside> {
+        let gate = SHARED.get()?;
+        gate.enter();
+        Some(Inside(gate))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
@@ -106,6 +130,17 @@ impl Drop for Turn<'_> {
 }
 
 impl Rank {
+    /// Whether nobody holds a borrow of what other threads use.
+    fn is_unborrowed(&self) -> bool {
+        let Threads { crew, asleep_on_bell, .. } = &self.threads;
+        self.engine.try_borrow_mut().is_ok()
+            && crew.try_borrow_mut().is_ok()
+            && asleep_on_bell.try_borrow_mut().is_ok()
+            && self.numbers.try_borrow_mut().is_ok()
+            && self.retired.try_borrow_mut().is_ok()
+            && self.tasks.are_unborrowed()
+    }
+
     /// Runs a future to its end, and what is in flight meanwhile, while other threads may call.
     pub(crate) fn drive_among_threads<F: Future>(
         &self,
@@ -201,9 +236,11 @@ impl Rank {
             self.threads.crew.borrow_mut().hand_over(me, wake_one);
         }
         self.tell();
-        let _inside = Outside::new(gate);
+        let wanted = self.engine.borrow_mut().wait_for_nothing();
+        let outside = Outside::new(self, gate);
         let result = act();
-        drop(_inside);
+        drop(outside);
+        self.engine.borrow_mut().want_again(wanted);
         self.threads.polling.set(polling);
         result
     }
@@ -213,7 +250,9 @@ impl Rank {
 struct Outside(&'static Gate);
 
 impl Outside {
-    fn new(gate: &'static Gate) -> Outside {
+    /// Nothing of the rank may be borrowed: other threads come now.
+    fn new(rank: &Rank, gate: &'static Gate) -> Outside {
+        debug_assert!(rank.is_unborrowed(), "the gate is given up while the rank is borrowed");
         gate.leave();
         Outside(gate)
     }
@@ -240,7 +279,7 @@ impl Turn<'_> {
     fn let_in(&self) {
         self.rank.tell();
         if self.gate.0.is_wanted() {
-            let _outside = Outside::new(self.gate);
+            let _outside = Outside::new(self.rank, self.gate);
             std::thread::yield_now();
         }
     }
@@ -260,7 +299,7 @@ impl Turn<'_> {
             Rest::Over(wake) => wake,
             Rest::Yield => {
                 drop(engine);
-                let outside = Outside::new(self.gate);
+                let outside = Outside::new(rank, self.gate);
                 std::thread::yield_now();
                 drop(outside);
                 engine = rank.engine.borrow_mut();
@@ -269,7 +308,7 @@ impl Turn<'_> {
             Rest::Sleep(mut nap) => {
                 drop(engine);
                 rank.threads.asleep_on_bell.replace(Some(std::mem::take(wants)));
-                let outside = Outside::new(self.gate);
+                let outside = Outside::new(rank, self.gate);
                 nap.sleep();
                 drop(outside);
                 rank.threads.asleep_on_bell.take();
@@ -291,7 +330,7 @@ impl Turn<'_> {
             // It does not know of these steps, which ring its bell only if it says so.
             rank.engine.borrow().port().wake_itself();
         }
-        let outside = Outside::new(self.gate);
+        let outside = Outside::new(rank, self.gate);
         for _ in 0..GIVE_WAY {
             if berth.is_called() {
                 break;
@@ -308,11 +347,19 @@ impl Communicator {
     /// From here on several threads use this rank at any time, each inside of `gate` while it
     /// calls. Waits give that up.
     pub fn share_among_threads(&self, gate: &'static Gate) {
-        self.rank.threads.gate.set(Some(gate));
-        self.tasks().share();
+        if !self.is_shared() {
+            self.rank.threads.gate.set(Some(gate));
+            SHARED.get_or_init(|| gate);
+            self.tasks().share();
+        }
     }
 
-    /// Calls the threads for which something has come. To be called before a thread leaves the gate.
+    /// Whether several threads use this rank at any time.
+    pub fn is_shared(&self) -> bool {
+        self.rank.threads.gate().is_some()
+    }
+
+    /// Calls the threads for which something has come: before a thread leaves the gate.
     #[inline]
     pub fn tell_threads(&self) {
         self.rank.tell();

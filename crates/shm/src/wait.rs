@@ -150,8 +150,8 @@ pub(crate) enum Sleep {
     TimedOut,
 }
 
-/// Sleeps on a doorbell's word, which had the value `seen` before the caller last polled. The order:
-/// announce the sleep, make the barrier, check once more ([`Doorbell::begin_sleep`]), then this.
+/// Sleeps on a doorbell's word, which was `seen` before the caller last polled. The order: announce
+/// the sleep, make the barrier, check once more ([`Doorbell::begin_sleep`]), then this.
 ///
 /// [`Doorbell::begin_sleep`]: hikyaku_nic::doorbell::Doorbell::begin_sleep
 pub(crate) fn sleep_on(wakes: &AtomicU64, seen: u64, limit: Duration) -> Sleep {

@@ -5,7 +5,7 @@
 static const int lengths[] = {0, 1, 2, 75, 1300, 25000};
 #define LENGTHS (int)(sizeof lengths / sizeof *lengths)
 #define MOST 25000
-#define TURNS 4
+#define TURNS 2
 
 static int *filled(int length, int value) {
     int *numbers = malloc(sizeof(int) * (length + 1));
@@ -54,7 +54,8 @@ static void ring(int tag, MPI_Comm comm) {
             if (turn % 2) {
                 MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
             } else {
-                for (int flag = 0; !flag;) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+                for (int flag = 0; !flag; sched_yield())
+                    MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
             }
             check_filled(into, length, left() * 100 + tag + turn);
             free(out);
@@ -76,15 +77,15 @@ static void complete(int number) {
         MPI_Wait(&receives[number], &status);
         MPI_Wait(&sends[number], MPI_STATUS_IGNORE);
     } else {
-        for (int flag = 0; !flag;) MPI_Test(&receives[number], &flag, &status);
-        for (int flag = 0; !flag;) MPI_Test(&sends[number], &flag, MPI_STATUS_IGNORE);
+        for (int flag = 0; !flag; sched_yield()) MPI_Test(&receives[number], &flag, &status);
+        for (int flag = 0; !flag; sched_yield()) MPI_Test(&sends[number], &flag, MPI_STATUS_IGNORE);
     }
     EQUAL(status.MPI_TAG, number);
     EQUAL(arrived[number], left() * 10 + number);
 }
 
 static void of_other_threads(void) {
-    for (int turn = 0; turn < 20; turn++) {
+    for (int turn = 0; turn < 6; turn++) {
         for (int at = 0; at < THREADS; at++) {
             started[at] = rank * 10 + at;
             MPI_Irecv(&arrived[at], 1, MPI_INT, left(), at, MPI_COMM_WORLD, &receives[at]);
@@ -97,7 +98,7 @@ static void of_other_threads(void) {
 /* One waits in a receive for what other threads of the same rank and of others send. */
 static void wait_for_other(int number) {
     const int other = number ^ 1;
-    for (int turn = 0; turn < 50; turn++) {
+    for (int turn = 0; turn < 20; turn++) {
         int out = turn, into = -1;
         if (number % 2) {
             MPI_Recv(&into, 1, MPI_INT, rank, number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -135,7 +136,7 @@ static void wait_long(int number) {
 }
 
 /* Threads share out what comes, each message to one of them. */
-#define SHARED 60
+#define SHARED 40
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int taken, sum;
 
@@ -158,7 +159,8 @@ static void share_out(int number) {
         MPI_Status status;
         int count, flag = number != 1;
         if (flag) MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comms[0], &message, &status);
-        while (!flag) MPI_Improbe(left(), MPI_ANY_TAG, comms[0], &flag, &message, &status);
+        for (; !flag; sched_yield())
+            MPI_Improbe(left(), MPI_ANY_TAG, comms[0], &flag, &message, &status);
         MPI_Get_count(&status, MPI_INT, &count);
         EQUAL(count, status.MPI_TAG + 1);
         int *into = filled(count, -1);
@@ -173,13 +175,14 @@ static void share_out(int number) {
 
 /* A probe of each thread by its tag. */
 static void probe(int number) {
-    for (int turn = 0; turn < 30; turn++) {
+    for (int turn = 0; turn < 10; turn++) {
         MPI_Request request;
         MPI_Status status;
         int flag = number % 2, out = turn, into;
         MPI_Isend(&out, 1, MPI_INT, right(), number, MPI_COMM_WORLD, &request);
         if (flag) MPI_Probe(left(), number, MPI_COMM_WORLD, &status);
-        while (!flag) MPI_Iprobe(MPI_ANY_SOURCE, number, MPI_COMM_WORLD, &flag, &status);
+        for (; !flag; sched_yield())
+            MPI_Iprobe(MPI_ANY_SOURCE, number, MPI_COMM_WORLD, &flag, &status);
         EQUAL(status.MPI_SOURCE, left());
         MPI_Recv(&into, 1, MPI_INT, left(), number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         EQUAL(into, turn);
@@ -189,7 +192,7 @@ static void probe(int number) {
 
 /* The first of several, and some of them. */
 static void any(int number) {
-    for (int turn = 0; turn < 10; turn++) {
+    for (int turn = 0; turn < 4; turn++) {
         MPI_Request requests[8];
         int out[4], into[4], seen = 0;
         for (int at = 0; at < 4; at++) {
@@ -223,8 +226,8 @@ int main(int argc, char **argv) {
     each(THREADS, own_communicators);
     of_other_threads();
     each(THREADS, wait_for_other);
-    for (int turn = 0; turn < 20; turn++) each(2, block_both_ways);
-    for (int turn = 0; turn < 20; turn++) each(4, wait_long);
+    for (int turn = 0; turn < 6; turn++) each(2, block_both_ways);
+    for (int turn = 0; turn < 6; turn++) each(4, wait_long);
     each(THREADS, share_out);
     EQUAL(sum, SHARED * (SHARED - 1) / 2);
     each(THREADS, probe);

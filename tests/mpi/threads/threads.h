@@ -4,6 +4,7 @@
 #define THREADS_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "../check.h"
 

@@ -10,3 +10,4 @@ mod header;
 mod launchers;
 mod programs;
 mod support;
+mod threads;

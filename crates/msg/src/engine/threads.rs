@@ -26,6 +26,16 @@ impl<P: Port> Engine<P> {
         self.wanted = Some(wanted);
     }
 
+    /// Until [`Engine::want_again`] polls are another thread's. What was noted until here.
+    pub fn wait_for_nothing(&mut self) -> Option<Wanted> {
+        self.wanted.take()
+    }
+
+    /// Goes on noting.
+    pub fn want_again(&mut self, wanted: Option<Wanted>) {
+        self.wanted = wanted;
+    }
+
     /// What was noted since. `more` if there was nothing.
     pub fn end_to_want(&mut self) -> Wanted {
         let mut wanted = self.wanted.take().unwrap_or_default();
