@@ -132,9 +132,9 @@ struct Process {
 // use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
 // Where a call gives the gate up in between, it touches nothing until it is inside again: in a
 // wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
-// thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread provided is
-// MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0 §11.6.2), and orders
-// those of its threads.
+// thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
+// provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0
+// §11.6.2), and orders those of its threads.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
