@@ -105,7 +105,7 @@ pub(crate) fn query<D: Dialect>(function: usize, state: usize) -> (i32, Status) 
     let call = unsafe { std::mem::transmute::<*const (), Query<D::Status>>(function) };
     let mut status = D::Status::default();
     D::status_out(Status::EMPTY, &mut status);
-    let code = call(state, &mut status);
+    let code = outside(|| call(state, &mut status));
     (code, D::status(&status))
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn free(function: usize, state: usize) -> i32 {
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Free>(function) };
-    call(state)
+    outside(|| call(state))
 }
 
 /// A generalised request is to be cancelled; the program's code.
@@ -124,5 +124,5 @@ pub(crate) fn cancel(function: usize, state: usize, is_complete: bool) -> i32 {
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Cancel>(function) };
-    call(state, is_complete.into())
+    outside(|| call(state, is_complete.into()))
 }

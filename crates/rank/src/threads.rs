@@ -227,6 +227,13 @@ impl Rank {
         }
     }
 
+    /// A moment in which other threads may come in.
+    pub(crate) fn let_others_in(&self, gate: &'static Gate) {
+        self.tell();
+        let _outside = Outside::new(self, gate);
+        std::thread::yield_now();
+    }
+
     /// Does something, for example calls a function of the program, that may take any time and may
     /// call anything, without the gate.
     pub(crate) fn outside<R>(&self, gate: &'static Gate, act: impl FnOnce() -> R) -> R {

@@ -121,6 +121,11 @@ impl Communicator {
     /// on messages, and sleeps a little if there was none.
     pub fn rest(&self, blocked: &mut Blocked) {
         self.attend();
+        if let Some(gate) = self.rank.threads.gate() {
+            // Another thread may be who ends it.
+            self.engine().borrow_mut().progress();
+            return self.rank.let_others_in(gate);
+        }
         let mut engine = self.engine().borrow_mut();
         if engine.progress() {
             return engine.go_on(blocked);
