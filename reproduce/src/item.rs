@@ -1,6 +1,6 @@
 //! The experiments by name: `000-table-7` is table 7 of paper 000.
 
-use crate::{Outcome, p000, p001, p002, p003, p004};
+use crate::{Machines, Outcome, p000, p001, p002, p003, p004};
 
 /// One table or figure, or several that one run gives.
 #[derive(Debug, Clone, Copy)]
@@ -11,10 +11,8 @@ pub struct Item {
     pub title: &'static str,
     /// The machine files it runs on.
     pub machines: &'static [&'static str],
-    /// Whether it takes less than a second, so that every test run can afford it.
-    pub quick: bool,
-    /// Runs it. Deterministic: the same outcome every time.
-    pub run: fn() -> Outcome,
+    /// Runs it on machines. Deterministic: the same outcome every time.
+    pub run: fn(&Machines) -> Outcome,
 }
 
 /// All experiments, in the order of the report.
@@ -43,133 +41,114 @@ const ITEMS: &[Item] = &[
         name: "000-table-1",
         title: "Landing memory saved by planning rings from a trace",
         machines: &[],
-        quick: true,
         run: p000::table1::run,
     },
     Item {
         name: "000-tables-2-3",
         title: "Clocks of the receive path, PUSH and IPUSH",
         machines: &["dimmnet2"],
-        quick: true,
         run: p000::table2_3::run_item,
     },
     Item {
         name: "000-table-7",
         title: "Breakdown of a ping-pong of 24 bytes",
         machines: &["dimmnet2"],
-        quick: true,
         run: p000::table7::run_item,
     },
     Item {
         name: "000-figure-8",
         title: "Bandwidth of a ping-pong under five conditions",
         machines: &["dimmnet2"],
-        quick: false,
         run: p000::figure8::run_item,
     },
     Item {
         name: "001-figures-9-12",
         title: "Shared variables by UDP and by DIMMnet, over size and number",
         machines: &["dimmnet1"],
-        quick: false,
         run: p001::figures::run_item,
     },
     Item {
         name: "002-figure-9",
         title: "Halo exchange with a queue for each neighbour (FAST)",
         machines: &["fx100-tofu2"],
-        quick: true,
         run: p002::figure9::run_item,
     },
     Item {
         name: "002-figure-10",
         title: "Halo exchange with one queue (MRC), and its ratio to FAST",
         machines: &["fx100-tofu2"],
-        quick: true,
         run: p002::figure10::run_item,
     },
     Item {
         name: "003-figure-6",
         title: "Latency of short messages by library",
         machines: &["cenju4"],
-        quick: true,
         run: p003::figure6::run_item,
     },
     Item {
         name: "003-figure-7",
         title: "Throughput by alignment and read optimisation",
         machines: &["cenju4"],
-        quick: false,
         run: p003::figure7::run_item,
     },
     Item {
         name: "003-figure-8",
         title: "Throughput of odd-word transfers",
         machines: &["cenju4"],
-        quick: false,
         run: p003::figure8::run_item,
     },
     Item {
         name: "003-figure-9",
         title: "Everyone to everyone: order and multicast",
         machines: &["cenju4"],
-        quick: false,
         run: p003::figure9::run_item,
     },
     Item {
         name: "003-figure-10",
         title: "Barrier by five algorithms",
         machines: &["cenju4"],
-        quick: true,
         run: p003::figure10::run_item,
     },
     Item {
         name: "004-figure-3",
         title: "Effective throughput of a ping-pong",
         machines: &["cp-pacs"],
-        quick: true,
         run: p004::figure3::run_item,
     },
     Item {
         name: "004-figure-4",
         title: "One-to-all broadcast by three algorithms",
         machines: &["cp-pacs"],
-        quick: false,
         run: p004::figure4::run_item,
     },
     Item {
         name: "004-figure-5",
         title: "Scatter, processing and gather",
         machines: &["cp-pacs"],
-        quick: false,
         run: p004::figure5::run_item,
     },
     Item {
         name: "004-figures-6-7",
         title: "All-to-all broadcast by butterfly collection",
         machines: &["cp-pacs"],
-        quick: false,
         run: p004::figure7::run_item,
     },
     Item {
         name: "004-table-1",
         title: "Messages of a matrix transposition",
         machines: &[],
-        quick: true,
         run: p004::table1::run_item,
     },
     Item {
         name: "004-figures-8-9",
         title: "Matrix transposition, message by message and in a chain",
         machines: &["cp-pacs"],
-        quick: false,
         run: p004::figure9::run_item,
     },
     Item {
         name: "004-figure-10",
         title: "Random transfer on the hyper-crossbar, a torus and a mesh",
         machines: &["cp-pacs"],
-        quick: false,
         run: p004::figure10::run_item,
     },
 ];

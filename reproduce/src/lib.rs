@@ -9,17 +9,19 @@
 //! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are
 //! snapshots in the tree (`reproduce/results/`), so that a change of a model shows as a diff.
 //!
-//! No result is an input: a constant comes from its machine file with its source, and where it was
-//! fitted to a printed number, that number counts as calibration and not as reproduced. What fails
-//! its criterion says so, with the reason.
+//! No result is an input: a constant comes from its machine file with its source. What comes out is
+//! told in four kinds: prediction, calibration, identity, mismatch (`outcome.rs` says which is
+//! which). `sensitivity` gives every assumed constant half and twice its value.
 
 #![forbid(unsafe_code)]
 
 mod item;
 mod outcome;
 mod page;
+pub mod sensitivity;
 
 mod machines;
+mod run;
 
 pub mod p000;
 pub mod p001;
@@ -29,6 +31,7 @@ pub mod p004;
 pub mod what_if;
 
 pub use item::{Item, items, select};
-pub use machines::{FILES, machine};
+pub use machines::{FILES, Machines};
 pub use outcome::{Check, Outcome, TOLERANCE, Verdict};
 pub use page::{Report, Result};
+pub use run::run;

@@ -1,7 +1,7 @@
-//! The machine files that come with the tree, compiled in: experiments run on these and on no
-//! edited copy.
+//! The machines that experiments run on: the files that come with the tree, compiled in, as they
+//! are or with another value for some of their constants.
 
-use hikyaku_sim::machine::Machine;
+use hikyaku_sim::machine::{Machine, MachineError};
 
 /// Name and text of each file of `machines/`.
 pub const FILES: [(&str, &str); 7] = [
@@ -14,13 +14,49 @@ pub const FILES: [(&str, &str); 7] = [
     ("dragonfly-200g", include_str!("../../machines/dragonfly-200g.toml")),
 ];
 
-/// A machine that comes with the tree.
-///
-/// # Panics
-/// There is none of that name, or its file is wrong: a test parses all of them.
-pub fn machine(name: &str) -> Machine {
-    let (name, text) = FILES.iter().find(|(known, _)| *known == name).expect("a name of FILES");
-    Machine::parse(&format!("machines/{name}.toml"), text).expect("a test parses every file")
+/// The machines of a run.
+#[derive(Debug, Clone)]
+pub struct Machines {
+    all: Vec<Machine>,
+}
+
+impl Machines {
+    /// Those of the tree, as their files say. Printed results come from these.
+    pub fn stored() -> Machines {
+        let parse = |&(name, text): &(&str, &str)| {
+            Machine::parse(&file(name), text).expect("a test parses every file")
+        };
+        Machines { all: FILES.iter().map(parse).collect() }
+    }
+
+    /// The same with other values for some constants of one machine, by their keys.
+    ///
+    /// # Errors
+    /// The machine has no such constant, or cannot be with that value.
+    ///
+    /// # Panics
+    /// There is no machine of that name.
+    pub fn with(&self, name: &str, values: &[(&str, &str)]) -> Result<Machines, MachineError> {
+        let (_, text) = FILES.iter().find(|(known, _)| *known == name).expect("a name of FILES");
+        let changed = Machine::parse_with(&file(name), text, values)?;
+        let keep = |machine: &Machine| match machine.name == name {
+            true => changed.clone(),
+            false => machine.clone(),
+        };
+        Ok(Machines { all: self.all.iter().map(keep).collect() })
+    }
+
+    /// The machine of a name.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn get(&self, name: &str) -> &Machine {
+        self.all.iter().find(|machine| machine.name == name).expect("a name of FILES")
+    }
+}
+
+fn file(name: &str) -> String {
+    format!("machines/{name}.toml")
 }
 
 #[cfg(test)]
@@ -29,8 +65,27 @@ mod tests {
 
     #[test]
     fn every_file_parses_and_has_its_name() {
+        let machines = Machines::stored();
         for (name, _) in FILES {
-            assert_eq!(machine(name).name, name);
+            assert_eq!(machines.get(name).name, name);
         }
+    }
+
+    #[test]
+    fn one_constant_changes_and_nothing_else() {
+        let stored = Machines::stored();
+        let changed = stored.with("cp-pacs", &[("host.interrupt", "30 us")]).expect("it has one");
+        let values = |machines: &Machines| -> Vec<String> {
+            let constants = &machines.get("cp-pacs").constants;
+            constants
+                .iter()
+                .map(|constant| format!("{} {}", constant.key, constant.value))
+                .collect()
+        };
+        let (old, new) = (values(&stored), values(&changed));
+        let differ: Vec<_> = old.iter().zip(&new).filter(|(old, new)| old != new).collect();
+        assert_eq!(differ, [(&"host.interrupt 15 us".to_owned(), &"host.interrupt 30 us".into())]);
+        let error = stored.with("cp-pacs", &[("host.interupt", "30 us")]).expect_err("a typo");
+        assert!(error.to_string().contains("host.interupt"), "{error}");
     }
 }

@@ -1,35 +1,57 @@
-//! What an experiment brings: statements of the paper, each with what the model gives and whether
-//! that meets its criterion, and the figures and tables behind them.
+//! What an experiment brings: statements of the paper, each with what the model gives and what that
+//! shows, and the figures and tables behind them.
 //!
-//! A statement is a printed number, an order ("C above B above A") or a shape ("flat"). A number
-//! to which a constant was fitted is *calibration*: it is shown, and never counts as reproduced.
+//! A statement is a printed number, an order ("C above B above A") or a shape ("flat"). What it
+//! shows depends on what went into the model:
+//!
+//! ```text
+//!   the model does not give it ─────────────────────────────► mismatch
+//!   the model gives it, and
+//!     a constant, or a choice, was made in view of it ──────► calibration
+//!     it is arithmetic on numbers that the file states ─────► identity
+//!     neither ──────────────────────────────────────────────► prediction
+//! ```
 
 use hikyaku_report::{Chart, Table, Unit};
 
 /// Printed numbers are met within this, percent, unless an experiment says otherwise.
 pub const TOLERANCE: f64 = 5.0;
 
-/// How a check ended.
+/// What a check shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The model gives what the paper states.
-    Pass,
-    /// It does not; the note of the check says why.
-    Fail,
-    /// The number was used to fit a constant.
+    /// The model does not give what the paper states.
+    Mismatch,
+    /// It does, and no constant was chosen in view of it.
+    Prediction,
+    /// It does, and a constant or a choice was made so that it does.
     Calibration,
-    /// Shown without judgement: the paper contradicts itself, or prints nothing to compare with.
-    Reported,
+    /// It does, by arithmetic on numbers that the machine file states.
+    Identity,
 }
 
 impl Verdict {
+    /// All, worst first.
+    pub const ALL: [Verdict; 4] =
+        [Verdict::Mismatch, Verdict::Prediction, Verdict::Calibration, Verdict::Identity];
+
     /// The word for it in tables.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
+            Verdict::Mismatch => "mismatch",
+            Verdict::Prediction => "prediction",
             Verdict::Calibration => "calibration",
-            Verdict::Reported => "reported",
+            Verdict::Identity => "identity",
+        }
+    }
+
+    /// The word for several of it.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Verdict::Mismatch => "mismatches",
+            Verdict::Prediction => "predictions met",
+            Verdict::Calibration => "calibrations",
+            Verdict::Identity => "identities",
         }
     }
 }
@@ -45,10 +67,13 @@ pub struct Check {
     pub model: String,
     /// How far the model is from a stated number, percent.
     pub deviation: Option<f64>,
-    /// When the check passes.
+    /// When the model gives it.
     pub criterion: String,
-    /// How it ended.
+    /// What it shows.
     pub verdict: Verdict,
+    /// What makes it a calibration or an identity, or why it does not come out; empty for a
+    /// prediction.
+    pub why: String,
 }
 
 impl Check {
@@ -66,14 +91,15 @@ impl Check {
         percent: f64,
     ) -> Check {
         let deviation = 100.0 * (model / stated - 1.0);
-        let passes = deviation.abs() <= percent;
         Check {
-            what: what.into(),
-            stated: unit.format(stated),
-            model: unit.format(model),
             deviation: Some(deviation),
             criterion: if percent == 0.0 { "exact".into() } else { format!("within {percent} %") },
-            verdict: if passes { Verdict::Pass } else { Verdict::Fail },
+            ..Check::shape(
+                what,
+                unit.format(stated),
+                unit.format(model),
+                deviation.abs() <= percent,
+            )
         }
     }
 
@@ -84,30 +110,11 @@ impl Check {
         model: f64,
         unit: Unit,
     ) -> Check {
-        let passes = (low..=high).contains(&model);
+        let range = format!("{} to {}", unit.format(low), unit.format(high));
         Check {
-            what: what.into(),
-            stated: format!("{} to {}", unit.format(low), unit.format(high)),
-            model: unit.format(model),
-            deviation: None,
             criterion: "within the range".into(),
-            verdict: if passes { Verdict::Pass } else { Verdict::Fail },
+            ..Check::shape(what, range, unit.format(model), (low..=high).contains(&model))
         }
-    }
-
-    /// The number that a constant was fitted to.
-    pub fn calibration(what: impl Into<String>, stated: f64, model: f64, unit: Unit) -> Check {
-        let check = Check::number(what, stated, model, unit);
-        match check.verdict {
-            Verdict::Pass => Check { verdict: Verdict::Calibration, ..check },
-            _ => check,
-        }
-    }
-
-    /// A number shown without judgement.
-    pub fn reported(what: impl Into<String>, stated: f64, model: f64, unit: Unit) -> Check {
-        let check = Check::number(what, stated, model, unit);
-        Check { criterion: "none".into(), verdict: Verdict::Reported, ..check }
     }
 
     /// An order or a shape: `stated` in words, what the model shows, whether it holds.
@@ -123,7 +130,37 @@ impl Check {
             model: model.into(),
             deviation: None,
             criterion: "holds at every point".into(),
-            verdict: if holds { Verdict::Pass } else { Verdict::Fail },
+            verdict: if holds { Verdict::Prediction } else { Verdict::Mismatch },
+            why: String::new(),
+        }
+    }
+
+    /// The check as a calibration: `why` names the constant or the choice that was made in view of
+    /// it. A calibration that misses its own number is a mismatch.
+    #[must_use]
+    pub fn calibrated(self, why: &str) -> Check {
+        self.made(Verdict::Calibration, why)
+    }
+
+    /// The check as an identity: `why` says which inputs it is computed from.
+    #[must_use]
+    pub fn identity(self, why: &str) -> Check {
+        self.made(Verdict::Identity, why)
+    }
+
+    /// The check with the reason for a mismatch, as far as that is known.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> Check {
+        match self.verdict {
+            Verdict::Mismatch => Check { why: why.into(), ..self },
+            _ => self,
+        }
+    }
+
+    fn made(self, verdict: Verdict, why: &str) -> Check {
+        match self.verdict {
+            Verdict::Mismatch => Check { why: format!("{why}; it is missed"), ..self },
+            _ => Check { verdict, why: why.to_owned(), ..self },
         }
     }
 }
@@ -146,9 +183,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether no check failed.
+    /// Whether nothing is a mismatch.
     pub fn passes(&self) -> bool {
-        self.checks.iter().all(|check| check.verdict != Verdict::Fail)
+        self.count(Verdict::Mismatch) == 0
     }
 
     /// How many checks ended in `verdict`.
@@ -165,22 +202,25 @@ mod tests {
     fn numbers_are_judged_by_their_tolerance() {
         let verdict = |check: Check| check.verdict;
         let us = Unit::Seconds;
-        assert_eq!(verdict(Check::number("t", 1.0, 1.049, us)), Verdict::Pass);
-        assert_eq!(verdict(Check::number("t", 1.0, 1.051, us)), Verdict::Fail);
-        assert_eq!(verdict(Check::number("t", 1.0, f64::NAN, us)), Verdict::Fail);
-        assert_eq!(verdict(Check::within("t", 24.0, 24.0, Unit::Number, 0.0)), Verdict::Pass);
-        assert_eq!(verdict(Check::within("t", 24.0, 25.0, Unit::Number, 0.0)), Verdict::Fail);
-        assert_eq!(verdict(Check::between("r", (1.2, 1.8), 1.2, Unit::Number)), Verdict::Pass);
-        assert_eq!(verdict(Check::between("r", (1.2, 1.8), 1.81, Unit::Number)), Verdict::Fail);
+        assert_eq!(verdict(Check::number("t", 1.0, 1.049, us)), Verdict::Prediction);
+        assert_eq!(verdict(Check::number("t", 1.0, 1.051, us)), Verdict::Mismatch);
+        assert_eq!(verdict(Check::number("t", 1.0, f64::NAN, us)), Verdict::Mismatch);
+        let exact = |model| Check::within("t", 24.0, model, Unit::Number, 0.0);
+        assert_eq!(verdict(exact(24.0)), Verdict::Prediction);
+        assert_eq!(verdict(exact(25.0)), Verdict::Mismatch);
+        let range = |model| Check::between("r", (1.2, 1.8), model, Unit::Number);
+        assert_eq!(verdict(range(1.2)), Verdict::Prediction);
+        assert_eq!(verdict(range(1.81)), Verdict::Mismatch);
     }
 
     #[test]
-    fn a_calibration_that_misses_its_own_number_fails() {
-        let check = Check::calibration("t", 1.0, 1.0, Unit::Seconds);
-        assert_eq!(check.verdict, Verdict::Calibration);
-        let check = Check::calibration("t", 1.0, 1.2, Unit::Seconds);
-        assert_eq!(check.verdict, Verdict::Fail);
-        let check = Check::reported("t", 1.0, 1.2, Unit::Seconds);
-        assert_eq!(check.verdict, Verdict::Reported);
+    fn what_went_in_is_no_prediction_and_a_miss_stays_a_mismatch() {
+        let check = |model| Check::number("t", 1.0, model, Unit::Seconds);
+        assert_eq!(check(1.0).calibrated("host.poll").verdict, Verdict::Calibration);
+        assert_eq!(check(1.0).identity("host.poll").verdict, Verdict::Identity);
+        let missed = check(1.2).calibrated("host.poll");
+        assert_eq!((missed.verdict, &*missed.why), (Verdict::Mismatch, "host.poll; it is missed"));
+        assert_eq!(check(1.2).because("it rains").why, "it rains");
+        assert_eq!(check(1.0).because("it rains").why, "");
     }
 }

@@ -1,9 +1,10 @@
-//! The report: a summary on top, then each experiment with its checks, plots and the fitted
-//! constants it depended on; and the same as CSV files, which are the snapshots in the tree.
+//! The report: what does not come out first, then all experiments with their checks, plots and the
+//! constants they depend on; and the same as CSV files, which are the snapshots in the tree.
 
-use hikyaku_report::{Cell, Page, Table, Unit};
+use hikyaku_report::{Cell, Chart, Page, Style, Table, Tone, Unit};
 
-use crate::{Check, Item, Outcome, Verdict, machine};
+use crate::sensitivity::{Assumption, with_ranges};
+use crate::{Check, Item, Machines, Outcome, Verdict};
 
 /// An experiment that has been run.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Result {
     pub item: &'static Item,
     /// What it brought.
     pub outcome: Outcome,
+    /// What it brings with other values of what was assumed; empty if that was not asked.
+    pub assumptions: Vec<Assumption>,
 }
 
 /// All experiments of a run.
@@ -22,26 +25,62 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every check of every experiment holds.
+    /// Whether nothing of any experiment is a mismatch.
     pub fn passes(&self) -> bool {
         self.results.iter().all(|result| result.outcome.passes())
     }
 
-    /// A row per experiment: what passed, failed, was calibration or only reported.
+    /// How many checks of all experiments ended in `verdict`.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.results.iter().map(|result| result.outcome.count(verdict)).sum()
+    }
+
+    /// A row per experiment: how many statements of each kind.
     pub fn summary(&self) -> Table {
-        let header = ["item", "what", "pass", "fail", "calibration", "reported", "verdict"];
-        let mut table = Table::new("Experiments", header);
-        for Result { item, outcome } in &self.results {
-            let count = |verdict| Cell::number(outcome.count(verdict) as f64, Unit::Number);
-            table.push([
-                Cell::from(item.name),
-                Cell::from(item.title),
-                count(Verdict::Pass),
-                count(Verdict::Fail),
-                count(Verdict::Calibration),
-                count(Verdict::Reported),
-                Cell::from(if outcome.passes() { "pass" } else { "FAIL" }),
-            ]);
+        let kinds = Verdict::ALL.map(Verdict::word);
+        let mut table = Table::new("Experiments", ["item", "what"].into_iter().chain(kinds));
+        for Result { item, outcome, .. } in &self.results {
+            let count = |verdict| match outcome.count(verdict) {
+                0 => Cell::Empty,
+                count => Cell::toned(count.to_string(), tone(verdict)),
+            };
+            let head = [Cell::from(item.name), Cell::from(item.title)];
+            table.push(head.into_iter().chain(Verdict::ALL.map(count)));
+        }
+        table
+    }
+
+    /// What does not come out, with the reason as far as it is known.
+    pub fn mismatches(&self) -> Table {
+        let header = ["item", "what", "paper", "model", "why"];
+        let mut table = Table::new("Mismatches", header);
+        for Result { item, outcome, .. } in &self.results {
+            let missed = outcome.checks.iter().filter(|c| c.verdict == Verdict::Mismatch);
+            for Check { what, stated, model, why, .. } in missed {
+                table.push([item.name, what, stated, model, why]);
+            }
+        }
+        table
+    }
+
+    /// Which assumption decides which verdict: the checks that turn out otherwise when an assumed
+    /// constant has half or twice its value.
+    pub fn sensitivity(&self) -> Table {
+        let header = ["item", "what", "now", "assumed constant", "value", "then"];
+        let mut table = Table::new("Verdicts that an assumption decides", header);
+        for Result { item, outcome, assumptions } in &self.results {
+            for assumption in assumptions {
+                for (check, value, then) in assumption.turned(outcome) {
+                    table.push([
+                        Cell::from(item.name),
+                        Cell::from(check.what.as_str()),
+                        verdict(check.verdict),
+                        Cell::from(assumption.name()),
+                        Cell::from(format!("{value} for {}", assumption.constant.value)),
+                        verdict(then),
+                    ]);
+                }
+            }
         }
         table
     }
@@ -53,19 +92,32 @@ impl Report {
             "Each experiment runs a protocol on a machine described by a file of cited step \
              costs, and compares what comes out with what the paper prints. No result is an input.",
         );
-        let count = |verdict| -> usize {
-            self.results.iter().map(|result| result.outcome.count(verdict)).sum()
+        let count = |verdict: Verdict| (verdict.plural(), self.count(verdict).to_string());
+        page.facts(Verdict::ALL.map(count));
+        page.text(
+            "Only a prediction says something of the model: no constant was chosen in view of what \
+             it is compared with. A calibration is what a constant was fitted to, an identity is \
+             arithmetic on stated numbers.",
+        );
+        page.section("What does not come out");
+        match self.passes() {
+            true => page.text("Nothing: all that ran gives what the papers state."),
+            false => page.table(&self.mismatches()),
         };
-        page.facts([
-            ("experiments", self.results.len().to_string()),
-            ("statements met", count(Verdict::Pass).to_string()),
-            ("not met", count(Verdict::Fail).to_string()),
-            ("calibration", count(Verdict::Calibration).to_string()),
-            ("reported only", count(Verdict::Reported).to_string()),
-        ]);
+        if self.results.iter().any(|result| !result.assumptions.is_empty()) {
+            page.section("What depends on what is assumed");
+            page.text(
+                "Where a paper is silent, a machine file assumes a value. Every such constant was \
+                 given half and twice its value, one at a time. The bands of the plots are the \
+                 range of what then comes out; these verdicts turn.",
+            );
+            page.table(&self.sensitivity());
+        }
+        page.section("All experiments");
         page.table(&self.summary());
-        for Result { item, outcome } in &self.results {
-            tell(&mut page, item, outcome);
+        let machines = Machines::stored();
+        for result in &self.results {
+            tell(&mut page, result, &machines);
         }
         page.to_html()
     }
@@ -73,7 +125,10 @@ impl Report {
     /// The files of results: name and content, checks first, then the data of tables and plots.
     pub fn files(&self) -> Vec<(String, String)> {
         let mut files = vec![("summary.csv".to_owned(), self.summary().to_csv())];
-        for Result { item, outcome } in &self.results {
+        if self.results.iter().any(|result| !result.assumptions.is_empty()) {
+            files.push(("sensitivity.csv".to_owned(), self.sensitivity().to_csv()));
+        }
+        for Result { item, outcome, .. } in &self.results {
             files.push((format!("{}.csv", item.name), checks(outcome).to_csv()));
             for (n, table) in (1..).zip(&outcome.tables) {
                 files.push((format!("{}-table-{n}.csv", item.name), table.to_csv()));
@@ -87,52 +142,98 @@ impl Report {
 }
 
 /// One experiment as a section.
-fn tell(page: &mut Page, item: &Item, outcome: &Outcome) {
+fn tell(page: &mut Page, result: &Result, machines: &Machines) {
+    let Result { item, outcome, assumptions } = result;
     page.section(&format!("{}: {}", item.name, item.title));
     page.text(&format!("The paper: {}", outcome.statement));
     page.text(&format!("Here: {}", outcome.setup));
     page.table(&checks(outcome));
-    outcome.charts.iter().for_each(|chart| {
-        page.chart(chart);
-    });
+    for (at, chart) in outcome.charts.iter().enumerate() {
+        page.chart(with_ranges(chart, at, assumptions));
+        if !prints(chart) {
+            page.note("The paper prints no value of this plot.");
+        }
+    }
     outcome.tables.iter().for_each(|table| {
         page.table(table);
     });
     outcome.notes.iter().for_each(|note| {
         page.note(note);
     });
-    let fitted = fitted(item);
+    let fitted = fitted(item, machines);
     if !fitted.is_empty() {
         page.table(&fitted);
+    }
+    if !assumptions.is_empty() {
+        page.table(&assumed(outcome, assumptions));
+    }
+}
+
+/// Whether a plot has values that the paper prints.
+fn prints(chart: &Chart) -> bool {
+    match chart {
+        Chart::Line(chart) => chart.series.iter().any(|series| series.style == Style::Printed),
+        // Bars stand beside bars of print.
+        _ => true,
     }
 }
 
 fn checks(outcome: &Outcome) -> Table {
-    let header = ["what", "paper", "model", "deviation", "criterion", "verdict"];
+    let header = ["what", "paper", "model", "deviation", "criterion", "verdict", "why"];
     let mut table = Table::new("What is stated and what comes out", header);
     for check in &outcome.checks {
-        let Check { what, stated, model, deviation, criterion, verdict } = check;
+        let Check { what, stated, model, deviation, criterion, verdict: shows, why } = check;
         table.push([
             Cell::from(what.as_str()),
             Cell::from(stated.as_str()),
             Cell::from(model.as_str()),
             deviation.map_or(Cell::Empty, |percent| Cell::fixed(percent, Unit::Named("%"), 1)),
             Cell::from(criterion.as_str()),
-            Cell::from(verdict.word()),
+            verdict(*shows),
+            Cell::from(why.as_str()),
         ]);
     }
     table
 }
 
+fn verdict(verdict: Verdict) -> Cell {
+    Cell::toned(verdict.word(), tone(verdict))
+}
+
+fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Mismatch => Tone::Bad,
+        Verdict::Prediction => Tone::Good,
+        Verdict::Calibration => Tone::Doubtful,
+        Verdict::Identity => Tone::Plain,
+    }
+}
+
 /// The fitted constants of the machines that an experiment runs on.
-fn fitted(item: &Item) -> Table {
+fn fitted(item: &Item, machines: &Machines) -> Table {
     let header = ["machine", "constant", "value", "source"];
-    let mut table = Table::new("Fitted constants it depended on", header);
+    let mut table = Table::new("Fitted constants it depends on", header);
     for name in item.machines {
-        for constant in machine(name).fitted() {
+        for constant in machines.get(name).fitted() {
             let texts = [name, &*constant.key, &*constant.value, &*constant.source];
             table.push(texts.map(Cell::from));
         }
+    }
+    table
+}
+
+/// What is assumed, and how much of the plots moves with it.
+fn assumed(outcome: &Outcome, assumptions: &[Assumption]) -> Table {
+    let header = ["constant", "value", "what it is", "half and double move a curve by up to"];
+    let mut table = Table::new("Assumed constants", header);
+    for assumption in assumptions {
+        let moved = assumption.moved(outcome);
+        table.push([
+            Cell::from(assumption.name()),
+            Cell::from(assumption.constant.value.as_str()),
+            Cell::from(assumption.constant.source.as_str()),
+            moved.map_or(Cell::from("no curve"), |by| Cell::fixed(100.0 * by, Unit::Named("%"), 1)),
+        ]);
     }
     table
 }
@@ -142,17 +243,35 @@ mod tests {
     use super::*;
     use crate::select;
 
+    fn report(name: &str, machines: &Machines) -> Report {
+        let items = select(&[name.to_owned()]).expect("the item exists").into_iter();
+        let run = |item: &'static Item| Result {
+            item,
+            outcome: (item.run)(machines),
+            assumptions: Vec::new(),
+        };
+        Report { results: items.map(run).collect() }
+    }
+
     #[test]
     fn a_report_tells_every_experiment_and_its_data() {
-        let words = ["000-table-1".to_owned()];
-        let items = select(&words).expect("the item exists");
-        let results: Vec<Result> =
-            items.into_iter().map(|item| Result { item, outcome: (item.run)() }).collect();
-        let report = Report { results };
-        assert!(report.passes());
+        let report = report("000-table-1", &Machines::stored());
         let page = report.to_html();
-        assert!(page.contains("Landing memory saved") && page.contains("calibration"));
+        assert!(page.contains("Landing memory saved") && page.contains("predictions met"));
         let names: Vec<String> = report.files().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["summary.csv", "000-table-1.csv", "000-table-1-table-1.csv"]);
+    }
+
+    #[test]
+    fn a_page_says_what_does_not_come_out_before_anything_else() {
+        let stored = Machines::stored();
+        let slow = stored.with("cp-pacs", &[("host.start", "9 us")]).expect("it has a start");
+        let missed = report("004-figure-3", &slow);
+        assert!(!missed.passes());
+        let page = missed.to_html();
+        let place = |text: &str| page.find(text).expect("it is on the page");
+        assert!(place("What does not come out") < place("All experiments"));
+        assert!(place("overhead (8 B)") < place("All experiments"), "named in the first table");
+        assert!(report("004-figure-3", &stored).passes());
     }
 }

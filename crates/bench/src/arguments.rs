@@ -52,6 +52,11 @@ pub struct Arguments {
     #[arg(long)]
     pub(crate) allocated: bool,
 
+    /// By which calls hikyaku is measured: its own, or also MPI's, by the program that measures the
+    /// libraries of --against
+    #[arg(long, value_enum, value_name = "API", default_value = "rust")]
+    pub(crate) api: Api,
+
     /// What to compare with in the same run: libraries, built by their own mpicc, and other ways to
     /// take turns, for shared
     #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
@@ -144,6 +149,15 @@ impl Forms {
     }
 }
 
+/// The calls by which hikyaku is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Api {
+    /// Those of the Rust package
+    Rust,
+    /// Those of the Rust package, and MPI's from C
+    Mpi,
+}
+
 /// What can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Other {
@@ -163,6 +177,8 @@ pub(crate) enum Other {
 /// The libraries this tool knows how to build against and start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerKind {
+    /// Hikyaku by its library for MPI programs.
+    Own,
     /// Open MPI.
     OpenMpi,
     /// MPICH and what descends from it with the same launcher.

@@ -15,7 +15,7 @@ use std::process::Command as Process;
 
 use hikyaku::shared::Protocol;
 
-use super::arguments::{Selection, Settings};
+use super::arguments::{PeerKind, Selection, Settings};
 use super::control::Answer;
 use super::hardware::{self, Cores};
 use super::job::{self, Job, JobError};
@@ -80,8 +80,11 @@ impl Contestant {
 
     /// Whom it is compared with: those that have a higher one.
     fn place(&self) -> u8 {
-        let package = matches!(self, Contestant::Rival(one) if one.kind() == RivalKind::Package);
-        u8::from(!self.own() && !package)
+        u8::from(match self {
+            Contestant::Hikyaku(_) => false,
+            Contestant::Peer(peer) => peer.kind() != PeerKind::Own,
+            Contestant::Rival(rival) => rival.kind() != RivalKind::Package,
+        })
     }
 
     /// Whether it starts jobs of any number of ranks.

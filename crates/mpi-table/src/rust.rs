@@ -201,7 +201,7 @@ fn collective(
         };
     }
     let act = |method: &str| match verb {
-        Verb::Run => format!("mpi.run(&comm.clone(), mpi.{method}({names})?)"),
+        Verb::Run => format!("mpi.run(&comm.clone(), mpi.waiting().{method}({names})?)"),
         Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
         Verb::Keep => format!(
             "mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",

@@ -322,5 +322,5 @@ pub(crate) fn refused<D: Dialect>(what: &str, code: i32) -> Result<(), Failure> 
     }
     let text = format!("the program's function {what} returned {code}");
     let class = D::class(code).unwrap_or(Class::Other);
-    Err(Failure { code: Some(code), ..Failure::new(class, text) })
+    Err(Failure::new(class, text).with_code(Some(code)))
 }

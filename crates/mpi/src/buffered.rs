@@ -84,7 +84,7 @@ impl<D: Dialect> Mpi<D> {
         let view = Buffer::new(bytes.as_mut_ptr()).to_send(bytes.len());
         let started = comm.inner.engine().borrow_mut().start_send(view, to, SendMode::Standard);
         let id = started.map_err(|error| comm.inner.explained(error))?;
-        let staged = Some(Staged { bytes, into: None });
+        let staged = Some(Box::new(Staged { bytes, into: None }));
         let request =
             Request::new(Rc::clone(comm), State::Message { id, is_receive: false, staged });
         if !request.is_complete() {

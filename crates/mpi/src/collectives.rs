@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use hikyaku_coll as coll;
-use hikyaku_rank::{Communicator, Error};
+use hikyaku_rank::{Communicator, Error, RankPort};
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
@@ -84,6 +84,14 @@ pub(crate) async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R
 }
 
 impl<D: Dialect> Mpi<D> {
+    /// The ranks of a communicator as an operation sees them. A call that does nothing but wait
+    /// looks more often before it lets others go on.
+    #[inline]
+    fn ranks_of<'c>(&self, comm: &'c Comm) -> coll::Communicator<'c, RankPort> {
+        let group = comm.inner.group();
+        if self.is_waiting { group.waiting() } else { group }
+    }
+
     /// Runs an operation to its end.
     #[inline]
     pub fn run(&self, comm: &Comm, operation: impl Future<Output = Done>) -> Result<(), Failure> {
@@ -120,9 +128,10 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Barrier.
     pub fn barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().barrier;
-            Ok(coll::barrier(&comm.inner.group(), by).await?)
+            Ok(coll::barrier(&mpi.ranks_of(&comm), by).await?)
         })
     }
 
@@ -136,9 +145,10 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().broadcast;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             landed(&area, async |data| Ok(coll::broadcast(&group, by, data, root).await?)).await
         })
     }
@@ -163,9 +173,10 @@ impl<D: Dialect> Mpi<D> {
             true => Area::new(into, for_all(&comm, in_count)?, &*in_type?)?,
             false => Area::NOTHING,
         };
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().gather;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let mine = mine.as_ref().map(Area::data);
             landed(
                 &all,
@@ -196,9 +207,10 @@ impl<D: Dialect> Mpi<D> {
             true => blocks(&comm, into, (counts, displacements), &*in_type?)?,
             false => Vec::new(),
         };
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().gather;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
             let blocks = landings.iter_mut().map(|landing| landing.bytes()).collect();
             let mine = mine.as_ref().map(Area::data);
@@ -228,9 +240,10 @@ impl<D: Dialect> Mpi<D> {
             true => Area::new(out, for_all(&comm, out_count)?, &*out_type?)?,
             false => Area::NOTHING,
         };
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().scatter;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let all = all.data();
             match mine {
                 None => Ok(coll::scatter(&group, by, &all, None, root).await?),
@@ -265,9 +278,10 @@ impl<D: Dialect> Mpi<D> {
             true => blocks(&comm, out, (counts, displacements), &*out_type?)?,
             false => Vec::new(),
         };
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().scatter;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let data: Vec<_> = parts.iter().map(Area::data).collect();
             let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
             match mine {
@@ -296,9 +310,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mine = own_part::<D>(out, out_count, out_type, true)?;
         let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().allgather;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let mine = mine.as_ref().map(Area::data);
             landed(&all, async |all| Ok(coll::allgather(&group, by, mine.as_deref(), all).await?))
                 .await
@@ -321,9 +336,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mine = own_part::<D>(out, out_count, out_type, true)?;
         let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().allgather;
-            let (group, own) = (comm.inner.group(), comm.inner.rank() as usize);
+            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank() as usize);
             let mine = mine.as_ref().unwrap_or(&places[own]).data().into_owned();
             let lengths: Vec<usize> = places.iter().map(Area::len).collect();
             let mut all = vec![0; lengths.iter().sum()];
@@ -355,9 +371,10 @@ impl<D: Dialect> Mpi<D> {
             true => None,
             false => Some(Area::new(out, for_all(&comm, out_count)?, &*out_type?)?),
         };
+        let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().alltoall;
-            let group = comm.inner.group();
+            let group = mpi.ranks_of(&comm);
             let parts = parts.as_ref().map(Area::data);
             landed(&all, async |all| match parts {
                 None => Ok(coll::alltoall_in_place(&group, all).await?),
@@ -440,9 +457,10 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).allreduce;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             from.copy_to(&into);
             landed(&into, async |data| {
                 Ok(coll::allreduce(&group, by, data, reducing.as_reduction()).await?)
@@ -468,9 +486,10 @@ impl<D: Dialect> Mpi<D> {
         // Elsewhere than at the root there is nowhere to put a result.
         let into = if is_root { into } else { out };
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             let mut data = from.data().into_owned();
             let done = coll::reduce(&group, by, &mut data, root, reducing.as_reduction()).await;
             if is_root && done.is_ok() {
@@ -491,9 +510,10 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).scan;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             from.copy_to(&into);
             landed(&into, async |data| {
                 Ok(coll::scan(&group, by, data, reducing.as_reduction()).await?)
@@ -513,9 +533,10 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).exscan;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             let mut data = from.data().into_owned();
             let done = coll::exscan(&group, by, &mut data, reducing.as_reduction()).await;
             if comm.inner.rank() > 0 && done.is_ok() {
@@ -541,9 +562,10 @@ impl<D: Dialect> Mpi<D> {
         let from = if in_place { into } else { out };
         let from = Area::new(from, for_all(&comm, count)?, &datatype)?;
         let into = Area::new(into, count, &datatype)?;
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce_scatter;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             let mut data = from.data().into_owned();
             landed(&into, async |into| {
                 let reduction = reducing.as_reduction();
@@ -571,9 +593,10 @@ impl<D: Dialect> Mpi<D> {
         let own = counts[comm.inner.rank() as usize];
         let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
         let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
+        let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce_scatter;
-            let group = comm.inner.group().with_elements(reducing.element());
+            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
             let mut data = from.data().into_owned();
             landed(&into, async |into| {
                 let reduction = reducing.as_reduction();

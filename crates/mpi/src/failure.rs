@@ -1,6 +1,7 @@
 //! What goes wrong: a class of the standard, and a line for people (MPI 5.0 §9.4).
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use hikyaku_coll::topology::TopologyError;
 use hikyaku_coll::{Cause, CollError};
@@ -97,9 +98,15 @@ classes! {
     Abi = 62, "the binary interface is set already";
 }
 
-/// Why a call did not do what it is for.
+/// Why a call did not do what it is for. One word, so that the result of a function that may fail
+/// stays in registers: one in memory, written in parts and read as a whole, waits for all stores
+/// before it, and so for the line of the message that was just sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct Failure(Box<Reason>);
+
+/// What is known of a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
     /// Its class.
     pub class: Class,
     /// Why, in a line.
@@ -116,17 +123,46 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Deref for Failure {
+    type Target = Reason;
+
+    fn deref(&self) -> &Reason {
+        &self.0
+    }
+}
+
+impl DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Reason {
+        &mut self.0
+    }
+}
+
 impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure { class, text: text.into(), comm: None, code: None }
+        Failure(Box::new(Reason { class, text: text.into(), comm: None, code: None }))
     }
 
     /// The same, of a request of this communicator.
     #[cold]
-    pub(crate) fn of(self, comm: Handle) -> Failure {
-        Failure { comm: Some(comm), ..self }
+    pub(crate) fn of(mut self, comm: Handle) -> Failure {
+        self.comm = Some(comm);
+        self
+    }
+
+    /// The same, of another class.
+    #[cold]
+    pub(crate) fn of_class(mut self, class: Class) -> Failure {
+        self.class = class;
+        self
+    }
+
+    /// The same, with the code that a function of the program has returned.
+    #[cold]
+    pub(crate) fn with_code(mut self, code: Option<i32>) -> Failure {
+        self.code = code;
+        self
     }
 
     /// There is no room for something.
@@ -237,6 +273,6 @@ mod tests {
     fn errors_of_the_rank_keep_their_words() {
         let error = MsgError::NoSuchRank { rank: 7, size: 2 };
         let failure = Failure::from(Error::from(error));
-        assert_eq!((failure.class, failure.text), (Class::Rank, error.to_string()));
+        assert_eq!((failure.class, &failure.text), (Class::Rank, &error.to_string()));
     }
 }

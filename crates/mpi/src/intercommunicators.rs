@@ -109,7 +109,7 @@ impl Part {
             PROC_NULL => Ok(Part::None),
             root => {
                 let found = rank_in(root, comm.inner.size(), "the root");
-                found.map(Part::With).map_err(|it| Failure { class: Class::Root, ..it })
+                found.map(Part::With).map_err(|it| it.of_class(Class::Root))
             }
         }
     }

@@ -30,7 +30,7 @@ struct Incoming {
 }
 
 /// Whom a message is for; `None`: nobody.
-#[inline]
+#[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
     if tag < 0 {
         return Err(Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0")));
@@ -46,7 +46,7 @@ fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failur
 }
 
 /// Whom a message may be from; `None`: nobody.
-#[inline]
+#[inline(always)]
 fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Failure> {
     let tag = match tag {
         0.. => Some(tag),
@@ -70,7 +70,7 @@ fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Fail
 }
 
 /// The rank in the job of a rank that exists.
-#[inline]
+#[inline(always)]
 fn known(comm: &Comm, rank: i32) -> Result<u32, Failure> {
     if rank as u32 >= comm.inner.size() {
         return Err(no_rank(comm, rank));
@@ -87,7 +87,7 @@ fn no_rank(comm: &Comm, rank: i32) -> Failure {
 }
 
 impl Outgoing {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         buffer: Buffer,
         count: i64,
@@ -100,7 +100,7 @@ impl Outgoing {
     }
 
     /// Sends it.
-    #[inline]
+    #[inline(always)]
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
         if comm.inner.tasks().are_over() {
@@ -121,12 +121,18 @@ impl Outgoing {
     /// Starts it.
     fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
+        if let Some(memory) = self.area.memory() {
+            let bytes = memory.bytes(self.area.len());
+            if comm.inner.engine().borrow_mut().send_directly(bytes, &to, mode) {
+                return Ok(State::Done(Status::EMPTY));
+            }
+        }
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
                 let mut bytes = self.area.data().into_owned().into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
-                (start.to_send(bytes.len()), Some(Staged { bytes, into: None }))
+                (start.to_send(bytes.len()), Some(Box::new(Staged { bytes, into: None })))
             }
         };
         let started = comm.inner.engine().borrow_mut().start_send(buffer, to, mode);
@@ -136,7 +142,7 @@ impl Outgoing {
 }
 
 impl Incoming {
-    #[inline]
+    #[inline(always)]
     fn new(
         buffer: Buffer,
         count: i64,
@@ -149,7 +155,7 @@ impl Incoming {
     }
 
     /// Receives it.
-    #[inline]
+    #[inline(always)]
     fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
         let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
         if let Some(memory) = self.area.memory() {
@@ -179,7 +185,7 @@ impl Incoming {
                 let mut bytes = vec![0; self.area.len()].into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
                 let into = Some(self.area.clone());
-                (start.to_receive(bytes.len()), Some(Staged { bytes, into }))
+                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
             }
         };
         let started = comm.inner.engine().borrow_mut().start_recv(buffer, from);
@@ -220,7 +226,8 @@ impl Matched {
             _ => {
                 let mut bytes = vec![0; self.bytes].into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
-                (start.to_receive(bytes.len()), Some(Staged { bytes, into: Some(area) }))
+                let into = Some(area);
+                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
             }
         };
         self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
@@ -260,8 +267,10 @@ macro_rules! sends {
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
                     let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-                    let state = message.start(&comm, $mode)?;
-                    self.add_request(Request::new(comm, state), &request)
+                    match message.start(&comm, $mode)? {
+                        State::Done(_) => self.add_complete(&request),
+                        state => self.add_request(Request::new(comm, state), &request),
+                    }
                 }
 
                 #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]

@@ -26,8 +26,10 @@ pub(crate) struct Request {
     /// Starts it again.
     start: Option<Start>,
     is_cancelled: Cell<bool>,
+    /// Complete for ever: of all operations that are complete when they are made.
+    is_shared: bool,
     /// What the program does beside, if it completes it itself.
-    pub(crate) own: Option<Generalised>,
+    pub(crate) own: Option<Box<Generalised>>,
 }
 
 /// What starts a persistent request.
@@ -36,7 +38,7 @@ pub(crate) type Start = Box<dyn Fn() -> Result<State, Failure>>;
 /// How far a request is.
 pub(crate) enum State {
     /// A message. Where its data have gaps, what came is put into its memory at the end.
-    Message { id: RequestId, is_receive: bool, staged: Option<Staged> },
+    Message { id: RequestId, is_receive: bool, staged: Option<Box<Staged>> },
     /// An operation that moves when it is polled.
     Task(TaskId),
     /// Other requests, all of which are to be complete.
@@ -95,7 +97,7 @@ impl Request {
 
     /// An operation of the program's own.
     pub(crate) fn generalised(own: Generalised) -> Rc<Request> {
-        Rc::new(Request { own: Some(own), ..Request::in_state(State::Own) })
+        Rc::new(Request { own: Some(Box::new(own)), ..Request::in_state(State::Own) })
     }
 
     /// One that can be started.
@@ -105,8 +107,8 @@ impl Request {
     }
 
     fn in_state(state: State) -> Request {
-        let state = RefCell::new(state);
-        Request { comm: None, state, start: None, is_cancelled: Cell::new(false), own: None }
+        let (state, is_cancelled) = (RefCell::new(state), Cell::new(false));
+        Request { comm: None, state, start: None, is_cancelled, is_shared: false, own: None }
     }
 
     fn is_active(&self) -> bool {
@@ -187,7 +189,9 @@ impl Request {
                 status
             }
             Found::Done(status) => {
-                self.state.replace(State::Inactive);
+                if !self.is_shared {
+                    self.state.replace(State::Inactive);
+                }
                 Ok(status)
             }
         })
@@ -269,6 +273,26 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
+    /// Gives the handle of an operation that is complete, with nothing to tell: all have one
+    /// request, which is made when it is first needed.
+    pub(crate) fn add_complete(&self, into: &HandleAt<D>) -> Result<(), Failure> {
+        let mut handle = self.state.complete.get();
+        if !self.state.requests.has(handle) {
+            let request = Request::in_state(State::Done(Status::EMPTY));
+            handle = self.state.requests.add(Rc::new(Request { is_shared: true, ..request }))?;
+            self.state.complete.set(handle);
+        }
+        into.set(handle);
+        Ok(())
+    }
+
+    /// The handle of a request names it no more.
+    fn take_handle(&self, request: &Request, handle: Handle) {
+        if !request.is_shared {
+            self.state.requests.remove(handle);
+        }
+    }
+
     /// The request of a number; `None`: the null handle.
     pub(crate) fn request_of(&self, number: Handle) -> Result<Option<Rc<Request>>, Failure> {
         if number == Handle::REQUEST_NULL {
@@ -293,10 +317,10 @@ impl<D: Dialect> Mpi<D> {
     /// more. What comes of it with that.
     fn end_request(&self, request: &Request, handle: &HandleAt<D>, outcome: Outcome) -> Outcome {
         if request.start.is_none() {
-            self.state.requests.remove(handle.get());
+            self.take_handle(request, handle.get());
             handle.set_null();
         }
-        let freed = request.own.as_ref().map_or(Ok(()), Generalised::free);
+        let freed = request.own.as_ref().map_or(Ok(()), |own| own.free());
         outcome.and_then(|status| freed.map(|()| status))
     }
 
@@ -341,10 +365,15 @@ impl<D: Dialect> Mpi<D> {
         let mut failed = None;
         let mut outcomes =
             Vec::with_capacity(if statuses.are_ignored() { 0 } else { requests.len() });
-        let mut open = requests.iter().flatten().filter(|request| request.is_active()).count();
+        let is_open = |request: &&Rc<Request>| !request.is_shared && request.is_active();
+        let mut open = requests.iter().flatten().filter(is_open).count();
         for (at, request) in requests.iter().enumerate() {
             let outcome = match request {
                 None => Ok(Status::EMPTY),
+                Some(request) if request.is_shared => {
+                    handles.at(at).set_null();
+                    Ok(Status::EMPTY)
+                }
                 Some(request) => {
                     let is_active = request.is_active();
                     let outcome = request.wait(open as u32);
@@ -540,7 +569,7 @@ impl<D: Dialect> Mpi<D> {
             self.state.requests.remove(number);
             return own.free();
         }
-        self.state.requests.remove(number);
+        self.take_handle(&request, number);
         let known = self.state.freed.take();
         let open: Vec<_> =
             known.into_iter().chain([request]).filter(|it| !it.is_complete()).collect();
@@ -709,6 +738,6 @@ fn write_all<D: Dialect>(
     }
     match failed {
         None => Ok(()),
-        Some(failure) => Err(Failure { class: Class::InStatus, code: None, ..failure }),
+        Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
     }
 }

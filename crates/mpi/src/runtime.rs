@@ -67,6 +67,8 @@ pub(crate) struct Runtime {
     pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
     pub(crate) ops: Slots<Op>,
     pub(crate) requests: Slots<Request>,
+    /// The handle of the request that all operations have that are complete when they are made.
+    pub(crate) complete: Cell<Handle>,
     pub(crate) messages: Slots<Matched>,
     pub(crate) infos: Slots<Info>,
     pub(crate) handlers: Slots<Handler>,
@@ -101,6 +103,7 @@ impl Runtime {
             predefined: OnceCell::new(),
             ops: Slots::new(Object::Op),
             requests: Slots::new(Object::Request),
+            complete: Cell::new(Handle::REQUEST_NULL),
             messages: Slots::new(Object::Message),
             infos: Slots::new(Object::Info),
             handlers: Slots::new(Object::Errhandler),
@@ -234,6 +237,8 @@ pub struct Mpi<D> {
     pub(crate) state: &'static Runtime,
     /// Whether it was called by a name that ends in `_c`.
     pub(crate) is_large: bool,
+    /// Whether the call returns only when its operation is over.
+    pub(crate) is_waiting: bool,
     dialect: PhantomData<D>,
 }
 
@@ -262,7 +267,8 @@ pub fn call<D: Dialect>(
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
     let _inside = Inside::enter();
-    let mpi = Mpi { state: &PROCESS.state, is_large: false, dialect: PhantomData };
+    let mpi =
+        Mpi { state: &PROCESS.state, is_large: false, is_waiting: false, dialect: PhantomData };
     match catch_unwind(AssertUnwindSafe(|| body(&mpi))) {
         Ok(Ok(())) => 0,
         Ok(Err(failure)) => mpi.raise(name, scope, &failure),
@@ -312,6 +318,11 @@ impl<D: Dialect> Mpi<D> {
     /// For a function whose name ends in `_c`.
     pub fn with_large_counts(self) -> Mpi<D> {
         Mpi { is_large: true, ..self }
+    }
+
+    /// For a function that waits until its operation is over.
+    pub fn waiting(self) -> Mpi<D> {
+        Mpi { is_waiting: true, ..self }
     }
 
     /// The rank's communicator of all ranks, while MPI is in use.

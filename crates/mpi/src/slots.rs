@@ -93,6 +93,16 @@ impl<T> Slots<T> {
         place.value.as_ref().map(Rc::clone)
     }
 
+    /// Whether a handle names an object.
+    #[inline]
+    pub(crate) fn has(&self, handle: Handle) -> bool {
+        let places = self.places.borrow();
+        let place = self.place_of(handle).and_then(|(at, generation)| {
+            places.all.get(at).filter(|place| place.generation == generation)
+        });
+        place.is_some_and(|place| place.value.is_some())
+    }
+
     /// Takes the handle away from an object.
     pub(crate) fn remove(&self, handle: Handle) -> Option<Rc<T>> {
         let mut places = self.places.borrow_mut();

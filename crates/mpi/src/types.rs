@@ -84,7 +84,7 @@ impl Area {
     pub(crate) const NOTHING: Area = Area { buffer: Buffer::NULL, length: 0, spread: None };
 
     /// So many elements of a type.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
         let length = datatype.bytes(elements)?;
         if !datatype.is_plain.get() {

@@ -27,6 +27,13 @@ struct PostedEntry {
     id: RequestId,
 }
 
+/// Where a receive is among those of its source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PostedPlace {
+    pub(crate) at: usize,
+    pub(crate) id: RequestId,
+}
+
 impl Keyed for PostedEntry {
     fn keys(&self) -> [u64; 2] {
         [self.pattern.key(); 2]
@@ -82,18 +89,24 @@ impl PostedReceives {
         found.is_some()
     }
 
-    /// Whether the next message of a source is this receive's, if it fits at all: no receive that
-    /// was posted earlier can take it.
+    /// Whether every receive names its source.
     #[inline]
-    pub(crate) fn is_next(&self, source: Rank, id: RequestId) -> bool {
-        let first = self.by_source.get(source as usize).and_then(MatchQueue::front);
-        self.any_source.is_empty() && first.is_some_and(|entry| entry.id == id)
+    pub(crate) fn names_all_sources(&self) -> bool {
+        self.any_source.is_empty()
     }
 
-    /// Removes the oldest receive that names a source.
+    /// The oldest receive that names this source and fits a message: its place there.
     #[inline]
-    pub(crate) fn take_next(&mut self, source: Rank) {
-        if self.by_source[source as usize].remove(0).is_some() {
+    pub(crate) fn first_of(&self, source: Rank, bits: u64) -> Option<PostedPlace> {
+        let line = self.by_source.get(source as usize)?;
+        let (_, at) = first_in(line, bits)?;
+        Some(PostedPlace { at, id: line.get(at)?.id })
+    }
+
+    /// Removes a receive that names this source, by its place.
+    #[inline]
+    pub(crate) fn take_at(&mut self, source: Rank, at: usize) {
+        if self.by_source[source as usize].remove(at).is_some() {
             self.count -= 1;
         }
     }

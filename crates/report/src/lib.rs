@@ -44,6 +44,6 @@ mod text;
 pub use chart::{Axis, BarChart, Chart, Diagram, LineChart, Place, Series, StackedBars, Style};
 pub use page::{Page, Picture};
 pub use scale::Scale;
-pub use table::{Cell, Table};
+pub use table::{Cell, Table, Tone};
 pub use timeline::{Activity, Flow, Lane, Link, Slice, Timeline};
 pub use unit::Unit;

@@ -5,6 +5,30 @@ use unicode_width::UnicodeWidthStr;
 use crate::text::{escape, one_line};
 use crate::unit::Unit;
 
+/// The colour of a word in a page. The word says the same: colour alone carries no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// To be read with care.
+    Doubtful,
+    /// Not as it should be.
+    Bad,
+    /// Neither good nor bad.
+    Plain,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Doubtful => "doubtful",
+            Tone::Bad => "bad",
+            Tone::Plain => "plain",
+        }
+    }
+}
+
 /// One entry of a [`Table`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Cell {
@@ -13,6 +37,8 @@ pub enum Cell {
     Empty,
     /// Words.
     Text(String),
+    /// A word that a page also colours.
+    Toned(String, Tone),
     /// A number in the base unit.
     Number {
         /// The value in the base unit; one that is not finite is shown, and left out of CSV.
@@ -37,12 +63,18 @@ impl Cell {
         Cell::Number { value, unit, decimals: Some(decimals) }
     }
 
+    /// A word that a page also colours.
+    #[must_use]
+    pub fn toned(word: impl Into<String>, tone: Tone) -> Self {
+        Cell::Toned(word.into(), tone)
+    }
+
     /// The cell as a reader sees it.
     #[must_use]
     pub fn display(&self) -> String {
         match self {
             Cell::Empty => String::new(),
-            Cell::Text(text) => text.clone(),
+            Cell::Text(text) | Cell::Toned(text, _) => text.clone(),
             Cell::Number { value, unit, decimals } => unit.format_with(*value, *decimals),
         }
     }
@@ -134,7 +166,7 @@ impl Table {
         let mut out = csv_line(header);
         for row in &self.rows {
             let field = |(c, unit): (usize, &Option<&str>)| match row.get(c) {
-                Some(Cell::Text(text)) => text.clone(),
+                Some(Cell::Text(text) | Cell::Toned(text, _)) => text.clone(),
                 Some(Cell::Number { value, unit: own, .. }) if value.is_finite() => {
                     match own.symbol() {
                         symbol if unit.is_none() && !symbol.is_empty() => {
@@ -190,8 +222,13 @@ impl Table {
         for row in &self.rows {
             out += "<tr>";
             for c in 0..self.width() {
-                let text = row.get(c).map(Cell::display).unwrap_or_default();
-                out += &format!("<td{}>{}</td>", class(c), escape(&text));
+                let text = escape(&row.get(c).map(Cell::display).unwrap_or_default());
+                out += &match row.get(c) {
+                    Some(Cell::Toned(_, tone)) => {
+                        format!("<td><span class=\"tone {}\">{text}</span></td>", tone.class())
+                    }
+                    _ => format!("<td{}>{text}</td>", class(c)),
+                };
             }
             out += "</tr>\n";
         }
@@ -233,7 +270,7 @@ impl Table {
     /// A column of numbers and gaps is aligned to the right, as is its title.
     fn is_numeric(&self, column: usize) -> bool {
         self.column(column).any(|cell| matches!(cell, Cell::Number { .. }))
-            && !self.column(column).any(|cell| matches!(cell, Cell::Text(_)))
+            && !self.column(column).any(|c| matches!(c, Cell::Text(_) | Cell::Toned(..)))
     }
 
     /// The symbol of the base unit that all numbers of a column share, if they do.
@@ -324,6 +361,16 @@ mod tests {
         assert!(empty.is_empty());
         assert_eq!(empty.to_text(), "a  b\n─  ─\n");
         assert_eq!(empty.to_csv(), "a,b\r\n");
+    }
+
+    #[test]
+    fn a_toned_word_is_a_word_everywhere_and_coloured_in_a_page() {
+        let mut table = Table::new("", ["verdict"]);
+        table.push([Cell::toned("a < b", Tone::Bad)]);
+        assert_eq!(table.to_csv(), "verdict\r\na < b\r\n");
+        assert!(table.to_text().ends_with("a < b\n"));
+        let html = table.to_html();
+        assert!(html.contains("<td><span class=\"tone bad\">a &lt; b</span></td>"), "{html}");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use hikyaku_nic::fabric::RemoteAddress;
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_sim::engine::{Simulation, TaskName};
-use hikyaku_sim::machine::{Interface, Machine};
+use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet2::{Costs, Host, Primitive, Steps, Window, pair};
 use hikyaku_sim::model::landing::Arrival;
 
-use crate::machine;
+use crate::Machines;
 
 /// Round trips that are averaged, so that the phase of the polling averages out.
 pub(super) const ROUNDS: u64 = 400;
@@ -51,13 +51,13 @@ pub(super) struct Run {
     pub(super) steps: Vec<Steps>,
 }
 
-/// The costs of the machine file, and the machine.
-pub(super) fn costs() -> (Machine, Costs) {
-    let machine = machine("dimmnet2");
+/// The costs of the machine.
+pub(super) fn costs(machines: &Machines) -> Costs {
+    let machine = machines.get("dimmnet2");
     let Interface::Dimmnet2(costs) = machine.interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
-    (machine, *costs)
+    *costs
 }
 
 /// Bounces `bytes` between two nodes `rounds` times.

@@ -4,11 +4,11 @@ use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::model::dimmnet2::Steps;
 
 use super::ping_pong::{CONDITIONS, costs, run};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// Runs one message of 8 bytes of data with each primitive and reads the rows off the board's log.
-pub fn run_item() -> Outcome {
-    let (_, costs) = costs();
+pub fn run_item(machines: &Machines) -> Outcome {
+    let costs = costs(machines);
     let clock = costs.interface.clock.seconds();
     let logs = [CONDITIONS[0], CONDITIONS[1]].map(|condition| {
         let mut rounds = run(&costs, condition, 8, 1).steps;
@@ -32,15 +32,10 @@ pub fn run_item() -> Outcome {
                 at which its units ended each step."
             .into(),
         checks: vec![
-            Check::within("total, PUSH (table 2)", 20.0, totals[0].round(), clocks, 0.0),
-            Check::within("total, IPUSH (table 3)", 24.0, totals[1].round(), clocks, 0.0),
-            Check::within(
-                "increase by the ring",
-                4.0,
-                (totals[1] - totals[0]).round(),
-                clocks,
-                0.0,
-            ),
+            Check::within("total, PUSH (table 2)", 20.0, totals[0].round(), clocks, 0.0)
+                .identity("the rows of the table are the file's"),
+            Check::within("total, IPUSH (table 3)", 24.0, totals[1].round(), clocks, 0.0)
+                .identity("the rows of the table are the file's"),
         ],
         tables: vec![table],
         charts: Vec::new(),

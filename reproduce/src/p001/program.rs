@@ -34,7 +34,7 @@ use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet1::{Costs, Pair, Side};
 
-use crate::machine;
+use crate::Machines;
 
 /// Which version of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +76,8 @@ const SMALL: u64 = 64;
 /// Most bytes of a UDP datagram's payload that the version sends.
 const DATAGRAM: u64 = 32 << 10;
 
-fn costs() -> Costs {
-    let Interface::Dimmnet1(costs) = machine("dimmnet1").interface else {
+fn costs(machines: &Machines) -> Costs {
+    let Interface::Dimmnet1(costs) = machines.get("dimmnet1").interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
     *costs
@@ -132,9 +132,15 @@ impl Shared {
 }
 
 /// Seconds of the program with so many variables of so many bytes.
-pub(super) fn run(version: Version, bytes: Bytes, variables: u64, size: u64) -> f64 {
+pub(super) fn run(
+    machines: &Machines,
+    version: Version,
+    bytes: Bytes,
+    variables: u64,
+    size: u64,
+) -> f64 {
     let simulation = Simulation::new(0xfa605);
-    let pair = Pair::new(&simulation, &costs());
+    let pair = Pair::new(&simulation, &costs(machines));
     let arrived = Signal::new(&simulation, "the other node at the barrier");
     let style = match version {
         Version::Udp => Style::Datagrams,
@@ -391,7 +397,8 @@ mod tests {
     #[test]
     fn fg_18_time_is_proportional_to_the_number_of_variables() {
         for version in Version::ALL {
-            let time = |variables| run(version, Bytes::Physical, variables, 4096);
+            let time =
+                |variables| run(&Machines::stored(), version, Bytes::Physical, variables, 4096);
             let ratio = time(512) / time(64);
             assert!((ratio / 8.0 - 1.0).abs() < 0.02, "{ratio}");
         }
@@ -399,7 +406,7 @@ mod tests {
 
     #[test]
     fn direct_takes_the_steps_of_its_machine_and_asks_no_processor_of_the_owner() {
-        let costs = costs();
+        let costs = costs(&Machines::stored());
         let (store, response) = (costs.interface.atomic, costs.host.response);
         let bookkeeping = costs.host.bookkeeping;
         let times = |span: Time, count: u64| Time::from_picoseconds(span.picoseconds() * count);
@@ -411,7 +418,7 @@ mod tests {
         let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
         // In the second it is this one: only the other's word of the owner is not.
         let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
-        let took = run(Version::Direct, Bytes::CopyBound, 2, 4096);
+        let took = run(&Machines::stored(), Version::Direct, Bytes::CopyBound, 2, 4096);
         let expected = (away + here).seconds();
         assert!((took - expected).abs() < 1e-12, "{took} s, not {expected}");
     }

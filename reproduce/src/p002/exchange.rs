@@ -11,19 +11,23 @@ use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
 
 use super::program::{self, Mapping};
 use super::ring::ring;
-use crate::machine;
+use crate::Machines;
 
 /// How the neighbours are mapped to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// A queue for each neighbour, on an engine of its own.
     Fast(Mapping),
+    /// The same with messages to the right only.
+    OneWay,
     /// One queue for both.
     Mrc(Mapping),
 }
 
 /// The two schemes as the paper evaluates them.
 pub(super) const FAST: Scheme = Scheme::Fast(Mapping::FAST);
+/// FAST with one direction alone, to compare both with.
+pub(super) const ONE_WAY: Scheme = Scheme::OneWay;
 pub(super) const MRC: Scheme = Scheme::Mrc(Mapping::mrc(2));
 
 /// Iterations: the first ones warm up, the others are averaged.
@@ -37,8 +41,8 @@ struct Process {
 }
 
 /// The machine and its costs.
-pub(super) fn costs() -> (Machine, Costs) {
-    let machine = machine("fx100-tofu2");
+pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
+    let machine = machines.get("fx100-tofu2").clone();
     let Interface::Tofu2(costs) = machine.interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
@@ -101,9 +105,10 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
         unreachable!("the file says that its network is a Tofu")
     };
     let ring = ring(extent);
-    let open = |node, engine, slots, offset| {
-        system.open(node, engine, slots, Some(offset)).expect("each engine has twelve queues")
+    let queue = |node, engine, slots, offset| {
+        system.open(node, engine, slots, offset).expect("each engine has twelve queues")
     };
+    let open = |node, engine, slots, offset| queue(node, engine, slots, Some(offset));
     let size = ring.len();
     let (left, right) = (|at: usize| (at + size - 1) % size, |at: usize| (at + 1) % size);
     match scheme {
@@ -116,6 +121,21 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
                 let side =
                     |side: usize| (queues[at][side], program::fast(mapping, to[side], bytes), 1);
                 Process { queues: vec![side(0), side(1)] }
+            };
+            (0..size).map(process).collect()
+        }
+        Scheme::OneWay => {
+            // Nothing gates the readiness for the left one; it releases the data of its queue.
+            let queues: Vec<[QueueAddress; 2]> = ring
+                .iter()
+                .map(|&node| [queue(node, 0, 8, None), queue(node, 1, 8, Some(0))])
+                .collect();
+            let process = |at: usize| {
+                let (from, to) = (queues[left(at)][1], queues[right(at)][0]);
+                let readies = (queues[at][0], vec![program::ready(from, 1)], 1);
+                Process {
+                    queues: vec![readies, (queues[at][1], vec![program::data(to, bytes)], 0)],
+                }
             };
             (0..size).map(process).collect()
         }
@@ -137,13 +157,13 @@ mod tests {
     use super::*;
 
     fn outcome(scheme: Scheme) -> Result<f64, SimError> {
-        let (machine, costs) = costs();
+        let (machine, costs) = costs(&Machines::stored());
         run(&machine, &costs, scheme, 1024)
     }
 
     #[test]
     fn tf_14_messages_of_no_bytes_complete() {
-        let (machine, costs) = costs();
+        let (machine, costs) = costs(&Machines::stored());
         for scheme in [FAST, MRC] {
             assert!(run(&machine, &costs, scheme, 0).is_ok_and(|time| time > 1e-6));
         }

@@ -36,11 +36,11 @@ impl Mapping {
     }
 }
 
-fn ready(to: QueueAddress, release: u32) -> Command {
+pub(super) fn ready(to: QueueAddress, release: u32) -> Command {
     Command::Put { to, bytes: 0, release, notify: false }
 }
 
-fn data(to: QueueAddress, bytes: u64) -> Command {
+pub(super) fn data(to: QueueAddress, bytes: u64) -> Command {
     Command::Put { to, bytes, release: 0, notify: true }
 }
 

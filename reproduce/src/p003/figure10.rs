@@ -6,7 +6,7 @@ use hikyaku_sim::model::cenju4::{Parcel, Protocol, Synchronisation, To};
 use hikyaku_sim::topology::Node;
 
 use super::library::{Program, Run, costs, flag};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// The algorithms of §6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +32,9 @@ const NAMES: [(&str, Algorithm); 5] = [
 ];
 
 /// Seconds of a barrier of the first `nodes` nodes.
-fn barrier(algorithm: Algorithm, nodes: u32) -> f64 {
-    let run = Run::new();
-    let (machine, costs) = costs();
+fn barrier(machines: &Machines, algorithm: Algorithm, nodes: u32) -> f64 {
+    let run = Run::new(machines);
+    let (machine, costs) = costs(machines);
     let group: Vec<Node> = (0..nodes).collect();
     let sync = Synchronisation::new(run.sim(), &costs, machine.nodes, &group)
         .expect("the machine has 32 nodes, the group is among them");
@@ -95,7 +95,7 @@ fn half(time: Time) -> Time {
 }
 
 /// Sweeps the number of nodes.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let counts: Vec<u32> = (0..=5).map(|log| 1 << log).collect();
     let mut chart = LineChart::new(
         "Barrier synchronization latency",
@@ -104,11 +104,13 @@ pub fn run_item() -> Outcome {
     );
     let mut curves = Vec::new();
     for (name, algorithm) in NAMES {
-        let curve: Vec<f64> = counts.iter().map(|&nodes| barrier(algorithm, nodes)).collect();
+        let curve: Vec<f64> =
+            counts.iter().map(|&nodes| barrier(machines, algorithm, nodes)).collect();
         let points = counts.iter().map(|&nodes| f64::from(nodes)).zip(curve.iter().copied());
         chart = chart.with(Series::line(name, points.collect()));
         curves.push(curve);
     }
+    chart = chart.with(Series::printed("paper, E", vec![(32.0, 5e-6)]));
     let growth = |algorithm: usize| curves[algorithm][5] - curves[algorithm][1];
     let e = &curves[4];
     let spread = e.iter().copied().fold(0.0, f64::max) / e.iter().copied().fold(1.0, f64::min);
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn cj_22_synchronisation_packets_take_5_us_for_2_nodes_and_for_32() {
         for nodes in [2, 32] {
-            let time = barrier(Algorithm::Synchronise, nodes);
+            let time = barrier(&Machines::stored(), Algorithm::Synchronise, nodes);
             assert!((time / 5e-6 - 1.0).abs() < 0.05, "{nodes}: {time}");
         }
     }

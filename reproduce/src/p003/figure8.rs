@@ -5,7 +5,7 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cenju4::Span;
 
 use super::library::{Library, costs, data, half_round_trip};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// Words of a line; a distance of d words there is one of 32 - d back.
 const LINE_WORDS: u64 = 32;
@@ -26,7 +26,7 @@ const GROUPS: [(&str, By, bool); 4] = [
 ];
 
 /// Bytes a second of an exchange whose source is `words` words from its destination's alignment.
-fn rate(by: By, optimise: bool, words: u64, bytes: u64) -> f64 {
+fn rate(machines: &Machines, by: By, optimise: bool, words: u64, bytes: u64) -> f64 {
     let parcel = |to, words: u64| {
         // The software copies to a double word, not to the destination's place in its line.
         let source = if by == By::Hardware { 4 * words } else { 8 };
@@ -34,14 +34,14 @@ fn rate(by: By, optimise: bool, words: u64, bytes: u64) -> f64 {
     };
     let copy = match by {
         By::Hardware => Time::ZERO,
-        By::Software => costs().1.host.copy.time(bytes),
+        By::Software => costs(machines).1.host.copy.time(bytes),
     };
     let parcels = [parcel(1, words), parcel(0, LINE_WORDS - words)];
-    bytes as f64 / half_round_trip(Library::Paralib, bytes, parcels, copy)
+    bytes as f64 / half_round_trip(machines, Library::Paralib, bytes, parcels, copy)
 }
 
 /// Sweeps sizes for all groups, and all distances at the largest.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let sizes: Vec<u64> = (9..=17).map(|log| 1 << log).collect();
     let mut chart = LineChart::new(
         "Odd word aligned data transfer throughput",
@@ -49,15 +49,17 @@ pub fn run_item() -> Outcome {
         Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
     );
     for (name, by, optimise) in GROUPS {
-        let points = sizes.iter().map(|&bytes| (bytes as f64, rate(by, optimise, 9, bytes)));
+        let points =
+            sizes.iter().map(|&bytes| (bytes as f64, rate(machines, by, optimise, 9, bytes)));
         chart = chart.with(Series::line(name, points.collect()));
     }
-    let points = sizes.iter().map(|&bytes| (bytes as f64, rate(By::Hardware, true, 1, bytes)));
+    let points =
+        sizes.iter().map(|&bytes| (bytes as f64, rate(machines, By::Hardware, true, 1, bytes)));
     chart = chart.with(Series::line("A, 1 and 31 words", points.collect()));
     let largest = sizes[sizes.len() - 1];
     let at = |by, optimise| -> Vec<f64> {
         let odd = (1..LINE_WORDS).step_by(2);
-        odd.map(|words| rate(by, optimise, words, largest)).collect()
+        odd.map(|words| rate(machines, by, optimise, words, largest)).collect()
     };
     let [a, b, c, d] = GROUPS.map(|(_, by, optimise)| at(by, optimise));
     let (mean_a, mean_b) = (mean(&a[1..15]), mean(&b));
@@ -103,7 +105,9 @@ mod tests {
 
     #[test]
     fn cj_20_hardware_is_about_twice_as_fast_as_a_software_copy() {
-        let ratio = rate(By::Hardware, true, 9, 1 << 15) / rate(By::Software, true, 9, 1 << 15);
+        let machines = &Machines::stored();
+        let ratio = rate(machines, By::Hardware, true, 9, 1 << 15)
+            / rate(machines, By::Software, true, 9, 1 << 15);
         assert!((1.5..2.5).contains(&ratio), "{ratio}");
     }
 }

@@ -7,11 +7,11 @@ use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
 use hikyaku_sim::topology::Node;
 
-use crate::machine;
+use crate::Machines;
 
 /// The machine and the costs of its interfaces.
-pub(super) fn costs() -> (Machine, Costs) {
-    let machine = machine("cenju4");
+pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
+    let machine = machines.get("cenju4").clone();
     let Interface::Cenju4(costs) = machine.interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
@@ -36,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new() -> Run {
-        let (machine, costs) = costs();
+    pub(super) fn new(machines: &Machines) -> Run {
+        let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xce14);
         let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
         Run { simulation, system }
@@ -138,13 +138,14 @@ pub(super) fn data(to: Node, span: Span, optimise: bool) -> Parcel {
 /// Half the time of a round trip of `bytes`, seconds; `there` and `back` are sent with `copy`
 /// of processor time before.
 pub(super) fn half_round_trip(
+    machines: &Machines,
     library: Library,
     bytes: u64,
     parcels: [Parcel; 2],
     copy: Time,
 ) -> f64 {
     const ROUNDS: u64 = 4;
-    let run = Run::new();
+    let run = Run::new(machines);
     let [there, back] = parcels;
     let (a, b) = (run.node(0), run.node(1));
     run.start(0, async move {

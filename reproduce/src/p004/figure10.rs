@@ -10,7 +10,7 @@ use hikyaku_sim::model::cppacs::Tcw;
 use hikyaku_sim::topology::{Grid, HyperCrossbar, Topology};
 
 use super::partition::{Run, costs};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
@@ -22,9 +22,9 @@ const MESSAGES: u64 = 60;
 const WARM: f64 = 0.3;
 
 /// Mean throughput of a node, bytes a second, at a generation rate (1: the link's).
-fn throughput(topology: Rc<dyn Topology>, rate: f64) -> f64 {
-    let run = Run::on(topology);
-    let link = costs().1.link.as_bytes_per_second();
+fn throughput(machines: &Machines, topology: Rc<dyn Topology>, rate: f64) -> f64 {
+    let run = Run::on(machines, topology);
+    let link = costs(machines).1.link.as_bytes_per_second();
     let interval = BYTES as f64 / (link * rate);
     let arrived = Rc::new(Cell::new(0_u64));
     let span = interval * MESSAGES as f64;
@@ -61,10 +61,10 @@ fn seconds(seconds: f64) -> Time {
 }
 
 /// Sweeps the rates on three shapes.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let rates: Vec<f64> = (1..=10).map(|tenth| f64::from(tenth) / 10.0).collect();
     let sweep = |topology: &dyn Fn() -> Rc<dyn Topology>| -> Vec<f64> {
-        rates.iter().map(|&rate| throughput(topology(), rate)).collect()
+        rates.iter().map(|&rate| throughput(machines, topology(), rate)).collect()
     };
     let hxb = sweep(&|| Rc::new(HyperCrossbar::new(&EXTENT)));
     let torus = sweep(&|| Rc::new(Grid::torus(&EXTENT)));
@@ -77,6 +77,7 @@ pub fn run_item() -> Outcome {
     for (name, curve) in [("hyper-crossbar", &hxb), ("torus", &torus), ("mesh", &mesh)] {
         chart = chart.with(Series::line(name, rates.iter().copied().zip(curve.clone()).collect()));
     }
+    chart = chart.with(Series::printed("paper, a third of the peak", vec![(1.0, 100e6)]));
     let saturated = hxb[hxb.len() - 1];
     let flat = (hxb[9] / hxb[7] - 1.0).abs();
     let above = |curve: &[f64]| hxb[9] / curve[9];
@@ -119,7 +120,8 @@ mod tests {
 
     #[test]
     fn cp_13_what_is_offered_is_carried_when_that_is_little() {
-        let carried = throughput(Rc::new(HyperCrossbar::new(&EXTENT)), 0.1);
+        let machines = &Machines::stored();
+        let carried = throughput(machines, Rc::new(HyperCrossbar::new(&EXTENT)), 0.1);
         assert!((carried / 30e6 - 1.0).abs() < 0.1, "{carried}");
     }
 }

@@ -7,7 +7,7 @@ use hikyaku_sim::model::cppacs::{System, Tcw};
 use hikyaku_sim::topology::{HyperCrossbar, Node, Topology};
 
 use super::partition::{Run, lengths};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// The algorithms of §3.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +43,18 @@ const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
 
 /// Time until every node has the message and its program knows, seconds.
-fn broadcast(algorithm: Algorithm, bytes: u64) -> f64 {
-    broadcast_on(Rc::new(HyperCrossbar::new(&EXTENT)), algorithm, bytes)
+fn broadcast(machines: &Machines, algorithm: Algorithm, bytes: u64) -> f64 {
+    broadcast_on(machines, Rc::new(HyperCrossbar::new(&EXTENT)), algorithm, bytes)
 }
 
 /// The same with the machine's links and switches in another shape of 256 nodes.
-pub(crate) fn broadcast_on(topology: Rc<dyn Topology>, algorithm: Algorithm, bytes: u64) -> f64 {
-    let run = Run::on(topology);
+pub(crate) fn broadcast_on(
+    machines: &Machines,
+    topology: Rc<dyn Topology>,
+    algorithm: Algorithm,
+    bytes: u64,
+) -> f64 {
+    let run = Run::on(machines, topology);
     for node in 0..NODES {
         let system = run.system();
         match algorithm {
@@ -117,10 +122,10 @@ fn children(node: Node, nodes: u32) -> Result<Vec<Node>, NoPowerOfTwo> {
 }
 
 /// Sweeps the lengths with each algorithm.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let sizes = lengths(6, 16);
     let curves = Algorithm::ALL.map(|algorithm| -> Vec<f64> {
-        sizes.iter().map(|&bytes| broadcast(algorithm, bytes)).collect()
+        sizes.iter().map(|&bytes| broadcast(machines, algorithm, bytes)).collect()
     });
     let mut chart = LineChart::new(
         "Latency of one-to-all broadcast, 256 nodes",
@@ -135,7 +140,7 @@ pub fn run_item() -> Outcome {
     let least = |above: &[f64], below: &[f64]| {
         above.iter().zip(below).map(|(a, b)| a / b).fold(f64::INFINITY, f64::min)
     };
-    let (second, third) = (least(sys, bt), least(pp, sys));
+    let (sys, pp) = (least(sys, bt), least(pp, bt));
     Outcome {
         statement: "The binary tree is fastest at every length; the system function is slower, \
                     because the operating system's interrupt handling comes in."
@@ -145,14 +150,14 @@ pub fn run_item() -> Outcome {
             Check::shape(
                 "BT and SYS",
                 "BT shortest at every length",
-                format!("SYS takes at least {second:.2} times as long"),
-                second > 1.0,
+                format!("SYS takes at least {sys:.2} times as long"),
+                sys > 1.0,
             ),
             Check::shape(
-                "PP (derived, not stated)",
-                "slowest",
-                format!("at least {third:.1} times SYS"),
-                third > 1.0,
+                "BT and PP",
+                "BT shortest at every length",
+                format!("PP takes at least {pp:.1} times as long"),
+                pp > 1.0,
             ),
         ],
         tables: Vec::new(),
@@ -180,8 +185,10 @@ mod tests {
 
     #[test]
     fn cp_08_the_tree_is_fastest_for_a_short_and_a_long_message() {
+        let machines = &Machines::stored();
         for bytes in [64, 1 << 15] {
-            let [bt, sys] = [Algorithm::Tree, Algorithm::System].map(|a| broadcast(a, bytes));
+            let [bt, sys] =
+                [Algorithm::Tree, Algorithm::System].map(|a| broadcast(machines, a, bytes));
             assert!(bt < sys, "{bytes}: {bt} {sys}");
         }
     }

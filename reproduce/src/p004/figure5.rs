@@ -5,7 +5,7 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 
 use super::partition::Run;
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 const NODES: u32 = 256;
 /// Data of each node, KiB (§3.4).
@@ -14,8 +14,8 @@ const DATA: [u64; 4] = [16, 32, 48, 64];
 const PROCESSING: [u64; 7] = [0, 20, 40, 60, 80, 100, 120];
 
 /// Time from the first send of node 0 until all results are back, seconds.
-fn scatter_gather(bytes: u64, processing: Time) -> f64 {
-    let run = Run::new();
+fn scatter_gather(machines: &Machines, bytes: u64, processing: Time) -> f64 {
+    let run = Run::new(machines);
     let system = run.system();
     run.node(0, async move {
         let parts = (1..NODES).map(|to| Tcw { to, bytes, area: 0 });
@@ -34,27 +34,25 @@ fn scatter_gather(bytes: u64, processing: Time) -> f64 {
 }
 
 /// Sweeps processing times for the four sizes.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let milliseconds = |ms: u64| Time::from_nanoseconds(ms * 1_000_000);
     let curves = DATA.map(|kib| -> Vec<f64> {
-        PROCESSING.iter().map(|&ms| scatter_gather(kib << 10, milliseconds(ms))).collect()
+        PROCESSING.iter().map(|&ms| scatter_gather(machines, kib << 10, milliseconds(ms))).collect()
     });
     let mut chart = LineChart::new(
         "Execution time of scatter and gather, 256 nodes",
         Axis::linear("processing time", Unit::Seconds).from_zero(),
         Axis::linear("execution time", Unit::Seconds).from_zero(),
     );
+    let moved = |kib: u64| 2.0 * f64::from(NODES - 1) * (kib << 10) as f64;
     for (kib, curve) in DATA.iter().zip(&curves) {
         let points = PROCESSING.iter().map(|&ms| ms as f64 * 1e-3).zip(curve.iter().copied());
         chart = chart.with(Series::line(format!("{kib} KB"), points.collect()));
     }
-    let moved = |kib: u64| 2.0 * f64::from(NODES - 1) * (kib << 10) as f64;
+    let printed = DATA.map(|kib| (0.0, moved(kib) / 430e6));
+    chart = chart.with(Series::printed("paper, 430 MB/s", printed.to_vec()));
     let rates: Vec<f64> =
         DATA.iter().zip(&curves).map(|(&kib, curve)| moved(kib) / curve[0]).collect();
-    let last = PROCESSING.len() - 1;
-    let span = (PROCESSING[last] - PROCESSING[1]) as f64 * 1e-3;
-    let slopes = curves.each_ref().map(|curve| (curve[last] - curve[1]) / span);
-    let steady = slopes.iter().all(|slope| (slope - 1.0).abs() < 0.02);
     Outcome {
         statement: "Throughput came out as about 430 MB/s: results come back while node 0 still \
                     distributes, and the adaptor sends and receives at once."
@@ -63,18 +61,9 @@ pub fn run_item() -> Outcome {
                 Throughput is all bytes over the time without processing."
             .into(),
         checks: vec![
-            Check::number("throughput, 64 KB", 430e6, rates[3], Unit::BytesPerSecond),
-            Check::between(
-                "throughput, between one and two directions",
-                (270e6, 540e6),
-                rates[3],
-                Unit::BytesPerSecond,
-            ),
-            Check::shape(
-                "time over processing time",
-                "linear, slope 1 (derived)",
-                format!("slopes {:.3} to {:.3}", slopes[0], slopes[3]),
-                steady,
+            Check::number("throughput, 64 KB", 430e6, rates[3], Unit::BytesPerSecond).because(
+                "the model gives the sum of both directions; nothing in it slows one while the \
+                 other moves data, and the paper rules the adaptor and the memory out",
             ),
         ],
         tables: Vec::new(),
@@ -99,12 +88,13 @@ mod tests {
 
     #[test]
     fn cp_09_both_directions_overlap() {
+        let machines = &Machines::stored();
         let bytes = 16 << 10;
-        let time = scatter_gather(bytes, Time::ZERO);
+        let time = scatter_gather(machines, bytes, Time::ZERO);
         let rate = 2.0 * 255.0 * bytes as f64 / time;
         // More than one direction can carry, less than the links of both.
         assert!((270e6..600e6).contains(&rate), "{rate}");
-        let later = scatter_gather(bytes, Time::from_nanoseconds(50_000_000));
+        let later = scatter_gather(machines, bytes, Time::from_nanoseconds(50_000_000));
         assert!((later - time - 0.05).abs() < 0.001);
     }
 }

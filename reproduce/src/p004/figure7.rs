@@ -5,12 +5,12 @@ use hikyaku_sim::model::cppacs::Tcw;
 
 use super::figure3::half_round_trip;
 use super::partition::{Run, costs, lengths};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// Time until all of the first `nodes` nodes have everybody's message, seconds. In step k a node
 /// exchanges what it has, 2^k messages, with the one 2^k away.
-fn collect(nodes: u32, bytes: u64) -> f64 {
-    let run = Run::new();
+fn collect(machines: &Machines, nodes: u32, bytes: u64) -> f64 {
+    let run = Run::new(machines);
     for node in 0..nodes {
         let system = run.system();
         run.node(node, async move {
@@ -25,17 +25,20 @@ fn collect(nodes: u32, bytes: u64) -> f64 {
 }
 
 /// The same without any contention: the sum of its steps, seconds.
-fn alone(nodes: u32, bytes: u64) -> f64 {
-    (0..nodes.trailing_zeros()).map(|step| half_round_trip(bytes << step)).sum()
+fn alone(machines: &Machines, nodes: u32, bytes: u64) -> f64 {
+    (0..nodes.trailing_zeros()).map(|step| half_round_trip(machines, bytes << step)).sum()
 }
 
 /// Sweeps the lengths for 8 and for 256 nodes.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let sizes = lengths(6, 14);
-    let rate = |nodes: u32, bytes: u64| f64::from(nodes - 1) * bytes as f64 / collect(nodes, bytes);
+    let rate = |nodes: u32, bytes: u64| {
+        f64::from(nodes - 1) * bytes as f64 / collect(machines, nodes, bytes)
+    };
     let curve = |nodes| -> Vec<f64> { sizes.iter().map(|&bytes| rate(nodes, bytes)).collect() };
     let (eight, all) = (curve(8), curve(256));
-    let ping: Vec<f64> = sizes.iter().map(|&bytes| bytes as f64 / half_round_trip(bytes)).collect();
+    let ping: Vec<f64> =
+        sizes.iter().map(|&bytes| bytes as f64 / half_round_trip(machines, bytes)).collect();
     let mut chart = LineChart::new(
         "Effective throughput of all-to-all broadcast",
         Axis::log2("message length", Unit::Bytes),
@@ -52,7 +55,8 @@ pub fn run_item() -> Outcome {
         let pairs = curve[..short].iter().zip(&ping[..short]);
         pairs.map(|(rate, ping)| rate / ping).fold(f64::INFINITY, f64::min)
     };
-    let free = sizes.iter().map(|&bytes| collect(256, bytes) / alone(256, bytes));
+    let free =
+        sizes.iter().map(|&bytes| collect(machines, 256, bytes) / alone(machines, 256, bytes));
     let free = free.fold(0.0, f64::max);
     Outcome {
         statement: "log2 P sends instead of P - 1, without conflict on the hyper-crossbar; for \
@@ -86,7 +90,7 @@ pub fn run_item() -> Outcome {
         charts: vec![chart.into()],
         notes: vec![format!(
             "Both curves tend to the link's {}: most bytes move in the last steps.",
-            Unit::BytesPerSecond.format(costs().1.link.as_bytes_per_second())
+            Unit::BytesPerSecond.format(costs(machines).1.link.as_bytes_per_second())
         )],
     }
 }
@@ -97,8 +101,9 @@ mod tests {
 
     #[test]
     fn cp_10_butterfly_collection_meets_no_conflict() {
+        let machines = &Machines::stored();
         for bytes in [64, 1 << 14] {
-            let ratio = collect(64, bytes) / alone(64, bytes);
+            let ratio = collect(machines, 64, bytes) / alone(machines, 64, bytes);
             assert!(ratio < 1.05, "{bytes}: {ratio}");
         }
     }

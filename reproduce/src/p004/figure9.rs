@@ -6,7 +6,7 @@ use hikyaku_sim::topology::Node;
 
 use super::partition::Run;
 use super::table1::{Array, SIDE, arrays};
-use crate::{Check, Outcome};
+use crate::{Check, Machines, Outcome};
 
 /// How a node's messages are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ const NODES: u32 = SIDE * SIDE;
 const LARGEST: usize = 13;
 
 /// Time until every node has all its messages, seconds.
-fn transpose(array: Array, method: Method) -> f64 {
-    let run = Run::new();
+fn transpose(machines: &Machines, array: Array, method: Method) -> f64 {
+    let run = Run::new(machines);
     for node in 0..NODES {
         let system = run.system();
         let messages = array.messages();
@@ -56,10 +56,10 @@ fn messages_of(node: Node, array: Array) -> Vec<Tcw> {
 }
 
 /// Runs both methods on the arrays of table 1.
-pub fn run_item() -> Outcome {
+pub fn run_item(machines: &Machines) -> Outcome {
     let arrays = &arrays()[..LARGEST];
     let rates = |method| -> Vec<f64> {
-        let rate = |array: &Array| array.local_bytes() as f64 / transpose(*array, method);
+        let rate = |array: &Array| array.local_bytes() as f64 / transpose(machines, *array, method);
         arrays.iter().map(rate).collect()
     };
     let (basic, chain) = (rates(Method::Basic), rates(Method::Chain));
@@ -80,23 +80,20 @@ pub fn run_item() -> Outcome {
         setup: "All 256 nodes in groups of 16; throughput is a processor's data over the time, \
                 messages to itself included."
             .into(),
-        checks: vec![
-            Check::shape(
-                "chain over basic",
-                "much higher at every size",
-                format!("at least {least:.1} times"),
-                least > 2.0,
-            ),
-            Check::shape(
-                "where it matters most",
-                "short messages (derived)",
-                format!("{:.1} times at 8 B, {:.1} at 128 B", ratios[1], ratios[LARGEST - 1]),
-                ratios[1] > ratios[LARGEST - 1],
-            ),
-        ],
+        checks: vec![Check::shape(
+            "chain over basic",
+            "much higher at every size",
+            format!("at least {least:.1} times"),
+            least > 2.0,
+        )],
         tables: Vec::new(),
         charts: vec![chart.into()],
         notes: vec![
+            format!(
+                "It matters most for short messages: {:.1} times at 8 B, {:.1} at 128 B.",
+                ratios[1],
+                ratios[LARGEST - 1]
+            ),
             "The hardware's overhead for a chained message is not stated and assumed in the \
              machine file; the ratio for short messages is about start over overhead."
                 .into(),
@@ -110,7 +107,11 @@ mod tests {
 
     #[test]
     fn cp_12_a_chain_is_several_times_faster() {
+        let machines = &Machines::stored();
         let array = arrays()[2];
-        assert!(transpose(array, Method::Basic) > 3.0 * transpose(array, Method::Chain));
+        assert!(
+            transpose(machines, array, Method::Basic)
+                > 3.0 * transpose(machines, array, Method::Chain)
+        );
     }
 }

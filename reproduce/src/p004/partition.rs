@@ -8,11 +8,11 @@ use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cppacs::{Costs, System};
 use hikyaku_sim::topology::{Node, Topology};
 
-use crate::machine;
+use crate::Machines;
 
 /// The machine and the costs of its adaptors.
-pub(super) fn costs() -> (Machine, Costs) {
-    let machine = machine("cp-pacs");
+pub(super) fn costs(machines: &Machines) -> (&Machine, Costs) {
+    let machine = machines.get("cp-pacs");
     let Interface::CpPacs(costs) = machine.interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
@@ -27,14 +27,13 @@ pub(crate) struct Run {
 
 impl Run {
     /// On the machine's own network.
-    pub(crate) fn new() -> Run {
-        let (machine, _) = costs();
-        Run::on(machine.topology())
+    pub(crate) fn new(machines: &Machines) -> Run {
+        Run::on(machines, machines.get("cp-pacs").topology())
     }
 
     /// With the same links and switches in another shape.
-    pub(crate) fn on(topology: Rc<dyn Topology>) -> Run {
-        let (machine, costs) = costs();
+    pub(crate) fn on(machines: &Machines, topology: Rc<dyn Topology>) -> Run {
+        let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xc99ac5);
         let network = machine.network_on(&simulation, topology);
         let system = System::new(&simulation, &costs, network);

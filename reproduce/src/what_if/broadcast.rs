@@ -8,6 +8,7 @@ use hikyaku_sim::topology::{
 };
 
 use super::{Answer, lengths};
+use crate::Machines;
 use crate::p004::figure4::{Algorithm, broadcast_on};
 
 /// Shapes of 256 nodes.
@@ -26,6 +27,7 @@ fn shapes() -> Vec<Rc<dyn Topology>> {
 }
 
 pub(super) fn run() -> Answer {
+    let machines = Machines::stored();
     let sizes = lengths(6, 16, 5);
     let mut table = Table::new(
         "Time until the last of 256 nodes has the message",
@@ -40,7 +42,7 @@ pub(super) fn run() -> Answer {
             Axis::log10("time", Unit::Seconds),
         );
         let curves = Algorithm::ALL.map(|algorithm| -> Vec<f64> {
-            let time = |&bytes| broadcast_on(Rc::clone(&shape), algorithm, bytes);
+            let time = |&bytes| broadcast_on(&machines, Rc::clone(&shape), algorithm, bytes);
             sizes.iter().map(time).collect()
         });
         for (algorithm, curve) in Algorithm::ALL.iter().zip(&curves) {

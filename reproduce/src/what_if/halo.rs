@@ -11,7 +11,7 @@ use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
 use hikyaku_sim::topology::{Grid, Node};
 
 use super::{Answer, crossing, lengths};
-use crate::machine;
+use crate::Machines;
 use crate::p002::program::{self, Mapping};
 use crate::p004::partition::Run;
 
@@ -46,8 +46,9 @@ fn neighbours(node: Node) -> [Node; NEIGHBOURS] {
 
 /// Tofu2's queues and engines with CP-PACS's links and switches.
 fn costs() -> (Machine, Costs) {
-    let cp_pacs = machine("cp-pacs");
-    let Interface::Tofu2(tofu) = machine("fx100-tofu2").interface else {
+    let machines = Machines::stored();
+    let cp_pacs = machines.get("cp-pacs").clone();
+    let Interface::Tofu2(tofu) = machines.get("fx100-tofu2").interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
     let rate = cp_pacs.links.rate;
@@ -119,7 +120,7 @@ fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<
 
 /// Seconds of an exchange as CP-PACS has it: six TCWs in one chain, or a start for each.
 fn remote_dma(chained: bool, bytes: u64) -> f64 {
-    let run = Run::new();
+    let run = Run::new(&Machines::stored());
     let ends = Rc::new(RefCell::new(Vec::new()));
     for node in 0..NODES {
         let (system, sim) = (run.system(), run.sim());

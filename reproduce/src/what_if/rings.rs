@@ -8,7 +8,7 @@ use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
 use hikyaku_sim::topology::Node;
 
 use super::{Answer, crossing, lengths};
-use crate::machine;
+use crate::Machines;
 
 /// Rounds of a ping-pong.
 const ROUNDS: u64 = 4;
@@ -38,10 +38,11 @@ impl Way {
 
 /// Costs with the four steps that only IPUSH has (paper 000, table 3) in the receiver.
 fn costs(way: Way) -> Costs {
-    let Interface::Cenju4(mut costs) = machine("cenju4").interface else {
+    let machines = Machines::stored();
+    let Interface::Cenju4(mut costs) = machines.get("cenju4").interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
-    let Interface::Dimmnet2(board) = machine("dimmnet2").interface else {
+    let Interface::Dimmnet2(board) = machines.get("dimmnet2").interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
     if way != Way::Announced {
@@ -105,7 +106,8 @@ impl End {
 
 /// Half the time of a round trip, seconds.
 fn half_round_trip(way: Way, bytes: u64) -> f64 {
-    let machine = machine("cenju4");
+    let machines = Machines::stored();
+    let machine = machines.get("cenju4");
     let simulation = Simulation::new(0xce15);
     let costs = costs(way);
     let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);

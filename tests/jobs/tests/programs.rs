@@ -53,6 +53,7 @@ const ONCE: &[Once] = &[
     ("", false, 1019, &[25, 26, 27], &["collective", "acquire", "unmatched"]),
     ("", false, 263_853_796_241_317, &[9, 10], &["flight", "collective"]),
     ("", true, 28, &[16, 17], &["acquire", "unmatched"]),
+    ("", true, 1_000_080, &[9, 10, 11], &["to-one", "acquire", "to-one"]),
     ("cenju4", false, 8, &[1, 2], &["unmatched", "signal"]),
     ("cenju4", false, 25, &[22, 23, 26, 27], &["pause", "unmatched", "puts", "flight"]),
     ("cenju4", false, 9_700_006, &[6, 3], &["leave", "messages"]),

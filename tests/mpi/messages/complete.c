@@ -177,6 +177,35 @@ static void of_nothing(void) {
     EQUAL(flag, 1);
 }
 
+/* Sends that are complete when they are made: what becomes of one leaves the others alone. */
+static void sent_at_once(void) {
+    int flag = 0;
+    MPI_Status status;
+    for (int at = 0; at < COUNT; at++) {
+        out[at] = 200 * rank + at;
+        MPI_Isend(&out[at], 1, MPI_INT, right(), at, MPI_COMM_WORLD, &requests[at]);
+    }
+    MPI_Request copy = requests[1];
+    for (int at = 0; at < COUNT; at++)
+        MPI_Recv(&into[at], 1, MPI_INT, left(), at, MPI_COMM_WORLD, &status);
+    MPI_Request_free(&requests[0]);
+    CHECK(requests[0] == MPI_REQUEST_NULL && requests[1] == copy);
+    MPI_Wait(&requests[1], &status);
+    CHECK(requests[1] == MPI_REQUEST_NULL);
+    for (int again = 0; again < 2; again++) {
+        for (flag = 0; !flag;) MPI_Request_get_status(requests[2], &flag, &status);
+        CHECK(requests[2] != MPI_REQUEST_NULL);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CLASS(MPI_Start(&requests[3]), MPI_ERR_REQUEST);
+    MPI_Waitall(COUNT, requests, statuses);
+    for (int at = 0; at < COUNT; at++) {
+        CHECK(requests[at] == MPI_REQUEST_NULL);
+        EQUAL(into[at], 200 * left() + at);
+    }
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     for (int turn = 0; turn < 3; turn++) {
@@ -189,6 +218,7 @@ int main(int argc, char **argv) {
         cancelled();
         freed();
     }
+    sent_at_once();
     of_nothing();
     return end();
 }

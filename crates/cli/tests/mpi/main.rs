@@ -1,8 +1,9 @@
-//! What programs written for MPI meet: the header, the compilers, the launchers, and the libraries
-//! by tests in C. `scripts/mpi.sh` builds them beside the launcher that is tested.
+//! What programs written for MPI meet: the header, the compilers, the launchers, the benchmark, and
+//! the libraries by tests in C. `scripts/mpi.sh` builds them beside the launcher that is tested.
 
 #![allow(clippy::unwrap_used)]
 
+mod bench;
 mod compilers;
 mod coverage;
 mod examples;

@@ -248,9 +248,10 @@ impl<P: Port> Engine<P> {
         self.statistics.received(bytes);
     }
 
-    /// Completes a posted receive with the next message of its source, if that is whole and arrives
-    /// within a few polls: like [`Engine::recv_at_once`], without an event. `None`: it did not;
-    /// call [`Engine::wait`].
+    /// Completes a posted receive with the next message of its source that fits, if that is whole
+    /// and arrives within a few polls: like [`Engine::recv_at_once`], without an event. Messages
+    /// before it complete the receives that they are for. `None`: it did not; call
+    /// [`Engine::wait`].
     #[inline(always)]
     pub fn wait_for_next(&mut self, id: RequestId) -> Option<Received> {
         if self.port.is_forked() {
@@ -260,22 +261,61 @@ impl<P: Port> Engine<P> {
         let Selector { source: Some(source), tag: Some(tag), context } = receive.selector else {
             return None;
         };
-        let (ReceiveStage::Posted, Some(buffer)) = (&receive.stage, &mut receive.buffer) else {
-            return None;
-        };
-        let free = self.posted.is_next(source, id)
+        let free = self.posted.names_all_sources()
             && self.outbox.is_empty()
             && self.first_failure.is_none()
             && self.sources.get(source as usize)?.assembling.is_none();
         if !free {
             return None;
         }
-        let (bits, into) = (match_bits(context, tag), buffer.as_mut_slice());
-        let taken = look_for(&mut self.port, source, bits, into, FIRST_POLLS)?;
-        self.posted.take_next(source);
-        self.requests.forget(id);
-        self.note_taken(source, taken);
-        Some(Received { source, tag, bytes: taken })
+        let bits = match_bits(context, tag);
+        loop {
+            match self.take_posted(source, bits, FIRST_POLLS)? {
+                (taken, done) if taken == id => {
+                    self.requests.forget(id);
+                    return Some(done);
+                }
+                (other, done) => {
+                    self.requests.finish(other, Ok(done));
+                }
+            }
+        }
+    }
+
+    /// Takes the next message of a source for the receive that it is for, if that has memory. The
+    /// message is most likely the one of `bits`. No receive is posted for any source.
+    #[inline(always)]
+    fn take_posted(
+        &mut self,
+        source: Rank,
+        mut bits: u64,
+        polls: u32,
+    ) -> Option<(RequestId, Received)> {
+        let mut place = self.posted.first_of(source, bits)?;
+        let mut left = polls;
+        loop {
+            let receive = self.requests.receive_mut(place.id)?;
+            let (ReceiveStage::Posted, Some(buffer)) = (&receive.stage, &mut receive.buffer) else {
+                return None;
+            };
+            match self.port.receive_whole(source, EAGER, bits, buffer.as_mut_slice()) {
+                Short::Taken(length) => {
+                    self.posted.take_at(source, place.at);
+                    self.note_taken(source, length as u64);
+                    let bytes = length as u64;
+                    return Some((place.id, Received { source, tag: tag_of(bits), bytes }));
+                }
+                Short::Nothing if left > 1 => {
+                    left -= 1;
+                    std::hint::spin_loop();
+                }
+                Short::Differs(found) if found != bits => {
+                    bits = found;
+                    place = self.posted.first_of(source, bits)?;
+                }
+                _ => return None,
+            }
+        }
     }
 
     /// Whether a packet is a whole message that the selector matches and no older receive does.
@@ -329,7 +369,7 @@ fn look_for<P: Port>(
         match port.receive_whole(source, EAGER, bits, into) {
             Short::Taken(length) => return Some(length as u64),
             Short::Nothing => std::hint::spin_loop(),
-            Short::Other => return None,
+            Short::Differs(_) | Short::Other => return None,
         }
     }
     None

@@ -36,6 +36,9 @@ impl<P: Port> Engine<P> {
     ) -> Result<RequestId, MsgError> {
         let bytes = buffer.as_slice();
         let total = bytes.len() as u64;
+        if self.send_directly(bytes, &envelope, mode) {
+            return Ok(self.already_sent(envelope.tag, total));
+        }
         match self.open_send(bytes, envelope, mode, true)? {
             Some(id) => {
                 self.attach_send(id, buffer);

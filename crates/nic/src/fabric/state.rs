@@ -240,6 +240,8 @@ pub enum Short {
     Taken(usize),
     /// Nothing has arrived from that source. Retry soon.
     Nothing,
+    /// The next record of that source has another header: this one.
+    Differs(u64),
     /// Another record, or unknown: call [`Port::poll`](super::Port::poll).
     Other,
 }

@@ -57,8 +57,9 @@ impl<H: Host> HostedPort<H> {
             self.look_ahead(source);
             return Short::Nothing;
         };
-        if lane.ring.word(head, HEADER) != header {
-            return Short::Other;
+        let found = lane.ring.word(head, HEADER);
+        if found != header {
+            return Short::Differs(found);
         }
         let time = lane.ring.word(head, TIME);
         let length = match stamp.is(Kind::Inline, protocol, source) {

@@ -208,6 +208,7 @@ impl<P: Port> FaultInjector<P> {
                 }
                 Err(PostError::Full { cause, .. }) => {
                     link.cause = Some(cause);
+                    link.let_pass(port, counts);
                     break;
                 }
                 Err(error @ PostError::PeerFailed(_)) => {
@@ -249,8 +250,7 @@ impl<P: Port> FaultInjector<P> {
             self.counts.refused += 1;
             return Err(self.full(destination, FullCause::RingRefused));
         }
-        if command.passes && self.links[destination as usize].cause.is_some() {
-            // The receiver may need it before it makes room for the link's packets.
+        if command.passes && self.links[destination as usize].may_be_passed() {
             return self.port.post(command);
         }
         let fate = self.fate();
@@ -361,6 +361,31 @@ impl<P: Port> FaultInjector<P> {
 }
 
 impl FaultyLink {
+    /// Whether a command that may pass goes straight on. It does where the first packet found no
+    /// room: the receiver may need the command before it makes room. Those that may pass stay in
+    /// order.
+    fn may_be_passed(&self) -> bool {
+        self.cause.is_some() && !self.packets.iter().any(|packet| packet.command.frame.passes)
+    }
+
+    /// Delivers the packets that may pass the first one, which has found no room. They were
+    /// accepted before that was known.
+    fn let_pass<P: Port>(&mut self, port: &mut P, counts: &mut FaultCounts) {
+        let (mut delivered, mut is_open) = (None, true);
+        self.packets.retain(|packet| {
+            if delivered == Some(packet.number) {
+                counts.suppressed += 1;
+                return false;
+            }
+            if packet.command.frame.passes && is_open {
+                is_open = port.post(&packet.command.rest()).is_ok();
+                delivered = is_open.then_some(packet.number);
+                return !is_open;
+            }
+            true
+        });
+    }
+
     /// Abandons all held packets: the destination will take none.
     fn abandon(&mut self, counts: &mut FaultCounts, told: &mut VecDeque<Event>, error: PostError) {
         counts.abandoned += self.packets.len() as u64;

@@ -18,6 +18,8 @@ pub enum Style {
     Scatter,
     /// A grey dashed line, with which the others are compared.
     Reference,
+    /// Rings in the colour of the text: single values that somebody else has published.
+    Printed,
 }
 
 /// A named sequence of points.
@@ -29,19 +31,28 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Its form.
     pub style: Style,
+    /// The lowest and highest value that each point may have, drawn as a band behind the line; as
+    /// long as `points`, or empty.
+    pub band: Vec<(f64, f64)>,
 }
 
 impl Series {
     /// A line.
     #[must_use]
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series { name: name.into(), points, style: Style::Line }
+        Series { name: name.into(), points, ..Series::default() }
     }
 
     /// Points without a line.
     #[must_use]
     pub fn scatter(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { style: Style::Scatter, ..Series::line(name, points) }
+    }
+
+    /// Values that somebody else has published, such as those a paper prints.
+    #[must_use]
+    pub fn printed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { style: Style::Printed, ..Series::line(name, points) }
     }
 
     /// A line that the others are compared with, such as the bare hardware.
@@ -60,7 +71,7 @@ pub struct LineChart {
     pub x: Axis,
     /// The upright axis.
     pub y: Axis,
-    /// The data; colours go by position, references not counted.
+    /// The data; colours go by position, references and printed values not counted.
     pub series: Vec<Series>,
 }
 
@@ -92,7 +103,7 @@ impl Runs<'_> {
     fn sample(&self) -> Sample {
         match self.series.style {
             Style::Line => Sample::Line,
-            Style::Scatter => Sample::Points,
+            Style::Scatter | Style::Printed => Sample::Points,
             Style::Reference => Sample::Dashes,
         }
     }
@@ -112,31 +123,66 @@ impl LineChart {
         self
     }
 
-    /// One row per x if all series have the same, one per point otherwise.
+    /// One row per x if all lines have the same, one per point otherwise. Printed values are beside
+    /// the lines, in rows of their own where no line has a point.
     pub(super) fn to_table(&self) -> Table {
         let x_of = |series: &Series| -> Vec<u64> {
             series.points.iter().map(|point| point.0.to_bits()).collect()
         };
-        let shared = self.series.windows(2).all(|pair| x_of(&pair[0]) == x_of(&pair[1]));
-        let name = |axis: &Axis| axis.label.clone();
-        let x = |point: &(f64, f64)| Cell::number(point.0, self.x.unit);
-        let y = |point: &(f64, f64)| Cell::number(point.1, self.y.unit);
-        if shared {
-            let title = |s: &Series| if s.name.is_empty() { name(&self.y) } else { s.name.clone() };
-            let header = [name(&self.x)].into_iter().chain(self.series.iter().map(title));
-            let mut table = Table::new(&self.title, header);
-            let rows = self.series.first().map_or(0, |series| series.points.len());
-            for i in 0..rows {
-                let values = self.series.iter().map(|series| y(&series.points[i]));
-                table.push([x(&self.series[0].points[i])].into_iter().chain(values));
-            }
-            return table;
+        let printed = |series: &&Series| series.style == Style::Printed;
+        let lines: Vec<&Series> = self.series.iter().filter(|series| !printed(series)).collect();
+        if !lines.windows(2).all(|pair| x_of(pair[0]) == x_of(pair[1])) {
+            return self.to_list();
         }
+        let name = |axis: &Axis| axis.label.clone();
+        let title = |s: &Series| if s.name.is_empty() { name(&self.y) } else { s.name.clone() };
+        let mut header = vec![name(&self.x)];
+        for series in &self.series {
+            header.push(title(series));
+            if !series.band.is_empty() {
+                header.extend(["lowest", "highest"].map(|end| format!("{end} {}", title(series))));
+            }
+        }
+        let mut table = Table::new(&self.title, header);
+        // Each row's x, and which point of every line it is.
+        let points = lines.first().map_or(&[][..], |line| &line.points);
+        let mut rows: Vec<(f64, Option<usize>)> =
+            points.iter().enumerate().map(|(place, point)| (point.0, Some(place))).collect();
+        let more = self.series.iter().filter(printed).flat_map(|series| &series.points);
+        for (x, _) in more {
+            if !rows.iter().any(|row| row.0 == *x) {
+                let place = rows.iter().position(|row| row.0 > *x).unwrap_or(rows.len());
+                rows.insert(place, (*x, None));
+            }
+        }
+        for (x, place) in rows {
+            let mut row = vec![Cell::number(x, self.x.unit)];
+            for series in &self.series {
+                let place = match series.style {
+                    Style::Printed => series.points.iter().position(|point| point.0 == x),
+                    _ => place,
+                };
+                let y = |y: Option<f64>| y.map_or(Cell::Empty, |y| Cell::number(y, self.y.unit));
+                row.push(y(place.map(|place| series.points[place].1)));
+                if !series.band.is_empty() {
+                    let band = place.and_then(|place| series.band.get(place));
+                    row.extend([y(band.map(|band| band.0)), y(band.map(|band| band.1))]);
+                }
+            }
+            table.push(row);
+        }
+        table
+    }
+
+    /// One row per point.
+    fn to_list(&self) -> Table {
+        let name = |axis: &Axis| axis.label.clone();
         let mut table =
             Table::new(&self.title, ["series".to_owned(), name(&self.x), name(&self.y)]);
         for series in &self.series {
-            for point in &series.points {
-                table.push([Cell::from(series.name.as_str()), x(point), y(point)]);
+            for (x, y) in &series.points {
+                let [x, y] = [Cell::number(*x, self.x.unit), Cell::number(*y, self.y.unit)];
+                table.push([Cell::from(series.name.as_str()), x, y]);
             }
         }
         table
@@ -147,7 +193,15 @@ impl LineChart {
         let total: usize = self.series.iter().map(|series| series.points.len()).sum();
         let omitted = total - shown.iter().map(Runs::count).sum::<usize>();
         let x_range = extent(shown.iter().flat_map(Runs::points).map(|p| p.0));
-        let y_range = extent(shown.iter().flat_map(Runs::points).map(|p| p.1));
+        let y_range = extent(
+            shown.iter().flat_map(Runs::points).map(|p| p.1).chain(
+                // What a band adds, as far as the axis can show it.
+                self.series
+                    .iter()
+                    .flat_map(|series| series.band.iter().flat_map(|band| [band.0, band.1]))
+                    .filter(|y| self.y.scale.can_show(*y)),
+            ),
+        );
         let (Some(x_range), Some(y_range)) = (x_range, y_range) else {
             return nothing_to_draw(width, omitted);
         };
@@ -155,7 +209,8 @@ impl LineChart {
         let y = self.y.plan(y_range, 5, true);
         let left = y.label_width() + 10.0;
         // Lines run to the edges; points would lie on them.
-        let round_ends = self.series.iter().any(|series| series.style == Style::Scatter);
+        let marks = |series: &Series| matches!(series.style, Style::Scatter | Style::Printed);
+        let round_ends = self.series.iter().any(marks);
         let pitch = if round_ends { 48.0 } else { 80.0 };
         let x = self.x.plan(x_range, ((width - left) / pitch) as usize, round_ends);
 
@@ -167,6 +222,9 @@ impl LineChart {
         let frame = Frame { left, right: width - margin, top, bottom: top + height };
         frame.draw_upright(&mut svg, &y);
         frame.draw_lying(&mut svg, &x);
+        for series in &shown {
+            self.draw_band(&mut svg, &frame, (&x, &y), series);
+        }
         let references = |s: &&Runs<'_>| s.series.style == Style::Reference;
         for series in shown.iter().filter(references).chain(shown.iter().filter(|s| !references(s)))
         {
@@ -191,13 +249,37 @@ impl LineChart {
             let Series { points, style, .. }: &Series = series;
             let colour = match style {
                 Style::Reference => Colour::REFERENCE,
+                Style::Printed => Colour::PRINTED,
                 _ => Colour(next),
             };
-            next += usize::from(*style != Style::Reference);
+            next += usize::from(!matches!(style, Style::Reference | Style::Printed));
             let runs = points.chunk_by(|a, b| can_show(a) == can_show(b));
             Runs { series, colour, runs: runs.filter(|run| can_show(&run[0])).collect() }
         };
         self.series.iter().map(split).collect()
+    }
+
+    /// The band behind a line: along its upper edge and back along the lower one.
+    fn draw_band(
+        &self,
+        svg: &mut Svg,
+        frame: &Frame,
+        (x, y): (&AxisPlan, &AxisPlan),
+        shown: &Runs<'_>,
+    ) {
+        let edge = |end: fn(&(f64, f64)) -> f64| {
+            let points = shown.series.points.iter().zip(&shown.series.band);
+            let points = points.map(move |(point, band)| (point.0, end(band)));
+            points.filter(|p| self.x.scale.can_show(p.0) && self.y.scale.can_show(p.1))
+        };
+        let (high, low) = (edge(|band| band.1), edge(|band| band.0).collect::<Vec<_>>());
+        let outline = high.chain(low.into_iter().rev());
+        let outline: Vec<_> = outline.map(|p| (frame.x(x, p.0), frame.y(y, p.1))).collect();
+        if !outline.is_empty() {
+            let class = format!("band {}", shown.colour.class());
+            let band = svg.element("path").class(&class).attr("d", &(path(&outline) + "Z"));
+            band.tip(&format!("{}: from the lowest to the highest", shown.series.name));
+        }
     }
 
     fn draw_series(
@@ -209,7 +291,7 @@ impl LineChart {
     ) {
         let place = |p: &(f64, f64)| (frame.x(plans.0, p.0), frame.y(plans.1, p.1));
         let style = shown.series.style;
-        if style != Style::Scatter {
+        if !matches!(style, Style::Scatter | Style::Printed) {
             let fine = if shown.count() > MOST_BOLD { " fine" } else { "" };
             let class = format!("line {}{fine}", shown.colour.class());
             for run in shown.runs.iter().filter(|run| run.len() > 1) {
@@ -220,7 +302,7 @@ impl LineChart {
         }
         for run in &shown.runs {
             let marked = match style {
-                Style::Scatter => true,
+                Style::Scatter | Style::Printed => true,
                 Style::Line => shown.count() <= MOST_MARKERS || run.len() == 1,
                 Style::Reference => run.len() == 1,
             };
@@ -273,7 +355,7 @@ fn end_labels<'a>(
     for shown in named {
         let last = shown.runs.last()?.last()?;
         let at_edge = x.domain.position(last.0) > 0.97;
-        if shown.series.style == Style::Scatter || !at_edge {
+        if matches!(shown.series.style, Style::Scatter | Style::Printed) || !at_edge {
             return None;
         }
         offsets.push((*shown, (1.0 - y.domain.position(last.1)) * height));

@@ -11,10 +11,15 @@ pub(super) struct Colour(pub(super) usize);
 impl Colour {
     /// The grey of the series that the others are compared with.
     pub(super) const REFERENCE: Colour = Colour(usize::MAX);
+    /// The ink of values that a paper prints.
+    pub(super) const PRINTED: Colour = Colour(usize::MAX - 1);
 
     pub(super) fn class(self) -> String {
         if self == Colour::REFERENCE {
             return "reference".to_owned();
+        }
+        if self == Colour::PRINTED {
+            return "printed".to_owned();
         }
         let dashed = if self.0 / 6 % 2 == 1 { " dashed" } else { "" };
         format!("c{}{dashed}", self.0 % 6)
@@ -24,6 +29,10 @@ impl Colour {
 /// The marker of a series at a point, of equal visual weight for every shape.
 pub(super) fn marker(svg: &mut Svg, colour: Colour, (x, y): (f64, f64)) -> Element<'_> {
     let class = format!("mark {}", colour.class());
+    if colour == Colour::PRINTED {
+        let circle = svg.element("circle").class(&class);
+        return circle.number("cx", x).number("cy", y).number("r", 6.0);
+    }
     let shape: &[(f64, f64)] = match colour.0 % 6 {
         0 => {
             let circle = svg.element("circle").class(&class);

@@ -193,3 +193,22 @@ fn a_diagram_leaves_out_lines_without_places() {
     let empty = check(&Diagram::default().into());
     assert!(empty.contains("No data to draw"));
 }
+
+#[test]
+fn bands_and_printed_values_are_drawn_and_are_in_the_data() {
+    let axis = |label| Axis::linear(label, Unit::Number);
+    let line = Series::line("model", vec![(1.0, 10.0), (3.0, 30.0)]);
+    let line = Series { band: vec![(9.0, 12.0), (20.0, 90.0)], ..line };
+    let chart = LineChart::new("t", axis("x"), axis("y"))
+        .with(line)
+        .with(Series::printed("paper", vec![(2.0, 21.0), (3.0, 33.0)]));
+    let svg = check(&chart.clone().into());
+    assert_eq!(svg.matches("class=\"band c0\"").count(), 1, "{svg}");
+    assert_eq!(svg.matches("class=\"mark printed\"").count(), 3, "two points and the legend");
+    assert!(svg.contains(">80</text>"), "the axis reaches to the band's end: {svg}");
+    assert_eq!(
+        Chart::from(chart).to_table().to_csv(),
+        "x,model,lowest model,highest model,paper\r\n\
+         1,10,9,12,\r\n2,,,,21\r\n3,30,20,90,33\r\n"
+    );
+}

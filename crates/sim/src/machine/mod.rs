@@ -114,7 +114,27 @@ impl Machine {
     /// # Errors
     /// [`MachineError`]: one line with the file, the key and what to write.
     pub fn parse(file: &str, text: &str) -> Result<Machine, MachineError> {
-        let table = text.parse::<toml::Table>().map_err(|error| syntax(file, text, &error))?;
+        Machine::parse_with(file, text, &[])
+    }
+
+    /// Reads the text of a machine file with other values for some of its constants, each named by
+    /// its key from the root: `("host.interrupt", "30 us")`.
+    ///
+    /// # Errors
+    /// As [`Machine::parse`], and that the file has no such constant.
+    pub fn parse_with(
+        file: &str,
+        text: &str,
+        values: &[(&str, &str)],
+    ) -> Result<Machine, MachineError> {
+        let mut table = text.parse::<toml::Table>().map_err(|error| syntax(file, text, &error))?;
+        for (key, value) in values {
+            section::replace(&mut table, key, value).map_err(|what| MachineError::Value {
+                file: file.to_owned(),
+                key: (*key).to_owned(),
+                what: what.into(),
+            })?;
+        }
         let book = Book::new(file);
         let root = Section::root(&book, &table);
         let mut machine = Machine::read(&root)?;

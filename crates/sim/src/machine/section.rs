@@ -40,6 +40,21 @@ pub struct Constant {
 }
 
 impl Constant {
+    /// Its value times `factor`, as a file would write it: `3.5 us` doubled is `7 us`. A whole
+    /// number stays one, rounded up. `None`: that is the value itself.
+    pub fn scaled(&self, factor: f64) -> Option<String> {
+        let digits = |at: char| !at.is_ascii_digit() && at != '.' && at != '_';
+        let unit = self.value.find(digits).unwrap_or(self.value.len());
+        let (number, unit) = self.value.split_at(unit);
+        let old: f64 = number.replace('_', "").parse().ok()?;
+        let scaled = match unit.trim() {
+            // Bytes come whole, and so do clocks and slots, which have no unit.
+            "" | "B" => (old * factor).ceil(),
+            _ => old * factor,
+        };
+        (scaled != old).then(|| format!("{scaled}{unit}"))
+    }
+
     fn origin_of(source: &str) -> Origin {
         match source {
             source if source.starts_with("fitted to") => Origin::Fitted,
@@ -47,6 +62,21 @@ impl Constant {
             _ => Origin::Cited,
         }
     }
+}
+
+/// Replaces the value of the constant `key`, dotted from the root: a whole number by a whole
+/// number, a quantity with a unit by another.
+pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &'static str> {
+    let mut parts = key.split('.');
+    let first = parts.next().and_then(|part| table.get_mut(part));
+    let constant = parts.try_fold(first, |at, part| Some(at?.as_table_mut()?.get_mut(part)));
+    let old = constant.flatten().and_then(|constant| constant.get_mut("value"));
+    let old = old.ok_or("is no constant of this file")?;
+    *old = match old {
+        Value::Integer(_) => Value::Integer(value.parse().map_err(|_| "is a whole number")?),
+        _ => Value::String(value.to_owned()),
+    };
+    Ok(())
 }
 
 /// The state shared by all sections of one file.

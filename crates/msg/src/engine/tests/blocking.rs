@@ -63,14 +63,35 @@ fn a_wait_for_next_frees_its_slot() {
     for byte in [7, 8] {
         a.send(&[byte], to(1, 1), SendMode::Standard).unwrap();
     }
-    // Not the first receive of its source: the next message belongs to another.
-    assert!(b.wait_for_next(second).is_none());
-    assert_eq!(b.wait_for_next(first).map(|received| received.bytes), Some(1));
-    assert_eq!(b.test(first), Some(Err(MsgError::NoSuchRequest)));
-    assert_eq!(b.wait(second).map(|received| received.bytes), Ok(1));
+    // Not the first receive of its source: the next message completes the other one.
+    assert_eq!(b.wait_for_next(second).map(|received| received.bytes), Some(1));
+    assert_eq!(b.test(second), Some(Err(MsgError::NoSuchRequest)));
+    assert_eq!(b.test(first).unwrap().map(|received| received.bytes), Ok(1));
     assert_eq!((one.to_vec()[0], two.to_vec()[0]), (7, 8));
     assert!(b.posted.is_empty() && b.requests.iter().next().is_none());
     assert_eq!((b.statistics().messages_received, b.statistics().bytes_received), (2, 2));
+}
+
+#[test]
+fn a_wait_for_next_completes_whatever_comes_before() {
+    let (mut a, mut b) = pair();
+    let any_tag = Selector { tag: None, ..from(0, 0) };
+    let selectors = [from(0, 5), from(0, 3), any_tag, from(0, 4)];
+    let receives = selectors.map(|selector| irecv(&mut b, 2, selector));
+    for tag in [4, 3, 5, 9] {
+        a.send(&[tag as u8], to(1, tag), SendMode::Standard).unwrap();
+    }
+    let received = |tag| Received { source: 0, tag, bytes: 1 };
+    assert_eq!(b.wait_for_next(receives[0].0), Some(received(5)));
+    // The message of tag 4 was for the receive of any tag, which was posted before its own.
+    for (at, tag) in [(1, 3), (2, 4)] {
+        assert_eq!(b.requests.take_done(receives[at].0), Some(Ok(received(tag))));
+    }
+    let bytes: Vec<u8> = receives.iter().map(|(_, memory)| memory.to_vec()[0]).collect();
+    assert_eq!(bytes[..3], [5, 3, 4]);
+    assert_eq!(b.statistics().messages_received, 3);
+    // Nobody waits for tag 9.
+    assert_eq!(b.wait_for_next(receives[3].0), None);
 }
 
 #[test]

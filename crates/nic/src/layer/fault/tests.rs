@@ -112,6 +112,36 @@ fn what_found_no_room_is_passed_by_what_needs_none() {
 }
 
 #[test]
+fn what_may_pass_does_so_wherever_it_was_when_there_was_no_room() {
+    let faults = Faults { duplicate: 1000, delay: 1000, delay_polls: 1, ..Faults::NONE };
+    let (mut a, mut b) = job(Faults { window: 64, ..faults });
+    let note = |header| Command { passes: true, ..Command::send(1, 0, header, &[7; 8]) };
+    for header in 0..20 {
+        assert_eq!(a.post(&message(header)), Ok(100));
+        a.links[1].packets[0].ready = 30;
+    }
+    assert!(a.links[1].cause.is_none(), "nobody knows that there is no room");
+    for header in [100, 101] {
+        assert_eq!(a.post(&note(header)), Ok(8));
+    }
+    while a.links[1].cause.is_none() {
+        a.poll();
+    }
+    assert_eq!(a.post(&note(102)), Ok(8));
+    assert_eq!(a.post(&message(20)), Ok(100));
+    let mut landed = headers(&mut b);
+    let before = landed.iter().position(|header| *header == 100).unwrap();
+    assert!(before < 20, "they are more than the ring");
+    assert_eq!(landed[before..], [100, 101, 102], "in order, and once");
+    while !a.flush() {
+        landed.extend(headers(&mut b));
+    }
+    landed.extend(headers(&mut b));
+    landed.retain(|header| *header < 100);
+    assert_eq!(landed, (0..=20).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_delayed_command_delays_those_behind_it() {
     let (mut a, mut b) = job(Faults { delay: 1000, delay_polls: 1, window: 4, ..Faults::NONE });
     let mut payload = vec![1; 100];
