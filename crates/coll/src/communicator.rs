@@ -22,7 +22,9 @@ use hikyaku_nic::time::Time;
 use crate::error::{Caller, Cause};
 use crate::group::{Ending, Facilities, Group, Notice};
 use crate::mates::Mates;
-use crate::names::{LOSS_TAG, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of};
+use crate::names::{
+    LOSS_TAG, is_among, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of,
+};
 use crate::questions::{Asked, Doubt, LONG_PATIENCE, Made, Question, Questions};
 use crate::signature::Element;
 use crate::turns::{Loss, Passed, Turn, Turns, is_before, later};
@@ -48,6 +50,8 @@ const LOOKS: u32 = 8;
 pub struct Book {
     /// How many were started.
     started: Cell<u32>,
+    /// The first one and how many there will be, if the context is also that of other books.
+    only: Option<(u32, u32)>,
     /// Numbers of those that have not ended.
     open: RefCell<Vec<u32>>,
     /// Whether one has failed: then there may be more left over than what came first.
@@ -116,10 +120,22 @@ impl Book {
         Book { started: Cell::new(started), ..self }
     }
 
+    /// A book of `count` collectives from this number on, in a context where there are others too:
+    /// several threads may make them at once.
+    #[must_use]
+    pub fn only(first: u32, count: u32) -> Book {
+        Book { started: Cell::new(first), only: Some((first, count)), ..Book::default() }
+    }
+
+    /// Whether a message with this tag may belong to this book.
+    fn concerns(&self, tag: i32) -> bool {
+        self.only.is_none_or(|(first, count)| is_among(tag, first, count))
+    }
+
     /// Whether a message with this tag belongs to a call that is over here.
     fn is_left_over(&self, tag: i32) -> bool {
         let is_open = || self.open.borrow().iter().any(|number| is_of_call(tag, *number));
-        !is_to_come(tag, self.started.get()) && !is_open()
+        self.concerns(tag) && !is_to_come(tag, self.started.get()) && !is_open()
     }
 
     /// Whether a call that was made here has ended, and none at or after it has failed.
@@ -227,7 +243,8 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
                 self.tell(&encode_loss(&loss), LOSS_TAG);
             }
         }
-        while let Some((from, bytes)) = self.endpoint.take_note(is_question) {
+        let is_own = |tag| is_question(tag) && self.book.concerns(tag);
+        while let Some((from, bytes)) = self.endpoint.take_note(is_own) {
             let Some(question) = Question::from_bytes(&bytes) else { continue };
             if is_to_come(notice_tag_of(question.number), self.book.started.get()) {
                 self.book.questions.keep(from.source, question);

@@ -169,6 +169,11 @@ pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
     ahead <= SEQUENCE_MASK / 2
 }
 
+/// Whether a tag is of one of `count` calls from this number on.
+pub(crate) fn is_among(tag: i32, first: u32, count: u32) -> bool {
+    sequence_of(tag).wrapping_sub(first) & SEQUENCE_MASK < count
+}
+
 /// Whether a tag was made for the call of this number. For those who implement
 /// [`crate::Group::notice`].
 pub fn is_of_call(tag: i32, number: u32) -> bool {

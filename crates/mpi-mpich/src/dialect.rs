@@ -177,8 +177,8 @@ const CLASSES: [i32; 62] = [
     41, 51, 42, 43, 44, 45, 58, 76, 77, 75, 80, 81,
 ];
 
-/// The numbers of the levels of thread support in the standard's interface are these times it.
-const LEVEL: i32 = 1024;
+/// The levels of thread support, as the standard's interface numbers them.
+const LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
 /// The predefined keys of attributes, in the order of the standard's, which start at 501.
 const KEYS: [i32; 7] =
@@ -274,11 +274,11 @@ impl Dialect for This {
     }
 
     fn thread_level(level: i32) -> i32 {
-        level.clamp(0, 3) * LEVEL
+        LEVELS[level.clamp(0, 3) as usize]
     }
 
     fn thread_level_out(level: i32) -> i32 {
-        level / LEVEL
+        LEVELS.iter().rposition(|it| *it <= level).unwrap_or(0) as i32
     }
 
     fn comparison_out(comparison: i32) -> i32 {

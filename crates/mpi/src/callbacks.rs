@@ -1,4 +1,5 @@
-//! Functions of the program, which MPI calls: they came as addresses.
+//! Functions of the program, which MPI calls: they came as addresses. Each call of one is
+//! [`outside`] of the gate: it may call MPI, or wait for another thread that does.
 
 #![expect(
     clippy::disallowed_methods,
@@ -10,6 +11,7 @@ use std::ffi::c_int;
 use crate::dialect::{Dialect, Handle, Object, Status};
 use crate::failure::Failure;
 use crate::raw::Buffer;
+use crate::runtime::outside;
 
 /// A function of the program's: an address.
 ///
@@ -35,13 +37,13 @@ pub(crate) fn reduce<D: Dialect>(
         // SAFETY: the program gave this address to MPI_Op_create_c, as a function of this type.
         let call = unsafe { std::mem::transmute::<*const (), Large<D::Handle>>(function) };
         let mut length = length;
-        call(left, right, &mut length, &mut handle);
+        outside(|| call(left, right, &mut length, &mut handle));
     } else {
         type Small<H> = extern "C" fn(*mut u8, *mut u8, *mut c_int, *mut H);
         // SAFETY: the program gave this address to MPI_Op_create, as a function of this type.
         let call = unsafe { std::mem::transmute::<*const (), Small<D::Handle>>(function) };
         let mut length = length as c_int;
-        call(left, right, &mut length, &mut handle);
+        outside(|| call(left, right, &mut length, &mut handle));
     }
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn handle_error<D: Dialect>(
     // SAFETY: the program gave this address to MPI_Comm_create_errhandler, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Handler<D::Handle>>(function) };
     // What follows the two arguments is nothing, as the standard leaves to us.
-    call(&mut handle, &mut code);
+    outside(|| call(&mut handle, &mut code));
 }
 
 /// A function that copies an attribute (MPI 5.0 §7.7.2): its code, and the value for the duplicate
@@ -75,7 +77,7 @@ pub(crate) fn copy_attribute<D: Dialect>(
     let call = unsafe { std::mem::transmute::<*const (), Copy<D::Handle>>(function) };
     let (mut copied, mut flag) = (0, 0);
     let handle = D::handle(object, number);
-    let code = call(handle, keyval, state, value, &mut copied, &mut flag);
+    let code = outside(|| call(handle, keyval, state, value, &mut copied, &mut flag));
     (code, (flag != 0).then_some(copied))
 }
 
@@ -91,7 +93,8 @@ pub(crate) fn delete_attribute<D: Dialect>(
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Comm_create_keyval, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Delete<D::Handle>>(function) };
-    call(D::handle(object, number), keyval, value, state)
+    let handle = D::handle(object, number);
+    outside(|| call(handle, keyval, value, state))
 }
 
 /// The status of a generalised request (MPI 5.0 §13.2), asked of the program; its code.
@@ -102,7 +105,7 @@ pub(crate) fn query<D: Dialect>(function: usize, state: usize) -> (i32, Status) 
     let call = unsafe { std::mem::transmute::<*const (), Query<D::Status>>(function) };
     let mut status = D::Status::default();
     D::status_out(Status::EMPTY, &mut status);
-    let code = call(state, &mut status);
+    let code = outside(|| call(state, &mut status));
     (code, D::status(&status))
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn free(function: usize, state: usize) -> i32 {
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Free>(function) };
-    call(state)
+    outside(|| call(state))
 }
 
 /// A generalised request is to be cancelled; the program's code.
@@ -121,5 +124,5 @@ pub(crate) fn cancel(function: usize, state: usize, is_complete: bool) -> i32 {
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Grequest_start, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Cancel>(function) };
-    call(state, is_complete.into())
+    outside(|| call(state, is_complete.into()))
 }

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use hikyaku_nic::fabric::Port;
+
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::Handler;
@@ -15,9 +17,10 @@ use std::rc::Rc;
 /// The version of the standard that this is of.
 const VERSION: [i32; 2] = [5, 0];
 
-/// MPI_THREAD_SINGLE to MPI_THREAD_SERIALIZED, the most that is provided, as MPI 5.0's interface
-/// numbers them.
+/// MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and MPI_THREAD_MULTIPLE, as
+/// MPI 5.0's interface numbers them.
 const THREAD_SERIALIZED: i32 = 2048;
+pub(crate) const THREAD_MULTIPLE: i32 = 4096;
 
 /// Bytes of MPI_MAX_LIBRARY_VERSION_STRING, in both interfaces.
 const MAX_VERSION: usize = 8192;
@@ -28,11 +31,10 @@ impl<D: Dialect> Mpi<D> {
         self.begin(0)
     }
 
-    /// MPI_Init_thread. Threads may take turns; more is not provided.
+    /// MPI_Init_thread. In virtual time a rank is one thread at a time: its threads may take turns.
     pub fn init_thread(&self, required: i32, provided: Out<i32>) -> Result<(), Failure> {
-        let level = required.clamp(0, THREAD_SERIALIZED);
-        self.begin(level)?;
-        provided.set(level);
+        self.begin(required.clamp(0, THREAD_MULTIPLE))?;
+        provided.set(self.state.threads.get());
         Ok(())
     }
 
@@ -49,16 +51,47 @@ impl<D: Dialect> Mpi<D> {
         let inner = job.ok_or_else(|| self.not_running())?;
         let world = Rc::new(Comm::of(inner, "MPI_COMM_WORLD", Handler::Fatal));
         world.handle.set(Handle::COMM_WORLD);
-        self.state.world.replace(Some(world));
-        self.state.threads.set(threads);
+        self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
         self.state.phase.set(Phase::Running);
+        // Before two threads can make it at once.
+        self.own()?;
+        // A session may be another thread's.
+        let others = if self.state.sessions.is_empty() { 0 } else { THREAD_MULTIPLE };
+        self.begin_threads(threads.max(others))?;
+        self.state.threads.set(threads.min(self.most_threads()?));
+        Ok(())
+    }
+
+    /// The most thread support that there is.
+    pub(crate) fn most_threads(&self) -> Result<i32, Failure> {
+        let rank = self.rank()?;
+        let is_virtual = rank.engine().borrow().port().capabilities().virtual_time;
+        Ok(if is_virtual { THREAD_SERIALIZED } else { THREAD_MULTIPLE })
+    }
+
+    /// From here on threads use MPI as this level says, if there is as much.
+    pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
+        let is_shared = level.min(self.most_threads()?) == THREAD_MULTIPLE;
+        if is_shared {
+            self.rank()?.share_among_threads(crate::runtime::gate());
+        }
+        crate::runtime::go_through_gate(is_shared);
+        Ok(())
+    }
+
+    /// Ends well if no other thread is in a call: for the last call of all.
+    pub(crate) fn be_alone(&self) -> Result<(), Failure> {
+        if crate::runtime::has_other_calls() {
+            return Err(Failure::new(Class::Other, "another thread is still in a call of MPI"));
+        }
         Ok(())
     }
 
     /// MPI_Finalize. What is still there of communicators and requests is dropped, unless a session
     /// goes on.
     pub fn finalize(&self) -> Result<(), Failure> {
+        self.be_alone()?;
         let own = self.state.own.borrow().clone();
         if let Some(own) = own {
             self.delete_attributes((Object::Comm, Handle::COMM_SELF), &own.attributes)?;
@@ -76,6 +109,10 @@ impl<D: Dialect> Mpi<D> {
         }
         self.state.own.replace(None);
         self.state.world.replace(None);
+        if self.state.is_idle() {
+            // What may be called now may be called by any thread. This call leaves as it came in.
+            crate::runtime::go_through_gate(true);
+        }
         Ok(())
     }
 
@@ -111,7 +148,8 @@ impl<D: Dialect> Mpi<D> {
         let (rank, name) = (comm.local().rank(), comm.name.borrow());
         eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
         // A job ends by the failure of a rank, and code 0 is none.
-        std::process::exit(if code & 0xFF == 0 { 1 } else { code })
+        let code = if code & 0xFF == 0 { 1 } else { code };
+        crate::runtime::outside(|| std::process::exit(code))
     }
 
     /// MPI_Get_version.

@@ -110,7 +110,8 @@ impl<D: Dialect> Mpi<D> {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
         eprintln!("{place}{name}: {failure} ({class})");
-        std::process::exit(D::class_out(failure.class).clamp(1, 255))
+        let code = D::class_out(failure.class).clamp(1, 255);
+        crate::runtime::outside(|| std::process::exit(code))
     }
 
     /// The error handler of a handle.

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use hikyaku_msg::{Envelope, Received, RequestId, Selector, SendMode};
+use hikyaku_nic::fabric::INLINE_BYTES;
 
 use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
@@ -102,10 +103,16 @@ impl Outgoing {
     #[inline(always)]
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
-        let data = self.area.data();
         if comm.inner.tasks().are_over() {
+            let data = self.area.data();
             let sent = comm.inner.engine().borrow_mut().send(&data, to, mode);
             return sent.map_err(|error| comm.inner.explained(error).into());
+        }
+        if self.area.len() <= INLINE_BYTES {
+            let data = self.area.data();
+            if comm.inner.engine().borrow_mut().send_directly(&data, &to, mode) {
+                return Ok(());
+            }
         }
         let state = self.start(comm, mode)?;
         wait_for(comm, state).map(drop)
@@ -151,12 +158,19 @@ impl Incoming {
     #[inline(always)]
     fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
         let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
-        if let Some(memory) = self.area.memory()
-            && comm.inner.tasks().are_over()
-        {
+        if let Some(memory) = self.area.memory() {
             let into = memory.bytes_mut(self.area.len());
-            let received = comm.inner.engine().borrow_mut().recv(into, from);
-            return Ok(status_of(comm.inner.told(received)?));
+            if comm.inner.tasks().are_over() {
+                let received = comm.inner.engine().borrow_mut().recv(into, from);
+                return Ok(status_of(comm.inner.told(received)?));
+            }
+            if let (Some(source), Some(tag)) = (from.source, from.tag) {
+                let mut engine = comm.inner.engine().borrow_mut();
+                if let Some(bytes) = engine.recv_at_once(into, source, from.context, tag) {
+                    let received = Ok(Received { source, tag, bytes });
+                    return Ok(status_of(comm.inner.told(received)?));
+                }
+            }
         }
         let state = self.start(comm)?;
         wait_for(comm, state)

@@ -573,7 +573,9 @@ impl<D: Dialect> Mpi<D> {
         let known = self.state.freed.take();
         let open: Vec<_> =
             known.into_iter().chain([request]).filter(|it| !it.is_complete()).collect();
-        self.state.freed.replace(open);
+        // Not in place of what is there now: to look may have called functions of the program, and
+        // let other threads come here.
+        self.state.freed.borrow_mut().extend(open);
         Ok(())
     }
 

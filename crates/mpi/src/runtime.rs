@@ -7,9 +7,11 @@
 //!                  └ the one boundary that no panic crosses
 //! ```
 //!
-//! The state is the process's, as MPI's is: threads take turns (MPI_THREAD_SERIALIZED is the most
-//! that is provided), so nothing here is locked. Nothing is borrowed while a function of the
-//! program runs, which may call MPI again.
+//! The state is the process's, as MPI's is, and for one thread at a time. With MPI_THREAD_MULTIPLE
+//! [`call`] is inside of one gate from its first line to its last; a wait gives that up meanwhile
+//! (`hikyaku_rank`). Below, the program sees to it that threads take turns, and a call pays a
+//! branch. Nothing is borrowed while a function of the program runs, which may call MPI again and
+//! runs outside of the gate ([`outside`]).
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -17,9 +19,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use hikyaku_rank::Communicator;
+use hikyaku_rank::{Communicator, Gate};
 
 use crate::abi::{Fortran, Told};
 use crate::attributes::Keyval;
@@ -116,14 +119,99 @@ impl Runtime {
     }
 }
 
-/// The state, where all functions of a library find it.
-struct Process(Runtime);
+/// The state, where all functions of a library find it, and the gate before it.
+struct Process {
+    state: Runtime,
+    gate: Gate,
+    /// Whether a call goes through the gate: at MPI_THREAD_MULTIPLE, and when MPI is not running,
+    /// for those functions that any thread may call then.
+    is_gated: AtomicBool,
+    /// Calls that went through the gate and are not over.
+    calls: Cell<u32>,
+}
 
-// SAFETY: the most that MPI_Init_thread provides is MPI_THREAD_SERIALIZED: a program makes one call
-// at a time (MPI 5.0 §11.6.2), whichever thread makes it, and everything in here is used in calls.
+// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, and by `leave_at_exit`. If
+// `is_gated`, a thread has entered the gate before it uses any of it, and leaves it after its last
+// use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
+// Where a call gives the gate up in between, it touches nothing until it is inside again: in a
+// wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
+// thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
+// provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0
+// §11.6.2), and orders those of its threads.
 unsafe impl Sync for Process {}
 
-static PROCESS: Process = Process(Runtime::new());
+static PROCESS: Process = Process {
+    state: Runtime::new(),
+    gate: Gate::new(),
+    is_gated: AtomicBool::new(true),
+    calls: Cell::new(0),
+};
+
+/// The gate of the process.
+pub(crate) fn gate() -> &'static Gate {
+    &PROCESS.gate
+}
+
+/// Says whether calls go through the gate from here on. For a call that is inside of it.
+pub(crate) fn go_through_gate(is_gated: bool) {
+    PROCESS.is_gated.store(is_gated, Ordering::Relaxed);
+}
+
+/// Whether other calls are not over, besides the one that asks.
+pub(crate) fn has_other_calls() -> bool {
+    PROCESS.is_gated.load(Ordering::Relaxed) && PROCESS.calls.get() > 1
+}
+
+/// Runs a function of the program's, which may take any time, may wait for another thread, and may
+/// call MPI. For calls, which are inside of the gate.
+pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
+    if !PROCESS.is_gated.load(Ordering::Relaxed) {
+        return act();
+    }
+    let job = PROCESS.state.job.borrow().clone();
+    match job {
+        Some(job) if job.is_shared() => job.outside(act),
+        _ => {
+            PROCESS.gate.leave();
+            let result = act();
+            PROCESS.gate.enter();
+            result
+        }
+    }
+}
+
+/// A call, inside of the gate if there is to be one.
+struct Inside(bool);
+
+impl Inside {
+    #[inline(always)]
+    fn enter() -> Inside {
+        let is_gated = PROCESS.is_gated.load(Ordering::Relaxed);
+        if is_gated {
+            PROCESS.gate.enter();
+            PROCESS.calls.set(PROCESS.calls.get() + 1);
+        }
+        Inside(is_gated)
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 {
+            leave();
+        }
+    }
+}
+
+/// The end of a call: other threads are told what it has found for them.
+fn leave() {
+    let job = PROCESS.state.job.borrow();
+    job.iter().for_each(Communicator::tell_threads);
+    drop(job);
+    PROCESS.calls.set(PROCESS.calls.get() - 1);
+    PROCESS.gate.leave();
+}
 
 unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> i32;
@@ -133,7 +221,8 @@ unsafe extern "C" {
 /// has not.
 pub(crate) fn leave_at_exit() {
     extern "C" fn leave() {
-        let state = &PROCESS.0;
+        let _inside = Inside::enter();
+        let state = &PROCESS.state;
         if state.is_idle() {
             state.comms.clear();
             drop(state.job.take());
@@ -177,7 +266,9 @@ pub fn call<D: Dialect>(
     scope: Scope<D>,
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
-    let mpi = Mpi { state: &PROCESS.0, is_large: false, is_waiting: false, dialect: PhantomData };
+    let _inside = Inside::enter();
+    let mpi =
+        Mpi { state: &PROCESS.state, is_large: false, is_waiting: false, dialect: PhantomData };
     match catch_unwind(AssertUnwindSafe(|| body(&mpi))) {
         Ok(Ok(())) => 0,
         Ok(Err(failure)) => mpi.raise(name, scope, &failure),

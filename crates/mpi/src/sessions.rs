@@ -10,6 +10,7 @@ use hikyaku_rank::{Communicator, Foreign, InitError};
 
 use crate::buffered::Outbox;
 use crate::dialect::{Dialect, Handle, Object};
+use crate::environment::THREAD_MULTIPLE;
 use crate::errors::{Handler, Handling};
 use crate::failure::{Class, Failure};
 use crate::info::Info;
@@ -53,6 +54,7 @@ impl<D: Dialect> Mpi<D> {
             buffered: Outbox::default(),
         });
         let handle = self.state.sessions.add(Rc::clone(&session))?;
+        self.begin_threads(THREAD_MULTIPLE)?;
         session.handle.set(handle);
         into.set(handle);
         Ok(())
@@ -67,6 +69,7 @@ impl<D: Dialect> Mpi<D> {
         handle.set_null();
         if self.state.is_idle() {
             self.settle()?;
+            crate::runtime::go_through_gate(true);
         }
         Ok(())
     }
@@ -84,8 +87,10 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Session_get_info.
     pub fn session_get_info(&self, session: Rc<Session>, into: HandleAt<D>) -> Result<(), Failure> {
-        let info = Info::of(&[("thread_level", "MPI_THREAD_SERIALIZED".to_owned())]);
-        info.take_from(Some(&session.info));
+        let is_multiple = self.most_threads()? == THREAD_MULTIPLE;
+        let level = if is_multiple { "MPI_THREAD_MULTIPLE" } else { "MPI_THREAD_SERIALIZED" };
+        let info = session.info.clone();
+        info.take_from(Some(&Info::of(&[("thread_level", level.to_owned())])));
         self.add_info(info, &into)
     }
 
@@ -163,6 +168,8 @@ impl<D: Dialect> Mpi<D> {
             }
             Failure::new(Class::Other, error.to_string())
         })?;
+        // Whatever the level of thread support is here: another rank may have another one.
+        joined.count_no_contexts();
         self.state.job.replace(Some(joined));
         crate::runtime::leave_at_exit();
         Ok(())

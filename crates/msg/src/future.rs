@@ -117,6 +117,7 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
             OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
         let result = engine.lend_to_send(id, this.bytes, |engine| engine.test(id));
+        engine.want_more();
         settle(&mut this.state, id, result, context).map_ok(|_| ())
     }
 }
@@ -146,6 +147,7 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
             OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
         let result = engine.lend_to_receive(id, this.buffer, |engine| engine.test(id));
+        engine.want_more();
         settle(&mut this.state, id, result, context)
     }
 }

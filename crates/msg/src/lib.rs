@@ -56,7 +56,7 @@ mod testing;
 pub use buffer::{RecvBuffer, SendBuffer};
 pub use config::EngineConfig;
 pub use endpoint::Endpoint;
-pub use engine::{Blocked, CancelOutcome, Engine};
+pub use engine::{Blocked, CancelOutcome, Engine, Wanted};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
 pub use future::{RecvFuture, SendFuture, as_one, block_on, block_on_for, join, join_all};

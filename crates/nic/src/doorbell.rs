@@ -70,14 +70,34 @@ impl Doorbell {
         pending: impl FnOnce() -> bool,
         wait: impl FnOnce(&AtomicU64, bool) -> T,
     ) -> Option<T> {
+        let sure = self.begin_sleep(barrier, pending)?;
+        let ended = wait(&self.wakes, sure);
+        self.end_sleep();
+        Some(ended)
+    }
+
+    /// The first part of [`Doorbell::sleep`], for a sleep during which other threads of the rank
+    /// use its port. What `barrier` said; `None` if something was pending, and there is no sleep.
+    pub fn begin_sleep(
+        &self,
+        barrier: impl FnOnce() -> bool,
+        pending: impl FnOnce() -> bool,
+    ) -> Option<bool> {
         // A swap, though the old value is unused: it is ordered after the swap of a late waker for
         // all to see, in loom's order of stores too.
         self.sleeping.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let sure = barrier();
-        let ended = (!pending()).then(|| wait(&self.wakes, sure));
+        if pending() {
+            self.end_sleep();
+            return None;
+        }
+        Some(sure)
+    }
+
+    /// The last part of [`Doorbell::sleep`].
+    pub fn end_sleep(&self) {
         self.sleeping.store(0, Ordering::Relaxed);
-        ended
     }
 
     /// Wakes the rank if it sleeps; if it is about to, makes it check once more. `call` ends the

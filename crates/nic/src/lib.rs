@@ -36,6 +36,7 @@ pub mod wire;
 pub mod ring;
 pub mod sync;
 pub mod table;
+pub mod threads;
 
 #[cfg(not(loom))]
 pub mod hosted;

@@ -11,4 +11,5 @@ mod loom_joint;
 mod loom_lines;
 mod loom_queue;
 mod loom_table;
+mod loom_threads;
 mod properties;

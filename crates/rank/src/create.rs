@@ -191,9 +191,9 @@ impl Communicator {
     /// # Errors
     /// Of some ranks of the job: as [`Communicator::split`]. None of all.
     pub fn try_duplicate(&self) -> Result<Communicator, Error> {
-        match self.members() {
-            None => Ok(self.counted()),
-            Some(_) => self.run(self.try_duplicate_async()),
+        match self.is_counted() {
+            true => Ok(self.counted()),
+            false => self.run(self.try_duplicate_async()),
         }
     }
 
@@ -202,11 +202,22 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::try_duplicate`].
     pub async fn try_duplicate_async(&self) -> Result<Communicator, Error> {
-        if self.members().is_none() {
+        if self.is_counted() {
             return Ok(self.counted());
         }
         let made = self.split_async(Some(0), 0).await?;
         made.ok_or(CreationError::Members { rank: self.rank() }.into())
+    }
+
+    /// Whether duplicates of it get contexts that all ranks count alike, without a message.
+    fn is_counted(&self) -> bool {
+        self.members().is_none() && !self.rank.counts_none.get()
+    }
+
+    /// From here on all contexts of this rank are agreed on by messages: ranks may make
+    /// communicators in different orders, as their threads come to it. Every rank calls it.
+    pub fn count_no_contexts(&self) {
+        self.rank.counts_none.set(true);
     }
 
     /// The same. If it could not be made, every use of it is an error.
@@ -242,9 +253,10 @@ impl Communicator {
     ) -> Result<Communicator, Error> {
         let members = self.sub_members(ranks)?;
         // Every call has tags of its own: what is left of one that failed meets no other. Ranks of
-        // one list have made as many calls with it and with this tag.
-        let set = ranks.iter().fold(mixed(tag), |sum, rank| sum ^ mixed(*rank));
-        let book = Book::default().after(self.rank.count_call(self.context(), set));
+        // one list have made as many calls with it and with this tag, which is never taken for a
+        // rank.
+        let set = ranks.iter().fold(mixed(!tag), |sum, rank| sum ^ mixed(*rank));
+        let book = Book::only(self.rank.count_call(self.context(), set), 2);
         let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);
         let offer = if members.own() == 0 { self.rank.propose() } else { None };

@@ -11,6 +11,7 @@ use hikyaku_nic::fabric::{PeerState, Port};
 use crate::contexts::{self, Numbers, Proposal};
 use crate::port::RankPort;
 use crate::tasks::Tasks;
+use crate::threads::Threads;
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.
 const RETIRED_MOST: usize = 64;
@@ -36,6 +37,10 @@ pub struct Rank {
     pub(crate) choices: Choices,
     /// Contexts of collectives that are no more, with their books: what still comes is dropped.
     pub(crate) retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
+    /// The threads that use it.
+    pub(crate) threads: Threads,
+    /// Whether no context may be counted: ranks make communicators in different orders.
+    pub(crate) counts_none: Cell<bool>,
 }
 
 impl Drop for Rank {
@@ -61,6 +66,8 @@ impl Rank {
             tasks: Tasks::default(),
             choices,
             retired: RefCell::default(),
+            threads: Threads::default(),
+            counts_none: Cell::new(false),
         }
     }
 

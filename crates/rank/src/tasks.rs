@@ -23,12 +23,16 @@ pub struct TaskId(u64);
 #[derive(Default)]
 pub struct Tasks {
     entries: RefCell<Vec<Entry>>,
-    /// How many of them have no result yet: what every blocking call looks at.
+    /// How many of them have no result yet, and one more if other threads may call: what every
+    /// blocking call looks at.
     running: Cell<usize>,
     started: Cell<u64>,
     /// Whether one of them waits for what wakes nobody, and whether that has come.
     restless: Cell<bool>,
     stirred: Cell<bool>,
+    /// How many have ended, and whether a result was asked for that is not there.
+    ended: Cell<u64>,
+    asked: Cell<bool>,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -50,10 +54,36 @@ enum State {
 }
 
 impl Tasks {
-    /// Whether there is nothing to poll.
+    /// Whether a call may wait inside the engine: there is nothing to poll, and no other thread to
+    /// be let in.
     #[inline]
     pub fn are_over(&self) -> bool {
         self.running.get() == 0
+    }
+
+    /// Whether there is nothing to poll.
+    pub(crate) fn are_none(&self) -> bool {
+        self.entries.borrow().is_empty()
+    }
+
+    /// Whether nobody holds a borrow of them.
+    pub(crate) fn are_unborrowed(&self) -> bool {
+        self.entries.try_borrow_mut().is_ok()
+    }
+
+    /// Other threads may call from here on.
+    pub(crate) fn share(&self) {
+        self.running.set(self.running.get() + 1);
+    }
+
+    /// How many have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended.get()
+    }
+
+    /// Whether a result was asked for in vain, since this was last asked.
+    pub(crate) fn have_been_asked(&self) -> bool {
+        self.asked.take()
     }
 
     /// Says whether from now on one of them waits for what wakes nobody: no sleep may be long.
@@ -110,6 +140,7 @@ impl Tasks {
             return Some(Err(MsgError::NoSuchRequest.into()));
         };
         if !matches!(entries[at].state, State::Done(_)) {
+            self.asked.set(true);
             return None;
         }
         match entries.remove(at).state {
@@ -178,6 +209,7 @@ impl Turn<'_> {
         let running = matches!(state, Some(State::Waiting(_)));
         if !running {
             self.tasks.running.set(self.tasks.running.get() - 1);
+            self.tasks.ended.set(self.tasks.ended.get() + 1);
         }
         let state = state.unwrap_or(State::Done(Err(MsgError::NoSuchRequest.into())));
         // One that was removed while it was polled is dropped here.

@@ -75,7 +75,7 @@ fn drive_restlessly<P: Port, F: Future>(
 }
 
 /// Polls what is not what the program waits for.
-fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnOnce() -> R) -> R {
+pub(crate) fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnOnce() -> R) -> R {
     let paused = engine.borrow_mut().pause_reports(true);
     let polled = poll();
     engine.borrow_mut().pause_reports(paused);
@@ -121,6 +121,11 @@ impl Communicator {
     /// on messages, and sleeps a little if there was none.
     pub fn rest(&self, blocked: &mut Blocked) {
         self.attend();
+        if let Some(gate) = self.rank.threads.gate() {
+            // Another thread may be who ends it.
+            self.engine().borrow_mut().progress();
+            return self.rank.let_others_in(gate);
+        }
         let mut engine = self.engine().borrow_mut();
         if engine.progress() {
             return engine.go_on(blocked);
@@ -146,7 +151,15 @@ impl Communicator {
 
     /// Runs a future to its end, and what is in flight meanwhile.
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
-        drive(self.engine(), self.tasks(), Wait::new(Activity::Future), future)
+        self.drive_for(Wait::new(Activity::Future), future)
+    }
+
+    /// The same, announced as `wait` says unless the future polls operations in vain.
+    fn drive_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
+        match self.rank.threads.gate() {
+            None => drive(self.engine(), self.tasks(), wait, future),
+            Some(gate) => self.rank.drive_among_threads(gate, wait, future),
+        }
     }
 
     /// Polls what is not what the program waits for.
@@ -197,8 +210,7 @@ impl Communicator {
                 Poll::Pending
             }
         });
-        let wait = Wait { open, ..Wait::new(Activity::Collective) };
-        drive(self.engine(), self.tasks(), wait, look)
+        self.drive_for(Wait { open, ..Wait::new(Activity::Collective) }, look)
     }
 
     /// Has an operation in flight say what it waits for, if that is to be announced.
@@ -250,7 +262,7 @@ impl Communicator {
             }
         });
         let wait = Wait { open, ..Wait::new(Activity::Future) };
-        let found = drive(self.engine(), self.tasks(), wait, look);
+        let found = self.drive_for(wait, look);
         // With nothing else in flight the engine can tell whether anybody can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
+use hikyaku_nic::hosted::Rest;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
@@ -152,27 +153,55 @@ impl ShmHost {
     }
 
     fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
+        match self.begin_sleep(deadline, pending) {
+            None => Wake::Look,
+            Some(mut nap) => {
+                nap.sleep();
+                self.end_sleep(&nap)
+            }
+        }
+    }
+
+    /// Announces a sleep; `None`: something was pending.
+    fn begin_sleep(
+        &mut self,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Option<Nap> {
         self.sleeps += 1;
-        let bell = self.mapping().segment(self.rank).doorbell();
-        let until_deadline =
-            deadline.map_or(Duration::MAX, |deadline| (deadline - self.time()).into());
-        let patience = self.waiting.patience;
-        let limit = |sure| if sure { patience.sleep } else { patience.unsure }.min(until_deadline);
         let barrier = || {
             let unsure = self.mapping().header().unsure.load(Ordering::Acquire);
             barrier::everywhere() && unsure == 0
         };
         let note = self.mapping().note(self.rank);
         note.fall_asleep();
-        let ended = wait::sleep(bell, self.seen, limit, barrier, || pending(self));
-        note.wake_up();
-        let wakes = bell.seen();
-        self.seen = wakes;
+        let bell = self.mapping().segment(self.rank).doorbell();
+        let Some(sure) = bell.begin_sleep(barrier, || pending(self)) else {
+            self.awake(Sleep::Refused);
+            return None;
+        };
+        let until_deadline =
+            deadline.map_or(Duration::MAX, |deadline| (deadline - self.time()).into());
+        let patience = self.waiting.patience;
+        let limit = if sure { patience.sleep } else { patience.unsure }.min(until_deadline);
+        let region = Arc::clone(&self.region);
+        Some(Nap { region, rank: self.rank, seen: self.seen, limit, ended: Sleep::Refused })
+    }
+
+    /// The end of a sleep that was announced.
+    pub(crate) fn end_sleep(&mut self, nap: &Nap) -> Wake {
+        self.mapping().segment(self.rank).doorbell().end_sleep();
+        self.awake(nap.ended);
+        Wake::Slept
+    }
+
+    fn awake(&mut self, ended: Sleep) {
+        self.mapping().note(self.rank).wake_up();
+        self.seen = self.mapping().segment(self.rank).doorbell().seen();
         match ended {
             Sleep::TimedOut => self.timeouts += 1,
             Sleep::Refused | Sleep::Woken => self.waiting.restart(),
         }
-        if ended == Sleep::Refused { Wake::Look } else { Wake::Slept }
     }
 
     /// The process id of a peer whose memory the kernel copies for us.
@@ -214,6 +243,25 @@ impl ShmHost {
             Errno::FAULT => ShmHost::out_of_bounds(address, length),
             _ => refused(address.rank, errno),
         }
+    }
+}
+
+/// A sleep on this rank's doorbell that was announced, apart from the host.
+#[derive(Debug)]
+pub struct Nap {
+    region: Arc<Region>,
+    rank: Rank,
+    /// The wakes counted before the rank last polled.
+    seen: u64,
+    limit: Duration,
+    ended: Sleep,
+}
+
+impl Nap {
+    /// Sleeps. Other threads may use the port meanwhile.
+    pub fn sleep(&mut self) {
+        let bell = self.region.mapping.segment(self.rank).doorbell();
+        self.ended = wait::sleep_on(&bell.wakes, self.seen, self.limit);
     }
 }
 
@@ -296,40 +344,78 @@ impl ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.park(deadline, || pending(self));
         }
+        match self.next_stage(idle, deadline) {
+            Ok(stage) => self.wait_long(stage, deadline, pending),
+            Err(wake) => wake,
+        }
+    }
+
+    /// How to wait now, unless it is by a spin or nothing is to be waited for.
+    #[inline]
+    fn next_stage(&mut self, idle: u32, deadline: Option<Time>) -> Result<WaitStage, Wake> {
         let wakes = self.mapping().segment(self.rank).doorbell().seen();
         if wakes != self.seen {
             self.seen = wakes;
             self.waiting.restart();
-            return Wake::Look;
+            return Err(Wake::Look);
         }
         if deadline.is_some_and(|deadline| self.time() >= deadline) {
-            return Wake::Deadline;
+            return Err(Wake::Deadline);
         }
         match self.waiting.next(idle, &self.company, clock::monotonic) {
             WaitStage::Spin => std::hint::spin_loop(),
-            stage => return self.wait_long(stage, deadline, pending),
+            stage => return Ok(stage),
         }
-        Wake::Look
+        Err(Wake::Look)
     }
 
-    /// Yields or sleeps. There is time here to check for other ranks: until all have announced
-    /// their processors, and from time to time for ranks that were bound later.
+    /// [`ShmHost::wait_a_little`] up to where it would yield or sleep.
+    pub(crate) fn begin_to_wait(
+        &mut self,
+        idle: u32,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Rest<Nap> {
+        if self.conducted.is_some() {
+            return Rest::Over(self.wait_a_little(idle, deadline, pending));
+        }
+        match self.next_stage(idle, deadline) {
+            Err(wake) => Rest::Over(wake),
+            Ok(stage) => {
+                self.count_company_sometimes();
+                match stage {
+                    WaitStage::Sleep => self
+                        .begin_sleep(deadline, pending)
+                        .map_or(Rest::Over(Wake::Look), Rest::Sleep),
+                    WaitStage::Yield | WaitStage::Spin => Rest::Yield,
+                }
+            }
+        }
+    }
+
+    /// Yields or sleeps.
     fn wait_long(
         &mut self,
         stage: WaitStage,
         deadline: Option<Time>,
         pending: impl Fn(&Self) -> bool,
     ) -> Wake {
-        self.long_waits += 1;
-        if !self.company.is_settled() || self.long_waits.is_power_of_two() {
-            self.count_company();
-        }
+        self.count_company_sometimes();
         match stage {
             WaitStage::Sleep => self.sleep(deadline, pending),
             WaitStage::Yield | WaitStage::Spin => {
                 rustix::thread::sched_yield();
                 Wake::Look
             }
+        }
+    }
+
+    /// In long waits there is time to check for other ranks: until all have announced their
+    /// processors, and from time to time for ranks that were bound later.
+    fn count_company_sometimes(&mut self) {
+        self.long_waits += 1;
+        if !self.company.is_settled() || self.long_waits.is_power_of_two() {
+            self.count_company();
         }
     }
 

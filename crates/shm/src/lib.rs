@@ -56,11 +56,12 @@ pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::Process;
-pub use host::ShmHost;
+pub use host::{Nap, ShmHost};
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
 pub use limits::limits_on;
 pub use plan::JobConfig;
 pub use view::View;
+pub use wait::{sleep_while, wake_one};
 pub use watch::{Watch, WatchError};
 
 /// A rank's port on the shared-memory fabric. Its links have no faults until

@@ -17,7 +17,7 @@ use hikyaku_nic::fabric::{
     DeathCause, GroupError, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress,
     Space, Wake,
 };
-use hikyaku_nic::hosted::{Conductor, Host, RankLine, Registry};
+use hikyaku_nic::hosted::{Conductor, Host, RankLine, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError, RegionOwner};
 use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
@@ -28,7 +28,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::conducted::{InterfaceHost, SendProgress, TurnLine, log_at, not_an_interfaces};
 use crate::header::{Header, RankNote};
-use crate::host::ShmHost;
+use crate::host::{Nap, ShmHost};
 use crate::plan::MemoryPlan;
 use crate::region::TakenRange;
 use crate::wait;
@@ -435,6 +435,23 @@ unsafe impl Host for ShmHost {
     #[inline]
     fn is_conducted(&self) -> bool {
         ShmHost::is_conducted(self)
+    }
+}
+
+impl Sleeper for ShmHost {
+    type Nap = Nap;
+
+    fn begin_wait(
+        &mut self,
+        idle: u32,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Rest<Nap> {
+        self.begin_to_wait(idle, deadline, pending)
+    }
+
+    fn end_wait(&mut self, nap: Nap) -> Wake {
+        self.end_sleep(&nap)
     }
 }
 

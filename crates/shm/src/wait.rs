@@ -12,8 +12,7 @@
 
 use std::time::Duration;
 
-use hikyaku_nic::doorbell::Doorbell;
-use hikyaku_nic::sync::AtomicU64;
+use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::cpus::Company;
@@ -151,24 +150,29 @@ pub(crate) enum Sleep {
     TimedOut,
 }
 
-/// Sleeps on this rank's doorbell. `seen` is the count of wakes before the caller last polled. The
-/// order: announce the sleep, make the `barrier`, check `pending` once more.
-pub(crate) fn sleep(
-    bell: &Doorbell,
-    seen: u64,
-    limit: impl FnOnce(bool) -> Duration,
-    barrier: impl FnOnce() -> bool,
-    pending: impl FnOnce() -> bool,
-) -> Sleep {
-    let wait = |wakes: &AtomicU64, sure| {
-        let limit = timespec(limit(sure));
-        match futex::wait(futex_word(wakes), Flags::empty(), seen as u32, Some(&limit)) {
-            Err(rustix::io::Errno::TIMEDOUT) => Sleep::TimedOut,
-            // Woken, incremented before (EAGAIN), or a signal (EINTR): poll in every case.
-            _ => Sleep::Woken,
-        }
-    };
-    bell.sleep(barrier, pending, wait).unwrap_or(Sleep::Refused)
+/// Sleeps on a doorbell's word, which was `seen` before the caller last polled. The order: announce
+/// the sleep, make the barrier, check once more ([`Doorbell::begin_sleep`]), then this.
+///
+/// [`Doorbell::begin_sleep`]: hikyaku_nic::doorbell::Doorbell::begin_sleep
+pub(crate) fn sleep_on(wakes: &AtomicU64, seen: u64, limit: Duration) -> Sleep {
+    match futex::wait(futex_word(wakes), Flags::empty(), seen as u32, Some(&timespec(limit))) {
+        Err(rustix::io::Errno::TIMEDOUT) => Sleep::TimedOut,
+        // Woken, incremented before (EAGAIN), or a signal (EINTR): poll in every case.
+        _ => Sleep::Woken,
+    }
+}
+
+/// Sleeps while a word of this process has a value, for at most `limit`.
+pub fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
+    let limit = limit.map(timespec);
+    // Woken, changed before, or a signal: the caller looks in every case.
+    let _ = futex::wait(word, Flags::PRIVATE, value, limit.as_ref());
+}
+
+/// Ends one sleep on a word of this process.
+pub fn wake_one(word: &AtomicU32) {
+    // It can fail only for an invalid address, which no word has.
+    let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
 /// Ends the sleeps on a doorbell's word.
@@ -187,6 +191,7 @@ fn timespec(time: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hikyaku_nic::doorbell::Doorbell;
     use hikyaku_nic::sync::Ordering;
     use std::cell::Cell;
 
@@ -255,30 +260,34 @@ mod tests {
         assert_eq!(waiting.next(u32::MAX, &CROWDED, || 2_600_000), WaitStage::Sleep);
     }
 
+    /// Sleeps as a host does.
+    fn sleep(bell: &Doorbell, seen: u64, limit: Duration, pending: impl FnOnce() -> bool) -> Sleep {
+        let slept = bell.sleep(|| true, pending, |wakes, _| sleep_on(wakes, seen, limit));
+        slept.unwrap_or(Sleep::Refused)
+    }
+
     #[test]
     fn a_wake_before_the_sleep_is_not_lost() {
         let bell = Doorbell::default();
-        let forever = |_| Duration::from_secs(3600);
+        let forever = Duration::from_secs(3600);
         let seen = bell.seen();
         bell.wake(end_sleep);
-        assert_eq!(sleep(&bell, seen, forever, || true, || false), Sleep::Woken);
-        assert_eq!(sleep(&bell, bell.seen(), forever, || true, || true), Sleep::Refused);
+        assert_eq!(sleep(&bell, seen, forever, || false), Sleep::Woken);
+        assert_eq!(sleep(&bell, bell.seen(), forever, || true), Sleep::Refused);
         // A wake between the last check and the sleep.
         let last_look = || {
             bell.wake(end_sleep);
             false
         };
-        assert_eq!(sleep(&bell, bell.seen(), forever, || true, last_look), Sleep::Woken);
+        assert_eq!(sleep(&bell, bell.seen(), forever, last_look), Sleep::Woken);
         assert_eq!(bell.sleeping.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn a_sleep_times_out_sooner_without_the_barrier() {
+    fn a_sleep_ends_at_its_limit() {
         let bell = Doorbell::default();
-        let limit = |sure: bool| {
-            assert!(!sure);
-            Duration::from_nanos(1)
-        };
-        assert_eq!(sleep(&bell, 0, limit, || false, || false), Sleep::TimedOut);
+        let soon = Duration::from_nanos(1);
+        assert_eq!(sleep(&bell, 0, soon, || false), Sleep::TimedOut);
+        sleep_while(&AtomicU32::new(7), 7, Some(soon));
     }
 }

@@ -63,6 +63,8 @@ pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all}
 pub use hikyaku_msg::{LongMessages, NotAWay, Way};
 pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
 pub use hikyaku_nic::time::Time;
+#[doc(hidden)]
+pub use hikyaku_rank::Inside;
 pub use hikyaku_rank::{CreationError, NotALimit, UnmatchedLimit};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};

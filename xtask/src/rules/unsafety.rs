@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/tests/loom_lines.rs", "areas that members of a model share"),
     ("crates/nic/tests/loom_queue.rs", "the log that runners of a model share"),
     ("crates/nic/tests/loom_table.rs", "memory that a model opens and takes back"),
+    ("crates/nic/tests/loom_threads.rs", "what threads of a model touch under their gate"),
     ("crates/shm/src/fork.rs", "a handler that runs in the child of every fork"),
     ("crates/shm/src/mapping.rs", "the job's memory as references, and that it stays in place"),
     ("crates/shm/src/view.rs", "words of a view"),

@@ -11,3 +11,4 @@ mod header;
 mod launchers;
 mod programs;
 mod support;
+mod threads;

@@ -91,3 +91,8 @@ fn errors() {
 fn environment() {
     chapter("environment");
 }
+
+#[test]
+fn threads() {
+    chapter("threads");
+}

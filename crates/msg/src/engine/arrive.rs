@@ -215,6 +215,7 @@ impl<P: Port> Engine<P> {
             NOTE | NOTE_PART => {
                 let whole = total == length as u64;
                 let fits = whole && self.notes.arrive(source, header, payload, protocol == NOTE);
+                self.news += 1;
                 if fits && protocol == NOTE {
                     self.answer_note(header);
                 }

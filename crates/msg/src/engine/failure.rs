@@ -30,6 +30,7 @@ impl<P: Port> Engine<P> {
         }
         source.failed = Some(failure);
         source.assembling = None;
+        self.news += 1;
         self.first_failure.get_or_insert(failure);
         self.drop_unexpected(rank, UnexpectedEntry::is_here);
         self.notes.end(rank);

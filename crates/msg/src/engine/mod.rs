@@ -11,6 +11,7 @@
 //!   wait.rs        test, wait, the loop of every blocking call
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
 //!   watch.rs       waiting for something that is not a message
+//!   threads.rs     threads of the rank that wait at the same time
 //!   failure.rs     peers that died or left
 //! ```
 //!
@@ -26,6 +27,7 @@ mod recv;
 mod relief;
 mod rendezvous;
 mod send;
+mod threads;
 mod wait;
 mod watch;
 
@@ -48,6 +50,7 @@ use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
+pub use threads::Wanted;
 pub use wait::Blocked;
 use wait::Reports;
 
@@ -89,6 +92,10 @@ pub struct Engine<P: Port> {
     idle_rounds: u32,
     /// Times with something to do.
     turns: u64,
+    /// Counts what may concern every thread of the rank.
+    news: u64,
+    /// What the thread that polls now has polled in vain, if that is to be noted.
+    wanted: Option<Wanted>,
 }
 
 /// Who answers the notes of a context, and whom it tells: `None`, all ranks of the job.
@@ -173,6 +180,8 @@ impl<P: Port> Engine<P> {
             needs_more: false,
             idle_rounds: 0,
             turns: 0,
+            news: 0,
+            wanted: None,
         }
     }
 

@@ -230,6 +230,7 @@ impl<P: Port> Engine<P> {
         if late {
             self.check_present(&selector)?;
         }
+        self.want_more();
         self.report_wait(wait_for_probe(&selector));
         Ok(None)
     }

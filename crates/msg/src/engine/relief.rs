@@ -146,6 +146,11 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// Moves messages out of the own ring if this rank waits for room there: nobody else makes it.
+    pub(super) fn make_room_to_itself(&mut self) -> bool {
+        !self.outbox.is_empty_to(self.rank) && self.empty_ring_of(self.rank) > 0
+    }
+
     fn is_alone_in(&self, context: u32) -> bool {
         self.groups.get(&context).map_or(self.size(), |members| members.size()) == 1
     }

@@ -82,8 +82,11 @@ impl<P: Port> Engine<P> {
             self.attend(None);
         }
         let done = self.requests.take_done(id);
-        if done.is_none() && self.reported_waits().is_some() {
-            self.report_wait(self.wait_of(id));
+        if done.is_none() {
+            self.want(id);
+            if self.reported_waits().is_some() {
+                self.report_wait(self.wait_of(id));
+            }
         }
         done
     }
@@ -242,7 +245,7 @@ impl<P: Port> Engine<P> {
     /// Begins a round of a blocking call. If the call will be announced at its end, unsuccessful
     /// polls are reported from here on.
     #[inline]
-    fn begin_round(&mut self, blocked: &Blocked) {
+    pub(super) fn begin_round(&mut self, blocked: &Blocked) {
         if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
             self.reports = Reports { are_taken: true, ..Reports::default() };
         }
@@ -313,7 +316,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn account(&mut self, blocked: &mut Blocked) {
+    pub(super) fn account(&mut self, blocked: &mut Blocked) {
         self.go_on(blocked);
         if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
             // The open operation may be another one now.
@@ -351,11 +354,16 @@ impl<P: Port> Engine<P> {
     /// measure time when each may be a tenth of a second.
     pub(super) fn park(&mut self) -> Wake {
         let wake = self.port.park(None);
+        self.rested(wake);
+        wake
+    }
+
+    #[inline]
+    pub(super) fn rested(&mut self, wake: Wake) {
         if wake == Wake::Slept {
             let looks = self.idle_rounds / GONE_ROUNDS;
             self.idle_rounds = looks.saturating_add(1).saturating_mul(GONE_ROUNDS) - 1;
         }
-        wake
     }
 
     /// Ends a blocking call.
@@ -381,7 +389,8 @@ impl<P: Port> Engine<P> {
             any |= self.relieve(probing);
         }
         if rounds.is_multiple_of(GONE_ROUNDS) {
-            any |= self.check_departed();
+            any |= self.check_departed() | self.make_room_to_itself();
+            self.news += u64::from(any);
         }
         any
     }

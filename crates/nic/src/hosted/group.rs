@@ -84,7 +84,7 @@ pub(super) struct GroupMember {
 
 /// A step of a member that this rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AwaitedStep {
+pub struct AwaitedStep {
     pub(super) channel: u32,
     pub(super) place: usize,
     pub(super) step: MemberStep,
@@ -191,7 +191,7 @@ impl Groups {
     }
 
     #[inline]
-    fn ask(&mut self, want: AwaitedStep) {
+    pub(super) fn ask(&mut self, want: AwaitedStep) {
         if self.asked.last() == Some(&want) {
             return;
         }
@@ -208,8 +208,18 @@ impl Groups {
     /// Whether a step has been taken that a poll missed.
     #[inline]
     pub(super) fn pending(&self) -> bool {
+        self.have_any(&self.asked)
+    }
+
+    /// Whether one of these steps has been taken.
+    pub(super) fn have_any(&self, steps: &[AwaitedStep]) -> bool {
         let done = |want: &AwaitedStep| self.member(want).is_some_and(|m| m.has_done(want.step));
-        self.asked.iter().any(done)
+        steps.iter().any(done)
+    }
+
+    /// Moves the polls that found nothing to who made them.
+    pub(super) fn take_asked(&mut self, into: &mut Vec<AwaitedStep>) {
+        into.append(&mut self.asked);
     }
 
     /// Names the rank that this one waits for, before it may sleep.

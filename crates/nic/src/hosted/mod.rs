@@ -2,6 +2,7 @@
 //! controller of the target's interface, so the target's processor does nothing (IP-23).
 //!
 //! ```text
+//!   rest.rs     waiting while other threads of the rank use the port
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
@@ -32,6 +33,7 @@ mod queue;
 mod registry;
 mod remote;
 mod repair;
+mod rest;
 mod send;
 mod state;
 mod sync;
@@ -40,8 +42,10 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 pub use conduct::{Answer, Conductor, Deed, Outbox, Outgoing, Posted, Request, Shipped};
+pub use group::AwaitedStep;
 pub use host::Host;
 pub use registry::{RankLine, Registry};
+pub use rest::{Rest, Sleeper};
 
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, Operation, PeerState, Port, PostError, Rank, RingId,
@@ -314,25 +318,10 @@ impl<H: Host> Port for HostedPort<H> {
         if !self.events.is_empty() {
             return Wake::Look;
         }
-        let (own, lanes, ends) = (self.own, &self.lanes, self.seen_ends);
-        let (queues, mailboxes) = (&self.queues, &self.mailboxes);
-        let (groups, joint) = (&self.groups, self.joint);
-        let idle = self.idle;
-        self.idle = self.idle.saturating_add(1);
-        if idle == 1 && self.holds_up_somebody() {
-            return Wake::Slept;
-        }
-        groups.before_park();
-        let wake = self.host.wait(idle, deadline, |host| {
-            lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some())
-                || own.doorbell().attention.load(Relaxed) != 0
-                || queues.have_moved(&own)
-                || mailboxes.have_moved(host)
-                || host.registry().ends() != ends
-                || groups.pending()
-                // It is open, and so the sender had a part in its hands.
-                || joint.1 && !own.joint().is_copying(joint.0)
-        });
+        let Some(idle) = self.begin_wait_number() else { return Wake::Slept };
+        self.groups.before_park();
+        let unseen = rest::unseen!(self);
+        let wake = self.host.wait(idle, deadline, |host| unseen.has_come(host));
         self.groups.after_park();
         self.mailboxes.after_park();
         self.queues.after_park();
@@ -340,5 +329,3 @@ impl<H: Host> Port for HostedPort<H> {
         wake
     }
 }
-
-use crate::sync::Ordering::Relaxed;

@@ -49,6 +49,7 @@ use crate::fabric::{
     GroupPort, INLINE_BYTES, JointCopy, MemoryPort, Operation, PeerState, Port, PostError, Rank,
     RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
+use crate::hosted::{AwaitedStep, HostedPort, Rest, Sleeper};
 use crate::random::Random;
 use crate::sync::yield_now;
 use crate::time::Time;
@@ -592,6 +593,24 @@ impl<P: Port> Port for FaultInjector<P> {
             Some(deadline) if now >= deadline => Wake::Deadline,
             _ => Wake::Look,
         }
+    }
+}
+
+impl<H: Sleeper> FaultInjector<HostedPort<H>> {
+    /// [`HostedPort::begin_rest`]. While commands are held it only yields.
+    pub fn begin_rest(
+        &mut self,
+        deadline: Option<Time>,
+        steps: impl Iterator<Item = AwaitedStep>,
+    ) -> Rest<H::Nap> {
+        if self.present {
+            self.advance();
+            let restless = std::mem::take(&mut self.restless);
+            if !self.told.is_empty() || restless || self.held() > 0 {
+                return Rest::Yield;
+            }
+        }
+        self.port.begin_rest(deadline, steps)
     }
 }
 

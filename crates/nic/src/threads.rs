@@ -1,0 +1,217 @@
+//! Threads of one rank: one is inside, one attends, the others sleep.
+//!
+//! A rank's state is for one thread at a time. [`Gate`] is the lock around it. A thread that waits
+//! gives the lock up, and then either attends or sleeps:
+//!
+//! ```text
+//!   nobody attends    it attends: polls for the whole rank, and sleeps on the rank's doorbell
+//!   somebody does     it says in the Crew what it wants, and sleeps on its own word, its Berth
+//! ```
+//!
+//! Who finds, under the gate, that what another wants has come calls it. Whoever ends a wait hands
+//! over: if nobody attends then, one of those who sleep is called, and attends.
+//!
+//! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves it,
+//! and set under the gate by its caller, so the kernel's comparison of the word finds it. **No rank
+//! is unattended** while the gate is free: somebody attends, nobody sleeps, or one that slept has
+//! been called and is on its way. It attends, or ends its wait and so hands over in turn.
+//!
+//! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the
+//! hand-over, is left out.
+
+use std::sync::Arc;
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Nobody is inside.
+const FREE: u32 = 0;
+/// Somebody is.
+const TAKEN: u32 = 1;
+/// Somebody is, and others may sleep until the word changes.
+const WANTED: u32 = 2;
+
+/// Looks at a gate that is taken before the sleep: calls are short.
+#[cfg(not(loom))]
+const LOOKS: u32 = 100;
+
+/// The lock around a rank.
+#[derive(Debug, Default)]
+pub struct Gate(AtomicU32);
+
+impl Gate {
+    /// A gate with nobody inside.
+    #[cfg(not(loom))]
+    pub const fn new() -> Gate {
+        Gate(AtomicU32::new(FREE))
+    }
+
+    /// Goes in, when nobody is. `sleep` sleeps while a word has a value.
+    #[inline]
+    pub fn enter(&self, sleep: impl Fn(&AtomicU32, u32)) {
+        let free = self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
+            self.enter_later(sleep);
+        }
+    }
+
+    #[cold]
+    fn enter_later(&self, sleep: impl Fn(&AtomicU32, u32)) {
+        // Who has slept cannot know whether it was the only one.
+        while self.0.swap(WANTED, Ordering::Acquire) != FREE {
+            if !self.is_free_soon() {
+                sleep(&self.0, WANTED);
+            }
+        }
+    }
+
+    #[cfg(not(loom))]
+    fn is_free_soon(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.0.load(Ordering::Relaxed) == FREE
+        })
+    }
+
+    #[cfg(loom)]
+    fn is_free_soon(&self) -> bool {
+        false
+    }
+
+    /// Goes out. `wake` ends one sleep on a word.
+    #[inline]
+    pub fn leave(&self, wake: impl FnOnce(&AtomicU32)) {
+        if self.0.swap(FREE, Ordering::Release) == WANTED {
+            wake(&self.0);
+        }
+    }
+
+    /// Whether others want to go in. For who is inside.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == WANTED
+    }
+}
+
+/// Where a thread sleeps until it is called.
+#[derive(Debug, Default)]
+pub struct Berth(AtomicU32);
+
+impl Berth {
+    /// Whether the thread has been called since it lay down.
+    #[inline]
+    pub fn is_called(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Sleeps unless the thread has been called. `sleep` sleeps while a word has a value.
+    pub fn sleep(&self, sleep: impl FnOnce(&AtomicU32, u32)) {
+        if !self.is_called() {
+            sleep(&self.0, 0);
+        }
+    }
+
+    fn call(&self, wake: impl FnOnce(&AtomicU32)) {
+        self.0.store(1, Ordering::Release);
+        wake(&self.0);
+    }
+}
+
+/// The threads of a rank that wait: to be used under the [`Gate`] alone. `W` is what they want.
+#[derive(Debug)]
+pub struct Crew<W> {
+    asleep: Vec<(Arc<Berth>, W)>,
+    /// The wait that attends.
+    attendant: Option<u64>,
+}
+
+impl<W> Default for Crew<W> {
+    fn default() -> Crew<W> {
+        Crew { asleep: Vec::new(), attendant: None }
+    }
+}
+
+impl<W> Crew<W> {
+    /// Whether wait number `me` attends from here on: it did, or nobody does.
+    pub fn attend(&mut self, me: u64) -> bool {
+        *self.attendant.get_or_insert(me) == me
+    }
+
+    /// What those who sleep want.
+    pub fn wants(&self) -> impl Iterator<Item = &W> {
+        self.asleep.iter().map(|(_, wants)| wants)
+    }
+
+    /// A thread is about to sleep until it is called.
+    pub fn lie_down(&mut self, berth: &Arc<Berth>, wants: W) {
+        berth.0.store(0, Ordering::Relaxed);
+        self.asleep.push((Arc::clone(berth), wants));
+    }
+
+    /// A thread sleeps no more, whether or not it was called.
+    pub fn get_up(&mut self, berth: &Arc<Berth>) {
+        self.asleep.retain(|(other, _)| !Arc::ptr_eq(other, berth));
+    }
+
+    /// Calls those whose wants are met. `wake` ends the sleeps on a word.
+    pub fn call(&mut self, is_met: impl Fn(&W) -> bool, wake: impl Fn(&AtomicU32)) {
+        self.asleep.retain(|(berth, wants)| {
+            let stays = !is_met(wants);
+            if !stays {
+                berth.call(&wake);
+            }
+            stays
+        });
+    }
+
+    /// Wait number `me` is over: if nobody attends now, one of those who sleep is called to.
+    pub fn hand_over(&mut self, me: u64, wake: impl FnOnce(&AtomicU32)) {
+        self.attendant.take_if(|attendant| *attendant == me);
+        if self.attendant.is_none() && !self.asleep.is_empty() {
+            let (berth, _) = self.asleep.remove(0);
+            berth.call(wake);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_attends_and_the_next_is_called_when_it_ends() {
+        let mut crew = Crew::default();
+        let berths = [(); 3].map(|()| Arc::new(Berth::default()));
+        assert!(crew.attend(1) && crew.attend(1) && !crew.attend(2));
+        (0..).zip(&berths).for_each(|(number, berth)| crew.lie_down(berth, number));
+        crew.call(|wants| *wants == 1, |_| {});
+        assert_eq!(berths.each_ref().map(|berth| berth.is_called()), [false, true, false]);
+        crew.hand_over(2, |_| panic!("wait 1 attends"));
+        crew.hand_over(1, |_| {});
+        assert_eq!(berths.each_ref().map(|berth| berth.is_called()), [true, true, false]);
+        assert!(crew.attend(3), "who was called need not be the first");
+        crew.get_up(&berths[2]);
+        crew.hand_over(3, |_| panic!("nobody sleeps"));
+        assert_eq!(crew.wants().count(), 0);
+    }
+
+    #[test]
+    fn a_thread_goes_in_when_the_other_is_out() {
+        static GATE: Gate = Gate::new();
+        let mut inside = 0;
+        let shared = std::sync::Mutex::new(&mut inside);
+        let sleep = |_: &AtomicU32, _: u32| std::thread::yield_now();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        GATE.enter(sleep);
+                        **shared.try_lock().expect("one is inside") += 1;
+                        GATE.leave(|_| {});
+                    }
+                });
+            }
+        });
+        assert!(!GATE.is_wanted());
+        assert_eq!(inside, 4000);
+    }
+}

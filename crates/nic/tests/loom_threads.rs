@@ -1,0 +1,193 @@
+//! Threads of one rank under every interleaving that loom can make.
+//!
+//! Run and bounded as `loom.rs` describes. A thread left asleep is a deadlock, which loom finds:
+//! sleeps have no timeout here. The kernel's sleep on a word is modelled as in `loom_doorbell.rs`.
+//! The rank is modelled by what the real one has: messages land in words that any thread under the
+//! gate can read, and a bell wakes who attends.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex as Plain};
+
+use hikyaku_nic::sync::{AtomicU32, Ordering};
+use hikyaku_nic::threads::{Berth, Crew, Gate};
+use loom::cell::UnsafeCell;
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+/// Limit of preemptive thread switches in one execution.
+const PREEMPTIONS: usize = 2;
+
+fn model(body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+    builder.check(body);
+}
+
+/// The kernel's sleeps on words: a lock, under which words are compared.
+#[derive(Default)]
+struct Kernel {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Kernel {
+    fn sleep(&self, word: &AtomicU32, value: u32) {
+        let mut held = self.lock.lock().unwrap();
+        while word.load(Ordering::Acquire) == value {
+            held = self.woken.wait(held).unwrap();
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.lock.lock().unwrap());
+        self.woken.notify_all();
+    }
+}
+
+/// What is under the gate: who waits, and the messages that were taken in.
+struct Inside {
+    crew: Crew<usize>,
+    here: [bool; 2],
+    waits: u64,
+}
+
+struct ModelRank {
+    gate: Gate,
+    kernel: Kernel,
+    inside: UnsafeCell<Inside>,
+    /// Counts what has landed: the doorbell, too.
+    landed: AtomicU32,
+    /// Whether a wait that ends hands over.
+    hands_over: bool,
+    /// How often more than one was inside, to be sure.
+    entered: Plain<()>,
+}
+
+// SAFETY: `inside` is touched between `enter` and `leave` only, and loom checks that.
+unsafe impl Sync for ModelRank {}
+
+// SAFETY: as above.
+unsafe impl Send for ModelRank {}
+
+impl ModelRank {
+    fn new(hands_over: bool) -> Arc<ModelRank> {
+        Arc::new(ModelRank {
+            gate: Gate::default(),
+            kernel: Kernel::default(),
+            inside: UnsafeCell::new(Inside { crew: Crew::default(), here: [false; 2], waits: 0 }),
+            landed: AtomicU32::new(0),
+            hands_over,
+            entered: Plain::new(()),
+        })
+    }
+
+    fn enter(&self) {
+        self.gate.enter(|word, value| self.kernel.sleep(word, value));
+    }
+
+    fn leave(&self) {
+        self.gate.leave(|_| self.kernel.wake());
+    }
+
+    fn under_gate<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
+        let _one = self.entered.try_lock().expect("one is inside");
+        self.inside.with_mut(|inside| {
+            // SAFETY: the caller is inside.
+            act(unsafe { &mut *inside })
+        })
+    }
+
+    /// A message lands, from outside of the rank.
+    fn land(&self) {
+        self.landed.fetch_add(1, Ordering::Release);
+        self.kernel.wake();
+    }
+
+    /// Takes in what has landed: message `n` is for thread `n`. Calls those who wait for it.
+    fn progress(&self) -> u32 {
+        let landed = self.landed.load(Ordering::Acquire);
+        self.under_gate(|inside| {
+            (0..landed as usize).for_each(|at| inside.here[at] = true);
+            let here = inside.here;
+            inside.crew.call(|wanted| here[*wanted], |_| self.kernel.wake());
+        });
+        landed
+    }
+
+    /// Waits for message `n`, as a call of a thread does.
+    fn wait(&self, wanted: usize) {
+        self.enter();
+        let me = self.under_gate(|inside| {
+            inside.waits += 1;
+            inside.waits
+        });
+        let berth = Arc::new(Berth::default());
+        loop {
+            let seen = self.progress();
+            if self.under_gate(|inside| inside.here[wanted]) {
+                break;
+            }
+            if self.under_gate(|inside| inside.crew.attend(me)) {
+                self.leave();
+                self.kernel.sleep(&self.landed, seen);
+                self.enter();
+            } else {
+                self.under_gate(|inside| inside.crew.lie_down(&berth, wanted));
+                self.leave();
+                berth.sleep(|word, value| self.kernel.sleep(word, value));
+                self.enter();
+                self.under_gate(|inside| inside.crew.get_up(&berth));
+            }
+        }
+        if self.hands_over {
+            self.under_gate(|inside| inside.crew.hand_over(me, |_| self.kernel.wake()));
+        }
+        self.leave();
+    }
+}
+
+/// Two threads wait for a message each, which land in any order relative to their sleeps.
+fn two_waits(hands_over: bool) {
+    let rank = ModelRank::new(hands_over);
+    let waits = [0, 1].map(|wanted| {
+        let rank = rank.clone();
+        thread::spawn(move || rank.wait(wanted))
+    });
+    rank.land();
+    rank.land();
+    for wait in waits {
+        wait.join().unwrap();
+    }
+}
+
+#[test]
+fn no_thread_is_left_asleep() {
+    model(|| two_waits(true));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_missing_hand_over_is_detected() {
+    model(|| two_waits(false));
+}
+
+/// A gate whose third state is lost: who leaves wakes nobody.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_gate_that_wakes_nobody_is_detected() {
+    model(|| {
+        let rank = ModelRank::new(true);
+        let other = {
+            let rank = rank.clone();
+            thread::spawn(move || {
+                rank.enter();
+                rank.gate.leave(|_| {});
+            })
+        };
+        rank.enter();
+        rank.gate.leave(|_| {});
+        other.join().unwrap();
+    });
+}

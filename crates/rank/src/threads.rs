@@ -1,0 +1,382 @@
+//! Several threads that use a rank at any time (MPI_THREAD_MULTIPLE).
+//!
+//! ```text
+//!   call   Gate::enter ─► the rank, as if there were one thread ─► tell ─► Gate::leave
+//!   wait   poll ─ nothing ─► tell ─► leave ─► attend or sleep ─► enter ─► poll ...
+//! ```
+//!
+//! All of a rank is touched under its gate alone. A wait gives that up, so nothing may be borrowed
+//! in it: it is a loop over a future that holds no borrow between two polls, and never a wait
+//! inside the engine ([`Tasks::are_over`] is false from [`Communicator::share_among_threads`] on,
+//! which every such wait asks). One of the threads that wait attends: it polls the port and sleeps
+//! on the doorbell. The others sleep until whoever finds what they want calls them
+//! ([`hikyaku_nic::threads`] has that part, and its proof).
+
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hikyaku_msg::{Blocked, Engine, Wanted};
+use hikyaku_nic::fabric::{Wait, Wake};
+use hikyaku_nic::hosted::{AwaitedStep, Rest};
+use hikyaku_nic::threads::{Berth, Crew};
+use hikyaku_shm::{sleep_while, wake_one};
+
+use crate::communicator::Communicator;
+use crate::port::RankPort;
+use crate::rank::Rank;
+use crate::tasks::Tasks;
+use crate::waiting::unreported;
+
+/// Longest sleep of a thread that does not attend: for improbable faults, as that on a doorbell.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// Times that such a thread gives way before it sleeps: an early call finds it awake.
+const GIVE_WAY: u32 = 32;
+
+/// The lock around a rank.
+#[derive(Debug, Default)]
+pub struct Gate(hikyaku_nic::threads::Gate);
+
+impl Gate {
+    /// A gate with nobody inside.
+    pub const fn new() -> Gate {
+        Gate(hikyaku_nic::threads::Gate::new())
+    }
+
+    /// Goes in, when nobody is.
+    #[inline]
+    pub fn enter(&self) {
+        self.0.enter(|word, value| sleep_while(word, value, None));
+    }
+
+    /// Goes out.
+    #[inline]
+    pub fn leave(&self) {
+        self.0.leave(wake_one);
+    }
+}
+
+/// The gate of the rank that this process is, once threads share it.
+static SHARED: OnceLock<&'static Gate> = OnceLock::new();
+
+/// A call of another interface to a rank that threads share: it is inside of the gate.
+#[derive(Debug)]
+pub struct Inside(&'static Gate);
+
+impl Inside {
+    /// Goes in, if there is a gate. Threads whose messages such a call has taken in find it when
+    /// they next look by themselves.
+    #[inline]
+    pub fn enter() -> Option<Inside> {
+        let gate = SHARED.get()?;
+        gate.enter();
+        Some(Inside(gate))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// What a thread that waits has polled in vain.
+#[derive(Debug, Default)]
+struct Wants {
+    requests: Wanted,
+    steps: Vec<AwaitedStep>,
+    /// What had happened when it polled.
+    turns: u64,
+    ended: u64,
+    news: u64,
+}
+
+/// The threads of a rank.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    /// The lock; `None`: the rank is used by one thread at a time without it.
+    gate: Cell<Option<&'static Gate>>,
+    crew: RefCell<Crew<Wants>>,
+    /// Who attends and sleeps on the doorbell wants this.
+    asleep_on_bell: RefCell<Option<Wants>>,
+    /// Waits so far: their numbers.
+    waits: Cell<u64>,
+    /// The wait whose future is polled now.
+    polling: Cell<Option<u64>>,
+}
+
+impl Threads {
+    pub(crate) fn gate(&self) -> Option<&'static Gate> {
+        self.gate.get()
+    }
+}
+
+/// A wait of a thread. Its end hands over.
+struct Turn<'r> {
+    rank: &'r Rank,
+    gate: &'static Gate,
+    me: u64,
+    berth: Option<Arc<Berth>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let threads = &self.rank.threads;
+        threads.crew.borrow_mut().hand_over(self.me, wake_one);
+    }
+}
+
+impl Rank {
+    /// Whether nobody holds a borrow of what other threads use.
+    fn is_unborrowed(&self) -> bool {
+        let Threads { crew, asleep_on_bell, .. } = &self.threads;
+        self.engine.try_borrow_mut().is_ok()
+            && crew.try_borrow_mut().is_ok()
+            && asleep_on_bell.try_borrow_mut().is_ok()
+            && self.numbers.try_borrow_mut().is_ok()
+            && self.retired.try_borrow_mut().is_ok()
+            && self.tasks.are_unborrowed()
+    }
+
+    /// Runs a future to its end, and what is in flight meanwhile, while other threads may call.
+    pub(crate) fn drive_among_threads<F: Future>(
+        &self,
+        gate: &'static Gate,
+        wait: Wait,
+        future: F,
+    ) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut blocked = Blocked::new(wait);
+        let mut wants = Wants::default();
+        let mut turn = None;
+        loop {
+            let around = self.threads.polling.replace(turn.as_ref().map(|turn: &Turn<'_>| turn.me));
+            let polled = self.poll_noting(&mut wants, || future.as_mut().poll(&mut context));
+            self.threads.polling.set(around);
+            if let Poll::Ready(output) = polled {
+                self.engine.borrow_mut().awake(&blocked);
+                return output;
+            }
+            let turn = turn.get_or_insert_with(|| self.begin_turn(gate));
+            if self.engine.borrow_mut().advance() | self.tasks.have_stirred() {
+                self.engine.borrow_mut().go_on(&mut blocked);
+                turn.let_in();
+                continue;
+            }
+            if self.threads.crew.borrow_mut().attend(turn.me) {
+                turn.attend(&mut blocked, &mut wants);
+            } else {
+                turn.sleep(std::mem::take(&mut wants));
+            }
+        }
+    }
+
+    fn begin_turn(&self, gate: &'static Gate) -> Turn<'_> {
+        let me = self.threads.waits.get();
+        self.threads.waits.set(me + 1);
+        Turn { rank: self, gate, me, berth: None }
+    }
+
+    /// Polls something, then what is in flight. Notes what was polled in vain.
+    fn poll_noting<R>(&self, wants: &mut Wants, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
+        {
+            let mut engine = self.engine.borrow_mut();
+            engine.begin_to_want(std::mem::take(&mut wants.requests));
+            (wants.turns, wants.news) = (engine.turns(), engine.news());
+        }
+        wants.ended = self.tasks.ended();
+        self.tasks.have_been_asked();
+        let polled = poll();
+        let mut engine = self.engine.borrow_mut();
+        wants.requests = engine.end_to_want();
+        wants.requests.more |= self.tasks.have_been_asked();
+        wants.steps.clear();
+        engine.port_mut().take_steps(&mut wants.steps);
+        drop(engine);
+        if polled.is_pending() && !self.tasks.are_none() {
+            unreported(&self.engine, || self.tasks.poll_all());
+        }
+        polled
+    }
+
+    /// Calls the threads for which something has come.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        let threads = &self.threads;
+        let crew = threads.crew.borrow();
+        if crew.wants().next().is_some() || threads.asleep_on_bell.borrow().is_some() {
+            drop(crew);
+            self.tell_some();
+        }
+    }
+
+    #[cold]
+    fn tell_some(&self) {
+        // In a panic it may be borrowed: then threads wake by themselves, and find the same panic.
+        let Ok(engine) = self.engine.try_borrow() else { return };
+        let is_met = |wants: &Wants| wants.may_be_met(&engine, &self.tasks);
+        let threads = &self.threads;
+        threads.crew.borrow_mut().call(is_met, wake_one);
+        let mut sleeper = threads.asleep_on_bell.borrow_mut();
+        if sleeper.take_if(|wants| is_met(wants)).is_some() {
+            engine.port().wake_itself();
+        }
+    }
+
+    /// A moment in which other threads may come in.
+    pub(crate) fn let_others_in(&self, gate: &'static Gate) {
+        self.tell();
+        let _outside = Outside::new(self, gate);
+        std::thread::yield_now();
+    }
+
+    /// Does something, for example calls a function of the program, that may take any time and may
+    /// call anything, without the gate.
+    pub(crate) fn outside<R>(&self, gate: &'static Gate, act: impl FnOnce() -> R) -> R {
+        // The thread that attends is elsewhere meanwhile.
+        let polling = self.threads.polling.take();
+        if let Some(me) = polling {
+            self.threads.crew.borrow_mut().hand_over(me, wake_one);
+        }
+        self.tell();
+        let wanted = self.engine.borrow_mut().wait_for_nothing();
+        let outside = Outside::new(self, gate);
+        let result = act();
+        drop(outside);
+        self.engine.borrow_mut().want_again(wanted);
+        self.threads.polling.set(polling);
+        result
+    }
+}
+
+/// While this is there, its thread is outside of the gate.
+struct Outside(&'static Gate);
+
+impl Outside {
+    /// Nothing of the rank may be borrowed: other threads come now.
+    fn new(rank: &Rank, gate: &'static Gate) -> Outside {
+        debug_assert!(rank.is_unborrowed(), "the gate is given up while the rank is borrowed");
+        gate.leave();
+        Outside(gate)
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.0.enter();
+    }
+}
+
+impl Wants {
+    fn may_be_met(&self, engine: &Engine<RankPort>, tasks: &Tasks) -> bool {
+        let are_old =
+            self.news != engine.news() || self.requests.more && self.ended != tasks.ended();
+        are_old
+            || engine.may_have_come(&self.requests, self.turns)
+            || engine.port().have_any(&self.steps)
+    }
+}
+
+impl Turn<'_> {
+    /// Lets others in who want to be.
+    fn let_in(&self) {
+        self.rank.tell();
+        if self.gate.0.is_wanted() {
+            let _outside = Outside::new(self.rank, self.gate);
+            std::thread::yield_now();
+        }
+    }
+
+    /// A rest of the thread that attends.
+    fn attend(&self, blocked: &mut Blocked, wants: &mut Wants) {
+        self.let_in();
+        let rank = self.rank;
+        let mut engine = rank.engine.borrow_mut();
+        engine.begin_rest(blocked);
+        let rest = {
+            let crew = rank.threads.crew.borrow();
+            let all = crew.wants().flat_map(|wants| &wants.steps).chain(&wants.steps);
+            engine.port_mut().begin_rest(None, all.copied())
+        };
+        let wake = match rest {
+            Rest::Over(wake) => wake,
+            Rest::Yield => {
+                drop(engine);
+                let outside = Outside::new(rank, self.gate);
+                std::thread::yield_now();
+                drop(outside);
+                engine = rank.engine.borrow_mut();
+                Wake::Look
+            }
+            Rest::Sleep(mut nap) => {
+                drop(engine);
+                rank.threads.asleep_on_bell.replace(Some(std::mem::take(wants)));
+                let outside = Outside::new(rank, self.gate);
+                nap.sleep();
+                drop(outside);
+                rank.threads.asleep_on_bell.take();
+                engine = rank.engine.borrow_mut();
+                engine.port_mut().end_rest(nap)
+            }
+        };
+        engine.end_rest(blocked, wake);
+    }
+
+    /// A sleep of one that does not.
+    fn sleep(&mut self, wants: Wants) {
+        let rank = self.rank;
+        rank.tell();
+        let berth = Arc::clone(self.berth.get_or_insert_default());
+        let has_steps = !wants.steps.is_empty();
+        rank.threads.crew.borrow_mut().lie_down(&berth, wants);
+        if has_steps && rank.threads.asleep_on_bell.borrow_mut().take().is_some() {
+            // It does not know of these steps, which ring its bell only if it says so.
+            rank.engine.borrow().port().wake_itself();
+        }
+        let outside = Outside::new(rank, self.gate);
+        for _ in 0..GIVE_WAY {
+            if berth.is_called() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        berth.sleep(|word, value| sleep_while(word, value, Some(SLEEP)));
+        drop(outside);
+        rank.threads.crew.borrow_mut().get_up(&berth);
+    }
+}
+
+impl Communicator {
+    /// From here on several threads use this rank at any time, each inside of `gate` while it
+    /// calls. Waits give that up.
+    pub fn share_among_threads(&self, gate: &'static Gate) {
+        if !self.is_shared() {
+            self.rank.threads.gate.set(Some(gate));
+            SHARED.get_or_init(|| gate);
+            self.tasks().share();
+        }
+    }
+
+    /// Whether several threads use this rank at any time.
+    pub fn is_shared(&self) -> bool {
+        self.rank.threads.gate().is_some()
+    }
+
+    /// Calls the threads for which something has come: before a thread leaves the gate.
+    #[inline]
+    pub fn tell_threads(&self) {
+        self.rank.tell();
+    }
+
+    /// Does something without the gate, if there is one: functions of the program.
+    pub fn outside<R>(&self, act: impl FnOnce() -> R) -> R {
+        match self.rank.threads.gate() {
+            Some(gate) => self.rank.outside(gate, act),
+            None => act(),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+/* Threads that wait for what does not come: the argument says why. Only for our own library. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static MPI_Comm twin;
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); }
+
+static void *wait_for_ever(void *at) {
+    (void)at;
+    int one;
+    MPI_Recv(&one, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return NULL;
+}
+
+static void *receive(void *at) {
+    int one;
+    const int code = MPI_Recv(&one, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    *(int *)at = class_of(code);
+    return NULL;
+}
+
+static void *reduce(void *at) {
+    double one[9000] = {0}, into[9000];
+    *(int *)at = class_of(MPI_Allreduce(one, into, 9000, MPI_DOUBLE, MPI_SUM, twin));
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    int level, classes[2] = {-1, -1};
+    pthread_t threads[2];
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK(argc == 2 && level == MPI_THREAD_MULTIPLE);
+    if (strcmp(argv[1], "finalize") == 0) {
+        pthread_create(&threads[0], NULL, wait_for_ever, NULL);
+        nap();
+        return end();
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN);
+    if (rank == 1) {
+        nap();
+        raise(SIGKILL);
+    }
+    pthread_create(&threads[0], NULL, receive, &classes[0]);
+    pthread_create(&threads[1], NULL, reduce, &classes[1]);
+    for (int at = 0; at < 2; at++) {
+        pthread_join(threads[at], NULL);
+        EQUAL(classes[at], MPI_ERR_PROC_ABORTED);
+    }
+    printf("both told\n");
+    fflush(stdout);
+    _exit(0);
+}

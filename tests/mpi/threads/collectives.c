@@ -1,0 +1,156 @@
+/* Collectives and objects of several threads of each rank at once. */
+#include "threads.h"
+
+static void exchange(int number, MPI_Comm comm) {
+    int own, count;
+    MPI_Comm_rank(comm, &own);
+    MPI_Comm_size(comm, &count);
+    for (int turn = 0; turn < 10; turn++) {
+        double mine[300], into[300];
+        int all[64], one = own == 0 ? number * 100 + turn : -1;
+        for (int at = 0; at < 300; at++) mine[at] = rank + number + at;
+        MPI_Request request;
+        MPI_Allreduce(mine, into, 300, MPI_DOUBLE, MPI_SUM, comm);
+        const double sum = into[0];
+        for (int at = 0; at < 300; at++) CHECK(into[at] == sum + count * at);
+        MPI_Bcast(&one, 1, MPI_INT, 0, comm);
+        EQUAL(one, number * 100 + turn);
+        MPI_Iallreduce(mine, into, 300, MPI_DOUBLE, MPI_SUM, comm, &request);
+        if (turn % 2) {
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            for (int flag = 0; !flag; sched_yield()) MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        }
+        CHECK(into[0] == sum);
+        MPI_Barrier(comm);
+        one = own + number;
+        MPI_Allgather(&one, 1, MPI_INT, all, 1, MPI_INT, comm);
+        for (int at = 0; at < count; at++) EQUAL(all[at], at + number);
+    }
+}
+
+static void on_own_communicators(int number) { exchange(number, comms[number]); }
+
+/* Communicators that all threads make at once, in another order at each rank. */
+static void make(int at) {
+    const int number = (at + rank) % THREADS;
+    MPI_Comm same, half, some;
+    MPI_Group group;
+    MPI_Comm_dup(comms[number], &same);
+    MPI_Comm_split(same, rank % 2, -rank, &half);
+    MPI_Comm_group(MPI_COMM_WORLD, &group);
+    MPI_Comm_create_group(MPI_COMM_WORLD, group, number, &some);
+    exchange(number, half);
+    exchange(number, some);
+    MPI_Group_free(&group);
+    MPI_Comm_free(&same);
+    MPI_Comm_free(&half);
+    MPI_Comm_free(&some);
+}
+
+/* An operation of the program's, which calls MPI. */
+static void add(void *left, void *into, int *length, MPI_Datatype *type) {
+    int bytes;
+    MPI_Type_size(*type, &bytes);
+    EQUAL(bytes, sizeof(long));
+    for (int at = 0; at < *length; at++) ((long *)into)[at] += ((long *)left)[at];
+}
+
+static void reduce(int number) {
+    MPI_Op op;
+    MPI_Op_create(add, 1, &op);
+    for (int turn = 0; turn < 30; turn++) {
+        long one[3] = {rank, turn, number}, into[3];
+        MPI_Allreduce(one, into, 3, MPI_LONG, op, comms[number]);
+        EQUAL(into[0], (long)size * (size - 1) / 2);
+        EQUAL(into[1], (long)size * turn);
+        EQUAL(into[2], (long)size * number);
+    }
+    MPI_Op_free(&op);
+}
+
+/* Attributes whose functions call MPI. */
+static int copy(MPI_Comm comm, int key, void *state, void *value, void *into, int *flag) {
+    int count;
+    (void)key, (void)state;
+    MPI_Comm_size(comm, &count);
+    EQUAL(count, size);
+    *(void **)into = value;
+    *flag = 1;
+    return MPI_SUCCESS;
+}
+
+static int delete(MPI_Comm comm, int key, void *value, void *state) {
+    int own;
+    (void)key, (void)state;
+    MPI_Comm_rank(comm, &own);
+    EQUAL(own, rank);
+    ++*(int *)value;
+    return MPI_SUCCESS;
+}
+
+static void attributes(int number) {
+    int key, deleted = 0, flag;
+    int *value;
+    MPI_Comm twin;
+    MPI_Comm_create_keyval(copy, delete, &key, NULL);
+    MPI_Comm_set_attr(comms[number], key, &deleted);
+    for (int turn = 0; turn < 10; turn++) {
+        MPI_Comm_dup(comms[number], &twin);
+        MPI_Comm_get_attr(twin, key, &value, &flag);
+        CHECK(flag && value == &deleted);
+        MPI_Comm_free(&twin);
+        EQUAL(deleted, turn + 1);
+    }
+    MPI_Comm_delete_attr(comms[number], key);
+    EQUAL(deleted, 11);
+    MPI_Comm_free_keyval(&key);
+}
+
+/* Objects that are no communicators. */
+static void objects(int number) {
+    for (int turn = 0; turn < 100; turn++) {
+        MPI_Datatype type, pair;
+        MPI_Info info;
+        char text[16];
+        int bytes, flag, room = sizeof text;
+        MPI_Type_contiguous(turn + 1, MPI_INT, &type);
+        MPI_Type_vector(2, 1, 2, type, &pair);
+        MPI_Type_commit(&pair);
+        MPI_Type_size(pair, &bytes);
+        EQUAL(bytes, 2 * 4 * (turn + 1));
+        MPI_Type_free(&pair);
+        MPI_Type_free(&type);
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "number", number % 2 ? "odd" : "even");
+        MPI_Info_get_string(info, "number", &room, text, &flag);
+        CHECK(flag && strcmp(text, number % 2 ? "odd" : "even") == 0);
+        MPI_Info_free(&info);
+    }
+}
+
+/* One thread's errors are no others'. */
+static void half_wrong(int number) {
+    for (int turn = 0; turn < 50; turn++) {
+        int out = turn, into;
+        if (number % 2) {
+            if (is_hikyaku()) CLASS(MPI_Send(&out, 1, MPI_INT, size, 0, comms[number]), MPI_ERR_RANK);
+        } else {
+            MPI_Sendrecv(&out, 1, MPI_INT, right(), 0, &into, 1, MPI_INT, left(), 0, comms[number],
+                         MPI_STATUS_IGNORE);
+            EQUAL(into, turn);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    begin_threads(&argc, &argv);
+    each(THREADS, on_own_communicators);
+    each(THREADS, make);
+    each(THREADS, reduce);
+    each(THREADS, attributes);
+    each(THREADS, objects);
+    for (int at = 0; at < THREADS; at++) MPI_Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);
+    each(THREADS, half_wrong);
+    return end_threads();
+}

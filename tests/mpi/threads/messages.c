@@ -1,0 +1,236 @@
+/* Messages of several threads of each rank at once (MPI 5.0 §11.6). */
+#include "threads.h"
+
+/* Ints of the messages: inline, short, long. */
+static const int lengths[] = {0, 1, 2, 75, 1300, 25000};
+#define LENGTHS (int)(sizeof lengths / sizeof *lengths)
+#define MOST 25000
+#define TURNS 2
+
+static int *filled(int length, int value) {
+    int *numbers = malloc(sizeof(int) * (length + 1));
+    for (int at = 0; at <= length; at++) numbers[at] = value + at;
+    return numbers;
+}
+
+static void check_filled(const int *numbers, int length, int value) {
+    for (int at = 0; at < length; at++) EQUAL(numbers[at], value + at);
+}
+
+static void levels(int number) {
+    int level, is_main;
+    MPI_Query_thread(&level);
+    EQUAL(level, MPI_THREAD_MULTIPLE);
+    MPI_Is_thread_main(&is_main);
+    EQUAL(is_main, 0);
+    (void)number;
+}
+
+/* Each thread passes messages around a ring, by tags of its own, blocking and not. */
+static void ring(int tag, MPI_Comm comm) {
+    int *into = filled(MOST, 0);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int at = 0; at < LENGTHS; at++) {
+            const int length = lengths[at];
+            int *out = filled(length, rank * 100 + tag + turn);
+            MPI_Request requests[2];
+            MPI_Status status;
+            MPI_Isend(out, length, MPI_INT, right(), tag, comm, &requests[0]);
+            MPI_Recv(into, MOST, MPI_INT, left(), tag, comm, &status);
+            MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+            EQUAL(status.MPI_SOURCE, left());
+            EQUAL(status.MPI_TAG, tag);
+            int count;
+            MPI_Get_count(&status, MPI_INT, &count);
+            EQUAL(count, length);
+            check_filled(into, length, left() * 100 + tag + turn);
+
+            MPI_Sendrecv(out, length, MPI_INT, left(), tag, into, MOST, MPI_INT, right(), tag, comm,
+                         &status);
+            check_filled(into, length, right() * 100 + tag + turn);
+
+            MPI_Irecv(into, MOST, MPI_INT, MPI_ANY_SOURCE, tag, comm, &requests[0]);
+            MPI_Issend(out, length, MPI_INT, right(), tag, comm, &requests[1]);
+            if (turn % 2) {
+                MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+            } else {
+                for (int flag = 0; !flag; sched_yield())
+                    MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+            }
+            check_filled(into, length, left() * 100 + tag + turn);
+            free(out);
+        }
+    }
+    free(into);
+}
+
+static void own_tags(int number) { ring(number, MPI_COMM_WORLD); }
+static void own_communicators(int number) { ring(7, comms[number]); }
+
+/* Requests that one thread starts and others complete. */
+static MPI_Request sends[THREADS], receives[THREADS];
+static int started[THREADS], arrived[THREADS];
+
+static void complete(int number) {
+    MPI_Status status;
+    if (number % 2) {
+        MPI_Wait(&receives[number], &status);
+        MPI_Wait(&sends[number], MPI_STATUS_IGNORE);
+    } else {
+        for (int flag = 0; !flag; sched_yield()) MPI_Test(&receives[number], &flag, &status);
+        for (int flag = 0; !flag; sched_yield()) MPI_Test(&sends[number], &flag, MPI_STATUS_IGNORE);
+    }
+    EQUAL(status.MPI_TAG, number);
+    EQUAL(arrived[number], left() * 10 + number);
+}
+
+static void of_other_threads(void) {
+    for (int turn = 0; turn < 6; turn++) {
+        for (int at = 0; at < THREADS; at++) {
+            started[at] = rank * 10 + at;
+            MPI_Irecv(&arrived[at], 1, MPI_INT, left(), at, MPI_COMM_WORLD, &receives[at]);
+            MPI_Issend(&started[at], 1, MPI_INT, right(), at, MPI_COMM_WORLD, &sends[at]);
+        }
+        each(THREADS, complete);
+    }
+}
+
+/* One waits in a receive for what other threads of the same rank and of others send. */
+static void wait_for_other(int number) {
+    const int other = number ^ 1;
+    for (int turn = 0; turn < 20; turn++) {
+        int out = turn, into = -1;
+        if (number % 2) {
+            MPI_Recv(&into, 1, MPI_INT, rank, number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Ssend(&out, 1, MPI_INT, rank, other, MPI_COMM_WORLD);
+        } else {
+            MPI_Ssend(&out, 1, MPI_INT, rank, other, MPI_COMM_WORLD);
+            MPI_Recv(&into, 1, MPI_INT, rank, number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        EQUAL(into, turn);
+    }
+}
+
+/* Blocking both ways, in an order that only two threads can keep. */
+static void block_both_ways(int number) {
+    int one = rank;
+    if (number == 0) MPI_Recv(&one, 1, MPI_INT, left(), 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (number == 1) MPI_Ssend(&one, 1, MPI_INT, right(), 3, MPI_COMM_WORLD);
+    if (number == 0) EQUAL(one, left());
+}
+
+/* A thread ends while another waits; only then that gets its message. */
+static void wait_long(int number) {
+    int one = -1;
+    if (number < 3) {
+        MPI_Recv(&one, 1, MPI_INT, left(), number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        EQUAL(one, number);
+        if (number < 2) {
+            one++;
+            MPI_Send(&one, 1, MPI_INT, right(), number + 1, MPI_COMM_WORLD);
+        }
+    } else {
+        one = 0;
+        MPI_Send(&one, 1, MPI_INT, right(), 0, MPI_COMM_WORLD);
+    }
+}
+
+/* Threads share out what comes, each message to one of them. */
+#define SHARED 40
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int taken, sum;
+
+static void share_out(int number) {
+    if (number == 0) {
+        for (int turn = 0; turn < SHARED; turn++) {
+            int *out = filled(turn, turn);
+            MPI_Send(out, turn + 1, MPI_INT, right(), turn, comms[0]);
+            free(out);
+        }
+        return;
+    }
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        const int is_over = taken == SHARED;
+        taken += !is_over;
+        pthread_mutex_unlock(&lock);
+        if (is_over) return;
+        MPI_Message message;
+        MPI_Status status;
+        int count, flag = number != 1;
+        if (flag) MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comms[0], &message, &status);
+        for (; !flag; sched_yield())
+            MPI_Improbe(left(), MPI_ANY_TAG, comms[0], &flag, &message, &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        EQUAL(count, status.MPI_TAG + 1);
+        int *into = filled(count, -1);
+        MPI_Mrecv(into, count, MPI_INT, &message, MPI_STATUS_IGNORE);
+        check_filled(into, count, status.MPI_TAG);
+        free(into);
+        pthread_mutex_lock(&lock);
+        sum += status.MPI_TAG;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* A probe of each thread by its tag. */
+static void probe(int number) {
+    for (int turn = 0; turn < 10; turn++) {
+        MPI_Request request;
+        MPI_Status status;
+        int flag = number % 2, out = turn, into;
+        MPI_Isend(&out, 1, MPI_INT, right(), number, MPI_COMM_WORLD, &request);
+        if (flag) MPI_Probe(left(), number, MPI_COMM_WORLD, &status);
+        for (; !flag; sched_yield())
+            MPI_Iprobe(MPI_ANY_SOURCE, number, MPI_COMM_WORLD, &flag, &status);
+        EQUAL(status.MPI_SOURCE, left());
+        MPI_Recv(&into, 1, MPI_INT, left(), number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        EQUAL(into, turn);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+/* The first of several, and some of them. */
+static void any(int number) {
+    for (int turn = 0; turn < 4; turn++) {
+        MPI_Request requests[8];
+        int out[4], into[4], seen = 0;
+        for (int at = 0; at < 4; at++) {
+            const int tag = number * 4 + at;
+            MPI_Irecv(&into[at], 1, MPI_INT, left(), tag, MPI_COMM_WORLD, &requests[at]);
+        }
+        for (int at = 3; at >= 0; at--) {
+            const int tag = number * 4 + at;
+            out[at] = tag;
+            MPI_Isend(&out[at], 1, MPI_INT, right(), tag, MPI_COMM_WORLD, &requests[4 + at]);
+        }
+        for (int left = 8; left > 0;) {
+            int places[8] = {0}, count = 1;
+            if (turn % 2) {
+                MPI_Waitany(8, requests, &places[0], MPI_STATUS_IGNORE);
+            } else {
+                MPI_Waitsome(8, requests, &count, places, MPI_STATUSES_IGNORE);
+            }
+            for (int at = 0; at < count; at++) seen |= 1 << places[at];
+            left -= count;
+        }
+        EQUAL(seen, 255);
+        for (int at = 0; at < 4; at++) EQUAL(into[at], number * 4 + at);
+    }
+}
+
+int main(int argc, char **argv) {
+    begin_threads(&argc, &argv);
+    each(THREADS, levels);
+    each(THREADS, own_tags);
+    each(THREADS, own_communicators);
+    of_other_threads();
+    each(THREADS, wait_for_other);
+    for (int turn = 0; turn < 6; turn++) each(2, block_both_ways);
+    for (int turn = 0; turn < 6; turn++) each(4, wait_long);
+    each(THREADS, share_out);
+    EQUAL(sum, SHARED * (SHARED - 1) / 2);
+    each(THREADS, probe);
+    each(THREADS, any);
+    return end_threads();
+}
