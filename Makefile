@@ -31,12 +31,21 @@ MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bi
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## run the heat solver on 4 ranks, check it against the serial answer, write out/heat.html
-	@scripts/setup.sh rust cc
+# The heat equation three times: in Rust with pictures, then the same program of MPI in C and, by
+# mpi4py from PyPI, in Python. Each checks its answer against that of one rank.
+DEMO := $(TARGET)/demo
+demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/heat.html
+	@scripts/setup.sh rust cc python3
 	cargo build --locked --release -p hikyaku-cli -p heat
+	scripts/mpi.sh --release
 	@mkdir -p out
 	$(RELEASE)/hikyaku run -n $(RANKS) -- \
 		$(RELEASE)/heat examples/heat/demo.toml --check --output out --report out/heat.html
+	$(RELEASE)/mpi/bin/mpicc -O2 -o $(RELEASE)/heat-mpi examples/mpi/heat.c -lm
+	$(RELEASE)/hikyaku run -n $(RANKS) -- $(RELEASE)/heat-mpi
+	@test -x $(DEMO)/bin/pip || python3 -m venv $(DEMO)
+	@$(DEMO)/bin/pip install --quiet --disable-pip-version-check mpi4py numpy
+	$(RELEASE)/hikyaku run -n $(RANKS) -- $(DEMO)/bin/python examples/mpi/heat.py
 
 # Everything that a change can break: what is random or exhaustive is short here.
 test: unit python ## run every test in short: unit, conformance, kill, soak, tidy, Python (12 minutes)
