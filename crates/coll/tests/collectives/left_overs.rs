@@ -272,3 +272,23 @@ fn the_end_of_lines_is_known_from_one_hearing() {
         assert!(!pair.asks(0), "who hears late still sends for calls done by lines");
     });
 }
+
+#[test]
+fn books_of_one_context_leave_each_other_what_is_theirs() {
+    with_pair(1, |pair| {
+        let endpoint = *pair.ranks[0].endpoint();
+        let (earlier, later) = (Book::only(0, 2), Book::only(4, 2));
+        let [earlier, later] = [&earlier, &later].map(|book| Communicator::new(endpoint, book));
+        assert_eq!(later.open(barrier()), 4);
+        pair.message(4);
+        pair.message(0);
+        pair.ranks[1].endpoint().send_note(&[], 0, tag(0, 1)).unwrap();
+        pair.arrive();
+        later.close(4, Ending::Failed(Cause::Failed));
+        assert_eq!(kept(pair), [0], "the other book's call is still to come");
+        assert!(endpoint.take_note(|other| other == tag(0, 1)).is_some(), "and its questions");
+        let number = earlier.open(barrier());
+        earlier.close(number, Ending::Done);
+        assert_eq!(kept(pair), [0; 0]);
+    });
+}
