@@ -56,11 +56,15 @@ PROGRAMS := 2000
 # The same programs of tests as above, chosen from the whole workspace so that no feature of a
 # dependency changes and nothing is built twice. Only loom's models need a build of their own.
 test-all: LIMIT := 3600
-test-all: loom ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce
-	@scripts/setup.sh rust cc
+test-all: loom ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
+	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
 	HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
 		cargo $(LIMITED) test --locked --workspace --no-fail-fast \
-		--test explore --test faults --test processes --test programs --test results --test soak
+		--test explore --test faults --test mpi --test processes --test programs --test results \
+		--test soak
+	scripts/python.sh $(TARGET)/python
+	HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
+		$(TARGET)/python/bin/python -m pytest tests/mpi4py/test_suite.py
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
