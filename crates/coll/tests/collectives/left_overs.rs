@@ -1,16 +1,18 @@
 //! What ranks do with messages of calls that are over, and what those say of the calls: step by
 //! step, two ranks, without an algorithm.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use hikyaku_coll::{Book, Cause, Communicator, Ending, Group, Made, Notice, Operation, Signature};
+use hikyaku_coll::{
+    Asked, Book, Cause, Communicator, Ending, Group, Made, Notice, Operation, Signature,
+};
 use hikyaku_msg::{Endpoint, Engine, EngineConfig};
 use hikyaku_nic::loopback::LoopbackPort;
 
-use crate::engines::tight_ports;
+use crate::engines::{kill, tight_ports};
 
 type Ranks<'e> = Communicator<'e, LoopbackPort>;
 
@@ -290,5 +292,40 @@ fn books_of_one_context_leave_each_other_what_is_theirs() {
         let number = earlier.open(barrier());
         earlier.close(number, Ending::Done);
         assert_eq!(kept(pair), [0; 0]);
+    });
+}
+
+#[test]
+fn a_message_that_contradicts_an_open_call_counts_after_a_while_and_not_by_lines() {
+    with_pair(2, |pair| {
+        let [rank, _] = pair.ranks;
+        let made = [by_lines(), barrier()];
+        let numbers = made.map(|made| rank.open(made));
+        numbers.iter().for_each(|number| pair.message(*number));
+        let asked = [Cell::new(Asked::default()), Cell::new(Asked::default())];
+        let ask = |at: usize| rank.ask(numbers[at], tag(numbers[at], 1), made[at], &asked[at]);
+        assert_eq!([ask(0), ask(1)], [None, None], "it has just come");
+        assert_eq!([ask(0), ask(1)], [None, None], "and may be explained");
+        // Time passes with waits.
+        let found = (0..10_000_000).find_map(|_| {
+            pair.engines[0].borrow_mut().idle();
+            ask(1)
+        });
+        assert_eq!(found, Some(Notice { rank: 1, cause: Cause::OtherCall }));
+        assert_eq!(ask(0), None, "lines may have been lost elsewhere");
+    });
+}
+
+#[test]
+fn who_is_gone_answers_no_question() {
+    with_pair(1, |pair| {
+        let [rank, _] = pair.ranks;
+        pair.done(1);
+        assert!(pair.asks(0));
+        let (number, asked) = (rank.open(barrier()), Cell::new(Asked::default()));
+        let ask = || rank.ask(number, tag(number, 1), barrier(), &asked);
+        assert_eq!(ask(), None, "it may still answer");
+        kill(pair.engines[0].borrow().port(), 1);
+        assert_eq!(ask(), Some(Notice { rank: 1, cause: Cause::OtherCall }));
     });
 }
