@@ -61,23 +61,11 @@ impl Doorbell {
         self.wakes.load(Ordering::Acquire)
     }
 
-    /// Sleeps: sets the flag, makes the `barrier`, and calls `pending`. If that is false, calls
-    /// `wait`, which must sleep while the word equals `seen`, until [`Doorbell::wake`]'s `call`
-    /// ends it. `None` if something was pending.
-    pub fn sleep<T>(
-        &self,
-        barrier: impl FnOnce() -> bool,
-        pending: impl FnOnce() -> bool,
-        wait: impl FnOnce(&AtomicU64, bool) -> T,
-    ) -> Option<T> {
-        let sure = self.begin_sleep(barrier, pending)?;
-        let ended = wait(&self.wakes, sure);
-        self.end_sleep();
-        Some(ended)
-    }
-
-    /// The first part of [`Doorbell::sleep`], for a sleep during which other threads of the rank
-    /// use its port. What `barrier` said; `None` if something was pending, and there is no sleep.
+    /// Begins a sleep: sets the flag, makes the `barrier`, and calls `pending`. `None` if that is
+    /// true: there is no sleep. Else what `barrier` said. The caller now sleeps while the word
+    /// [`Doorbell::wakes`] equals what it has `seen`, until [`Doorbell::wake`]'s `call` ends that,
+    /// and then calls [`Doorbell::end_sleep`]. Other threads of the rank may use its port
+    /// meanwhile.
     pub fn begin_sleep(
         &self,
         barrier: impl FnOnce() -> bool,
@@ -95,7 +83,7 @@ impl Doorbell {
         Some(sure)
     }
 
-    /// The last part of [`Doorbell::sleep`].
+    /// Ends a sleep that has begun.
     pub fn end_sleep(&self) {
         self.sleeping.store(0, Ordering::Relaxed);
     }

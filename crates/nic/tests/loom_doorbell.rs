@@ -56,7 +56,10 @@ impl ModelRank {
                     true
                 };
                 let pending = || self.records.load(Ordering::Acquire) != 0 && done(self);
-                self.bell.sleep(barrier, pending, |wakes, _| self.kernel_wait(wakes, seen));
+                if self.bell.begin_sleep(barrier, pending).is_some() {
+                    self.kernel_wait(&self.bell.wakes, seen);
+                    self.bell.end_sleep();
+                }
             }
             seen = self.bell.seen();
         }

@@ -262,8 +262,12 @@ mod tests {
 
     /// Sleeps as a host does.
     fn sleep(bell: &Doorbell, seen: u64, limit: Duration, pending: impl FnOnce() -> bool) -> Sleep {
-        let slept = bell.sleep(|| true, pending, |wakes, _| sleep_on(wakes, seen, limit));
-        slept.unwrap_or(Sleep::Refused)
+        if bell.begin_sleep(|| true, pending).is_none() {
+            return Sleep::Refused;
+        }
+        let ended = sleep_on(&bell.wakes, seen, limit);
+        bell.end_sleep();
+        ended
     }
 
     #[test]
@@ -288,6 +292,9 @@ mod tests {
         let bell = Doorbell::default();
         let soon = Duration::from_nanos(1);
         assert_eq!(sleep(&bell, 0, soon, || false), Sleep::TimedOut);
+        // A host takes a shorter limit where the barrier was none.
+        assert_eq!(bell.begin_sleep(|| false, || false), Some(false));
+        bell.end_sleep();
         sleep_while(&AtomicU32::new(7), 7, Some(soon));
     }
 }

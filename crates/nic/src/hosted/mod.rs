@@ -323,9 +323,7 @@ impl<H: Host> Port for HostedPort<H> {
         let unseen = rest::unseen!(self);
         let wake = self.host.wait(idle, deadline, |host| unseen.has_come(host));
         self.groups.after_park();
-        self.mailboxes.after_park();
-        self.queues.after_park();
-        self.after_wait(idle, wake);
+        self.rested(idle, wake);
         wake
     }
 }

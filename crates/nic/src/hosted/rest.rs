@@ -92,6 +92,14 @@ impl<H: Host> HostedPort<H> {
         (idle != 1 || !self.holds_up_somebody()).then_some(idle)
     }
 
+    /// A wait of this number is over.
+    #[inline]
+    pub(super) fn rested(&mut self, idle: u32, wake: Wake) {
+        self.mailboxes.after_park();
+        self.queues.after_park();
+        self.after_wait(idle, wake);
+    }
+
     /// Takes the steps of groups for which the polls since the last call or wait have looked in
     /// vain.
     pub fn take_steps(&mut self, into: &mut Vec<AwaitedStep>) {
@@ -127,7 +135,7 @@ impl<H: Sleeper> HostedPort<H> {
         let rest = self.host.begin_wait(idle, deadline, |host| unseen.has_come(host));
         self.groups.after_park();
         if !matches!(rest, Rest::Sleep(_)) {
-            self.rested(Wake::Look);
+            self.rested(idle, Wake::Look);
         }
         rest
     }
@@ -135,13 +143,8 @@ impl<H: Sleeper> HostedPort<H> {
     /// The second half, after a sleep.
     pub fn end_rest(&mut self, nap: H::Nap) -> Wake {
         let wake = self.host.end_wait(nap);
-        self.rested(wake);
+        // Other threads may have polled meanwhile.
+        self.rested(self.idle.saturating_sub(1), wake);
         wake
-    }
-
-    fn rested(&mut self, wake: Wake) {
-        self.mailboxes.after_park();
-        self.queues.after_park();
-        self.after_wait(self.idle.saturating_sub(1), wake);
     }
 }
