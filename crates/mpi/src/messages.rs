@@ -5,7 +5,6 @@
 use std::rc::Rc;
 
 use hikyaku_msg::{Envelope, Received, RequestId, Selector, SendMode};
-use hikyaku_nic::fabric::INLINE_BYTES;
 
 use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
@@ -108,12 +107,6 @@ impl Outgoing {
             let sent = comm.inner.engine().borrow_mut().send(&data, to, mode);
             return sent.map_err(|error| comm.inner.explained(error).into());
         }
-        if self.area.len() <= INLINE_BYTES {
-            let data = self.area.data();
-            if comm.inner.engine().borrow_mut().send_directly(&data, &to, mode) {
-                return Ok(());
-            }
-        }
         let state = self.start(comm, mode)?;
         wait_for(comm, state).map(drop)
     }
@@ -121,12 +114,6 @@ impl Outgoing {
     /// Starts it.
     fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
-        if let Some(memory) = self.area.memory() {
-            let bytes = memory.bytes(self.area.len());
-            if comm.inner.engine().borrow_mut().send_directly(bytes, &to, mode) {
-                return Ok(State::Done(Status::EMPTY));
-            }
-        }
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
@@ -135,9 +122,12 @@ impl Outgoing {
                 (start.to_send(bytes.len()), Some(Box::new(Staged { bytes, into: None })))
             }
         };
-        let started = comm.inner.engine().borrow_mut().start_send(buffer, to, mode);
-        let id = started.map_err(|error| comm.inner.explained(error))?;
-        Ok(State::Message { id, is_receive: false, staged })
+        let started = comm.inner.engine().borrow_mut().try_send(buffer, to, mode);
+        let started = started.map_err(|error| comm.inner.explained(error))?;
+        Ok(match started {
+            Some(id) => State::Message { id, is_receive: false, staged },
+            None => State::Done(Status::EMPTY),
+        })
     }
 }
 

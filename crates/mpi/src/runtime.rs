@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The state is the process's, as MPI's is, and for one thread at a time. With MPI_THREAD_MULTIPLE
-//! [`call`] is inside of one gate from its first line to its last; a wait gives that up meanwhile
+//! [`call`] is inside of one gate from its first line to its last; a wait leaves it meanwhile
 //! (`hikyaku_rank`). Below, the program sees to it that threads take turns, and a call pays a
 //! branch. Nothing is borrowed while a function of the program runs, which may call MPI again and
 //! runs outside of the gate ([`outside`]).
@@ -133,7 +133,7 @@ struct Process {
 // SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, and by `leave_at_exit`. If
 // `is_gated`, a thread has entered the gate before it uses any of it, and leaves it after its last
 // use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
-// Where a call gives the gate up in between, it touches nothing until it is inside again: in a
+// Where a call leaves the gate in between, it touches nothing until it is inside again: in a
 // wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
 // thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
 // provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0

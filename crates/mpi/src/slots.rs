@@ -87,20 +87,21 @@ impl<T> Slots<T> {
     /// The object of a handle.
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<Rc<T>> {
-        let places = self.places.borrow();
-        let (at, generation) = self.place_of(handle)?;
-        let place = places.all.get(at).filter(|place| place.generation == generation)?;
-        place.value.as_ref().map(Rc::clone)
+        self.with(handle, Rc::clone)
     }
 
     /// Whether a handle names an object.
     #[inline]
     pub(crate) fn has(&self, handle: Handle) -> bool {
+        self.with(handle, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn with<R>(&self, handle: Handle, act: impl FnOnce(&Rc<T>) -> R) -> Option<R> {
         let places = self.places.borrow();
-        let place = self.place_of(handle).and_then(|(at, generation)| {
-            places.all.get(at).filter(|place| place.generation == generation)
-        });
-        place.is_some_and(|place| place.value.is_some())
+        let (at, generation) = self.place_of(handle)?;
+        let place = places.all.get(at).filter(|place| place.generation == generation)?;
+        place.value.as_ref().map(act)
     }
 
     /// Takes the handle away from an object.

@@ -10,6 +10,7 @@ use super::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode, match_bits, tag_of};
 use crate::error::MsgError;
 use crate::parcel::deliver;
+use crate::posted::PostedPlace;
 use crate::protocol::{EAGER, EAGER_READY};
 use crate::request::{ReceiveStage, RequestId, outcome};
 
@@ -235,9 +236,11 @@ impl<P: Port> Engine<P> {
         into: &mut [u8],
         polls: u32,
     ) -> Option<u64> {
-        let bytes = look_for(&mut self.port, source, bits, into, polls)?;
-        self.note_taken(source, bytes);
-        Some(bytes)
+        let Short::Taken(length) = look_for(&mut self.port, source, bits, into, polls) else {
+            return None;
+        };
+        self.note_taken(source, length as u64);
+        Some(length as u64)
     }
 
     /// Accounts for a message taken from where it landed.
@@ -288,33 +291,38 @@ impl<P: Port> Engine<P> {
     fn take_posted(
         &mut self,
         source: Rank,
-        mut bits: u64,
+        bits: u64,
         polls: u32,
     ) -> Option<(RequestId, Received)> {
-        let mut place = self.posted.first_of(source, bits)?;
-        let mut left = polls;
-        loop {
-            let receive = self.requests.receive_mut(place.id)?;
-            let (ReceiveStage::Posted, Some(buffer)) = (&receive.stage, &mut receive.buffer) else {
-                return None;
-            };
-            match self.port.receive_whole(source, EAGER, bits, buffer.as_mut_slice()) {
-                Short::Taken(length) => {
-                    self.posted.take_at(source, place.at);
-                    self.note_taken(source, length as u64);
-                    let bytes = length as u64;
-                    return Some((place.id, Received { source, tag: tag_of(bits), bytes }));
-                }
-                Short::Nothing if left > 1 => {
-                    left -= 1;
-                    std::hint::spin_loop();
-                }
-                Short::Differs(found) if found != bits => {
-                    bits = found;
-                    place = self.posted.first_of(source, bits)?;
-                }
-                _ => return None,
+        match self.take_if_next(source, bits, polls)? {
+            Ok(taken) => Some(taken),
+            Err(found) => self.take_if_next(source, found, 1)?.ok(),
+        }
+    }
+
+    /// Takes the message of `bits` for the first receive that it fits, or says the bits of the one
+    /// that is next.
+    #[inline(always)]
+    fn take_if_next(
+        &mut self,
+        source: Rank,
+        bits: u64,
+        polls: u32,
+    ) -> Option<Result<(RequestId, Received), u64>> {
+        let PostedPlace { at, id } = self.posted.first_of(source, bits)?;
+        let receive = self.requests.receive_mut(id)?;
+        let (ReceiveStage::Posted, Some(buffer)) = (&receive.stage, &mut receive.buffer) else {
+            return None;
+        };
+        match look_for(&mut self.port, source, bits, buffer.as_mut_slice(), polls) {
+            Short::Taken(length) => {
+                let bytes = length as u64;
+                self.posted.take_at(source, at);
+                self.note_taken(source, bytes);
+                Some(Ok((id, Received { source, tag: tag_of(bits), bytes })))
             }
+            Short::Differs(found) => Some(Err(found)),
+            Short::Nothing | Short::Other => None,
         }
     }
 
@@ -358,19 +366,12 @@ pub(super) fn refusal(error: PostError) -> MsgError {
 /// Polls for a whole message at the place where the next one of its source lands. The result fits a
 /// register, for the reason in [`Engine::send_directly`].
 #[inline(always)]
-fn look_for<P: Port>(
-    port: &mut P,
-    source: Rank,
-    bits: u64,
-    into: &mut [u8],
-    polls: u32,
-) -> Option<u64> {
+fn look_for<P: Port>(port: &mut P, source: Rank, bits: u64, into: &mut [u8], polls: u32) -> Short {
     for _ in 0..polls {
         match port.receive_whole(source, EAGER, bits, into) {
-            Short::Taken(length) => return Some(length as u64),
             Short::Nothing => std::hint::spin_loop(),
-            Short::Differs(_) | Short::Other => return None,
+            found => return found,
         }
     }
-    None
+    Short::Nothing
 }

@@ -34,18 +34,30 @@ impl<P: Port> Engine<P> {
         envelope: Envelope,
         mode: SendMode,
     ) -> Result<RequestId, MsgError> {
+        let total = buffer.as_slice().len() as u64;
+        let started = self.try_send(buffer, envelope, mode)?;
+        Ok(started.unwrap_or_else(|| self.already_sent(envelope.tag, total)))
+    }
+
+    /// The same without a request (`None`) if the message has gone already.
+    ///
+    /// # Errors
+    /// As [`Engine::start_send`].
+    pub fn try_send(
+        &mut self,
+        buffer: SendBuffer,
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<Option<RequestId>, MsgError> {
         let bytes = buffer.as_slice();
-        let total = bytes.len() as u64;
         if self.send_directly(bytes, &envelope, mode) {
-            return Ok(self.already_sent(envelope.tag, total));
+            return Ok(None);
         }
-        match self.open_send(bytes, envelope, mode, true)? {
-            Some(id) => {
-                self.attach_send(id, buffer);
-                Ok(id)
-            }
-            None => Ok(self.already_sent(envelope.tag, total)),
+        let opened = self.open_send(bytes, envelope, mode, true)?;
+        if let Some(id) = opened {
+            self.attach_send(id, buffer);
         }
+        Ok(opened)
     }
 
     /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
