@@ -50,7 +50,7 @@ impl Report {
         table
     }
 
-    /// What does not come out, with the reason as far as it is known.
+    /// The mismatches, with the reason as far as it is known.
     pub fn mismatches(&self) -> Table {
         let header = ["item", "what", "paper", "model", "why"];
         let mut table = Table::new("Mismatches", header);

@@ -5,7 +5,7 @@
 //!   wait   poll ─ nothing ─► tell ─► leave ─► attend or sleep ─► enter ─► poll ...
 //! ```
 //!
-//! All of a rank is touched under its gate alone. A wait gives that up, so nothing may be borrowed
+//! All of a rank is touched under its gate alone. A wait leaves it, so nothing may be borrowed
 //! in it: it is a loop over a future that holds no borrow between two polls, and never a wait
 //! inside the engine ([`Tasks::are_over`] is false from [`Communicator::share_among_threads`] on,
 //! which every such wait asks). One of the threads that wait attends: it polls the port and sleeps
@@ -259,7 +259,7 @@ struct Outside(&'static Gate);
 impl Outside {
     /// Nothing of the rank may be borrowed: other threads come now.
     fn new(rank: &Rank, gate: &'static Gate) -> Outside {
-        debug_assert!(rank.is_unborrowed(), "the gate is given up while the rank is borrowed");
+        debug_assert!(rank.is_unborrowed(), "the gate is left while the rank is borrowed");
         gate.leave();
         Outside(gate)
     }
@@ -352,7 +352,7 @@ impl Turn<'_> {
 
 impl Communicator {
     /// From here on several threads use this rank at any time, each inside of `gate` while it
-    /// calls. Waits give that up.
+    /// calls. Waits leave it.
     pub fn share_among_threads(&self, gate: &'static Gate) {
         if !self.is_shared() {
             self.rank.threads.gate.set(Some(gate));
