@@ -104,6 +104,7 @@ impl<D: Dialect> Mpi<D> {
         if self.state.is_idle() {
             self.state.freed.take();
             self.state.requests.clear();
+            self.state.complete.set(Handle::REQUEST_NULL);
             self.state.messages.clear();
             self.state.comms.clear();
         }

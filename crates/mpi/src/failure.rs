@@ -7,6 +7,7 @@ use hikyaku_coll::topology::TopologyError;
 use hikyaku_coll::{Cause, CollError};
 use hikyaku_msg::MsgError;
 use hikyaku_rank::Error;
+use hikyaku_rank::persistent::PersistentError;
 
 use crate::datatype::DatatypeError;
 use crate::dialect::Handle;
@@ -225,8 +226,10 @@ impl From<Error> for Failure {
             Error::Creation(_) => Class::Group,
             Error::Memory(_) | Error::Context(_) => Class::NoMem,
             Error::Topology(error) => return Failure::from(error.clone()),
-            Error::UnequalEdge { sent, expected, .. } if sent > expected => Class::Truncate,
-            Error::UnequalEdge { .. } => Class::Count,
+            Error::UnequalEdge { sent, expected, .. }
+            | Error::Persistent(PersistentError::Sizes { sent, expected, .. }) => {
+                if sent > expected { Class::Truncate } else { Class::Count }
+            }
             _ => Class::Other,
         };
         Failure::new(class, error.to_string())

@@ -112,6 +112,7 @@ impl Outgoing {
     }
 
     /// Starts it.
+    #[inline(always)]
     fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
         let (buffer, staged) = match self.area.memory() {
@@ -167,6 +168,7 @@ impl Incoming {
     }
 
     /// Starts it.
+    #[inline(always)]
     fn start(&self, comm: &Comm) -> Result<State, Failure> {
         let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
         let (buffer, staged) = match self.area.memory() {
@@ -259,7 +261,7 @@ macro_rules! sends {
                     let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
                     match message.start(&comm, $mode)? {
                         State::Done(_) => self.add_complete(&request),
-                        state => self.add_request(Request::new(comm, state), &request),
+                        state => self.add_message(comm, state, &request),
                     }
                 }
 
@@ -323,7 +325,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
         let state = message.start(&comm)?;
-        self.add_request(Request::new(comm, state), &request)
+        self.add_message(comm, state, &request)
     }
 
     /// MPI_Recv_init.
@@ -409,7 +411,7 @@ impl<D: Dialect> Mpi<D> {
         let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
         self.send_copy(&sent, &comm)?;
         let state = received.start(&comm)?;
-        self.add_request(Request::new(comm, state), &request)
+        self.add_message(comm, state, &request)
     }
 
     /// MPI_Isendrecv_replace.
@@ -597,7 +599,7 @@ impl<D: Dialect> Mpi<D> {
             }
             Some(matched) => (Rc::clone(&matched.comm), matched.receive(area)),
         };
-        self.add_request(Request::new(comm, state), &request)
+        self.add_message(comm, state, &request)
     }
 
     /// MPI_Get_count.

@@ -16,7 +16,25 @@ use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
 use crate::runtime::Mpi;
+use crate::topology::Kept;
 use crate::types::Area;
+
+/// What there is of a request behind its handle.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    /// A message that the program can only wait for, which most are: nothing is allocated for it.
+    Message(Message),
+    /// Any other.
+    Request(Rc<Request>),
+}
+
+/// A message in flight whose data go straight from or into the program's memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    comm: Rc<Comm>,
+    id: RequestId,
+    is_receive: bool,
+}
 
 /// A request.
 pub(crate) struct Request {
@@ -41,6 +59,8 @@ pub(crate) enum State {
     Message { id: RequestId, is_receive: bool, staged: Option<Box<Staged>> },
     /// An operation that moves when it is polled.
     Task(TaskId),
+    /// A round of an exchange that was set up.
+    Kept(Rc<Kept>),
     /// Other requests, all of which are to be complete.
     All(Vec<Rc<Request>>),
     /// An operation of the program's own.
@@ -81,6 +101,27 @@ impl Staged {
             return Err(Failure::new(Class::Truncate, text));
         }
         Ok(status_of(received?))
+    }
+}
+
+impl Entry {
+    /// Whether its operation has not been complete.
+    fn is_active(&self) -> bool {
+        match self {
+            Entry::Message(_) => true,
+            Entry::Request(request) => !request.is_shared && request.is_active(),
+        }
+    }
+}
+
+impl Message {
+    /// What comes of it, when it is complete.
+    fn outcome(&self, result: Result<Received, MsgError>) -> Outcome {
+        match self.comm.inner.told(result) {
+            Ok(received) if self.is_receive => Ok(status_of(received)),
+            Ok(_) => Ok(Status::EMPTY),
+            Err(error) => Err(Failure::from(error).of(self.comm.handle.get())),
+        }
     }
 }
 
@@ -153,6 +194,7 @@ impl Request {
         enum Found {
             Message(RequestId),
             Task(TaskId),
+            Kept(Rc<Kept>),
             All(Vec<Rc<Request>>),
             Own,
             Done(Status),
@@ -161,6 +203,7 @@ impl Request {
         let found = match &*state {
             State::Message { id, .. } => Found::Message(*id),
             State::Task(id) => Found::Task(*id),
+            State::Kept(kept) => Found::Kept(Rc::clone(kept)),
             State::All(all) => Found::All(all.clone()),
             State::Own => Found::Own,
             State::Done(status) => Found::Done(*status),
@@ -173,6 +216,11 @@ impl Request {
                 let result = self.comm.as_ref()?.inner.test_task(id)?;
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
+            }
+            Found::Kept(kept) => {
+                let outcome = kept.test(self.comm.as_ref()?)?;
+                self.state.replace(State::Inactive);
+                outcome
             }
             Found::All(all) => {
                 // Every one is looked at, so that all move.
@@ -221,6 +269,7 @@ impl Request {
         enum For {
             Message(RequestId),
             Task(TaskId),
+            Kept(Rc<Kept>),
             All(Vec<Rc<Request>>),
             Own,
         }
@@ -228,6 +277,7 @@ impl Request {
         let waits = match &*state {
             State::Message { id, .. } => Some(For::Message(*id)),
             State::Task(id) => Some(For::Task(*id)),
+            State::Kept(kept) => Some(For::Kept(Rc::clone(kept))),
             State::All(all) => Some(For::All(all.clone())),
             State::Own => Some(For::Own),
             State::Done(_) | State::Inactive => None,
@@ -239,6 +289,11 @@ impl Request {
                 let result = comm.inner.wait_for_task(id, open);
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
+            }
+            (Some(For::Kept(kept)), _) => {
+                let outcome = kept.wait();
+                self.state.replace(State::Inactive);
+                outcome
             }
             (Some(For::All(all)), _) => {
                 self.state.replace(State::Inactive);
@@ -269,7 +324,22 @@ impl<D: Dialect> Mpi<D> {
         request: Rc<Request>,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        into.set(self.state.requests.add(request)?);
+        into.set(self.state.requests.add(Entry::Request(request))?);
+        Ok(())
+    }
+
+    /// Gives a message that was started a handle.
+    #[inline(always)]
+    pub(crate) fn add_message(
+        &self,
+        comm: Rc<Comm>,
+        state: State,
+        into: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let State::Message { id, is_receive, staged: None } = state else {
+            return self.add_request(Request::new(comm, state), into);
+        };
+        into.set(self.state.requests.add(Entry::Message(Message { comm, id, is_receive }))?);
         Ok(())
     }
 
@@ -279,7 +349,8 @@ impl<D: Dialect> Mpi<D> {
         let mut handle = self.state.complete.get();
         if !self.state.requests.has(handle) {
             let request = Request::in_state(State::Done(Status::EMPTY));
-            handle = self.state.requests.add(Rc::new(Request { is_shared: true, ..request }))?;
+            let shared = Rc::new(Request { is_shared: true, ..request });
+            handle = self.state.requests.add(Entry::Request(shared))?;
             self.state.complete.set(handle);
         }
         into.set(handle);
@@ -298,8 +369,25 @@ impl<D: Dialect> Mpi<D> {
         if number == Handle::REQUEST_NULL {
             return Ok(None);
         }
-        let found = self.state.requests.get(number);
-        found.map(Some).ok_or_else(|| self.no_such(Object::Request, number))
+        match self.state.requests.get(number) {
+            None => Err(self.no_such(Object::Request, number)),
+            Some(Entry::Request(request)) => Ok(Some(request)),
+            Some(Entry::Message(Message { comm, id, is_receive })) => {
+                let state = State::Message { id, is_receive, staged: None };
+                let request = Request::new(comm, state);
+                self.state.requests.replace(number, Entry::Request(Rc::clone(&request)));
+                Ok(Some(request))
+            }
+        }
+    }
+
+    /// The message of a number, if it is still no more than one.
+    #[inline]
+    fn message_of(&self, number: Handle) -> Option<Message> {
+        match self.state.requests.get(number)? {
+            Entry::Message(message) => Some(message),
+            Entry::Request(_) => None,
+        }
     }
 
     /// Those of several handles.
@@ -324,14 +412,28 @@ impl<D: Dialect> Mpi<D> {
         outcome.and_then(|status| freed.map(|()| status))
     }
 
+    /// Waits for the request of a handle, the first of `open` that the program waits for, which is
+    /// one less then.
+    #[inline]
+    fn finish(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
+        let number = handle.get();
+        if let Some(message) = self.message_of(number) {
+            let result = message.comm.inner.wait_for(message.id, *open);
+            *open = open.saturating_sub(1);
+            self.state.requests.remove(number);
+            handle.set_null();
+            return message.outcome(result);
+        }
+        let Some(request) = self.request_of(number)? else { return Ok(Status::EMPTY) };
+        let is_active = request.is_active();
+        let outcome = request.wait(*open);
+        *open = open.saturating_sub(u32::from(is_active));
+        self.end_request(&request, handle, outcome)
+    }
+
     /// MPI_Wait.
     pub fn wait(&self, handle: HandleAt<D>, status: StatusesAt<D>) -> Result<(), Failure> {
-        let Some(request) = self.request_of(handle.get())? else {
-            status.set(0, Status::EMPTY);
-            return Ok(());
-        };
-        let outcome = request.wait(1);
-        status.set(0, self.end_request(&request, &handle, outcome)?);
+        status.set(0, self.finish(&handle, &mut 1)?);
         Ok(())
     }
 
@@ -342,7 +444,17 @@ impl<D: Dialect> Mpi<D> {
         flag: Out<i32>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let Some(request) = self.request_of(handle.get())? else {
+        let number = handle.get();
+        if let Some(message) = self.message_of(number) {
+            let result = message.comm.inner.test(message.id);
+            flag.set_flag(result.is_some());
+            let Some(result) = result else { return Ok(()) };
+            self.state.requests.remove(number);
+            handle.set_null();
+            status.set(0, message.outcome(result)?);
+            return Ok(());
+        }
+        let Some(request) = self.request_of(number)? else {
             flag.set_flag(true);
             status.set(0, Status::EMPTY);
             return Ok(());
@@ -361,34 +473,31 @@ impl<D: Dialect> Mpi<D> {
         handles: HandlesAt<D>,
         statuses: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let requests = self.requests_of(&handles, count)?;
-        let mut failed = None;
-        let mut outcomes =
-            Vec::with_capacity(if statuses.are_ignored() { 0 } else { requests.len() });
-        let is_open = |request: &&Rc<Request>| !request.is_shared && request.is_active();
-        let mut open = requests.iter().flatten().filter(is_open).count();
-        for (at, request) in requests.iter().enumerate() {
-            let outcome = match request {
-                None => Ok(Status::EMPTY),
-                Some(request) if request.is_shared => {
-                    handles.at(at).set_null();
-                    Ok(Status::EMPTY)
-                }
-                Some(request) => {
-                    let is_active = request.is_active();
-                    let outcome = request.wait(open as u32);
-                    open -= usize::from(is_active);
-                    self.end_request(request, &handles.at(at), outcome)
-                }
-            };
-            if let Err(failure) = &outcome {
-                failed.get_or_insert_with(|| failure.clone());
-            }
-            if !statuses.are_ignored() {
-                outcomes.push(outcome);
+        let count = crate::raw::count(count.into())?;
+        handles.check(count, "array_of_requests")?;
+        let complete = self.state.complete.get();
+        // Before the first wait: all are requests.
+        let mut open = 0;
+        for at in 0..count {
+            let number = handles.at(at).get();
+            if number != complete && number != Handle::REQUEST_NULL {
+                let is_active = self.state.requests.with(number, Entry::is_active);
+                open += u32::from(is_active.ok_or_else(|| self.no_such(Object::Request, number))?);
             }
         }
-        write_all(&statuses, outcomes, failed)
+        let mut results = Results::new(statuses);
+        for at in 0..count {
+            let handle = handles.at(at);
+            results.push(match handle.get() {
+                Handle::REQUEST_NULL => Ok(Status::EMPTY),
+                number if number == complete => {
+                    handle.set_null();
+                    Ok(Status::EMPTY)
+                }
+                _ => self.finish(&handle, &mut open),
+            });
+        }
+        results.end()
     }
 
     /// MPI_Testall.
@@ -502,21 +611,17 @@ impl<D: Dialect> Mpi<D> {
             found.set(UNDEFINED);
             return Ok(());
         }
-        let (mut outcomes, mut failed) = (Vec::new(), None);
+        let mut results = Results::new(statuses);
         for (at, request) in requests.iter().enumerate() {
             let Some(request) = request.as_ref().filter(|request| request.is_active()) else {
                 continue;
             };
             let Some(outcome) = request.look() else { continue };
-            indices.set(outcomes.len(), at as i64);
-            let outcome = self.end_request(request, &handles.at(at), outcome);
-            if let Err(failure) = &outcome {
-                failed.get_or_insert_with(|| failure.clone());
-            }
-            outcomes.push(outcome);
+            indices.set(results.count, at as i64);
+            results.push(self.end_request(request, &handles.at(at), outcome));
         }
-        found.set(outcomes.len() as i32);
-        write_all(&statuses, outcomes, failed)
+        found.set(results.count as i32);
+        results.end()
     }
 
     /// Waits until `look` finds something, and moves all that is in flight meanwhile.
@@ -721,23 +826,38 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Writes what came of several operations; an error if one has failed.
-fn write_all<D: Dialect>(
-    statuses: &StatusesAt<D>,
-    outcomes: Vec<Outcome>,
+/// What comes of several operations, as it is told to the program.
+struct Results<D: Dialect> {
+    statuses: StatusesAt<D>,
+    count: usize,
     failed: Option<Failure>,
-) -> Result<(), Failure> {
-    for (at, outcome) in outcomes.into_iter().enumerate() {
-        statuses.set(
-            at,
-            match outcome {
-                Ok(status) => status,
-                Err(failure) => Status { error: code_of::<D>(&failure), ..Status::EMPTY },
-            },
-        );
+}
+
+impl<D: Dialect> Results<D> {
+    fn new(statuses: StatusesAt<D>) -> Results<D> {
+        Results { statuses, count: 0, failed: None }
     }
-    match failed {
-        None => Ok(()),
-        Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
+
+    /// Writes what came of the next one.
+    #[inline]
+    fn push(&mut self, outcome: Outcome) {
+        let status = match outcome {
+            Ok(status) => status,
+            Err(failure) => {
+                let error = code_of::<D>(&failure);
+                self.failed.get_or_insert(failure);
+                Status { error, ..Status::EMPTY }
+            }
+        };
+        self.statuses.set(self.count, status);
+        self.count += 1;
+    }
+
+    /// An error if one has failed.
+    fn end(self) -> Result<(), Failure> {
+        match self.failed {
+            None => Ok(()),
+            Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
+        }
     }
 }

@@ -35,7 +35,7 @@ use crate::groups::Group;
 use crate::info::Info;
 use crate::messages::Matched;
 use crate::operations::Op;
-use crate::requests::Request;
+use crate::requests::{Entry, Request};
 use crate::sessions::Session;
 use crate::slots::{Slots, object_of};
 use crate::types::Type;
@@ -58,20 +58,20 @@ pub(crate) struct Runtime {
     pub(crate) threads: Cell<i32>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
-    pub(crate) sessions: Slots<Session>,
+    pub(crate) sessions: Slots<Rc<Session>>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
-    pub(crate) comms: Slots<Comm>,
-    pub(crate) groups: Slots<Group>,
-    pub(crate) types: Slots<Type>,
+    pub(crate) comms: Slots<Rc<Comm>>,
+    pub(crate) groups: Slots<Rc<Group>>,
+    pub(crate) types: Slots<Rc<Type>>,
     pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
-    pub(crate) ops: Slots<Op>,
-    pub(crate) requests: Slots<Request>,
+    pub(crate) ops: Slots<Rc<Op>>,
+    pub(crate) requests: Slots<Entry>,
     /// The handle of the request that all operations have that are complete when they are made.
     pub(crate) complete: Cell<Handle>,
-    pub(crate) messages: Slots<Matched>,
-    pub(crate) infos: Slots<Info>,
-    pub(crate) handlers: Slots<Handler>,
+    pub(crate) messages: Slots<Rc<Matched>>,
+    pub(crate) infos: Slots<Rc<Info>>,
+    pub(crate) handlers: Slots<Rc<Handler>>,
     pub(crate) codes: RefCell<Codes>,
     pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
     /// Where programs read the predefined attributes.

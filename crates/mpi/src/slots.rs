@@ -11,7 +11,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use crate::dialect::{Handle, Object};
 use crate::failure::Failure;
@@ -24,27 +23,27 @@ const OBJECT_SHIFT: u32 = PLACE_BITS + GENERATION_BITS + 1;
 /// Places that stay free before the first is taken again.
 const REST: usize = 64;
 
-/// The objects of one kind that have handles.
+/// The objects of one kind that have handles: what there is of each is small, or shared.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
+pub(crate) struct Slots<V> {
     object: Object,
-    places: RefCell<Places<T>>,
+    places: RefCell<Places<V>>,
 }
 
 #[derive(Debug)]
-struct Places<T> {
-    all: Vec<Place<T>>,
+struct Places<V> {
+    all: Vec<Place<V>>,
     free: VecDeque<u32>,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Place<V> {
     generation: u32,
-    value: Option<Rc<T>>,
+    value: Option<V>,
 }
 
-impl<T> Slots<T> {
-    pub(crate) const fn new(object: Object) -> Slots<T> {
+impl<V: Clone> Slots<V> {
+    pub(crate) const fn new(object: Object) -> Slots<V> {
         Slots { object, places: RefCell::new(Places { all: Vec::new(), free: VecDeque::new() }) }
     }
 
@@ -52,7 +51,7 @@ impl<T> Slots<T> {
     ///
     /// # Errors
     /// There are a million already.
-    pub(crate) fn add(&self, value: Rc<T>) -> Result<Handle, Failure> {
+    pub(crate) fn add(&self, value: V) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
         let Places { all, free } = &mut *places;
         let full = all.len() == 1 << PLACE_BITS;
@@ -75,7 +74,7 @@ impl<T> Slots<T> {
     }
 
     /// Gives the handle of an object to another one, unless it was freed meanwhile.
-    pub(crate) fn replace(&self, handle: Handle, value: Rc<T>) {
+    pub(crate) fn replace(&self, handle: Handle, value: V) {
         let mut places = self.places.borrow_mut();
         let Some((at, generation)) = self.place_of(handle) else { return };
         let place = places.all.get_mut(at).filter(|place| place.generation == generation);
@@ -86,18 +85,18 @@ impl<T> Slots<T> {
 
     /// The object of a handle.
     #[inline]
-    pub(crate) fn get(&self, handle: Handle) -> Option<Rc<T>> {
-        self.with(handle, Rc::clone)
+    pub(crate) fn get(&self, handle: Handle) -> Option<V> {
+        self.with(handle, V::clone)
     }
 
     /// Whether a handle names an object.
-    #[inline]
     pub(crate) fn has(&self, handle: Handle) -> bool {
         self.with(handle, |_| ()).is_some()
     }
 
+    /// What `act` finds of the object of a handle.
     #[inline]
-    fn with<R>(&self, handle: Handle, act: impl FnOnce(&Rc<T>) -> R) -> Option<R> {
+    pub(crate) fn with<R>(&self, handle: Handle, act: impl FnOnce(&V) -> R) -> Option<R> {
         let places = self.places.borrow();
         let (at, generation) = self.place_of(handle)?;
         let place = places.all.get(at).filter(|place| place.generation == generation)?;
@@ -105,7 +104,7 @@ impl<T> Slots<T> {
     }
 
     /// Takes the handle away from an object.
-    pub(crate) fn remove(&self, handle: Handle) -> Option<Rc<T>> {
+    pub(crate) fn remove(&self, handle: Handle) -> Option<V> {
         let mut places = self.places.borrow_mut();
         let (at, generation) = self.place_of(handle)?;
         let place = places.all.get_mut(at).filter(|place| place.generation == generation)?;
@@ -170,12 +169,12 @@ mod tests {
     #[test]
     fn a_handle_names_its_object_until_it_is_freed() {
         let (slots, others) = (Slots::new(Object::Info), Slots::new(Object::Group));
-        let first = slots.add(Rc::new(1)).unwrap();
-        others.add(Rc::new(9)).unwrap();
-        assert_eq!(slots.get(first).as_deref(), Some(&1));
+        let first = slots.add(1).unwrap();
+        others.add(9).unwrap();
+        assert_eq!(slots.get(first), Some(1));
         assert_eq!(others.get(first), None, "it is of another kind");
         assert_eq!(object_of(first), Some(Object::Info));
-        assert_eq!(slots.remove(first).as_deref(), Some(&1));
+        assert_eq!(slots.remove(first), Some(1));
         assert!(slots.get(first).is_none() && slots.remove(first).is_none());
         slots.clear();
         for invented in [Handle(0), Handle(0x101), Handle(u32::MAX), Handle(first.0 + 77)] {
@@ -188,7 +187,7 @@ mod tests {
         let slots = Slots::new(Object::Request);
         let mut seen = BTreeSet::new();
         for turn in 0..REST * 31 {
-            let handle = slots.add(Rc::new(turn)).unwrap();
+            let handle = slots.add(turn).unwrap();
             assert!(seen.insert(handle.0), "turn {turn}");
             // No predefined handle of either interface has this bit.
             assert!(handle.0 & OURS != 0 && handle.0 as i32 > 0);

@@ -84,8 +84,16 @@ impl<T: Keyed> MatchQueue<T> {
     }
 
     /// The place of the first entry that fits. It has one of `keys`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, keys: &[u64], fits: impl Fn(&T) -> bool) -> Option<usize> {
+        if self.front().is_some_and(&fits) {
+            return Some(0);
+        }
+        self.find_behind(keys, fits)
+    }
+
+    #[inline(never)]
+    fn find_behind(&self, keys: &[u64], fits: impl Fn(&T) -> bool) -> Option<usize> {
         match &self.index {
             None => self.entries.iter().position(|entry| entry.as_ref().is_some_and(&fits)),
             Some(_) => keys
@@ -109,8 +117,18 @@ impl<T: Keyed> MatchQueue<T> {
     }
 
     /// Removes the entry at a place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, place: usize) -> Option<T> {
+        if place > 0 || self.index.is_some() {
+            return self.remove_behind(place);
+        }
+        let entry = self.entries.pop_front()??;
+        self.count -= 1;
+        Some(entry)
+    }
+
+    #[inline(never)]
+    fn remove_behind(&mut self, place: usize) -> Option<T> {
         if self.index.is_some() {
             return self.remove_indexed(place);
         }
@@ -119,7 +137,6 @@ impl<T: Keyed> MatchQueue<T> {
         Some(entry)
     }
 
-    #[inline(never)]
     fn remove_indexed(&mut self, place: usize) -> Option<T> {
         let entry = self.entries.get_mut(place)?.take()?;
         self.count -= 1;

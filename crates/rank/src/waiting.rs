@@ -155,7 +155,7 @@ impl Communicator {
     }
 
     /// The same, announced as `wait` says unless the future polls operations in vain.
-    fn drive_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
+    pub(crate) fn drive_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
         match self.rank.threads.gate() {
             None => drive(self.engine(), self.tasks(), wait, future),
             Some(gate) => self.rank.drive_among_threads(gate, wait, future),

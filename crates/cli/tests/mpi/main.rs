@@ -7,6 +7,7 @@ mod bench;
 mod compilers;
 mod coverage;
 mod examples;
+mod gone;
 mod header;
 mod launchers;
 mod programs;

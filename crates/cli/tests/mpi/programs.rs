@@ -96,3 +96,8 @@ fn environment() {
 fn threads() {
     chapter("threads");
 }
+
+#[test]
+fn topologies() {
+    chapter("topologies");
+}

@@ -19,6 +19,7 @@ use hikyaku_coll::topology::{Cartesian, Graph, Links, TopologyError};
 use hikyaku_rank::Communicator;
 
 pub use self::exchange::Exchange;
+pub(crate) use self::persistent::Kept;
 use crate::communicators::Comm;
 use crate::failure::{Class, Failure};
 

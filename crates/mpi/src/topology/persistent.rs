@@ -1,14 +1,172 @@
 //! Neighbour collectives that are started again and again (MPI 5.0 §8.9).
+//!
+//! They are exchanges of the rank's (`hikyaku_rank::persistent`): set up once, so that a round is a
+//! letter each way between neighbours of a node, or commands in queues that run by themselves.
+//! Where those cannot be had, a round is a collective that is started anew, by messages.
 
+use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
+use hikyaku_rank::persistent::{End, Incoming, Outgoing, PersistentError, StagedRounds};
+use hikyaku_rank::{Communicator, Error};
+
 use super::Exchange;
+use super::exchange::Block;
 use crate::communicators::Comm;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::raw::HandleAt;
-use crate::requests::{Request, State};
+use crate::requests::{Outcome, Request, Start, State};
 use crate::runtime::Mpi;
+
+/// Data of one edge may have so many bytes in a letter. What is larger is copied once by messages
+/// and not twice.
+const MOST_BYTES: usize = 256 << 10;
+
+/// An exchange that was set up.
+#[derive(Debug)]
+pub(crate) struct Kept(RefCell<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rounds: StagedRounds,
+    outs: Side,
+    ins: Side,
+}
+
+/// The blocks of one direction, in the order in which both ends of edges have them, one after the
+/// other in a buffer that there is not.
+#[derive(Debug)]
+struct Side {
+    blocks: Vec<Block>,
+    /// Where each starts.
+    starts: Vec<usize>,
+    /// Data of those that have gaps, packed; of the others nothing.
+    packed: Vec<Box<[u8]>>,
+}
+
+impl Side {
+    fn new(blocks: &[Block]) -> Side {
+        let mut blocks = blocks.to_vec();
+        // Of several edges between two ranks, the first at one end meets the first at the other.
+        blocks.sort_by_key(|block| block.channel);
+        let mut end = 0;
+        let starts = blocks.iter().map(|block| {
+            let start = end;
+            end += block.area.len();
+            start
+        });
+        let starts = starts.collect();
+        let packed = blocks.iter().map(|block| match block.area.memory() {
+            Some(_) => Box::default(),
+            None => vec![0; block.area.len()].into(),
+        });
+        let packed = packed.collect();
+        Side { blocks, starts, packed }
+    }
+
+    fn ends(&self) -> Vec<End> {
+        let end = |(block, start): (&Block, &usize)| {
+            let run = *start..*start + block.area.len();
+            End { rank: block.rank, runs: vec![run] }
+        };
+        self.blocks.iter().zip(&self.starts).map(end).collect()
+    }
+
+    /// Which block a run is, which is not empty.
+    fn block_of(&self, run: &Range<usize>) -> usize {
+        // Empty ones start where the next one does, and come before it.
+        self.starts.partition_point(|start| *start <= run.start) - 1
+    }
+
+    /// Blocks whose data have gaps, and the packed data.
+    fn spread(&mut self) -> impl Iterator<Item = (&Block, &mut Box<[u8]>)> {
+        self.blocks.iter().zip(&mut self.packed).filter(|(block, _)| block.area.memory().is_none())
+    }
+}
+
+impl Outgoing for Side {
+    fn run(&self, run: &Range<usize>) -> &[u8] {
+        if run.is_empty() {
+            return &[];
+        }
+        let at = self.block_of(run);
+        match self.blocks[at].area.memory() {
+            Some(memory) => memory.bytes(run.len()),
+            None => &self.packed[at],
+        }
+    }
+}
+
+impl Incoming for Side {
+    fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
+        if run.is_empty() {
+            return &mut [];
+        }
+        let at = self.block_of(run);
+        match self.blocks[at].area.memory() {
+            Some(memory) => memory.bytes_mut(run.len()),
+            None => &mut self.packed[at],
+        }
+    }
+}
+
+impl Kept {
+    /// Sets an exchange up. `None`: it goes by messages, at every rank. All ranks call it.
+    fn new(comm: &Communicator, exchange: &Exchange) -> Result<Option<Kept>, Error> {
+        let (outs, ins) = (Side::new(&exchange.outs), Side::new(&exchange.ins));
+        let is_large = |side: &Side| side.blocks.iter().any(|block| block.area.len() > MOST_BYTES);
+        let checked = match is_large(&outs) || is_large(&ins) {
+            true => Err(PersistentError::Failed.into()),
+            false => Ok((outs.ends(), ins.ends())),
+        };
+        match StagedRounds::new(comm, None, checked, |words| comm.share(words)) {
+            Ok(rounds) => Ok(Some(Kept(RefCell::new(Inner { rounds, outs, ins })))),
+            // What one rank lacks for it all ranks know.
+            Err(Error::Persistent(error)) if !error.is_of_edges() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start(&self) -> Result<(), Failure> {
+        let Inner { rounds, outs, .. } = &mut *self.0.borrow_mut();
+        for (block, packed) in outs.spread() {
+            packed.copy_from_slice(&block.area.data());
+        }
+        Ok(rounds.start(&*outs)?)
+    }
+
+    /// Waits for a round.
+    pub(crate) fn wait(&self) -> Outcome {
+        let mut inner = self.0.borrow_mut();
+        inner.rounds.wait()?;
+        inner.take()
+    }
+
+    /// Looks whether a round is complete; its result if so.
+    pub(crate) fn test(&self, comm: &Comm) -> Option<Outcome> {
+        comm.inner.attend();
+        comm.inner.engine().borrow_mut().progress();
+        let mut inner = self.0.borrow_mut();
+        match inner.rounds.test() {
+            Ok(false) => None,
+            Ok(true) => Some(inner.take()),
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+impl Inner {
+    fn take(&mut self) -> Outcome {
+        let Inner { rounds, ins, .. } = self;
+        rounds.take(ins)?;
+        for (block, packed) in ins.spread() {
+            block.area.put(packed);
+        }
+        Ok(Status::EMPTY)
+    }
+}
 
 impl<D: Dialect> Mpi<D> {
     /// Keeps an exchange, to be started.
@@ -19,12 +177,23 @@ impl<D: Dialect> Mpi<D> {
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         let tags = comm.topology()?.next_kept();
-        let (exchange, of) = (Rc::new(exchange), Rc::clone(comm));
-        let start = Box::new(move || {
-            let exchange = Rc::clone(&exchange);
-            let round = Box::pin(async move { exchange.go(tags).await });
-            Ok(State::Task(of.inner.start_task(round)))
-        });
+        let start: Start = match Kept::new(&comm.inner, &exchange)? {
+            Some(kept) => {
+                let kept = Rc::new(kept);
+                Box::new(move || {
+                    kept.start()?;
+                    Ok(State::Kept(Rc::clone(&kept)))
+                })
+            }
+            None => {
+                let (exchange, of) = (Rc::new(exchange), Rc::clone(comm));
+                Box::new(move || {
+                    let exchange = Rc::clone(&exchange);
+                    let round = Box::pin(async move { exchange.go(tags).await });
+                    Ok(State::Task(of.inner.start_task(round)))
+                })
+            }
+        };
         self.add_request(Request::persistent(Rc::clone(comm), start), &request)
     }
 }

@@ -125,3 +125,10 @@ pub enum PersistentError {
     #[error("an earlier round of the exchange failed: make a new one")]
     Failed,
 }
+
+impl PersistentError {
+    /// Whether the two ends of an edge disagree: every rank is told of the same ones.
+    pub fn is_of_edges(&self) -> bool {
+        matches!(self, PersistentError::Edges { .. } | PersistentError::Sizes { .. })
+    }
+}

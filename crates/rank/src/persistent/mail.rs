@@ -25,6 +25,32 @@ use hikyaku_nic::fabric::{
     MailEnd, MailboxAddress, MailboxId, MailboxPort, PeerState, PostError, QueueFault,
 };
 
+/// What an exchange sends.
+pub trait Outgoing {
+    /// One of the runs of bytes that its edges were made with.
+    fn run(&self, run: &Range<usize>) -> &[u8];
+}
+
+/// What an exchange receives into.
+pub trait Incoming {
+    /// One of the runs of bytes that its edges were made with.
+    fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8];
+}
+
+impl Outgoing for [u8] {
+    #[inline]
+    fn run(&self, run: &Range<usize>) -> &[u8] {
+        &self[run.clone()]
+    }
+}
+
+impl Incoming for [u8] {
+    #[inline]
+    fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
+        &mut self[run.clone()]
+    }
+}
+
 /// Letters between buffers in shared memory have at most so many bytes: what is larger is copied
 /// once, by a queue's command. A round of two neighbours that are the same rank, so that a letter
 /// has the elements of two edges, as letters and by queues, microseconds:
@@ -84,11 +110,11 @@ impl Mail {
         &self,
         port: &mut impl MailboxPort,
         round: u64,
-        data: &[u8],
+        data: &(impl Outgoing + ?Sized),
     ) -> Result<(), PostError> {
         for Correspondent { theirs, outs, .. } in &self.0 {
             for Part { at, span } in outs {
-                port.write_mail(*theirs, round, *at, &data[span.clone()])?;
+                port.write_mail(*theirs, round, *at, data.run(span))?;
             }
             port.post_mail(*theirs, round)?;
         }
@@ -107,11 +133,11 @@ impl Mail {
         &self,
         port: &impl MailboxPort,
         round: u64,
-        data: &mut [u8],
+        data: &mut (impl Incoming + ?Sized),
     ) -> Result<(), PostError> {
         for Correspondent { own, ins, .. } in &self.0 {
             for Part { at, span } in ins {
-                port.read_mail(*own, round, *at, &mut data[span.clone()])?;
+                port.read_mail(*own, round, *at, data.run_mut(span))?;
             }
         }
         Ok(())

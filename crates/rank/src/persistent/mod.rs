@@ -1,14 +1,18 @@
 //! Persistent exchanges in bytes: what is set up once and finishes by itself from its start.
 //!
 //! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
-//! meanwhile, `rounds.rs` starts and waits, `mail.rs` is what goes by letter.
+//! meanwhile, `rounds.rs` starts and waits, `mail.rs` is what goes by letter, `staged.rs` is for
+//! buffers in ordinary memory.
 
 mod error;
 mod mail;
 mod rounds;
 mod setup;
+mod staged;
 mod tables;
 
 pub use error::PersistentError;
+pub use mail::{Incoming, Outgoing};
 pub use rounds::Rounds;
-pub use setup::{Checked, End, Out, Places, Use, Wiring, set_up};
+pub use setup::{Checked, End, Places, Use, set_up};
+pub use staged::StagedRounds;

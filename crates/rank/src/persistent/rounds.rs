@@ -21,10 +21,10 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::time::Time;
 
 use super::error::PersistentError;
+use super::mail::{Incoming, Outgoing};
 use super::setup::{Out, OwnQueue, Wiring};
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::waiting::drive;
 
 /// How often a wait looks for ends that were freed. Looks are no measure of time when a rank gives
 /// way or sleeps in between, so time counts too; but not for the first looks, which are short and
@@ -53,7 +53,7 @@ enum State {
 }
 
 /// A wait that has become long.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Waited {
     looks: u32,
     /// When it was last looked for whoever is gone.
@@ -63,6 +63,11 @@ struct Waited {
 }
 
 impl Waited {
+    fn new(world: &Communicator) -> Waited {
+        let is_rare = world.engine().borrow().port().host().is_conducted();
+        Waited { looks: 0, looked: world.now(), is_rare }
+    }
+
     /// Whether it should be looked for whoever is gone.
     fn is_time(&mut self, port: &impl Port) -> bool {
         if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) || self.is_rare {
@@ -95,6 +100,8 @@ pub struct Rounds {
     state: State,
     /// The chain that is being made: kept for its memory.
     chain: Vec<QueueCommand>,
+    /// The wait that a program makes of tests.
+    tested: Waited,
 }
 
 impl Rounds {
@@ -115,8 +122,8 @@ impl Rounds {
             }
         }
         let large = wiring.outs.iter().any(|edge| edge.bytes >= HELP_FROM);
-        let (round, state, chain) = (0, State::Idle, Vec::new());
-        Rounds { world, wiring, others, sources, large, round, state, chain }
+        let (round, state, chain, tested) = (0, State::Idle, Vec::new(), Waited::new(&world));
+        Rounds { world, wiring, others, sources, large, round, state, chain, tested }
     }
 
     /// Which of two places the data of the latest round is in, where they are used in turn.
@@ -125,7 +132,7 @@ impl Rounds {
     }
 
     /// In which of its places an incoming edge has the data of the latest round.
-    pub fn place_of(&self, edge: usize) -> usize {
+    pub(super) fn place_of(&self, edge: usize) -> usize {
         if self.wiring.ins[edge].ahead { self.turn() } else { 0 }
     }
 
@@ -147,7 +154,7 @@ impl Rounds {
     }
 
     /// Tells the senders of edges with two places of the second one.
-    pub fn give_second_places(&mut self) -> Result<(), Error> {
+    pub(super) fn give_second_places(&mut self) -> Result<(), Error> {
         let engine = self.world.engine();
         for edge in self.wiring.ins.iter().filter(|edge| edge.ahead) {
             let done = engine.borrow_mut().port_mut().release_queue(edge.queue, edge.ready);
@@ -158,7 +165,7 @@ impl Rounds {
 
     /// Starts a round whose commands are those of every other one.
     #[inline]
-    pub fn start(&mut self, data: &[u8]) -> Result<(), Error> {
+    pub fn start(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
         self.check_idle()?;
         if self.round < self.wiring.period {
             return self.start_with(data, |_| {}, |_, _, _| false);
@@ -183,9 +190,9 @@ impl Rounds {
     /// whether it has sent the data itself, from the edge to one of its two places, so that only
     /// the notification is left to the queue; `prepare` is called for each edge whose data the
     /// queue is to send.
-    pub fn start_with(
+    pub(super) fn start_with(
         &mut self,
-        data: &[u8],
+        data: &(impl Outgoing + ?Sized),
         mut prepare: impl FnMut(usize),
         mut send: impl FnMut(usize, &Out, usize) -> bool,
     ) -> Result<(), Error> {
@@ -217,7 +224,7 @@ impl Rounds {
     }
 
     #[inline]
-    fn begin(&mut self, data: &[u8]) -> Result<(), Error> {
+    fn begin(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
         self.round += 1;
         self.state = State::Started;
         if self.wiring.mail.is_empty() {
@@ -230,7 +237,7 @@ impl Rounds {
 
     /// Copies what has come by letter in a round that is complete into `data`.
     #[inline]
-    pub fn take_mail(&self, data: &mut [u8]) -> Result<(), Error> {
+    pub fn take_mail(&self, data: &mut (impl Incoming + ?Sized)) -> Result<(), Error> {
         if self.wiring.mail.is_empty() {
             return Ok(());
         }
@@ -300,8 +307,18 @@ impl Rounds {
     }
 
     /// Whether the round that was started is complete; if it is, the buffers are the program's.
-    #[inline]
+    ///
+    /// # Errors
+    /// It was not started; or a neighbour is gone, which tests find as a wait does.
     pub fn test(&mut self) -> Result<bool, Error> {
+        let mut waited = self.tested;
+        let complete = self.step(&mut waited);
+        self.tested = waited;
+        complete
+    }
+
+    #[inline]
+    fn is_complete(&mut self) -> Result<bool, Error> {
         if self.state == State::Idle {
             return Err(PersistentError::NotStarted.into());
         }
@@ -327,12 +344,12 @@ impl Rounds {
     /// Waits until the round is complete.
     #[inline]
     pub fn wait(&mut self) -> Result<(), Error> {
-        if self.test()? {
+        if self.is_complete()? {
             return Ok(());
         }
         if self.wiring.queues.is_empty() {
             for _ in 0..LETTER_LOOKS {
-                if self.test()? {
+                if self.is_complete()? {
                     return Ok(());
                 }
             }
@@ -342,27 +359,24 @@ impl Rounds {
 
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
-        let is_rare = self.world.engine().borrow().port().host().is_conducted();
-        let mut waited = Waited { looks: 0, looked: self.world.now(), is_rare };
+        let mut waited = Waited::new(&self.world);
         let world = self.world.clone();
-        let future = std::future::poll_fn(|_| {
-            waited.looks = waited.looks.wrapping_add(1);
-            match self.step(&mut waited) {
-                Ok(true) => Poll::Ready(Ok(())),
-                Ok(false) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
-            }
+        let future = std::future::poll_fn(|_| match self.step(&mut waited) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
         });
         let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
         // Others may wait for what is in flight here, and for this rank's variables.
-        drive(world.engine(), world.tasks(), wait, future)
+        world.drive_for(wait, future)
     }
 
     /// One look of a wait.
     fn step(&mut self, waited: &mut Waited) -> Result<bool, Error> {
-        if self.test()? {
+        if self.is_complete()? {
             return Ok(true);
         }
+        waited.looks = waited.looks.wrapping_add(1);
         if self.large || waited.looks.is_multiple_of(HELP_LOOKS) {
             self.help();
         }
@@ -371,7 +385,7 @@ impl Rounds {
         }
         // What comes while we look for the others counts.
         let missing = self.missing();
-        if self.test()? {
+        if self.is_complete()? {
             return Ok(true);
         }
         missing.map_or(Ok(false), |error| Err(self.fail(error)))
@@ -495,7 +509,7 @@ impl Rounds {
     /// Gives the queues back. `false`: something may still come, so that the buffers must stay
     /// what they are.
     pub fn end(&mut self) -> bool {
-        if self.state == State::Started && !matches!(self.test(), Ok(true)) {
+        if self.state == State::Started && !matches!(self.is_complete(), Ok(true)) {
             self.give_up(self.own());
         }
         let Ok(mut engine) = self.world.engine().try_borrow_mut() else { return false };

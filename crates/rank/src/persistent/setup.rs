@@ -48,15 +48,15 @@ pub type Places = [u64; 2];
 
 /// An edge that leads away, complete.
 #[derive(Debug, Clone, Copy)]
-pub struct Out {
+pub(super) struct Out {
     /// How much goes along it in a round.
-    pub bytes: u64,
+    pub(super) bytes: u64,
     /// Where the data is in this rank's region.
     pub(super) from: Places,
     /// Where the data goes in the other's region.
-    pub at: Places,
+    pub(super) at: Places,
     /// The queue that counts its arrival.
-    pub event: QueueAddress,
+    pub(super) event: QueueAddress,
     /// Whether the other end has room for two rounds, so that this one need not wait for it.
     pub(super) ahead: bool,
 }

@@ -1,0 +1,192 @@
+//! Exchanges between buffers in ordinary memory, by way of places in the receiver's region.
+//!
+//! ```text
+//!   start   READY-TO-RECV is there: straight into the receiver's place
+//!           it is not:              into our own place, and a command that waits for it
+//!   take    out of our place
+//! ```
+
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+
+use hikyaku_coll::persistent::Scheme;
+use hikyaku_nic::fabric::{Command, Port, QueuePort, RemoteAddress, Space};
+use hikyaku_nic::region::RegionBuffer;
+
+use super::mail::{Incoming, Outgoing};
+use super::rounds::Rounds;
+use super::setup::{Checked, End, Out, Places, Use, set_up};
+use crate::communicator::Communicator;
+use crate::error::Error;
+
+/// Places start at multiples of this: no two share a cache line.
+const PLACE: usize = 128;
+
+/// The rounds of an exchange whose buffers are given to each call, and are the program's between
+/// them.
+#[derive(Debug)]
+pub struct StagedRounds {
+    rounds: Rounds,
+    world: Communicator,
+    /// Memory for the places of edges that queues serve; there until it is dropped.
+    places: Option<RegionBuffer>,
+    outs: Vec<StagedEdge>,
+    ins: Vec<StagedEdge>,
+}
+
+/// One end of an edge that a queue serves.
+#[derive(Debug)]
+struct StagedEdge {
+    /// Bytes of the program's buffer, run after run.
+    runs: Vec<Range<usize>>,
+    /// Where its places start in the memory for places.
+    places: [usize; 2],
+}
+
+impl StagedRounds {
+    /// An exchange of ends that have been checked: see [`set_up`], which all ranks of `world` call.
+    ///
+    /// # Errors
+    /// As [`set_up`]; or there is no memory for the places, on every rank.
+    pub fn new<E: From<Error>>(
+        world: &Communicator,
+        scheme: Option<Scheme>,
+        checked: Checked<E>,
+        share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
+    ) -> Result<StagedRounds, E> {
+        let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
+        let buffers = (scheme, Use::Staged);
+        let wiring = set_up(world, buffers, checked, share, |own_outs, own_ins| {
+            let mut end = 0;
+            outs = staged(own_outs, 1, &mut end);
+            ins = staged(own_ins, 2, &mut end);
+            let memory = world.allocate(end, 1)?;
+            let at = memory.offset();
+            places = Some(memory);
+            Ok((addresses(&outs, at), addresses(&ins, at)))
+        })?;
+        let rounds = Rounds::new(world.clone(), wiring);
+        let mut made = StagedRounds { rounds, world: world.clone(), places, outs, ins };
+        made.rounds.give_second_places()?;
+        Ok(made)
+    }
+
+    /// Starts a round with `data` (MPI_Start), which may be changed at once.
+    ///
+    /// # Errors
+    /// It is started already, or an earlier round failed.
+    #[inline]
+    pub fn start(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
+        let (outs, world) = (&self.outs, &self.world);
+        let places = self.places.as_mut().expect("there until it is dropped");
+        let prepare = |edge: usize| {
+            let StagedEdge { runs, places: [at, _] } = &outs[edge];
+            let mut rest = &mut places[*at..];
+            for run in runs {
+                let (place, after) = rest.split_at_mut(run.len());
+                place.copy_from_slice(data.run(run));
+                rest = after;
+            }
+        };
+        let send =
+            |edge: usize, out: &Out, turn: usize| push(world, (out, turn), &outs[edge].runs, data);
+        self.rounds.start_with(data, prepare, send)
+    }
+
+    /// Waits for the round (MPI_Wait).
+    ///
+    /// # Errors
+    /// It was not started; or a neighbour is gone, and with it the exchange.
+    #[inline]
+    pub fn wait(&mut self) -> Result<(), Error> {
+        self.rounds.wait()
+    }
+
+    /// Whether the round is complete (MPI_Test).
+    ///
+    /// # Errors
+    /// As [`StagedRounds::wait`].
+    pub fn test(&mut self) -> Result<bool, Error> {
+        self.rounds.test()
+    }
+
+    /// Puts what has come in a round that is complete into `data`.
+    ///
+    /// # Errors
+    /// A letter is longer than its mailbox: it was written over.
+    #[inline]
+    pub fn take(&self, data: &mut (impl Incoming + ?Sized)) -> Result<(), Error> {
+        let places = self.places.as_ref().expect("there until it is dropped");
+        for (edge, StagedEdge { runs, places: at }) in self.ins.iter().enumerate() {
+            let mut rest = &places[at[self.rounds.place_of(edge)]..];
+            for run in runs {
+                let (place, after) = rest.split_at(run.len());
+                data.run_mut(run).copy_from_slice(place);
+                rest = after;
+            }
+        }
+        self.rounds.take_mail(data)
+    }
+
+    /// Whether a round was started and not waited for.
+    pub fn is_started(&self) -> bool {
+        self.rounds.is_started()
+    }
+
+    /// An error while a round is in flight, or if one has failed.
+    ///
+    /// # Errors
+    /// As it says.
+    pub fn check_idle(&self) -> Result<(), Error> {
+        self.rounds.check_idle()
+    }
+}
+
+/// The edges of a list that queues serve, with `count` places each, from `end` on.
+fn staged(list: &[End], count: usize, end: &mut usize) -> Vec<StagedEdge> {
+    let edge = |edge: &End| {
+        let room = (edge.bytes() as usize).max(1).next_multiple_of(PLACE);
+        let places = [*end, *end + room * (count - 1)];
+        *end += room * count;
+        StagedEdge { runs: edge.runs.clone(), places }
+    };
+    list.iter().map(edge).collect()
+}
+
+fn addresses(staged: &[StagedEdge], at: u64) -> Vec<Places> {
+    staged.iter().map(|edge| edge.places.map(|place| at + place as u64)).collect()
+}
+
+/// Writes data straight into its receiver's place; says whether it did.
+fn push(
+    world: &Communicator,
+    (out, turn): (&Out, usize),
+    runs: &[Range<usize>],
+    data: &(impl Outgoing + ?Sized),
+) -> bool {
+    if out.bytes == 0 {
+        return true;
+    }
+    let mut engine = world.engine().borrow_mut();
+    let port = engine.port_mut();
+    // A receiver that has freed its end has its memory back.
+    let open = port.queue_state(out.event).is_ok_and(|state| state.fault.is_none());
+    let (rank, space, mut offset) = (out.event.rank, Space::Region, out.at[turn]);
+    let mut put = |run: &Range<usize>| {
+        let target = RemoteAddress { rank, space, offset };
+        offset += run.len() as u64;
+        // Nothing is written by a put of nothing.
+        run.is_empty() || port.post(&Command::put(target, data.run(run))).is_ok()
+    };
+    // Where puts do not reach, another node for example, the command in the queue does.
+    open && runs.iter().all(&mut put)
+}
+
+impl Drop for StagedRounds {
+    fn drop(&mut self) {
+        if !self.rounds.end() {
+            // Somebody may still write to the places: they are not given back.
+            let _kept = ManuallyDrop::new(self.places.take());
+        }
+    }
+}
