@@ -191,16 +191,17 @@ fn collective(
         // What is described is kept as it is: the lists are read once.
         let described = format!("mpi.{method}({names})?");
         return match verb {
-            Verb::Run => format!("{bound} mpi.run(&comm.clone(), {described}.run())"),
-            Verb::Start => {
-                format!("{bound} mpi.leave(&comm.clone(), {described}.run(), {request})")
-            }
-            Verb::Keep => {
-                format!("{bound} mpi.keep_exchange(&comm.clone(), {described}, {request})")
-            }
+            Verb::Run => format!("{bound} {described}.run()"),
+            Verb::Start => format!("{bound} mpi.leave_exchange({described}, {request})"),
+            Verb::Keep => format!("{bound} mpi.keep_exchange({described}, {request})"),
         };
     }
+    let is_at_once = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
     let act = |method: &str| match verb {
+        // Begun without a future, between ranks of one group.
+        Verb::Run if is_at_once && !method.starts_with("inter_") => {
+            format!("mpi.run_{method}({names})")
+        }
         Verb::Run => format!("mpi.run(&comm.clone(), mpi.waiting().{method}({names})?)"),
         Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
         Verb::Keep => format!(

@@ -28,7 +28,7 @@ pub(crate) type Given = Result<Rc<Type>, Failure>;
 pub(crate) type Done = Result<(), Error>;
 
 /// A root that exists.
-fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
+pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
     let size = comm.inner.size();
     let found = u32::try_from(root).ok().filter(|root| *root < size);
     found.ok_or_else(|| {
@@ -430,7 +430,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// What is reduced: this rank's elements beside the memory where the result goes.
-    fn operands(
+    pub(crate) fn operands(
         &self,
         (out, into): (Buffer, Buffer),
         count: i64,
@@ -608,7 +608,7 @@ impl<D: Dialect> Mpi<D> {
 }
 
 /// What a rank gives; `None`: it is in its place already, which `may_be` so.
-fn own_part<D: Dialect>(
+pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
     count: i64,
     datatype: Given,
@@ -645,6 +645,6 @@ async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -
 }
 
 /// Algorithms chosen by name, as far as they can do a reduction.
-fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> coll::Choices {
+pub(crate) fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> coll::Choices {
     if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
 }

@@ -18,6 +18,7 @@
 //! handles; `runtime` holds the state of the process and is the boundary that no panic crosses.
 
 mod abi;
+mod at_once;
 mod attributes;
 mod buffered;
 mod callbacks;

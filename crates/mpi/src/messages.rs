@@ -22,10 +22,10 @@ pub(crate) struct Outgoing {
 }
 
 /// A message to be received.
-struct Incoming {
-    area: Area,
+pub(crate) struct Incoming {
+    pub(crate) area: Area,
     /// `None`: from nobody.
-    from: Option<Selector>,
+    pub(crate) from: Option<Selector>,
 }
 
 /// Whom a message is for; `None`: nobody.
@@ -113,7 +113,7 @@ impl Outgoing {
 
     /// Starts it.
     #[inline(always)]
-    fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
+    pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
@@ -169,7 +169,7 @@ impl Incoming {
 
     /// Starts it.
     #[inline(always)]
-    fn start(&self, comm: &Comm) -> Result<State, Failure> {
+    pub(crate) fn start(&self, comm: &Comm) -> Result<State, Failure> {
         let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_receive(self.area.len()), None),

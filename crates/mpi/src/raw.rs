@@ -273,13 +273,20 @@ impl Numbers {
     /// # Errors
     /// The pointer is null, and there should be some.
     pub fn all(&self, count: usize, argument: &str) -> Result<Vec<i64>, Failure> {
-        if count > 0 && self.is_null() {
-            return Err(Failure::null(argument));
-        }
+        self.check(count, argument)?;
         Ok((0..count).map(|at| self.get(at)).collect())
     }
 
-    fn get(&self, at: usize) -> i64 {
+    /// Whether there are so many.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
+        if count > 0 && self.is_null() { Err(Failure::null(argument)) } else { Ok(()) }
+    }
+
+    /// One of them, after [`Numbers::check`].
+    pub(crate) fn get(&self, at: usize) -> i64 {
         match self {
             Numbers::Kept(numbers) => numbers.get(at).copied().unwrap_or(0),
             Numbers::Small(start) => {
@@ -469,12 +476,26 @@ impl<D: Dialect> Handles<D> {
     /// # Errors
     /// The pointer is null, and there should be some.
     pub fn all(&self, count: usize, argument: &str) -> Result<Vec<Handle>, Failure> {
+        self.check(count, argument)?;
+        Ok((0..count).map(|at| self.get(at)).collect())
+    }
+
+    /// Whether there are so many.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
         match self {
-            Handles::Given(given) => {
-                given.check(count, argument)?;
-                Ok((0..count).map(|at| given.at(at).get()).collect())
-            }
-            Handles::Kept(kept) => Ok(kept.to_vec()),
+            Handles::Given(given) => given.check(count, argument),
+            Handles::Kept(_) => Ok(()),
+        }
+    }
+
+    /// One of them, after [`Handles::check`].
+    pub(crate) fn get(&self, at: usize) -> Handle {
+        match self {
+            Handles::Given(given) => given.at(at).get(),
+            Handles::Kept(kept) => kept[at],
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
 use crate::runtime::Mpi;
-use crate::topology::Kept;
+use crate::topology::Round;
 use crate::types::Area;
 
 /// What there is of a request behind its handle.
@@ -59,8 +59,8 @@ pub(crate) enum State {
     Message { id: RequestId, is_receive: bool, staged: Option<Box<Staged>> },
     /// An operation that moves when it is polled.
     Task(TaskId),
-    /// A round of an exchange that was set up.
-    Kept(Rc<Kept>),
+    /// An exchange with neighbours.
+    Round(Round),
     /// Other requests, all of which are to be complete.
     All(Vec<Rc<Request>>),
     /// An operation of the program's own.
@@ -72,6 +72,7 @@ pub(crate) enum State {
 }
 
 /// Data of a message beside the memory that it is for.
+#[derive(Debug)]
 pub(crate) struct Staged {
     /// The data.
     pub(crate) bytes: Box<[u8]>,
@@ -194,7 +195,7 @@ impl Request {
         enum Found {
             Message(RequestId),
             Task(TaskId),
-            Kept(Rc<Kept>),
+            Round(Round),
             All(Vec<Rc<Request>>),
             Own,
             Done(Status),
@@ -203,7 +204,7 @@ impl Request {
         let found = match &*state {
             State::Message { id, .. } => Found::Message(*id),
             State::Task(id) => Found::Task(*id),
-            State::Kept(kept) => Found::Kept(Rc::clone(kept)),
+            State::Round(round) => Found::Round(round.clone()),
             State::All(all) => Found::All(all.clone()),
             State::Own => Found::Own,
             State::Done(status) => Found::Done(*status),
@@ -217,8 +218,8 @@ impl Request {
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
             }
-            Found::Kept(kept) => {
-                let outcome = kept.test(self.comm.as_ref()?)?;
+            Found::Round(round) => {
+                let outcome = round.test(self.comm.as_ref()?)?;
                 self.state.replace(State::Inactive);
                 outcome
             }
@@ -269,7 +270,7 @@ impl Request {
         enum For {
             Message(RequestId),
             Task(TaskId),
-            Kept(Rc<Kept>),
+            Round(Round),
             All(Vec<Rc<Request>>),
             Own,
         }
@@ -277,7 +278,7 @@ impl Request {
         let waits = match &*state {
             State::Message { id, .. } => Some(For::Message(*id)),
             State::Task(id) => Some(For::Task(*id)),
-            State::Kept(kept) => Some(For::Kept(Rc::clone(kept))),
+            State::Round(round) => Some(For::Round(round.clone())),
             State::All(all) => Some(For::All(all.clone())),
             State::Own => Some(For::Own),
             State::Done(_) | State::Inactive => None,
@@ -290,8 +291,8 @@ impl Request {
                 self.state.replace(State::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
             }
-            (Some(For::Kept(kept)), _) => {
-                let outcome = kept.wait();
+            (Some(For::Round(round)), _) => {
+                let outcome = round.wait();
                 self.state.replace(State::Inactive);
                 outcome
             }

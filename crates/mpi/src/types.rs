@@ -151,13 +151,6 @@ impl Area {
         }
     }
 
-    /// Room for its data, which is not read.
-    pub(crate) fn room(&self) -> Landing<'_> {
-        let there = self.memory();
-        let beside = if there.is_some() { Vec::new() } else { vec![0; self.length] };
-        Landing { area: self, there, beside }
-    }
-
     /// Puts data into it, which may be fewer than it has room for.
     pub(crate) fn put(&self, data: &[u8]) {
         match self.cursor() {

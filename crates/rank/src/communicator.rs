@@ -231,10 +231,10 @@ impl Communicator {
         Group::new(self.messages(), &self.collectives)
     }
 
-    /// Messages between neighbours, if it has a topology. Their exchanges number their tags.
-    pub fn neighbours(&self) -> Group<'_, RankPort> {
-        let endpoint = Endpoint::new(self.engine(), self.context + NEIGHBOURS);
-        Group::new(endpoint.among(self.members()), &self.collectives)
+    /// The context of messages between neighbours, if it has a topology. Their exchanges number
+    /// their tags.
+    pub fn neighbour_context(&self) -> u32 {
+        self.context + NEIGHBOURS
     }
 
     /// This communicator as its collectives see it.

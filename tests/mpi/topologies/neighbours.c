@@ -158,6 +158,72 @@ static void disagreeing(void) {
     MPI_Comm_free(&comm);
 }
 
+/* Ends that disagree where the exchange is run at once: the receiver is told, whether the block is
+ * long at one end, at both or at none, and the next exchange is right. */
+static void disagreeing_at_once(void) {
+    if (!is_hikyaku() || size < 2) return;
+    enum { LONG = 70000 };
+    int lengths[][2] = {{5, 3}, {3, 5}, {LONG, 3}, {3, LONG}, {LONG, LONG - 1}, {0, 7}, {LONG, 0}};
+    MPI_Comm comm = line(0);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    int *out = calloc(2 * LONG, sizeof *out), *into = calloc(2 * LONG, sizeof *into);
+    int places[] = {0, LONG}, hears = left() == 0 || right() == 0;
+    for (int round = 0; round < 20; round++) {
+        int *pair = lengths[round / 2 % 7], wrong = round % 2, right_one = pair[1];
+        int sent = rank == 0 && wrong ? pair[0] : right_one;
+        int counts[] = {sent, sent}, expected[] = {right_one, right_one};
+        for (int at = 0; at < sent; at++) out[at] = out[LONG + at] = value(rank, 0, round, at);
+        int code = MPI_Neighbor_alltoallv(out, counts, places, MPI_INT, into, expected, places, MPI_INT, comm);
+        if (wrong && hears) {
+            CLASS(code, pair[0] > pair[1] ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT);
+            continue;
+        }
+        EQUAL(code, MPI_SUCCESS);
+        for (int at = 0; at < right_one; at++) {
+            EQUAL(into[at], value(left(), 0, round, at));
+            EQUAL(into[LONG + at], value(right(), 0, round, at));
+        }
+    }
+    free(out), free(into);
+    MPI_Comm_free(&comm);
+}
+
+/* The same of every call at once: lengths that are long and short and change, with gaps. */
+static void of_changing_lengths(void) {
+    MPI_Comm comm = line(0);
+    enum { ROOM = 6000 };
+    int *out = malloc(sizeof *out * 4 * ROOM), *into = malloc(sizeof *into * 4 * ROOM);
+    for (int round = 0; round < 12; round++) {
+        /* What goes up has another length than what goes down. */
+        int lengths[] = {round * 97 % 1500, round * 1013 % ROOM};
+        int ones[] = {1, 1}, counts[] = {lengths[1], lengths[0]};
+        MPI_Aint from[] = {0, 2 * ROOM * sizeof(int)};
+        MPI_Datatype ints[] = {MPI_INT, MPI_INT}, gaps[2];
+        for (int side = 0; side < 2; side++) {
+            MPI_Type_vector(lengths[side], 1, 2, MPI_INT, &gaps[side]);
+            MPI_Type_commit(&gaps[side]);
+            for (int at = 0; at < lengths[side]; at++)
+                out[2 * ROOM * side + 2 * at] = value(rank, side, round, at);
+        }
+        memset(into, 0xff, sizeof *into * 4 * ROOM);
+        if (round % 3)
+            MPI_Neighbor_alltoallw(out, ones, from, gaps, into, counts, from, ints, comm);
+        else {
+            MPI_Request request;
+            MPI_Ineighbor_alltoallw(out, ones, from, gaps, into, counts, from, ints, comm, &request);
+            waits(round, &request);
+        }
+        for (int at = 0; at < lengths[1]; at++) EQUAL(into[at], value(left(), 1, round, at));
+        for (int at = 0; at < lengths[0]; at++)
+            EQUAL(into[2 * ROOM + at], value(right(), 0, round, at));
+        EQUAL(into[lengths[1]], -1);
+        EQUAL(into[2 * ROOM + lengths[0]], -1);
+        for (int side = 0; side < 2; side++) MPI_Type_free(&gaps[side]);
+    }
+    free(out), free(into);
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     int lengths[] = {0, 1, 6, 3000, MOST};
@@ -167,5 +233,7 @@ int main(int argc, char **argv) {
     }
     to_everybody();
     disagreeing();
+    disagreeing_at_once();
+    of_changing_lengths();
     return end();
 }

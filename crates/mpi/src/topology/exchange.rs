@@ -3,24 +3,27 @@
 //! Blocks lie in the order of the topology's edges. Beyond the border of a grid nothing is
 //! exchanged: the block is there, and stays as it is.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::{MsgError, as_one};
+use hikyaku_msg::{Envelope, MsgError, Received, RequestId, Selector, SendMode};
 use hikyaku_nic::fabric::{Activity, Name, Wait};
 use hikyaku_rank::Error;
 
 use super::Tags;
 use crate::communicators::Comm;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
+use crate::messages::{Incoming, Outgoing};
 use crate::raw::{Buffer, Handles, Numbers, count};
+use crate::requests::{Outcome, Staged, State};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
 /// What waits for neighbours are announced as.
-const NEIGHBOURS: Wait = Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
+pub(super) const NEIGHBOURS: Wait =
+    Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
 /// A datatype as it was given: wrong only if it is looked at.
 type Given = Result<Rc<Type>, Failure>;
@@ -39,7 +42,7 @@ pub(super) struct Block {
 /// A neighbour collective, described.
 #[derive(Debug)]
 pub struct Exchange {
-    comm: Rc<Comm>,
+    pub(super) comm: Rc<Comm>,
     pub(super) outs: Vec<Block>,
     pub(super) ins: Vec<Block>,
 }
@@ -53,11 +56,13 @@ struct Side<'c> {
 impl Side<'_> {
     /// The blocks of the edges that there are; `area` is told the place of each.
     fn blocks(&self, area: impl Fn(usize) -> Result<Area, Failure>) -> Result<Vec<Block>, Failure> {
-        let there = self.links.iter().enumerate();
-        let there = there.filter_map(|(edge, link)| Some((edge, link.rank?, link.channel)));
-        there
-            .map(|(edge, rank, channel)| Ok(Block { edge, rank, channel, area: area(edge)? }))
-            .collect()
+        let mut blocks = Vec::with_capacity(self.links.len());
+        for (edge, link) in self.links.iter().enumerate() {
+            if let Some(rank) = link.rank {
+                blocks.push(Block { edge, rank, channel: link.channel, area: area(edge)? });
+            }
+        }
+        Ok(blocks)
     }
 
     /// The same block for every edge, or one after the other.
@@ -81,10 +86,10 @@ impl Side<'_> {
         if self.links.is_empty() {
             return Ok(Vec::new());
         }
-        let (counts, places) = self.lists(&counts, &displacements)?;
+        self.check_lists(&counts, &displacements)?;
         let datatype = datatype?;
-        let place = |edge: usize| self.buffer.at(places[edge].saturating_mul(datatype.extent()));
-        self.blocks(|edge| Area::new(place(edge), counts[edge], &datatype))
+        let at = |edge: usize| displacements.get(edge).saturating_mul(datatype.extent());
+        self.blocks(|edge| Area::new(self.buffer.at(at(edge)), counts.get(edge), &datatype))
     }
 
     /// Blocks of a type each, at displacements in bytes.
@@ -94,23 +99,20 @@ impl Side<'_> {
         (counts, displacements): (Numbers, Numbers),
         types: &Handles<D>,
     ) -> Result<Vec<Block>, Failure> {
-        let (counts, places) = self.lists(&counts, &displacements)?;
-        let types = types.all(self.links.len(), "types")?;
+        self.check_lists(&counts, &displacements)?;
+        types.check(self.links.len(), "types")?;
         self.blocks(|edge| {
-            let datatype = mpi.datatype_of(types[edge])?;
-            Area::new(self.buffer.at(places[edge]), counts[edge], &datatype)
+            let datatype = mpi.datatype_of(types.get(edge))?;
+            Area::new(self.buffer.at(displacements.get(edge)), counts.get(edge), &datatype)
         })
     }
 
-    /// A count and a displacement for every edge.
-    fn lists(
-        &self,
-        counts: &Numbers,
-        displacements: &Numbers,
-    ) -> Result<(Vec<i64>, Vec<i64>), Failure> {
-        let counts = counts.all(self.links.len(), "counts")?;
-        counts.iter().try_for_each(|number| count(*number).map(drop))?;
-        Ok((counts, displacements.all(self.links.len(), "displs")?))
+    /// Whether there are a count and a displacement for every edge.
+    fn check_lists(&self, counts: &Numbers, displacements: &Numbers) -> Result<(), Failure> {
+        let edges = self.links.len();
+        counts.check(edges, "counts")?;
+        (0..edges).try_for_each(|edge| count(counts.get(edge)).map(drop))?;
+        displacements.check(edges, "displs")
     }
 }
 
@@ -135,43 +137,149 @@ impl Exchange {
     ///
     /// # Errors
     /// A neighbour sent another size than is expected, or is gone.
-    pub async fn run(self) -> Result<(), Error> {
-        let Some(topology) = self.comm.topology.get() else { return Ok(()) };
+    pub fn run(self) -> Result<(), Failure> {
+        let comm = Rc::clone(&self.comm);
+        let topology = comm.topology()?;
         let tags = topology.next_run();
-        self.go(tags).await
+        match topology.way(&comm)? {
+            Some(letters) => letters.borrow_mut().run(self, tags),
+            None => InFlight::start(Rc::new(self), tags, |_| true).wait().map(drop),
+        }
+    }
+}
+
+/// An exchange by messages that is in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    exchange: Rc<Exchange>,
+    open: RefCell<Vec<Part>>,
+    /// The first failure. It is told when all have ended.
+    failed: RefCell<Option<Failure>>,
+}
+
+/// A message of an exchange.
+#[derive(Debug)]
+struct Part {
+    id: RequestId,
+    staged: Option<Box<Staged>>,
+    /// Which of what comes in it is; `None`: it goes out.
+    incoming: Option<usize>,
+}
+
+impl InFlight {
+    /// Starts an exchange of those blocks that `go` says, with these tags.
+    pub(super) fn start(
+        exchange: Rc<Exchange>,
+        tags: Tags,
+        go: impl Fn(&Block) -> bool,
+    ) -> InFlight {
+        let comm = &exchange.comm;
+        let context = comm.inner.neighbour_context();
+        let (mut open, mut failed) = (Vec::with_capacity(exchange.ins.len()), None);
+        let mut keep = |started: Result<State, Failure>, incoming| match started {
+            Ok(State::Message { id, staged, .. }) => open.push(Part { id, staged, incoming }),
+            Ok(_) => {}
+            Err(failure) => drop(failed.get_or_insert(failure)),
+        };
+        let ins = exchange.ins.iter().enumerate().filter(|(_, block)| go(block));
+        for (at, Block { rank, channel, area, .. }) in ins {
+            let source = comm.inner.in_job(*rank).map(Some).map_err(Failure::from);
+            let tag = Some(tags.of(*channel));
+            let start = |source| {
+                let from = Some(Selector { source, tag, context });
+                Incoming { area: area.clone(), from }.start(comm)
+            };
+            keep(source.and_then(start), Some(at));
+        }
+        for Block { rank, channel, area, .. } in exchange.outs.iter().filter(|block| go(block)) {
+            let destination = comm.inner.in_job(*rank).map_err(Failure::from);
+            let start = |destination| {
+                let to = Some(Envelope { destination, context, tag: tags.of(*channel) });
+                Outgoing { area: area.clone(), to }.start(comm, SendMode::Standard)
+            };
+            keep(destination.and_then(start), None);
+        }
+        let (open, failed) = (RefCell::new(open), RefCell::new(failed));
+        InFlight { exchange, open, failed }
     }
 
-    /// Runs it, with these tags.
-    pub(super) async fn go(&self, tags: Tags) -> Result<(), Error> {
-        let group = self.comm.inner.neighbours();
-        let data: Vec<_> = self.outs.iter().map(|block| block.area.data()).collect();
-        let outgoing = self.outs.iter().zip(&data).map(|(block, bytes)| Outgoing {
-            to: block.rank,
-            tag: tags.of(block.channel),
-            bytes,
-        });
-        let mut landings: Vec<_> = self.ins.iter().map(|block| block.area.room()).collect();
-        let incoming = self.ins.iter().zip(&mut landings).map(|(block, landing)| Incoming {
-            from: block.rank,
-            tag: tags.of(block.channel),
-            into: landing.bytes(),
-        });
-        let exchange = exchange(&group, outgoing, incoming);
-        let done = as_one(self.comm.inner.engine(), NEIGHBOURS, exchange).await;
-        done.map_err(|error| self.explained(error))?;
-        landings.into_iter().for_each(|landing| landing.finish());
-        Ok(())
+    /// Waits for it.
+    pub(crate) fn wait(&self) -> Outcome {
+        let comm = &self.exchange.comm.inner;
+        let engine = comm.engine();
+        engine.borrow_mut().set_whole(Some(NEIGHBOURS));
+        for part in self.open.take() {
+            self.end(&part, comm.wait_for(part.id, 1));
+        }
+        engine.borrow_mut().set_whole(None);
+        self.result()
     }
 
-    /// An exchange's failure in the terms of this communicator.
-    fn explained(&self, error: ExchangeError<MsgError>) -> Error {
-        match error {
-            ExchangeError::Message(error) => error.into(),
-            ExchangeError::Size { edge: at, sent, expected } => {
-                let Block { edge, rank: source_rank, .. } = self.ins[at];
-                let rank = self.comm.inner.rank();
-                Error::UnequalEdge { edge, source_rank, sent, rank, expected }
+    /// Looks whether it is complete; its result if so.
+    pub(crate) fn test(&self) -> Option<Outcome> {
+        let mut open = self.open.take();
+        open.retain(|part| match self.exchange.comm.inner.test(part.id) {
+            None => true,
+            Some(result) => {
+                self.end(part, result);
+                false
             }
+        });
+        let is_complete = open.is_empty();
+        self.open.replace(open);
+        is_complete.then(|| self.result())
+    }
+
+    /// Does without messages: they touch no memory any more. `which` is told the place of what
+    /// comes in.
+    pub(super) fn abandon(&self, which: impl Fn(Option<usize>) -> bool) {
+        let mut engine = self.exchange.comm.inner.engine().borrow_mut();
+        let (gone, kept) = self.open.take().into_iter().partition(|part| which(part.incoming));
+        self.open.replace(kept);
+        let gone: Vec<Part> = gone;
+        gone.iter().for_each(|part| engine.abandon(part.id));
+    }
+
+    /// Takes in a message that there is no block for: its sender waits for that.
+    pub(super) fn drop_message(&self, place: usize, tags: Tags) {
+        let Exchange { comm, ins, .. } = &*self.exchange;
+        let Block { rank, channel, .. } = ins[place];
+        let Ok(source) = comm.inner.in_job(rank) else { return };
+        let (tag, context) = (Some(tags.of(channel)), comm.inner.neighbour_context());
+        let from = Some(Selector { source: Some(source), tag, context });
+        let started = Incoming { area: Area::NOTHING, from }.start(comm);
+        if let Ok(State::Message { id, .. }) = started {
+            self.open.borrow_mut().push(Part { id, staged: None, incoming: None });
+        }
+    }
+
+    fn result(&self) -> Outcome {
+        self.failed.take().map_or(Ok(Status::EMPTY), Err)
+    }
+
+    /// A message has ended.
+    fn end(&self, part: &Part, result: Result<Received, MsgError>) {
+        if let Err(failure) = self.outcome(part, self.exchange.comm.inner.told(result)) {
+            self.failed.borrow_mut().get_or_insert(failure);
+        }
+    }
+
+    fn outcome(&self, part: &Part, result: Result<Received, MsgError>) -> Result<(), Failure> {
+        let Some(at) = part.incoming else { return Ok(result.map(drop)?) };
+        let Block { edge, rank: source_rank, ref area, .. } = self.exchange.ins[at];
+        let expected = area.len() as u64;
+        let sent = match result {
+            Ok(received) => received.bytes,
+            Err(MsgError::Truncated { sent, .. }) => sent,
+            Err(error) => return Err(error.into()),
+        };
+        if sent != expected {
+            let rank = self.exchange.comm.inner.rank();
+            return Err(Error::UnequalEdge { edge, source_rank, sent, rank, expected }.into());
+        }
+        match &part.staged {
+            Some(staged) => staged.land(result).map(drop),
+            None => Ok(()),
         }
     }
 }

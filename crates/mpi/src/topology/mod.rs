@@ -3,23 +3,26 @@
 //! ```text
 //!   create.rs      makes communicators with a topology: all ranks agree on it (rank::topology)
 //!   queries.rs     says what it is: grids, graphs, neighbours
-//!   exchange.rs    neighbour collectives: described once, as other collectives are
-//!   persistent.rs  those that are started again and again
+//!   exchange.rs    neighbour collectives, described once; by messages
+//!   letters.rs     those that are run at once, by letter
+//!   persistent.rs  those in flight, and those that are started again and again
 //! ```
 
 mod create;
 mod exchange;
+mod letters;
 mod persistent;
 mod queries;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use hikyaku_coll::topology::{Cartesian, Graph, Links, TopologyError};
 use hikyaku_rank::Communicator;
 
 pub use self::exchange::Exchange;
-pub(crate) use self::persistent::Kept;
+use self::letters::Way;
+pub(crate) use self::persistent::Round;
 use crate::communicators::Comm;
 use crate::failure::{Class, Failure};
 
@@ -49,6 +52,9 @@ pub(crate) struct Topology {
     /// the same ones the same.
     run: Cell<u32>,
     kept: Cell<u32>,
+    /// Exchanges that were run at once, as far as they are counted, and how they go after those.
+    runs: Cell<u32>,
+    way: OnceCell<Way>,
 }
 
 /// The tags of one exchange.
@@ -76,7 +82,17 @@ impl Topology {
         usable: Result<(), TopologyError>,
     ) -> Topology {
         let (shape, links) = (Rc::new(shape), Rc::new(links));
-        Topology { shape, links, usable, channels, run: Cell::new(0), kept: Cell::new(0) }
+        Topology::new(shape, links, channels, usable)
+    }
+
+    fn new(
+        shape: Rc<Shape>,
+        links: Rc<Links>,
+        channels: u32,
+        usable: Result<(), TopologyError>,
+    ) -> Topology {
+        let (run, kept, runs, way) = Default::default();
+        Topology { shape, links, usable, channels, run, kept, runs, way }
     }
 
     /// Numbers the next exchange that is run once. A tag comes again after so many that no message
@@ -102,14 +118,9 @@ impl Comm {
     pub(crate) fn take_topology(&self, from: &Comm) {
         let Some(known) = from.topology.get() else { return };
         // A new communicator has none.
-        let _ = self.topology.set(Topology {
-            shape: Rc::clone(&known.shape),
-            links: Rc::clone(&known.links),
-            usable: known.usable.clone(),
-            channels: known.channels,
-            run: Cell::new(0),
-            kept: Cell::new(0),
-        });
+        let (shape, links) = (Rc::clone(&known.shape), Rc::clone(&known.links));
+        let topology = Topology::new(shape, links, known.channels, known.usable.clone());
+        let _ = self.topology.set(topology);
     }
 
     /// Its ranks, to be arranged.

@@ -8,7 +8,7 @@ use thiserror::Error;
 ///
 /// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`.
 /// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's: `Elsewhere`, `Freed`. Want of
-/// resources: `Plan`, `Queue`.
+/// resources: `Plan`, `Queue`, `Large`, `NoLetters`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PersistentError {
     /// A neighbour is not a rank of the job.
@@ -70,6 +70,15 @@ pub enum PersistentError {
         /// How many end there.
         expected: u64,
     },
+    /// An edge has more data than is to go so.
+    #[error("an edge has more than {most} bytes")]
+    Large {
+        /// How many are allowed.
+        most: u64,
+    },
+    /// Some neighbours cannot exchange letters.
+    #[error("some neighbours are of two nodes, or there are no mailboxes")]
+    NoLetters,
     /// The two ends of an edge disagree on its size.
     #[error(
         "rank {source_rank} sends {sent} bytes along edge {edge} to rank {rank}, which expects \

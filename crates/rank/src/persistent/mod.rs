@@ -14,5 +14,5 @@ mod tables;
 pub use error::PersistentError;
 pub use mail::{Incoming, Outgoing};
 pub use rounds::Rounds;
-pub use setup::{Checked, End, Places, Use, set_up};
+pub use setup::{Checked, End, Places, Terms, Use, set_up};
 pub use staged::StagedRounds;

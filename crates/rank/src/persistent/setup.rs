@@ -109,24 +109,47 @@ struct Taken {
     boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
+/// How an exchange may be carried out; else it is not made, on any rank.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// How queues are to serve it, if it is the program's wish.
+    pub scheme: Option<Scheme>,
+    /// Bytes of an edge at most.
+    pub most: u64,
+    /// Whether all of it must go by letter.
+    pub letters_alone: bool,
+}
+
+impl Terms {
+    /// In any way.
+    pub const ANY: Terms = Terms { scheme: None, most: u64::MAX, letters_alone: false };
+
+    /// By letter.
+    pub const LETTERS: Terms = Terms { letters_alone: true, ..Terms::ANY };
+}
+
 /// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
 /// is told the ends that queues serve and says where their data is; `share` gives all ranks the
 /// words of each, by rank of `world`. Every rank that has a part in it calls.
 pub fn set_up<E: From<Error>>(
     world: &Communicator,
-    (scheme, buffers): (Option<Scheme>, Use),
+    (terms, buffers): (Terms, Use),
     checked: Checked<E>,
     share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
     place: impl FnOnce(&[End], &[End]) -> Result<(Vec<Places>, Vec<Places>), E>,
 ) -> Result<Wiring, E> {
+    let Terms { scheme, most, letters_alone } = terms;
     let letters = letters_of(world, scheme, buffers);
     let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, letters));
     let shared = share(&words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?).map_err(Error::from)?;
-    judge(&tables).map_err(Error::from)?;
+    judge(&tables, most).map_err(Error::from)?;
     let period = if buffers == Use::Turning { 2 } else { 1 };
     let choice = Choice { world, tables: &tables };
+    if letters_alone && !choice.is_all_by_mail() {
+        return Err(Error::from(PersistentError::NoLetters).into());
+    }
     let (mail_outs, outs) = choice.part(outs);
     let (mail_ins, ins) = choice.part(ins);
     let mut taken = Taken::default();
@@ -197,6 +220,14 @@ impl Choice<'_> {
             bytes.fold(0, u64::saturating_add) <= u64::from(most)
         };
         most > 0 && node(one) == node(other) && small(one, other) && small(other, one)
+    }
+
+    /// Whether all neighbours do.
+    fn is_all_by_mail(&self) -> bool {
+        let by_mail = |(rank, ends): (u32, &Ends)| {
+            ends.outs.iter().chain(&ends.ins).all(|end| self.by_mail(rank, end.0))
+        };
+        (0..).zip(self.tables).all(by_mail)
     }
 
     /// Ends of this rank's edges to or from ranks with which it exchanges letters, and the others.

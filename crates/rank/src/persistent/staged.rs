@@ -9,13 +9,12 @@
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
-use hikyaku_coll::persistent::Scheme;
 use hikyaku_nic::fabric::{Command, Port, QueuePort, RemoteAddress, Space};
 use hikyaku_nic::region::RegionBuffer;
 
 use super::mail::{Incoming, Outgoing};
 use super::rounds::Rounds;
-use super::setup::{Checked, End, Out, Places, Use, set_up};
+use super::setup::{Checked, End, Out, Places, Terms, Use, set_up};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
@@ -50,13 +49,12 @@ impl StagedRounds {
     /// As [`set_up`]; or there is no memory for the places, on every rank.
     pub fn new<E: From<Error>>(
         world: &Communicator,
-        scheme: Option<Scheme>,
+        terms: Terms,
         checked: Checked<E>,
         share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
     ) -> Result<StagedRounds, E> {
         let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
-        let buffers = (scheme, Use::Staged);
-        let wiring = set_up(world, buffers, checked, share, |own_outs, own_ins| {
+        let wiring = set_up(world, (terms, Use::Staged), checked, share, |own_outs, own_ins| {
             let mut end = 0;
             outs = staged(own_outs, 1, &mut end);
             ins = staged(own_ins, 2, &mut end);

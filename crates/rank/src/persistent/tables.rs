@@ -93,8 +93,8 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
     heard.collect()
 }
 
-/// Whether the ends of all edges agree.
-pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
+/// Whether the ends of all edges agree, and none has more than `most` bytes.
+pub(super) fn judge(tables: &[Ends], most: u64) -> Result<(), PersistentError> {
     for (source_rank, table) in (0..).zip(tables) {
         for rank in 0..tables.len() as u32 {
             let theirs = &tables[rank as usize].ins;
@@ -111,6 +111,10 @@ pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
                 return Err(PersistentError::Sizes { source_rank, sent, edge, rank, expected });
             }
         }
+    }
+    let is_large = |table: &Ends| table.outs.iter().any(|end| end.1 > most);
+    if tables.iter().any(is_large) {
+        return Err(PersistentError::Large { most });
     }
     Ok(())
 }
@@ -150,14 +154,16 @@ mod tests {
             ins: ins.to_vec(),
             letters: 1,
         };
-        let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])]).unwrap_err();
+        let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])], 9).unwrap_err();
         let expected = PersistentError::Edges { source_rank: 0, sent: 1, rank: 1, expected: 0 };
         assert_eq!(lone, expected);
-        let unlike = judge(&[table(&[], &[(1, 8), (1, 4)]), table(&[(0, 8), (0, 5)], &[])]);
+        let unlike = judge(&[table(&[], &[(1, 8), (1, 4)]), table(&[(0, 8), (0, 5)], &[])], 1);
         let (source_rank, sent, edge, rank, expected) = (1, 5, 1, 0, 4);
         let expected = PersistentError::Sizes { source_rank, sent, edge, rank, expected };
         assert_eq!(unlike, Err(expected));
-        assert_eq!(judge(&[table(&[(0, 3)], &[(0, 3)])]), Ok(()));
+        let alone = [table(&[(0, 3)], &[(0, 3)])];
+        assert_eq!(judge(&alone, 3), Ok(()));
+        assert_eq!(judge(&alone, 2), Err(PersistentError::Large { most: 2 }));
     }
 
     #[test]

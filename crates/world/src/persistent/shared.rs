@@ -3,7 +3,7 @@
 
 use std::mem::{ManuallyDrop, size_of};
 
-use hikyaku_rank::persistent::{End, Places, Rounds, Use, set_up};
+use hikyaku_rank::persistent::{End, Places, Rounds, Terms, Use, set_up};
 
 use super::edges::{Neighbour, Neighbours};
 use crate::buffer::SharedBuffer;
@@ -126,7 +126,7 @@ impl<T: Scalar> Exchange<T> {
         let place = |outs: &[End], ins: &[End]| Ok((places(outs, from), places(ins, to)));
         let wiring = set_up(
             world.communicator(),
-            (neighbours.scheme, buffers_use),
+            (Terms { scheme: neighbours.scheme, ..Terms::ANY }, buffers_use),
             prepare(),
             |words| world.communicator().share(words).map_err(Error::from),
             place,

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use hikyaku_coll::persistent::Scheme;
-use hikyaku_rank::persistent::{Checked, PersistentError, StagedRounds};
+use hikyaku_rank::persistent::{Checked, PersistentError, StagedRounds, Terms};
 
 use super::edges::Neighbours;
 use super::shared::ends;
@@ -55,7 +55,12 @@ impl<T: Scalar> StagedExchange<T> {
         share: impl Fn(&World, &[u32]) -> Result<Vec<Vec<u32>>, Error>,
     ) -> Result<StagedExchange<T>, Error> {
         let share = |words: &[u32]| share(&world, words);
-        let rounds = StagedRounds::new(world.communicator(), scheme, checked, share)?;
+        let rounds = StagedRounds::new(
+            world.communicator(),
+            Terms { scheme, ..Terms::ANY },
+            checked,
+            share,
+        )?;
         Ok(StagedExchange { rounds, needed, _world: world, element: PhantomData })
     }
 
