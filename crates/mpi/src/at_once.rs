@@ -1,5 +1,5 @@
-//! Blocking collectives that are often over before anything waits: of little data among ranks of one
-//! node, by its lines. They are begun without a future, which is made where they have to wait.
+//! Blocking collectives that are often over before anything waits: of little data among ranks of
+//! one node, by its lines. They are begun without a future, which is made where they have to wait.
 
 use std::rc::Rc;
 

@@ -85,8 +85,8 @@ impl Side {
     fn ends(&self) -> Vec<End> {
         let end = |(at, neighbour): (usize, &Neighbour)| {
             let start = at * FROM_ONE_TO_THE_NEXT;
-            let room = neighbour.places.len() * (HEAD + SHORT);
-            End { rank: neighbour.rank, runs: vec![start..start + room] }
+            let letter = start..start + neighbour.places.len() * (HEAD + SHORT);
+            End { rank: neighbour.rank, runs: Vec::from([letter]) }
         };
         self.0.iter().enumerate().map(end).collect()
     }
@@ -176,7 +176,7 @@ impl Topology {
         let way = match self.way.get() {
             Some(way) => way,
             None => {
-                let made = Letters::new(comm, self)?;
+                let made = Letters::make(comm, self)?;
                 self.way.get_or_init(|| made)
             }
         };
@@ -188,7 +188,8 @@ impl Topology {
 }
 
 impl Letters {
-    fn new(comm: &Comm, topology: &Topology) -> Result<Way, Failure> {
+    /// Makes mailboxes, if all ranks can have them. All ranks call it.
+    fn make(comm: &Comm, topology: &Topology) -> Result<Way, Failure> {
         let outs = Side::new(&topology.links.destinations);
         let ins = Side::new(&topology.links.sources);
         let (comm, checked) = (&comm.inner, Ok((outs.ends(), ins.ends())));
