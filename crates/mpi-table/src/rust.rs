@@ -143,7 +143,10 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };
     let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
-    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {mpi}{form} }})")
+    // A communicator or a session is not there unless MPI is in use.
+    let needs =
+        if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
+    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {needs}{mpi}{form} }})")
 }
 
 /// A collective in one of its forms.
@@ -157,6 +160,9 @@ fn collective(
         matches!(argument.kind, Kind::HandleOut(Object::Request))
             || (verb == Verb::Keep && argument.kind == Kind::Handle(Object::Info))
     };
+    // Hints are not used, but must be there.
+    let hints = arguments.iter().filter(|it| it.kind == Kind::Handle(Object::Info));
+    let hints: String = hints.filter_map(|it| Some(format!("{}; ", pass(it)?))).collect();
     let own: Vec<&Argument> = arguments.iter().copied().filter(|it| !of_form(it)).collect();
     // Some types are not looked at by some ranks, or with MPI_IN_PLACE: they may be nothing then.
     let given = |it: &Argument| match it.kind {
@@ -183,7 +189,7 @@ fn collective(
         })
         .collect();
     let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
-    let (bound, kept, method) = (bound.join(" "), kept.join(" "), method(base));
+    let (bound, kept, method) = (hints + &bound.join(" "), kept.join(" "), method(base));
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
@@ -277,14 +283,14 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::AddressesOut => format!("NumbersAt::large({name}.cast())"),
         Kind::BufferIn | Kind::Location => format!("Buffer::new({name}.cast_mut())"),
         Kind::BufferOut | Kind::BufferInOut | Kind::Memory => format!("Buffer::new({name})"),
-        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut())"),
-        Kind::LogicalOut => format!("Buffer::new({name})"),
+        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut()).not_null(\"{said}\")?"),
+        Kind::LogicalOut => format!("Buffer::new({name}).not_null(\"{said}\")?"),
         Kind::PointerOut | Kind::StateOut => format!("Out::new({name}, \"{said}\")?"),
         Kind::StatusIn => format!("status_of::<D>({name}, \"{said}\")?"),
         Kind::StatusOut | Kind::StatusesOut => format!("StatusesAt::<D>::new({name})"),
         Kind::StatusInOut => format!("StatusesAt::<D>::needed({name}, \"{said}\")?"),
         Kind::StringIn => format!("Text::new({name}).read(\"{said}\")?"),
-        Kind::StringOut => format!("TextAt::new({name})"),
+        Kind::StringOut => format!("TextAt::new({name}, \"{said}\")"),
         Kind::StringsIn => format!("Texts::new({name})"),
         Kind::StringListsIn => name,
         Kind::Argc | Kind::Argv | Kind::Rest => return None,

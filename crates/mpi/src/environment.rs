@@ -162,7 +162,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Get_library_version.
     pub fn get_library_version(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let (version, name) = (env!("CARGO_PKG_VERSION"), D::NAME);
-        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION));
+        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION)?);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn get_processor_name(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = if name.trim().is_empty() { "localhost" } else { name.trim() };
-        length.set(into.set(name, D::MAX_NAMES[0]));
+        length.set(into.set(name, D::MAX_NAMES[0])?);
         Ok(())
     }
 

@@ -268,7 +268,7 @@ impl<D: Dialect> Mpi<D> {
             Some(class) => class.text().to_owned(),
             None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
         };
-        length.set(into.set(&text, MAX_ERROR_STRING));
+        length.set(into.set(&text, MAX_ERROR_STRING)?);
         Ok(())
     }
 

@@ -12,3 +12,4 @@ mod launchers;
 mod programs;
 mod support;
 mod threads;
+mod wrong;
