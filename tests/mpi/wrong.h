@@ -1,8 +1,8 @@
 /* What a program is made of that calls every function wrongly: `hikyaku_mpi_table::wrong_calls` writes
  * the trials behind this file. `PROGRAM trials FROM` runs those from a number on, as one of 2 ranks;
  * `PROGRAM right FROM` only those that succeed, which every library must pass. `PROGRAM before` and
- * `PROGRAM after` make the right call of each when MPI is not running, in a process each. What is not
- * as it should be is a line; `next N` is where to go on after a crash. */
+ * `PROGRAM after` make the right call of each when MPI is not running, and `PROGRAM fatal` each wrong
+ * call with MPI_ERRORS_ARE_FATAL, in a process each. What is not as it should be is a line; `next N` is where to go on after a crash. */
 
 #define _GNU_SOURCE
 #include <signal.h>
@@ -10,9 +10,10 @@
 #include <unistd.h>
 #include "check.h"
 
-/* A call, the class that it ends with, and whether MPI must be running for it. */
+/* A call, what is wrong with it, a word for the argument, the class that it ends with, and whether MPI
+ * must be running for it. */
 struct trial {
-    const char *function, *what;
+    const char *function, *what, *word;
     int class, (*call)(void), is_early;
 };
 extern const struct trial trials[];
@@ -200,7 +201,7 @@ static void make(void) {
     MPI_Comm_group(MPI_COMM_SELF, &group);
     MPI_Group world;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_incl(world, 1, (int[]){1 - rank}, &other_group);
+    if (size == 2) MPI_Group_incl(world, 1, (int[]){1 - rank}, &other_group);
     MPI_Group_free(&world);
     MPI_Info_create(&info);
     MPI_Info_set(info, "a", "b");
@@ -211,8 +212,8 @@ static void make(void) {
     MPI_Graph_create(MPI_COMM_SELF, 1, (int[]){1}, (int[]){0}, 0, &graph);
     MPI_Dist_graph_create_adjacent(MPI_COMM_SELF, 1, (int[]){0}, MPI_UNWEIGHTED, 1, (int[]){0},
                                    MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &dist_graph);
-    MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank, 7, &inter);
-    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    if (size == 2) MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank, 7, &inter);
+    if (size == 2) MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
     made_key_of_comm(), made_key_of_type(), made_key_of_win();
     key_of.comm = made.key_of_comm, key_of.type = made.key_of_type, key_of.win = made.key_of_win;
     made = nothing;
@@ -229,13 +230,17 @@ static void unmake(void) {
     MPI_Session_finalize(&session);
 }
 
-/* A crash and a hang end the program, and say after which call to go on. */
+/* A crash, a hang, and a call that ends the program say after which call to go on. */
 static void stop(int number) {
     char line[256];
     const struct trial *it = &trials[trial];
-    const char *how = number == SIGALRM ? "hangs" : "crashes";
+    const char *how = number == SIGALRM ? "hangs" : number ? "crashes" : "ends the program";
     int length = snprintf(line, sizeof line, "%s(%s) %s\nnext %d\n", it->function, it->what, how, trial + 1);
     _exit(write(1, line, length) == length ? 3 : 4);
+}
+
+static void at_exit(void) {
+    if (is_running) stop(0);
 }
 
 static void run(int from, int is_right) {
@@ -257,32 +262,58 @@ static void run(int from, int is_right) {
         fflush(stdout);
     }
     alarm(PATIENCE);
+    is_running = 0;
     unmake();
     if (rank == 0) printf("%d trials\n", trial);
 }
 
-/* The call of a process that is not in MPI: it ends the process, with a line that names the call. */
-static void call_early(int is_after) {
+/* A call that ends its process: outside of MPI, or with a handler that ends all. */
+static void call_alone(char when) {
     alarm(PATIENCE);
     made = nothing;
-    if (is_after) MPI_Init(NULL, NULL), MPI_Finalize();
+    if (when != 'b') MPI_Init(NULL, NULL), size = 1;
+    if (when == 'a') MPI_Finalize();
+    if (when == 'f') {
+        is_running = 1;
+        make();
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+        MPI_Comm_set_errhandler(cart, MPI_ERRORS_ARE_FATAL);
+        MPI_Comm_set_errhandler(graph, MPI_ERRORS_ARE_FATAL);
+        MPI_Comm_set_errhandler(dist_graph, MPI_ERRORS_ARE_FATAL);
+        MPI_Session_set_errhandler(session, MPI_ERRORS_ARE_FATAL);
+    }
     dprintf(2, "returns %d\n", trials[trial].call());
     _exit(0);
 }
 
-static void run_early(int is_after) {
+/* Whether a line says which call it is about, and which argument: by its name, its kind or its value. A
+ * rank is not known of one that was not in MPI, nor of one that has a session alone. */
+static int says_all(const char *line, const struct trial *it, char when) {
+    char argument[64] = "", value[64] = "";
+    if (!strstr(line, it->function)) return 0;
+    if (when == 'b') return strstr(line, "MPI_Init has not been called") || strstr(line, "session");
+    if (when == 'a') return strstr(line, "MPI_Finalize has been called") || strstr(line, "session");
+    sscanf(it->what, "%63s %*[^-0-9a-z]%63[-0-9a-z]", argument, value);
+    if (!*value) sscanf(it->what, "%63s %63[-0-9]", argument, value);
+    int is_named = strstr(line, argument) || strstr(line, it->word) || (*value && strstr(line, value));
+    return is_named && (strncmp(line, "rank 0 of ", 10) == 0 || strncmp(line, "a session, ", 11) == 0);
+}
+
+static void run_alone(char when) {
     char line[4096];
     int ends[2], code;
-    const char *why = is_after ? "MPI_Finalize has been called" : "MPI_Init has not been called";
     for (trial = 0; trials[trial].function; trial++) {
-        if (!trials[trial].is_early) continue;
+        int is_wrong = trials[trial].class > MPI_SUCCESS;
+        if (when == 'f' ? !is_wrong : !trials[trial].is_early) continue;
+        /* It needs another rank. */
+        if (when == 'f' && strstr(trials[trial].function, "Intercomm_")) continue;
         if (pipe(ends)) abort();
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
             dup2(ends[1], 2);
             close(ends[0]), close(ends[1]);
-            call_early(is_after);
+            call_alone(when);
         }
         close(ends[1]);
         size_t length = 0;
@@ -291,23 +322,24 @@ static void run_early(int is_after) {
         close(ends[0]);
         waitpid(child, &code, 0);
         int is_one_line = length > 0 && strchr(line, '\n') == line + length - 1;
-        int is_named = strstr(line, trials[trial].function) && (strstr(line, why) || strstr(line, "session"));
-        if (!WIFEXITED(code) || WEXITSTATUS(code) == 0 || !is_one_line || !is_named)
-            printf("%s: it ends with %#x and says: %s\n", trials[trial].function, code, line);
+        int is_clear = is_one_line && says_all(line, &trials[trial], when);
+        if (!WIFEXITED(code) || WEXITSTATUS(code) == 0 || !is_clear)
+            printf("%s(%s): it ends with %#x and says: %s\n", trials[trial].function,
+                   trials[trial].what, code, line);
     }
     printf("%d trials\n", trial);
 }
 
 int main(int argc, char **argv) {
     int is_right = strcmp(argv[1], "right") == 0;
-    int is_early = !is_right && strcmp(argv[1], "trials");
     signal(SIGSEGV, stop), signal(SIGBUS, stop), signal(SIGFPE, stop);
-    signal(SIGABRT, stop), signal(SIGILL, stop), signal(SIGALRM, is_early ? SIG_DFL : stop);
-    if (is_early) return run_early(strcmp(argv[1], "after") == 0), 0;
+    signal(SIGABRT, stop), signal(SIGILL, stop), signal(SIGALRM, stop);
+    if (!is_right && strcmp(argv[1], "trials")) return run_alone(argv[1][0]), 0;
     begin(&argc, &argv);
     CHECK(argc == 3);
     CHECK(size == 2);
     is_running = 1;
+    atexit(at_exit);
     run(atoi(argv[2]), is_right);
     return end();
 }

@@ -149,6 +149,12 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
     format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {needs}{mpi}{form} }})")
 }
 
+/// Hints are not used, but must be there.
+fn hints(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>) -> String {
+    let hints = arguments.iter().filter(|it| it.kind == Kind::Handle(Object::Info));
+    hints.filter_map(|it| Some(format!("{}; ", pass(it)?))).collect()
+}
+
 /// A collective in one of its forms.
 fn collective(
     arguments: &[&Argument],
@@ -160,13 +166,10 @@ fn collective(
         matches!(argument.kind, Kind::HandleOut(Object::Request))
             || (verb == Verb::Keep && argument.kind == Kind::Handle(Object::Info))
     };
-    // Hints are not used, but must be there.
-    let hints = arguments.iter().filter(|it| it.kind == Kind::Handle(Object::Info));
-    let hints: String = hints.filter_map(|it| Some(format!("{}; ", pass(it)?))).collect();
     let own: Vec<&Argument> = arguments.iter().copied().filter(|it| !of_form(it)).collect();
     // Some types are not looked at by some ranks, or with MPI_IN_PLACE: they may be nothing then.
     let given = |it: &Argument| match it.kind {
-        Kind::Handle(Object::Type) => Some(format!("mpi.datatype({})", ident(it.name))),
+        Kind::Handle(Object::Type) => Some(found(Object::Type, it)),
         _ => pass(it),
     };
     let bound: Vec<String> = own
@@ -189,7 +192,8 @@ fn collective(
         })
         .collect();
     let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
-    let (bound, kept, method) = (hints + &bound.join(" "), kept.join(" "), method(base));
+    let (bound, kept, method) =
+        (hints(arguments, &pass) + &bound.join(" "), kept.join(" "), method(base));
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
@@ -235,6 +239,12 @@ fn method(name: &str) -> String {
     name.to_lowercase()
 }
 
+/// What a handle names, or a failure that names the argument.
+fn found(object: Object, argument: &Argument) -> String {
+    let (finder, name, said) = (object.finder(), ident(argument.name), argument.name);
+    format!("mpi.{finder}({name}).map_err(|it| it.named(\"{said}\"))")
+}
+
 /// An argument as the method takes it; `None`: it does not.
 fn pass(argument: &Argument, large: bool) -> Option<String> {
     let (name, said) = (ident(argument.name), argument.name);
@@ -243,7 +253,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
         Kind::HandleOrNull(_) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
-        Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
+        Kind::Handle(object) => format!("{}?", found(object, argument)),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
             format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?")
         }
@@ -317,7 +327,7 @@ mod tests {
         for part in [
             "extern \"C\" fn MPI_Recv(buf: *mut u8, count: c_int, ",
             "extern \"C\" fn PMPI_Recv_c(buf: *mut u8, count: i64, ",
-            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype)?",
+            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype).map_err(",
             "Some((Object::Comm, comm))",
         ] {
             assert!(text.contains(part), "{part} in {text}");

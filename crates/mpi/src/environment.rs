@@ -142,14 +142,14 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Abort.
-    #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
+    /// MPI_Abort. The exit code is the one that is asked for, 0 as well; where none of it is left
+    /// in the byte that the system keeps, it is 1.
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
         let (rank, name) = (comm.local().rank(), comm.name.borrow());
-        eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
-        // A job ends by the failure of a rank, and code 0 is none.
-        let code = if code & 0xFF == 0 { 1 } else { code };
-        crate::runtime::outside(|| std::process::exit(code))
+        let line = format!(
+            "rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}"
+        );
+        self.end_job(&line, if code != 0 && code & 0xFF == 0 { 1 } else { code }, true)
     }
 
     /// MPI_Get_version.

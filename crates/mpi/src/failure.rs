@@ -179,7 +179,8 @@ impl Failure {
 
     /// The same, of the argument of this name.
     #[cold]
-    pub(crate) fn named(mut self, argument: &str) -> Failure {
+    #[must_use]
+    pub fn named(mut self, argument: &str) -> Failure {
         self.text = format!("`{argument}`: {}", self.text);
         self
     }
@@ -211,7 +212,8 @@ impl From<MsgError> for Failure {
 impl From<DatatypeError> for Failure {
     fn from(error: DatatypeError) -> Failure {
         let class = match &error {
-            DatatypeError::Negative { argument: "count", .. } => Class::Count,
+            DatatypeError::Negative { argument: "count" | "blocklength", .. }
+            | DatatypeError::NegativeElement { .. } => Class::Count,
             DatatypeError::NoRoom { .. } => Class::Truncate,
             DatatypeError::Negative { argument: "rank", .. }
             | DatatypeError::OutOfRange { argument: "rank", .. } => Class::Rank,

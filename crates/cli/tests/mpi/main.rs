@@ -6,6 +6,7 @@
 mod bench;
 mod compilers;
 mod coverage;
+mod ends;
 mod examples;
 mod header;
 mod launchers;

@@ -61,12 +61,13 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Before MPI_Init and after MPI_Finalize a call ends its process with one line that names it.
+/// Before MPI_Init and after MPI_Finalize a call ends its process with one line that names it. So
+/// does a wrong one under MPI_ERRORS_ARE_FATAL, by a line that names rank and argument as well.
 #[test]
-fn a_call_outside_of_mpi_ends_with_a_line() {
+fn a_call_that_ends_the_process_says_why_in_a_line() {
     let folder = scratch("early");
     let (program, trials) = program(&folder);
-    for when in ["before", "after"] {
+    for when in ["before", "after", "fatal"] {
         let found = wrong(trials, |_| Command::new(&program).arg(when).output().unwrap());
         assert_eq!(found, Vec::<String>::new(), "{when}");
     }

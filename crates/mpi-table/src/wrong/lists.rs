@@ -118,7 +118,7 @@ pub(super) const NUMBERS: &[Number] = &[
     number("Info_get_nthkey", "n", "0", &[("-1", ARG), ("99", ARG)]),
     number("Session_get_nth_pset", "n", "0", &[("-1", ARG), ("99", ARG)]),
     number("Dims_create", "nnodes", "1", &[("-1", "ERR_DIMS"), ("0", "ERR_DIMS")]),
-    number("Dims_create", "dims", "(int[]){0}", &[("(int[]){-1}", "ERR_DIMS")]),
+    number("Dims_create", "dims", "0", &[("-1", "ERR_DIMS")]),
     number("Type_match_size", "size", "4", &[("3", ARG), ("-1", ARG)]),
     number("Type_create_darray", "size", "1", &[("-1", ARG), ("0", ARG)]),
     number("Comm_create_from_group", "group", "group", &[]),

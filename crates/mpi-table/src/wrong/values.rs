@@ -102,10 +102,11 @@ fn by_kind(form: Form<'_>, argument: &Argument) -> Vec<Wrong> {
             wrong.extend(one("no list", "NULL", "ERR_ARG"));
             wrong
         }
-        Kind::Count | Kind::Int | Kind::Wide if argument.name.ends_with("count") => {
+        Kind::Count if argument.name.ends_with("size") => one("negative", "-1", "ERR_ARG"),
+        Kind::Count => one("negative", "-1", "ERR_COUNT"),
+        Kind::Int | Kind::Wide if argument.name.ends_with("count") => {
             one("negative", "-1", "ERR_COUNT")
         }
-        Kind::Count => one("negative", "-1", "ERR_ARG"),
         Kind::Rank => ranks(argument),
         Kind::Root => [("negative", "-77"), ("beyond", "1"), ("of two groups", "MPI_ROOT")]
             .map(|(how, value)| Wrong { how, value: value.to_owned(), class: "ERR_ROOT" })
@@ -127,7 +128,8 @@ fn by_kind(form: Form<'_>, argument: &Argument) -> Vec<Wrong> {
         }
         Kind::Code => one("unknown", "987654", "ERR_ARG"),
         Kind::CountsIn => {
-            let class = if argument.name.ends_with("counts") { "ERR_COUNT" } else { "ERR_ARG" };
+            let is_count = ["counts", "blocklengths"].iter().any(|it| argument.name.ends_with(it));
+            let class = if is_count { "ERR_COUNT" } else { "ERR_ARG" };
             let mut wrong = one("no list", "NULL", "ERR_ARG");
             wrong.extend(one("negative", &array(form, argument, "-1, -1"), class));
             wrong
@@ -298,5 +300,27 @@ fn class(object: Object) -> &'static str {
         Object::Win => "ERR_WIN",
         Object::File => "ERR_FILE",
         Object::Session => "ERR_SESSION",
+    }
+}
+
+/// How the line of a failure may call an argument, if not by its name.
+pub(super) fn word(argument: &Argument) -> &'static str {
+    match argument.kind {
+        Kind::Count | Kind::CountsIn => "count",
+        Kind::Int | Kind::Wide if argument.name.ends_with("count") => "count",
+        Kind::DisplacementsIn | Kind::AddressesIn => "displs",
+        Kind::HandlesIn(Object::Type) => "type",
+        Kind::Function(_) => "_fn",
+        Kind::Rank => "rank",
+        Kind::Root => "root",
+        Kind::Tag => "tag",
+        Kind::Keyval | Kind::KeyvalInOut => "key of attributes",
+        Kind::Code => "error code",
+        Kind::BufferIn | Kind::BufferOut | Kind::BufferInOut | Kind::Memory => "buffer",
+        Kind::Handle(object) | Kind::HandleOrNull(object) | Kind::HandleInOut(object) => {
+            object.in_words()
+        }
+        Kind::HandlesIn(object) | Kind::HandlesInOut(object) => object.in_words(),
+        _ => argument.name,
     }
 }
