@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hikyaku_shm::End;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -244,7 +245,8 @@ impl<'a> Engine<'a> {
         self.ended_lately = true;
         let pid = self.ranks.pid(rank).as_raw_pid().unsigned_abs();
         let left = self.memory.has_left(rank);
-        self.supervisor.handle_end(rank, pid, ending, left, self.now());
+        let aborted = self.memory.end() == Some(End::Aborted);
+        self.supervisor.handle_end(rank, pid, ending, (left, aborted), self.now());
         Ok(())
     }
 
@@ -376,7 +378,9 @@ impl<'a> Engine<'a> {
             (None, None) => Outcome { code: 0, reason: None, details },
             (Some(verdict), None) => {
                 // `hikyaku run ... | head`
-                let reason = (!(reader_left && expected)).then(|| verdict.reason());
+                let by_rank = matches!(verdict, Verdict::Failed { .. });
+                let said = by_rank && self.memory.end().is_some() || reader_left && expected;
+                let reason = (!said).then(|| verdict.reason());
                 Outcome { code: verdict.code(), reason, details }
             }
             (Some(verdict), Some(_)) if !expected => {

@@ -2,11 +2,12 @@
 //!
 //! A trait of its own so that the launcher can be tested without shared memory, and so that it
 //! does not know how ranks find each other: it hands the environment and the file descriptor on,
-//! marks who started and who is gone, and asks two questions.
+//! marks who started and who is gone, and asks a few questions.
 
 use std::os::fd::BorrowedFd;
 
 use hikyaku_nic::fabric::DeathCause;
+use hikyaku_shm::End;
 
 /// The launcher's side of a job's shared memory.
 pub trait JobMemory {
@@ -28,6 +29,9 @@ pub trait JobMemory {
     /// What the rank is blocked in, in words ("receive from rank 2, tag 7, for 3.2 s"); `None` if
     /// it is not blocked in a call of hikyaku.
     fn waiting(&self, rank: u32) -> Option<String>;
+
+    /// How the job ends, if a rank has said why: it need not be said again.
+    fn end(&self) -> Option<End>;
 }
 
 impl JobMemory for hikyaku_shm::Job {
@@ -53,5 +57,9 @@ impl JobMemory for hikyaku_shm::Job {
 
     fn waiting(&self, rank: u32) -> Option<String> {
         self.waiting(rank).map(|waiting| waiting.to_string())
+    }
+
+    fn end(&self) -> Option<End> {
+        self.end()
     }
 }

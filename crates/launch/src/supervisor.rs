@@ -121,13 +121,14 @@ impl Supervisor {
         self.running += 1;
     }
 
-    /// A rank has ended; `left` says whether it left the job in order before.
+    /// A rank has ended; `left` says whether it left the job in order before. A job that is
+    /// `aborted` ends with the first rank's exit code, whatever that is.
     pub(super) fn handle_end(
         &mut self,
         rank: u32,
         pid: u32,
         ending: Ending,
-        left: bool,
+        (left, aborted): (bool, bool),
         now: Duration,
     ) {
         assert!(self.running > 0, "a rank ends once, after it has started");
@@ -135,7 +136,7 @@ impl Supervisor {
         if !left {
             self.actions.push_back(Action::MarkDead { rank, cause: ending.cause() });
         }
-        if self.verdict.is_none() && !ending.is_success() {
+        if self.verdict.is_none() && (aborted || !ending.is_success()) {
             self.verdict = Some(Verdict::Failed { rank, pid, ending });
             self.phase = Phase::Grace(now.saturating_add(self.grace));
         }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     fn end(supervisor: &mut Supervisor, rank: u32, ending: Ending, left: bool, at: Duration) {
-        supervisor.handle_end(rank, 100 + rank, ending, left, at);
+        supervisor.handle_end(rank, 100 + rank, ending, (left, false), at);
     }
 
     fn actions(supervisor: &mut Supervisor) -> Vec<Action> {

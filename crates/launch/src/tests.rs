@@ -11,6 +11,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
+use hikyaku_shm::End;
 use rustix::{
     fs::{MemfdFlags, memfd_create},
     io::Errno,
@@ -27,12 +28,19 @@ struct Notes {
     dead: Mutex<Vec<(u32, DeathCause)>>,
     /// Ranks that count as having left in order.
     left: Vec<u32>,
+    end: Option<End>,
 }
 
 impl Notes {
     fn new(left: &[u32]) -> Notes {
         let file = memfd_create("notes", MemfdFlags::CLOEXEC).unwrap();
-        Notes { file, started: Mutex::default(), dead: Mutex::default(), left: left.to_vec() }
+        Notes {
+            file,
+            started: Mutex::default(),
+            dead: Mutex::default(),
+            left: left.to_vec(),
+            end: None,
+        }
     }
 
     fn dead(&self) -> Vec<(u32, DeathCause)> {
@@ -74,6 +82,26 @@ impl JobMemory for Notes {
     fn waiting(&self, rank: u32) -> Option<String> {
         (rank == 1).then(|| "receive from rank 0, tag 7".into())
     }
+
+    fn end(&self) -> Option<End> {
+        self.end
+    }
+}
+
+#[test]
+fn what_a_rank_has_said_is_not_said_again() {
+    let notes = Notes { end: Some(End::Failed), ..Notes::new(&[]) };
+    let outcome = shell(2, "exit 7").run_in(&notes).unwrap();
+    assert_eq!(outcome, Outcome { code: 7, reason: None, details: Vec::new() });
+}
+
+#[test]
+fn a_job_that_is_aborted_with_code_0_ends() {
+    let notes = Notes { end: Some(End::Aborted), ..Notes::new(&[]) };
+    let script = "if [ $NOTES_RANK = 1 ]; then exit 0; fi; exec sleep 1000";
+    let outcome = shell(3, script).run_in(&notes).unwrap();
+    assert_eq!(outcome, Outcome { code: 0, reason: None, details: Vec::new() });
+    notes.assert_nothing_left();
 }
 
 fn shell(ranks: u32, script: &str) -> Launch {

@@ -200,6 +200,17 @@ impl Object {
         }
     }
 
+    /// What messages call it.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Object::Comm => "communicator",
+            Object::Info => "info object",
+            Object::Errhandler => "error handler",
+            Object::Op => "operation",
+            other => other.finder(),
+        }
+    }
+
     /// Its type in C.
     pub fn in_c(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 //!   table.txt ──► rust.rs     the functions of both shared libraries (their build scripts)
 //!                 header.rs   mpi.h, with constants.txt and mpi.h.in
 //!                 coverage.rs what is built, by chapter
-//!                 Function    tests that call everything wrongly
+//!                 wrong/      a program that calls everything wrongly (tests)
 //! ```
 //!
 //! A line of the table is a function without its `MPI_`; `+c` says that there is a form with large
@@ -18,6 +18,7 @@ mod coverage;
 mod header;
 mod kind;
 mod rust;
+mod wrong;
 
 use std::fmt;
 
@@ -25,6 +26,7 @@ pub use coverage::{Chapter, Coverage};
 pub use header::{Constant, constants, header};
 pub use kind::{Kind, Object};
 pub use rust::functions;
+pub use wrong::wrong_calls;
 
 /// The table as text.
 const TABLE: &str = include_str!("../table.txt");
@@ -44,6 +46,29 @@ pub struct Function {
     pub has_large: bool,
     /// Whether it does what it is for.
     pub is_built: bool,
+}
+
+impl Function {
+    /// Whether it may be called before MPI_Init and after MPI_Finalize (MPI 5.0 §11.4.1), as those
+    /// functions may that begin MPI or only turn a value into another.
+    pub fn is_always_allowed(&self) -> bool {
+        const NAMES: [&str; 9] = [
+            "Init",
+            "Init_thread",
+            "Initialized",
+            "Finalized",
+            "Get_version",
+            "Get_library_version",
+            "Session_init",
+            "Session_create_errhandler",
+            "Errhandler_free",
+        ];
+        const STARTS: [&str; 6] =
+            ["Abi_", "Info_", "Add_error_", "Remove_error_", "Error_", "Session_call"];
+        self.returns.is_some()
+            || NAMES.contains(&self.name)
+            || STARTS.iter().any(|start| self.name.starts_with(start))
+    }
 }
 
 /// An argument of a function.

@@ -1,8 +1,13 @@
-//! Prints `mpi.h`; `scripts/mpi.sh` puts it beside the libraries.
+//! Prints `mpi.h`, which `scripts/mpi.sh` puts beside the libraries; with the word `wrong-calls`,
+//! the trials of the program that calls everything wrongly.
 
 use std::io::Write as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    std::io::stdout().write_all(hikyaku_mpi_table::header()?.as_bytes())?;
+    let text = match std::env::args().nth(1).as_deref() {
+        Some("wrong-calls") => hikyaku_mpi_table::wrong_calls(&hikyaku_mpi_table::table()?),
+        _ => hikyaku_mpi_table::header()?,
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }

@@ -143,7 +143,16 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };
     let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
-    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {mpi}{form} }})")
+    // A communicator or a session is not there unless MPI is in use.
+    let needs =
+        if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
+    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {needs}{mpi}{form} }})")
+}
+
+/// Hints are not used, but must be there.
+fn hints(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>) -> String {
+    let hints = arguments.iter().filter(|it| it.kind == Kind::Handle(Object::Info));
+    hints.filter_map(|it| Some(format!("{}; ", pass(it)?))).collect()
 }
 
 /// A collective in one of its forms.
@@ -160,7 +169,7 @@ fn collective(
     let own: Vec<&Argument> = arguments.iter().copied().filter(|it| !of_form(it)).collect();
     // Some types are not looked at by some ranks, or with MPI_IN_PLACE: they may be nothing then.
     let given = |it: &Argument| match it.kind {
-        Kind::Handle(Object::Type) => Some(format!("mpi.datatype({})", ident(it.name))),
+        Kind::Handle(Object::Type) => Some(found(Object::Type, it)),
         _ => pass(it),
     };
     let bound: Vec<String> = own
@@ -183,7 +192,8 @@ fn collective(
         })
         .collect();
     let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
-    let (bound, kept, method) = (bound.join(" "), kept.join(" "), method(base));
+    let (bound, kept, method) =
+        (hints(arguments, &pass) + &bound.join(" "), kept.join(" "), method(base));
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
     let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
@@ -230,6 +240,12 @@ fn method(name: &str) -> String {
     name.to_lowercase()
 }
 
+/// What a handle names, or a failure that names the argument.
+fn found(object: Object, argument: &Argument) -> String {
+    let (finder, name, said) = (object.finder(), ident(argument.name), argument.name);
+    format!("mpi.{finder}({name}).map_err(|it| it.named(\"{said}\"))")
+}
+
 /// An argument as the method takes it; `None`: it does not.
 fn pass(argument: &Argument, large: bool) -> Option<String> {
     let (name, said) = (ident(argument.name), argument.name);
@@ -238,7 +254,7 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::Handle(Object::Request) => format!("D::number(Object::Request, {name})"),
         Kind::HandleOrNull(_) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
-        Kind::Handle(object) => format!("mpi.{}({name})?", object.finder()),
+        Kind::Handle(object) => format!("{}?", found(object, argument)),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
             format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?")
         }
@@ -278,14 +294,14 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::AddressesOut => format!("NumbersAt::large({name}.cast())"),
         Kind::BufferIn | Kind::Location => format!("Buffer::new({name}.cast_mut())"),
         Kind::BufferOut | Kind::BufferInOut | Kind::Memory => format!("Buffer::new({name})"),
-        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut())"),
-        Kind::LogicalOut => format!("Buffer::new({name})"),
+        Kind::LogicalIn => format!("Buffer::new({name}.cast_mut()).not_null(\"{said}\")?"),
+        Kind::LogicalOut => format!("Buffer::new({name}).not_null(\"{said}\")?"),
         Kind::PointerOut | Kind::StateOut => format!("Out::new({name}, \"{said}\")?"),
         Kind::StatusIn => format!("status_of::<D>({name}, \"{said}\")?"),
         Kind::StatusOut | Kind::StatusesOut => format!("StatusesAt::<D>::new({name})"),
         Kind::StatusInOut => format!("StatusesAt::<D>::needed({name}, \"{said}\")?"),
         Kind::StringIn => format!("Text::new({name}).read(\"{said}\")?"),
-        Kind::StringOut => format!("TextAt::new({name})"),
+        Kind::StringOut => format!("TextAt::new({name}, \"{said}\")"),
         Kind::StringsIn => format!("Texts::new({name})"),
         Kind::StringListsIn => name,
         Kind::Argc | Kind::Argv | Kind::Rest => return None,
@@ -312,7 +328,7 @@ mod tests {
         for part in [
             "extern \"C\" fn MPI_Recv(buf: *mut u8, count: c_int, ",
             "extern \"C\" fn PMPI_Recv_c(buf: *mut u8, count: i64, ",
-            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype)?",
+            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype).map_err(",
             "Some((Object::Comm, comm))",
         ] {
             assert!(text.contains(part), "{part} in {text}");

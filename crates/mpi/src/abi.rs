@@ -82,11 +82,7 @@ impl<D: Dialect> Mpi<D> {
             let text = format!("the values of a LOGICAL of {size} bytes are set already");
             return Err(Failure::new(Class::Abi, text));
         }
-        let bytes = |value: Buffer, name: &str| match value.address() {
-            0 => Err(Failure::null(name)),
-            _ => Ok(value.bytes(size).into()),
-        };
-        booleans.push((bytes(yes, "logical_true")?, bytes(no, "logical_false")?));
+        booleans.push((yes.bytes(size).into(), no.bytes(size).into()));
         Ok(())
     }
 
@@ -105,9 +101,6 @@ impl<D: Dialect> Mpi<D> {
         for (into, value) in
             found.into_iter().flat_map(|(known, other)| [(yes, known), (no, other)])
         {
-            if into.address() == 0 {
-                return Err(Failure::null("logical_true or logical_false"));
-            }
             into.bytes_mut(size).copy_from_slice(value);
         }
         Ok(())

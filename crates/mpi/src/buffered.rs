@@ -35,7 +35,8 @@ impl Outbox {
     }
 
     fn attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
-        let size = crate::raw::count(size)?;
+        let size = crate::raw::length(size, "size")?;
+        buffer.needed(size, "buffer")?;
         let mut attached = self.attached.borrow_mut();
         if attached.is_some() {
             return Err(Failure::new(Class::Buffer, "a buffer is attached already"));

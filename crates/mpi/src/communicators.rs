@@ -13,6 +13,7 @@ use crate::errors::{Handler, Handling};
 use crate::failure::{Class, Failure};
 use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
 use crate::info::Info;
+use crate::messages::no_tag;
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
@@ -388,6 +389,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let all = ranks_of(comm.intra()?);
+        let tag = u32::try_from(tag).map_err(|_| no_tag(tag))?;
         let number = |rank: &u32| all.iter().position(|other| other == rank).map(|at| at as u32);
         let numbers: Option<Vec<u32>> = group.ranks.iter().map(number).collect();
         let numbers = numbers.ok_or_else(|| {
@@ -397,7 +399,7 @@ impl<D: Dialect> Mpi<D> {
             into.set(Handle::COMM_NULL);
             return Ok(());
         }
-        let inner = comm.inner.run(comm.inner.create_group_for(&numbers, tag as u32))?;
+        let inner = comm.inner.run(comm.inner.create_group_for(&numbers, tag))?;
         self.add_comm(inner, comm.handler.get(), &into).map(drop)
     }
 
@@ -475,7 +477,7 @@ impl<D: Dialect> Mpi<D> {
             Handle::COMM_NULL => "MPI_COMM_NULL".to_owned(),
             _ => self.comm(comm)?.name.borrow().clone(),
         };
-        length.set(into.set(&name, D::MAX_NAMES[1]));
+        length.set(into.set(&name, D::MAX_NAMES[1])?);
         Ok(())
     }
 }

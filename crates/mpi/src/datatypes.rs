@@ -10,7 +10,7 @@ use crate::datatype::{
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
 use crate::failure::{Class, Failure};
 use crate::raw::{
-    self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt,
+    self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt, length,
 };
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
@@ -154,7 +154,7 @@ impl<D: Dialect> Mpi<D> {
         old: Rc<Type>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let count = elements(dimensions.into())?;
+        let count = raw::dimensions(dimensions)?;
         let sizes = sizes.all(count, "array_of_sizes")?;
         let subsizes = subsizes.all(count, "array_of_subsizes")?;
         let starts = starts.all(count, "array_of_starts")?;
@@ -177,7 +177,7 @@ impl<D: Dialect> Mpi<D> {
         old: Rc<Type>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let count = elements(dimensions.into())?;
+        let count = raw::dimensions(dimensions)?;
         let sizes = sizes.all(count, "array_of_gsizes")?;
         let distributions = distributions.all(count, "array_of_distribs")?;
         let arguments = arguments.all(count, "array_of_dargs")?;
@@ -354,13 +354,13 @@ impl<D: Dialect> Mpi<D> {
         length: Out<i32>,
     ) -> Result<(), Failure> {
         if D::number(Object::Type, handle) == Handle::DATATYPE_NULL {
-            length.set(into.set("MPI_DATATYPE_NULL", D::MAX_NAMES[1]));
+            length.set(into.set("MPI_DATATYPE_NULL", D::MAX_NAMES[1])?);
             return Ok(());
         }
         let datatype = self.datatype(handle)?;
         let given = datatype.name.borrow();
         let first = datatype.basic().map_or("", |basic| basic.name());
-        length.set(into.set(given.as_deref().unwrap_or(first), D::MAX_NAMES[1]));
+        length.set(into.set(given.as_deref().unwrap_or(first), D::MAX_NAMES[1])?);
         Ok(())
     }
 
@@ -458,7 +458,10 @@ impl<D: Dialect> Mpi<D> {
             let text = format!("there is room for {room} {what}, and there are {length}");
             return Err(Failure::argument(text));
         }
-        types.check(contents.datatypes.len(), "array_of_datatypes")?;
+        integers.check(lengths[0], "array_of_integers")?;
+        addresses.check(lengths[1], "array_of_addresses")?;
+        large_counts.check(lengths[2], "array_of_large_counts")?;
+        types.check(lengths[3], "array_of_datatypes")?;
         let numbers = contents.integers.iter().map(|integer| integer_out::<D>(*integer));
         numbers.enumerate().for_each(|(at, number)| integers.set(at, number));
         contents.addresses.iter().enumerate().for_each(|(at, it)| addresses.set(at, *it));
@@ -504,8 +507,8 @@ impl<D: Dialect> Mpi<D> {
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
         let area = Area::new(from, count, &datatype)?;
-        let (start, end) = window(position.get(), area.len(), room)?;
-        into.bytes_mut(end)[start..].copy_from_slice(&area.data());
+        let (start, end) = window(position.get(), area.len(), length(room, "outsize")?)?;
+        into.needed(end, "outbuf")?.bytes_mut(end)[start..].copy_from_slice(&area.data());
         position.set(end as i64);
         Ok(())
     }
@@ -523,8 +526,8 @@ impl<D: Dialect> Mpi<D> {
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
         let area = Area::new(into, count, &datatype)?;
-        let (start, end) = window(position.get(), area.len(), room)?;
-        area.put(&from.bytes(end)[start..]);
+        let (start, end) = window(position.get(), area.len(), length(room, "insize")?)?;
+        area.put(&from.needed(end, "inbuf")?.bytes(end)[start..]);
         position.set(end as i64);
         Ok(())
     }
@@ -554,8 +557,10 @@ impl<D: Dialect> Mpi<D> {
         position: NumberAt,
     ) -> Result<(), Failure> {
         external32(&representation)?;
-        let (mut at, count) = (start_of(position.get())?, elements(count)? as u64);
-        let into = into.bytes_mut(elements(room)?);
+        let room = length(room, "outsize")?;
+        let (mut at, into) = (start_of(position.get())?, into.needed(room, "outbuf")?);
+        Area::new(from, count, &datatype)?;
+        let (count, into) = (elements(count)? as u64, into.bytes_mut(room));
         from.pack_external(count, &datatype.datatype, (into, &mut at))?;
         position.set(at as i64);
         Ok(())
@@ -574,8 +579,10 @@ impl<D: Dialect> Mpi<D> {
         datatype: Rc<Type>,
     ) -> Result<(), Failure> {
         external32(&representation)?;
-        let (mut at, count) = (start_of(position.get())?, elements(count)? as u64);
-        let from = from.bytes(elements(room)?);
+        let room = length(room, "insize")?;
+        let (mut at, from) = (start_of(position.get())?, from.needed(room, "inbuf")?);
+        Area::new(into, count, &datatype)?;
+        let (count, from) = (elements(count)? as u64, from.bytes(room));
         into.unpack_external(count, &datatype.datatype, (from, &mut at))?;
         position.set(at as i64);
         Ok(())
@@ -602,7 +609,7 @@ impl<D: Dialect> Mpi<D> {
         _: Option<Rc<crate::info::Info>>,
         into: Out<usize>,
     ) -> Result<(), Failure> {
-        let size = elements(size)?.max(1).div_ceil(size_of::<u128>());
+        let size = length(size, "size")?.max(1).div_ceil(size_of::<u128>());
         let mut memory = Vec::<u128>::new();
         memory.try_reserve_exact(size).map_err(|error| Failure::no_memory(error.to_string()))?;
         memory.resize(size, 0);
@@ -674,9 +681,9 @@ fn small(datatype: &Type) -> Result<&Datatype, Failure> {
 }
 
 /// Where a piece starts and ends in a buffer.
-fn window(position: i64, length: usize, room: i64) -> Result<(usize, usize), Failure> {
+fn window(position: i64, length: usize, room: usize) -> Result<(usize, usize), Failure> {
     let start = usize::try_from(start_of(position)?).unwrap_or(usize::MAX);
-    let end = start.checked_add(length).filter(|end| *end as i64 <= room);
+    let end = start.checked_add(length).filter(|end| *end <= room);
     let end = end.ok_or_else(|| {
         let text = format!("{length} bytes from {position} on do not fit into {room}");
         Failure::new(Class::Truncate, text)

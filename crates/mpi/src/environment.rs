@@ -143,14 +143,14 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Abort.
-    #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
+    /// MPI_Abort. The exit code is the one that is asked for, 0 as well; where none of it is left
+    /// in the byte that the system keeps, it is 1.
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
         let (rank, name) = (comm.local().rank(), comm.name.borrow());
-        eprintln!("rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}");
-        // A job ends by the failure of a rank, and code 0 is none.
-        let code = if code & 0xFF == 0 { 1 } else { code };
-        crate::runtime::outside(|| std::process::exit(code))
+        let line = format!(
+            "rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}"
+        );
+        self.end_job(&line, if code != 0 && code & 0xFF == 0 { 1 } else { code }, true)
     }
 
     /// MPI_Get_version.
@@ -163,7 +163,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Get_library_version.
     pub fn get_library_version(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let (version, name) = (env!("CARGO_PKG_VERSION"), D::NAME);
-        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION));
+        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION)?);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn get_processor_name(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = if name.trim().is_empty() { "localhost" } else { name.trim() };
-        length.set(into.set(name, D::MAX_NAMES[0]));
+        length.set(into.set(name, D::MAX_NAMES[0])?);
         Ok(())
     }
 

@@ -71,7 +71,9 @@ impl fmt::Display for Scoped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scoped::Comm(comm) => {
-                write!(f, "rank {} of {}, ", comm.local().rank(), comm.name.borrow())
+                let name = comm.name.borrow();
+                let name = if name.is_empty() { "a communicator without a name" } else { &name };
+                write!(f, "rank {} of {name}, ", comm.local().rank())
             }
             Scoped::Session(_) => f.write_str("a session, "),
         }
@@ -105,12 +107,21 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// Ends all, with one line that says why.
-    #[expect(clippy::disallowed_methods, reason = "MPI_ERRORS_ARE_FATAL ends the processes")]
     fn end(&self, name: &str, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
-        eprintln!("{place}{name}: {failure} ({class})");
-        let code = D::class_out(failure.class).clamp(1, 255);
+        let line = format!("{place}{name}: {failure} ({class})");
+        self.end_job(&line, D::class_out(failure.class).clamp(1, 255), false)
+    }
+
+    /// Ends this process, and so the job. The first rank that does says why: what follows from it
+    /// at other ranks is no news.
+    #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
+    pub(crate) fn end_job(&self, line: &str, code: i32, is_abort: bool) -> ! {
+        let job = self.state.job.borrow().clone();
+        if job.is_none_or(|job| job.ends_job(is_abort)) {
+            eprintln!("{line}");
+        }
         crate::runtime::outside(|| std::process::exit(code))
     }
 
@@ -268,7 +279,7 @@ impl<D: Dialect> Mpi<D> {
             Some(class) => class.text().to_owned(),
             None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
         };
-        length.set(into.set(&text, MAX_ERROR_STRING));
+        length.set(into.set(&text, MAX_ERROR_STRING)?);
         Ok(())
     }
 

@@ -178,6 +178,14 @@ impl Failure {
         Failure::new(Class::Arg, text)
     }
 
+    /// The same, of the argument of this name.
+    #[cold]
+    #[must_use]
+    pub fn named(mut self, argument: &str) -> Failure {
+        self.text = format!("`{argument}`: {}", self.text);
+        self
+    }
+
     /// A pointer that is null.
     #[cold]
     pub fn null(argument: &str) -> Failure {
@@ -205,7 +213,11 @@ impl From<MsgError> for Failure {
 impl From<DatatypeError> for Failure {
     fn from(error: DatatypeError) -> Failure {
         let class = match &error {
-            DatatypeError::Negative { argument: "count", .. } => Class::Count,
+            DatatypeError::Negative { argument: "count" | "blocklength", .. }
+            | DatatypeError::NegativeElement { .. } => Class::Count,
+            DatatypeError::NoRoom { .. } => Class::Truncate,
+            DatatypeError::Negative { argument: "rank", .. }
+            | DatatypeError::OutOfRange { argument: "rank", .. } => Class::Rank,
             _ => Class::Arg,
         };
         Failure::new(class, error.to_string())

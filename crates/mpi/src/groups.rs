@@ -119,7 +119,8 @@ impl<D: Dialect> Mpi<D> {
         other: Rc<Group>,
         into: NumbersAt,
     ) -> Result<(), Failure> {
-        let ranks = ranks.all(crate::raw::count(count.into())?, "ranks1")?;
+        let ranks = ranks.all(crate::raw::length(count, "n")?, "ranks1")?;
+        into.check(ranks.len(), "ranks2")?;
         for (at, number) in ranks.into_iter().enumerate() {
             if D::rank(number as i32) == PROC_NULL {
                 into.set(at, number);
@@ -173,7 +174,7 @@ impl<D: Dialect> Mpi<D> {
         ranks: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let numbers = ranks.all(crate::raw::count(count.into())?, "ranks")?;
+        let numbers = ranks.all(crate::raw::length(count, "n")?, "ranks")?;
         self.add_group(group.chosen(&numbers)?, &into)
     }
 
@@ -185,7 +186,7 @@ impl<D: Dialect> Mpi<D> {
         ranks: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let numbers = ranks.all(crate::raw::count(count.into())?, "ranks")?;
+        let numbers = ranks.all(crate::raw::length(count, "n")?, "ranks")?;
         self.without(&group, &group.chosen(&numbers)?, &into)
     }
 
@@ -219,7 +220,7 @@ impl<D: Dialect> Mpi<D> {
 
 /// The numbers of ranges of a first, a last and a step.
 fn in_ranges(count: i32, ranges: Numbers) -> Result<Vec<i64>, Failure> {
-    let all = ranges.all(3 * crate::raw::count(count.into())?, "ranges")?;
+    let all = ranges.all(3 * crate::raw::length(count, "n")?, "ranges")?;
     let mut numbers = Vec::new();
     for range in all.chunks_exact(3) {
         let &[first, last, step] = range else { continue };

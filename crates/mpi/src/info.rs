@@ -97,7 +97,7 @@ impl<D: Dialect> Mpi<D> {
         words: Texts,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let words = words.all(crate::raw::count(count.into())?, "argv")?;
+        let words = words.all(crate::raw::length(count, "argc")?, "argv")?;
         let words = if words.is_empty() { command_line() } else { words };
         self.add_info(self.environment(&words), &into)
     }
@@ -154,9 +154,10 @@ impl<D: Dialect> Mpi<D> {
         flag: Out<i32>,
     ) -> Result<(), Failure> {
         let found = needed(info)?.get(&checked(key)?);
+        let room = crate::raw::length(room, "valuelen")?;
         flag.set_flag(found.is_some());
         if let Some(found) = found {
-            value.set(&found, crate::raw::count(room.into())? + 1);
+            value.set(&found, room + 1)?;
         }
         Ok(())
     }
@@ -187,11 +188,10 @@ impl<D: Dialect> Mpi<D> {
         flag: Out<i32>,
     ) -> Result<(), Failure> {
         let found = needed(info)?.get(&checked(key)?);
+        let length = crate::raw::length(room.get(), "buflen")?;
         flag.set_flag(found.is_some());
         if let Some(found) = found {
-            if room.get() > 0 {
-                value.set(&found, room.get() as usize);
-            }
+            value.set(&found, length)?;
             room.set(found.len() as i32 + 1);
         }
         Ok(())
@@ -216,8 +216,7 @@ impl<D: Dialect> Mpi<D> {
         let (name, _) = found.ok_or_else(|| {
             Failure::argument(format!("there is no key {number}: there are {}", pairs.len()))
         })?;
-        key.set(name, MAX_KEY + 1);
-        Ok(())
+        key.set(name, MAX_KEY + 1).map(drop)
     }
 }
 

@@ -55,7 +55,7 @@ impl<D: Dialect> Mpi<D> {
         local: Rc<Group>,
         leader: i32,
         remote: D::Handle,
-        _: i32,
+        remote_leader: i32,
         tag: String,
         info: Option<Rc<Info>>,
         handler: Rc<Handling>,
@@ -65,6 +65,9 @@ impl<D: Dialect> Mpi<D> {
         let (job, tag) = (self.rank()?, number_of(&tag));
         let is_leader = local.ranks.get(leader as usize) == Some(&job.whole().rank());
         let remote = if is_leader { Some(self.group(remote)?) } else { None };
+        if let Some(remote) = &remote {
+            rank_in(remote_leader, remote.ranks.len() as u32, "the remote leader")?;
+        }
         let bridge = remote.map(|remote| Bridge::Known(remote.ranks.clone()));
         let inner = job.run(job.whole().create_group_for(&local.ranks, tag))?;
         let made = Intercommunicator::join(&inner, leader, bridge, tag)?;
@@ -87,7 +90,7 @@ impl<D: Dialect> Mpi<D> {
 
 fn rank_in(rank: i32, size: u32, what: &str) -> Result<u32, Failure> {
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
-        let text = format!("{what} cannot be rank {rank}: there are ranks 0 to {}", size - 1);
+        let text = format!("{what} cannot be rank {rank}: there are {size} ranks");
         Failure::new(Class::Rank, text)
     })
 }

@@ -32,7 +32,7 @@ pub(crate) struct Incoming {
 #[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
     if tag < 0 {
-        return Err(Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0")));
+        return Err(no_tag(tag));
     }
     match dest {
         PROC_NULL => Ok(None),
@@ -44,16 +44,18 @@ fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failur
     }
 }
 
+#[cold]
+pub(crate) fn no_tag(tag: i32) -> Failure {
+    Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0"))
+}
+
 /// Whom a message may be from; `None`: nobody.
 #[inline(always)]
 fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Failure> {
     let tag = match tag {
         0.. => Some(tag),
         ANY_TAG => None,
-        _ => {
-            let text = format!("tag {tag} is not valid: tags start at 0");
-            return Err(Failure::new(Class::Tag, text));
-        }
+        _ => return Err(no_tag(tag)),
     };
     let source = match source {
         PROC_NULL => return Ok(None),

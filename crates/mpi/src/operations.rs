@@ -333,6 +333,9 @@ pub(crate) struct Reducing<D: Dialect> {
 impl<D: Dialect> Reducing<D> {
     /// What an operation does to elements of a type.
     pub(crate) fn new(mpi: &Mpi<D>, op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
+        if !datatype.datatype.is_committed() {
+            return Err(Failure::new(Class::Type, "the datatype was not committed"));
+        }
         let kernel = match (op, datatype.basic()) {
             (Op::Predefined(op), Some(basic)) => {
                 let found = kernel(op, basic);

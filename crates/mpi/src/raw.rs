@@ -53,6 +53,39 @@ impl Buffer {
         self.address() == D::IN_PLACE
     }
 
+    /// Whether it can be memory: it is no null pointer, and no constant that stands for something
+    /// else. Of both binary interfaces, as neither has memory at the other's constant.
+    #[inline]
+    pub(crate) fn is_memory(self) -> bool {
+        self.address().wrapping_add(1) > 2
+    }
+
+    /// What a program gave as the argument of this name, which is `length` bytes of memory.
+    ///
+    /// # Errors
+    /// It is null or a constant, and there should be some bytes.
+    pub(crate) fn needed(self, length: usize, argument: &str) -> Result<Buffer, Failure> {
+        if length == 0 || self.is_memory() {
+            return Ok(self);
+        }
+        Err(self.not_memory(length).named(argument))
+    }
+
+    /// What is wrong with a buffer that is not memory.
+    #[cold]
+    pub(crate) fn not_memory(self, length: usize) -> Failure {
+        let what = if self.address() == 0 { "a null pointer" } else { "MPI_IN_PLACE" };
+        Failure::new(Class::Buffer, format!("the buffer of {length} bytes is {what}"))
+    }
+
+    /// The same where it cannot be null.
+    ///
+    /// # Errors
+    /// It is null.
+    pub fn not_null(self, argument: &str) -> Result<Buffer, Failure> {
+        if self.0.is_null() { Err(Failure::null(argument)) } else { Ok(self) }
+    }
+
     /// Its bytes.
     #[inline]
     pub(crate) fn bytes<'a>(self, length: usize) -> &'a [u8] {
@@ -337,6 +370,14 @@ impl NumbersAt {
         }
     }
 
+    /// One of `count` that there are.
+    ///
+    /// # Errors
+    /// The pointer is null, and there should be some.
+    pub(crate) fn check(self, count: usize, argument: &str) -> Result<(), Failure> {
+        if count > 0 && self.address() == 0 { Err(Failure::null(argument)) } else { Ok(()) }
+    }
+
     /// Writes several from the first place on.
     ///
     /// # Errors
@@ -346,9 +387,7 @@ impl NumbersAt {
         values: impl ExactSizeIterator<Item = i64>,
         argument: &str,
     ) -> Result<(), Failure> {
-        if values.len() > 0 && self.address() == 0 {
-            return Err(Failure::null(argument));
-        }
+        self.check(values.len(), argument)?;
         values.enumerate().for_each(|(at, value)| self.set(at, value));
         Ok(())
     }
@@ -611,26 +650,35 @@ impl Texts {
 
 /// Where a string is written.
 #[derive(Debug, Clone, Copy)]
-pub struct TextAt(*mut c_char);
+pub struct TextAt {
+    start: *mut c_char,
+    argument: &'static str,
+}
 
 impl TextAt {
-    /// What a program gave. Null is right where there is no room.
-    pub fn new(start: *mut c_char) -> TextAt {
-        TextAt(start)
+    /// What a program gave as the argument of this name. Null is right where there is no room.
+    pub fn new(start: *mut c_char, argument: &'static str) -> TextAt {
+        TextAt { start, argument }
     }
 
     /// Writes a string and a 0 into `room` bytes, cut where it has no room. Its length as written.
-    pub fn set(self, text: &str, room: usize) -> c_int {
+    ///
+    /// # Errors
+    /// The pointer is null, and there is room.
+    pub fn set(self, text: &str, room: usize) -> Result<c_int, Failure> {
+        if room > 0 && self.start.is_null() {
+            return Err(Failure::null(self.argument));
+        }
         let mut length = text.len().min(room.saturating_sub(1));
         while !text.is_char_boundary(length) {
             length -= 1;
         }
-        if room > 0 && !self.0.is_null() {
-            let into = Buffer::new(self.0.cast()).bytes_mut(length + 1);
+        if room > 0 {
+            let into = Buffer::new(self.start.cast()).bytes_mut(length + 1);
             into[..length].copy_from_slice(&text.as_bytes()[..length]);
             into[length] = 0;
         }
-        length as c_int
+        Ok(length as c_int)
     }
 }
 
@@ -642,4 +690,22 @@ impl TextAt {
 pub(crate) fn count(count: i64) -> Result<usize, Failure> {
     usize::try_from(count)
         .map_err(|_| Failure::new(Class::Count, format!("the count {count} is negative")))
+}
+
+/// A length that a program gave as the argument of this name: of a list or of memory.
+///
+/// # Errors
+/// It is negative.
+pub(crate) fn length(length: impl Into<i64>, argument: &str) -> Result<usize, Failure> {
+    let length = length.into();
+    usize::try_from(length)
+        .map_err(|_| Failure::argument(format!("`{argument}` is {length}: it is negative")))
+}
+
+/// A number of dimensions that a program gave.
+///
+/// # Errors
+/// It is negative.
+pub(crate) fn dimensions(number: i32) -> Result<usize, Failure> {
+    length(number, "ndims").map_err(|failure| failure.of_class(Class::Dims))
 }

@@ -591,6 +591,7 @@ impl<D: Dialect> Mpi<D> {
         statuses: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let requests = self.requests_of(&handles, count)?;
+        indices.check(requests.len(), "array_of_indices")?;
         if requests.iter().flatten().any(|request| request.is_active()) {
             let any = |request: &Rc<Request>| request.is_active() && request.is_complete();
             self.wait_until(&requests, || requests.iter().flatten().any(any).then_some(()))?;
@@ -608,6 +609,7 @@ impl<D: Dialect> Mpi<D> {
         statuses: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let requests = self.requests_of(&handles, count)?;
+        indices.check(requests.len(), "array_of_indices")?;
         if !requests.iter().flatten().any(|request| request.is_active()) {
             found.set(UNDEFINED);
             return Ok(());
@@ -793,6 +795,7 @@ impl<D: Dialect> Mpi<D> {
         statuses: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let requests = self.requests_to_look_at(count, &handles)?;
+        indices.check(requests.len(), "array_of_indices")?;
         let (mut active, mut complete) = (0, 0);
         for (at, request) in requests.iter().enumerate() {
             let Some(request) = request.as_ref().filter(|request| request.is_active()) else {

@@ -331,6 +331,18 @@ impl<D: Dialect> Mpi<D> {
         job.filter(|_| !self.state.is_idle()).ok_or_else(|| self.not_running())
     }
 
+    /// For a function that no object says this of: MPI is in use.
+    ///
+    /// # Errors
+    /// MPI_Init has not been called, or MPI_Finalize has been, and no session is there.
+    #[inline]
+    pub fn needs_mpi(&self) -> Result<(), Failure> {
+        if self.state.phase.get() == Phase::Running || !self.state.is_idle() {
+            return Ok(());
+        }
+        Err(self.not_running())
+    }
+
     /// MPI_COMM_WORLD.
     #[inline]
     pub(crate) fn world(&self) -> Result<Rc<Comm>, Failure> {

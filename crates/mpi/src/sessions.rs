@@ -118,7 +118,7 @@ impl<D: Dialect> Mpi<D> {
         let name = name.ok_or_else(|| {
             Failure::argument(format!("there is no process set {number}: there are {}", SETS.len()))
         })?;
-        into.set(name, usize::try_from(room.get()).unwrap_or(0));
+        into.set(name, usize::try_from(room.get()).unwrap_or(0))?;
         room.set(name.len() as i32 + 1);
         Ok(())
     }

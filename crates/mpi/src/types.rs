@@ -90,9 +90,8 @@ impl Area {
         if !datatype.is_plain.get() {
             return Area::spread(buffer, elements as u64, datatype, length);
         }
-        if buffer.address() == 0 && length > 0 {
-            let text = format!("the buffer of {length} bytes is a null pointer");
-            return Err(Failure::new(Class::Buffer, text));
+        if !buffer.is_memory() && length > 0 {
+            return Err(buffer.not_memory(length));
         }
         Ok(Area { buffer, length, spread: None })
     }
@@ -107,6 +106,10 @@ impl Area {
         let datatype = &datatype.datatype;
         if !datatype.is_committed() {
             return Err(Failure::new(Class::Type, "the datatype was not committed"));
+        }
+        // MPI_BOTTOM is right: displacements may be addresses.
+        if !buffer.is_memory() && buffer.address() != 0 && length > 0 {
+            return Err(buffer.not_memory(length));
         }
         if let Some((at, bytes)) = datatype.program().as_block(elements) {
             debug_assert_eq!(bytes, length as u64);

@@ -8,6 +8,7 @@ use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
 use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
+use hikyaku_shm::End;
 
 use crate::contexts::{COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
@@ -202,6 +203,14 @@ impl Communicator {
     #[inline]
     pub fn engine(&self) -> &RefCell<Engine<RankPort>> {
         &self.rank.engine
+    }
+
+    /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
+    /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
+    pub fn ends_job(&self, is_abort: bool) -> bool {
+        let end = if is_abort { End::Aborted } else { End::Failed };
+        // Where the engine is in use, a line too many is better than none.
+        self.engine().try_borrow().map_or(true, |engine| engine.port().host().end_job(end))
     }
 
     /// What is in flight at this rank and moves only when it is polled.

@@ -1,8 +1,8 @@
 //! The first page of a job's memory, and each rank's note to its peers with what only this fabric
 //! needs.
 //!
-//! Header: written once by the creator, the magic last; afterwards only `unsure` changes. An
-//! attaching process reads it with `pread` before it maps anything, so that a foreign file is
+//! Header: written once by the creator, the magic last; afterwards only `unsure` and `end` change.
+//! An attaching process reads it with `pread` before it maps anything, so that a foreign file is
 //! refused untouched.
 //!
 //! Note: written by its rank when it attaches, `announced` last; read by every rank. Later the rank
@@ -20,7 +20,7 @@ use crate::plan::{CONFIG_WORDS, JobConfig};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// Must change with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 5;
+pub(crate) const VERSION: u64 = 6;
 
 /// Describes the job.
 #[derive(Debug, Default)]
@@ -33,6 +33,18 @@ pub(crate) struct Header {
     config: [AtomicU64; CONFIG_WORDS],
     /// Number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
+    /// Whether a rank has said why the job ends, and how it ends it: an [`End`].
+    end: AtomicU64,
+}
+
+/// How a rank ends the job that has said why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum End {
+    /// It has failed.
+    Failed = 1,
+    /// It was told to, and its exit code is the job's, 0 as well.
+    Aborted = 2,
 }
 
 /// The contents of a header.
@@ -65,6 +77,18 @@ impl Header {
             store(word, value);
         }
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Says how the job ends, unless a rank has before. Whether it was the first.
+    pub(crate) fn end_job(&self, end: End) -> bool {
+        self.end.compare_exchange(0, end as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// What a rank has said of the job's end.
+    pub(crate) fn end(&self) -> Option<End> {
+        [End::Failed, End::Aborted]
+            .into_iter()
+            .find(|end| *end as u64 == self.end.load(Ordering::Relaxed))
     }
 
     /// Reads the header of a file.
@@ -198,6 +222,14 @@ mod tests {
         assert_eq!(with(1, 9), Err(NotAJob::Version(9)));
         assert_eq!(with(2, u64::MAX), Err(NotAJob::Foreign));
         assert_eq!(with(4, 0), Err(NotAJob::Foreign));
+    }
+
+    #[test]
+    fn the_first_rank_says_how_the_job_ends() {
+        let header = Header::default();
+        assert_eq!(header.end(), None);
+        assert!(header.end_job(End::Aborted) && !header.end_job(End::Failed));
+        assert_eq!(header.end(), Some(End::Aborted));
     }
 
     #[test]

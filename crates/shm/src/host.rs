@@ -16,7 +16,7 @@ use crate::clock;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
 use crate::fork::Process;
-use crate::header::Beacon;
+use crate::header::{Beacon, End};
 use crate::kernel_copy;
 use crate::mapping::Mapping;
 use crate::region::Region;
@@ -503,6 +503,12 @@ impl ShmHost {
             Space::Process => self.process_from,
             Space::Segment(_) | Space::Register(_) => None,
         }
+    }
+
+    /// Says how the job ends, as this rank ends it and gives the reason; `false`: a rank has said
+    /// so before, and its reason is the one that counts.
+    pub fn end_job(&self, end: End) -> bool {
+        self.mapping().header().end_job(end)
     }
 
     /// Whether the job runs in virtual time.

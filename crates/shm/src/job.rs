@@ -15,7 +15,7 @@ use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join, map};
 use crate::clock;
 use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
-use crate::header::JobFacts;
+use crate::header::{End, JobFacts};
 use crate::mapping::Mapping;
 use crate::memory;
 use crate::plan::{JobConfig, MemoryPlan};
@@ -107,6 +107,11 @@ impl Job {
     /// Whether a rank has left in order.
     pub fn has_left(&self, rank: Rank) -> bool {
         self.state(rank) == PeerState::Left
+    }
+
+    /// How the job ends, if a rank has said why.
+    pub fn end(&self) -> Option<End> {
+        self.mapping.header().end()
     }
 
     /// The state of a rank.

@@ -56,6 +56,7 @@ pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::Process;
+pub use header::End;
 pub use host::{Nap, ShmHost};
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
 pub use limits::limits_on;

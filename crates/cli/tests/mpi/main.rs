@@ -6,6 +6,7 @@
 mod bench;
 mod compilers;
 mod coverage;
+mod ends;
 mod examples;
 mod gone;
 mod header;
@@ -13,3 +14,4 @@ mod launchers;
 mod programs;
 mod support;
 mod threads;
+mod wrong;

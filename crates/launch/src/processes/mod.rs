@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{Doing, Job, JobConfig, Stage};
+use hikyaku_shm::{Doing, End, Job, JobConfig, Stage};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::MemoryPath;
 use hikyaku_sim::network::Rate;
@@ -270,6 +270,10 @@ impl JobMemory for VirtualMemory<'_> {
     fn waiting(&self, rank: u32) -> Option<String> {
         let wait = self.stage.registry().wait(rank)?;
         Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since))
+    }
+
+    fn end(&self) -> Option<End> {
+        self.job.end()
     }
 }
 

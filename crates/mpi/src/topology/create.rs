@@ -10,7 +10,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, UNDEFINED};
 use crate::failure::{Class, Failure};
 use crate::info::Info;
-use crate::raw::{HandleAt, Numbers, Out, count};
+use crate::raw::{self, HandleAt, Numbers, Out, length};
 use crate::runtime::Mpi;
 
 /// Numbers that cannot be negative, with the class of the error if one is.
@@ -22,19 +22,13 @@ fn unsigned(numbers: &[i64], class: Class, what: &str) -> Result<Vec<u32>, Failu
     numbers.iter().enumerate().map(number).collect()
 }
 
-/// How many there are of something.
-fn length(number: i32, class: Class, what: &str) -> Result<usize, Failure> {
-    usize::try_from(number)
-        .map_err(|_| Failure::new(class, format!("{what} is {number}: it is negative")))
-}
-
 /// The extents of a grid, and which of its dimensions wrap around.
 fn dimensions(
     ndims: i32,
     dims: &Numbers,
     periods: &Numbers,
 ) -> Result<(Vec<u32>, Vec<bool>), Failure> {
-    let ndims = length(ndims, Class::Dims, "the number of dimensions")?;
+    let ndims = raw::dimensions(ndims)?;
     let dims = unsigned(&dims.all(ndims, "dims")?, Class::Dims, "dimension")?;
     let periods = periods.all(ndims, "periods")?;
     Ok((dims, periods.iter().map(|wraps| *wraps != 0).collect()))
@@ -46,7 +40,7 @@ fn adjacency(
     index: &Numbers,
     edges: &Numbers,
 ) -> Result<(Vec<u32>, Vec<u32>), Failure> {
-    let nodes = length(nnodes, Class::Arg, "the number of nodes")?;
+    let nodes = length(nnodes, "nnodes")?;
     let index = unsigned(&index.all(nodes, "indx")?, Class::Topology, "the index at node")?;
     let most = index.iter().max().copied().unwrap_or(0);
     let edges = unsigned(&edges.all(most as usize, "edges")?, Class::Rank, "neighbour")?;
@@ -203,7 +197,8 @@ impl<D: Dialect> Mpi<D> {
         reorder: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let (indegree, outdegree) = (count(indegree.into())?, count(outdegree.into())?);
+        let (indegree, outdegree) =
+            (length(indegree, "indegree")?, length(outdegree, "outdegree")?);
         let sources = sources.all(indegree, "sources")?;
         let destinations = destinations.all(outdegree, "destinations")?;
         let in_weights = Weights::read(&source_weights, indegree, "sourceweights")?;
@@ -238,7 +233,7 @@ impl<D: Dialect> Mpi<D> {
         reorder: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let n = count(n.into())?;
+        let n = length(n, "n")?;
         let sources = sources.all(n, "sources")?;
         let degrees = unsigned(&degrees.all(n, "degrees")?, Class::Arg, "degree")?;
         let total = degrees.iter().map(|degree| *degree as usize).sum();

@@ -8,7 +8,7 @@ use super::{Shape, UNWEIGHTED, WEIGHTS_EMPTY};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, PROC_NULL, UNDEFINED};
 use crate::failure::{Class, Failure};
-use crate::raw::{Numbers, NumbersAt, Out, count};
+use crate::raw::{self, Numbers, NumbersAt, Out, length};
 use crate::runtime::Mpi;
 
 /// A rank that exists.
@@ -45,8 +45,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn dims_create(&self, nodes: i32, ndims: i32, at: NumbersAt) -> Result<(), Failure> {
         self.world()?;
         let wrong = |text| Failure::new(Class::Dims, text);
-        let ndims = usize::try_from(ndims)
-            .map_err(|_| wrong(format!("the number of dimensions is {ndims}: it is negative")))?;
+        let ndims = raw::dimensions(ndims)?;
         let nodes = u32::try_from(nodes)
             .ok()
             .filter(|nodes| *nodes > 0)
@@ -213,8 +212,8 @@ impl<D: Dialect> Mpi<D> {
         destination_weights: NumbersAt,
     ) -> Result<(), Failure> {
         let (links, weighted) = comm.distributed()?;
-        let write = |links: &[Link], most: i32, ranks: NumbersAt, weights: NumbersAt, name| {
-            let links = &links[..links.len().min(count(most.into())?)];
+        let write = |links: &[Link], most: usize, ranks: NumbersAt, weights: NumbersAt, name| {
+            let links = &links[..links.len().min(most)];
             let number = |link: &Link| link.rank.map_or(PROC_NULL.into(), i64::from);
             ranks.fill(links.iter().map(number), name)?;
             if weighted && ![UNWEIGHTED, WEIGHTS_EMPTY].contains(&weights.address()) {
@@ -222,8 +221,9 @@ impl<D: Dialect> Mpi<D> {
             }
             Ok(())
         };
+        let most_sources = length(most_sources, "maxindegree")?;
+        let most = length(most_destinations, "maxoutdegree")?;
         write(&links.sources, most_sources, sources, source_weights, "sources")?;
-        let (most, ranks) = (most_destinations, destinations);
-        write(&links.destinations, most, ranks, destination_weights, "destinations")
+        write(&links.destinations, most, destinations, destination_weights, "destinations")
     }
 }

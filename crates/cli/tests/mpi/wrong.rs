@@ -1,0 +1,75 @@
+//! Every kind of argument of every function, wrongly: a program that is written from the table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use hikyaku_mpi_table::{table, wrong_calls};
+
+use crate::support::{HIKYAKU, compile, mpich, root, scratch, stderr, stdout};
+
+/// The program, and how many trials it has.
+fn program(folder: &Path) -> (PathBuf, usize) {
+    let trials = wrong_calls(&table().unwrap());
+    let shared = root().join("tests/mpi/wrong.h");
+    let source = folder.join("wrong.c");
+    fs::write(&source, format!("#include \"{}\"\n{trials}", shared.display())).unwrap();
+    (compile(&source, folder), trials.matches("\n    {\"MPI_").count())
+}
+
+/// What is not as it should be. A crash ends the program, which is started behind it again.
+fn wrong(trials: usize, run: impl Fn(&str) -> Output) -> Vec<String> {
+    let (mut wrong, mut from) = (Vec::new(), 0);
+    loop {
+        let output = run(&from.to_string());
+        let said = stdout(&output);
+        let mut lines: Vec<&str> = said.lines().collect();
+        let next = lines.iter().filter_map(|line| line.strip_prefix("next ")?.parse().ok()).max();
+        if next.is_none() {
+            let end = format!("{trials} trials");
+            assert_eq!(lines.pop(), Some(end.as_str()), "{:?}: {}", output.status, stderr(&output));
+            assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
+        }
+        lines.retain(|line| !line.starts_with("next "));
+        wrong.extend(lines.into_iter().map(str::to_owned));
+        let Some(next) = next else { return wrong };
+        assert!(next > from, "{said}{}", stderr(&output));
+        from = next;
+    }
+}
+
+#[test]
+fn a_wrong_argument_has_the_class_of_its_kind() {
+    let folder = scratch("wrong");
+    let (program, trials) = program(&folder);
+    let found = wrong(trials, |from| {
+        let mut launcher = Command::new(HIKYAKU);
+        launcher.args(["run", "-n", "2", "--timeout", "300", "--"]).arg(&program);
+        launcher.args(["trials", from]).output().unwrap()
+    });
+    assert_eq!(found, Vec::<String>::new());
+    // The right calls are right: another library takes them as well.
+    if let Some(prefix) = mpich() {
+        let found = wrong(trials, |from| {
+            let mut launcher = Command::new("timeout");
+            launcher.arg("300").arg(prefix.join("bin/mpiexec")).args(["-n", "2"]).arg(&program);
+            launcher.args(["right", from]).env("LD_LIBRARY_PATH", prefix.join("lib"));
+            launcher.output().unwrap()
+        });
+        assert_eq!(found, Vec::<String>::new());
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Before MPI_Init and after MPI_Finalize a call ends its process with one line that names it. So
+/// does a wrong one under MPI_ERRORS_ARE_FATAL, by a line that names rank and argument as well.
+#[test]
+fn a_call_that_ends_the_process_says_why_in_a_line() {
+    let folder = scratch("early");
+    let (program, trials) = program(&folder);
+    for when in ["before", "after", "fatal"] {
+        let found = wrong(trials, |_| Command::new(&program).arg(when).output().unwrap());
+        assert_eq!(found, Vec::<String>::new(), "{when}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,60 @@
+/* How a job of 4 ranks ends: the argument says. Only for our own library. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <hikyaku.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static int is(const char *argument, const char *name) { return strcmp(argument, name) == 0; }
+
+/* The C interface joins the job, and MPI finds the rank that is there. */
+static void first(void) {
+    CHECK(hikyaku_init() == 0);
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    EQUAL(rank, hikyaku_rank());
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    EQUAL(size, hikyaku_size());
+    int sum;
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    EQUAL(sum, size * (size - 1) / 2);
+    MPI_Finalize();
+    CHECK(hikyaku_finalize() == 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 9;
+    if (is(argv[1], "first")) return first(), 0;
+    begin(&argc, &argv);
+    int from = -1;
+    MPI_Request request;
+    if (is(argv[1], "all")) MPI_Send(&rank, -1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (is(argv[1], "open")) {
+        /* Nobody sends this: it is dropped. */
+        MPI_Irecv(&from, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
+        return end();
+    }
+    if (rank == 1) {
+        if (is(argv[1], "one")) MPI_Bcast(&rank, 1, MPI_INT, 77, MPI_COMM_WORLD);
+        if (is(argv[1], "abort 0")) MPI_Abort(MPI_COMM_WORLD, 0);
+        if (is(argv[1], "abort 7")) MPI_Abort(MPI_COMM_WORLD, 7);
+        if (is(argv[1], "abort 256")) MPI_Abort(MPI_COMM_WORLD, 256);
+        if (is(argv[1], "killed")) raise(SIGKILL);
+        if (is(argv[1], "told")) raise(SIGKILL);
+    }
+    if (is(argv[1], "told")) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        CLASS(MPI_Recv(&from, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+              MPI_ERR_PROC_ABORTED);
+        CLASS(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+        printf("told\n");
+        return 0;
+    }
+    /* One that is in no call of MPI ends as well. */
+    if (rank == 2) pause();
+    MPI_Barrier(MPI_COMM_WORLD);
+    return end();
+}
