@@ -81,7 +81,8 @@ const ONE_HOST: &[&str] = &["shm", "sm2"];
 pub fn choose(offers: &[Offer], request: &Request) -> Choice {
     let judged: Vec<Result<Rank, String>> =
         offers.iter().map(|offer| judge(offer, request)).collect();
-    let fitting = judged.iter().enumerate().filter_map(|(at, rank)| Some((rank.as_ref().ok()?, at)));
+    let fitting =
+        judged.iter().enumerate().filter_map(|(at, rank)| Some((rank.as_ref().ok()?, at)));
     let best = fitting.min().map(|(_, at)| at);
     let reasons = judged.iter().enumerate().map(|(at, rank)| match (rank, best) {
         (Err(reason), _) => reason.clone(),
@@ -168,7 +169,8 @@ fn judge(offer: &Offer, request: &Request) -> Result<Rank, String> {
             return Err(format!("no: never tried; {VARIABLE}={} uses it", shell(&offer.provider)));
         }
     };
-    let elsewhere = request.near.is_some() && offer.address.is_some() && offer.address != request.near;
+    let elsewhere =
+        request.near.is_some() && offer.address.is_some() && offer.address != request.near;
     Ok(Rank { provider, elsewhere, reach: reach(offer.address) })
 }
 
@@ -190,31 +192,34 @@ fn reach(address: Option<IpAddr>) -> Reach {
 
 /// What an offer is good for.
 fn quality(offer: &Offer, rank: &Rank) -> String {
-    let what = KNOWN.get(rank.provider).map_or_else(
-        || match ONE_HOST.contains(&&*offer.provider) {
-            true => "memory of this host",
-            false => "asked for",
-        },
-        |(_, what)| what,
-    );
     let reach = match rank.reach {
         Reach::OwnHost => ", on this host only",
         Reach::Link => ", on this link only",
         Reach::Any | Reach::SixthVersion => "",
     };
-    format!("{what}{reach}")
+    format!("{}{reach}", way(offer, rank))
+}
+
+/// What a provider goes by.
+fn way(offer: &Offer, rank: &Rank) -> &'static str {
+    match KNOWN.get(rank.provider) {
+        Some((_, way)) => way,
+        None if ONE_HOST.contains(&&*offer.provider) => "memory of this host",
+        None => "asked for",
+    }
 }
 
 /// Why an offer that would do is not the one.
 fn beaten(rank: &Rank, offer: &Offer, best: Option<&Rank>) -> String {
-    let what = quality(offer, rank);
     let why = match best {
-        Some(best) if best.provider != rank.provider => "another provider is faster",
+        Some(best) if best.provider != rank.provider => {
+            return format!("{}; another provider is faster", way(offer, rank));
+        }
         Some(best) if best.elsewhere != rank.elsewhere => "not on the way to the peers",
         Some(best) if best.reach != rank.reach => "another address reaches farther",
         _ => "an earlier one is as good",
     };
-    format!("{what}; {why}")
+    format!("{}; {why}", quality(offer, rank))
 }
 
 #[cfg(test)]
@@ -294,10 +299,8 @@ mod tests {
     #[test]
     fn the_address_towards_the_peers_is_preferred() {
         let all = ["tcp@eth0=10.0.0.5", "tcp@ib0=10.1.0.5", "tcp@lo=127.0.0.1"];
-        let near = |address: &str| Request {
-            near: Some(address.parse().unwrap()),
-            ..Request::default()
-        };
+        let near =
+            |address: &str| Request { near: Some(address.parse().unwrap()), ..Request::default() };
         assert_eq!(best(&all, &near("10.1.0.5")), Some(1));
         assert_eq!(best(&all, &near("127.0.0.1")), Some(2));
         assert_eq!(best(&all, &near("10.9.9.9")), Some(0));
@@ -341,7 +344,8 @@ mod tests {
         let reasons = choose(&all, &Request::default()).reasons;
         let expected = [
             "chosen: sockets, with endpoints of its own",
-            "sockets, with endpoints of its own, on this host only; another address reaches farther",
+            "sockets, with endpoints of its own, on this host only; another address reaches \
+             farther",
             "sockets, with a layer for reliable endpoints; another provider is faster",
             "datagrams, with a layer that repeats them; another provider is faster",
             "no: reaches this host only",

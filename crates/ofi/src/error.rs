@@ -1,4 +1,4 @@
-//! What goes wrong with libfabric, each in one line that names the call, the provider and the error.
+//! What goes wrong with libfabric, in one line that names the call, the provider and the error.
 
 use thiserror::Error;
 
@@ -37,7 +37,9 @@ pub enum Error {
         text: String,
     },
     /// An operation that was accepted has failed.
-    #[error("{operation} by provider {provider} failed: {text} ({code}; the provider says {detail})")]
+    #[error(
+        "{operation} by provider {provider} failed: {text} ({code}; the provider says {detail})"
+    )]
     Operation {
         /// What was done: a send, a read.
         operation: &'static str,
@@ -61,6 +63,9 @@ pub enum Error {
     /// No endpoint fits.
     #[error("{0}")]
     NoChoice(String),
+    /// The peer of a test has gone, or is not what it should be.
+    #[error("{0}")]
+    Peer(String),
     /// The caller asks for what cannot be.
     #[error("{0}")]
     Invalid(String),

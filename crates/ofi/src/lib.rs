@@ -7,6 +7,7 @@
 //!   sys        libfabric's structures and calls, the only unsafe code: Survey, Endpoint, Region
 //!   offer      what a provider offers, as plain data
 //!   choose     which offer to use, and why not the others
+//!   measure    latency and bandwidth between two processes
 //!   error      what goes wrong, in one line
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod choose;
 mod error;
+pub mod measure;
 mod offer;
 pub mod sys;
 

@@ -1,7 +1,10 @@
 //! Endpoints of every provider that is installed: messages, writes and reads between two of them.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -28,10 +31,12 @@ fn survey() -> Option<Survey> {
     }
 }
 
-/// One usable offer of each provider: that with the most local address.
+/// One usable offer of each provider: that with the most local address. Not `sockets`, whose thread
+/// starves beside others that poll and takes 10 ms for what takes 10 us.
 fn usable(survey: &Survey) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for (at, offer) in survey.offers().iter().enumerate().filter(|(_, offer)| offer.fits) {
+    let offers = survey.offers().iter().enumerate();
+    for (at, offer) in offers.filter(|(_, offer)| offer.fits && offer.provider != "sockets") {
         let local = offer.address.is_some_and(|address| address.is_loopback());
         if local || !found.contains_key(&offer.provider) {
             found.insert(offer.provider.clone(), at);
@@ -252,7 +257,7 @@ fn more_than_fits_is_full_and_then_accepted() {
             }
             assert!(start.elapsed() < PATIENCE, "{}: {done}, {messages}", pair.name);
         }
-        assert_eq!(pair.ends[0].send(to, (&region, 0, 64), 0), Ok(Posted::Accepted));
+        pair.post(|end, peer| end.send(peer, (&region, 0, 64), 0));
     });
 }
 
@@ -273,10 +278,10 @@ fn atomics_are_what_a_trial_says() {
     let Some(survey) = survey() else { return };
     for (provider, offer) in usable(&survey) {
         let Ok(works) = Endpoint::try_atomics(&survey, offer) else { continue };
-        // net of 1.17 lists them and refuses each; the layers and shm do them in software.
+        // net of 1.17 lists them and refuses each; ofi_rxm and shm do them in software.
         match &*provider {
             "tcp" | "net" => assert!(!works, "{provider}"),
-            "tcp;ofi_rxm" | "udp;ofi_rxd" | "shm" => assert!(works, "{provider}"),
+            "tcp;ofi_rxm" | "shm" => assert!(works, "{provider}"),
             _ => {}
         }
     }
@@ -295,25 +300,48 @@ fn the_choice_among_what_is_installed_can_be_opened() {
     assert!(!end.address().is_empty());
 }
 
+/// Runs one test of this program in a process of its own.
+fn alone(test: &str, variable: &str, library: Option<&Path>) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(variable, "1");
+    if let Some(library) = library {
+        command.env("LD_LIBRARY_PATH", library);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The handlers that this process has for signals, as the kernel tells them.
+fn handlers() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find(|line| line.starts_with("SigCgt")).unwrap().to_owned()
+}
+
+/// A crash stays a crash: what libfabric loads takes over no signal.
+#[test]
+fn loading_leaves_handlers_of_signals() {
+    if env::var_os("HIKYAKU_TEST_HANDLERS").is_none() {
+        return alone("loading_leaves_handlers_of_signals", "HIKYAKU_TEST_HANDLERS", None);
+    }
+    let before = handlers();
+    if survey().is_some() {
+        assert_eq!(handlers(), before);
+    }
+}
+
 /// Without the library there is one line that says what to install.
 #[test]
 fn without_libfabric_one_line_says_what_to_install() {
-    let Some(empty) = env::var_os("HIKYAKU_TEST_EMPTY") else {
+    if env::var_os("HIKYAKU_TEST_EMPTY").is_none() {
         let folder = env::temp_dir().join(format!("hikyaku-no-ofi-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         // A file that is no library stands where the linker looks first.
         fs::write(folder.join("libfabric.so.1"), "no library").unwrap();
-        let output = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "without_libfabric_one_line_says_what_to_install", "--nocapture"])
-            .env("HIKYAKU_TEST_EMPTY", "1")
-            .env("LD_LIBRARY_PATH", &folder)
-            .output()
-            .unwrap();
+        let test = "without_libfabric_one_line_says_what_to_install";
+        alone(test, "HIKYAKU_TEST_EMPTY", Some(&folder));
         fs::remove_dir_all(&folder).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         return;
-    };
-    assert_eq!(empty, "1");
+    }
     let error = Survey::take().err().expect("a file of ten bytes is no library").to_string();
     assert!(error.starts_with("libfabric.so.1 cannot be opened ("), "{error}");
     assert!(error.contains("apt-get install libfabric1"), "{error}");

@@ -1,5 +1,7 @@
 //! Our structures against the headers of libfabric, by a C program that prints what it sees.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fmt::Write as _;
 use std::process::Command;
 use std::{env, fs};

@@ -210,12 +210,8 @@ pub(crate) struct FidFabric {
 #[repr(C)]
 pub(crate) struct OpsFabric {
     pub(crate) size: usize,
-    pub(crate) domain: unsafe extern "C" fn(
-        *mut FidFabric,
-        *mut Info,
-        *mut *mut FidDomain,
-        *mut c_void,
-    ) -> c_int,
+    pub(crate) domain:
+        unsafe extern "C" fn(*mut FidFabric, *mut Info, *mut *mut FidDomain, *mut c_void) -> c_int,
     pub(crate) passive_ep: Unused,
     pub(crate) eq_open: Unused,
     pub(crate) wait_open: Unused,
@@ -232,24 +228,12 @@ pub(crate) struct FidDomain {
 #[repr(C)]
 pub(crate) struct OpsDomain {
     pub(crate) size: usize,
-    pub(crate) av_open: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut AvAttr,
-        *mut *mut FidAv,
-        *mut c_void,
-    ) -> c_int,
-    pub(crate) cq_open: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut CqAttr,
-        *mut *mut FidCq,
-        *mut c_void,
-    ) -> c_int,
-    pub(crate) endpoint: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut Info,
-        *mut *mut FidEp,
-        *mut c_void,
-    ) -> c_int,
+    pub(crate) av_open:
+        unsafe extern "C" fn(*mut FidDomain, *mut AvAttr, *mut *mut FidAv, *mut c_void) -> c_int,
+    pub(crate) cq_open:
+        unsafe extern "C" fn(*mut FidDomain, *mut CqAttr, *mut *mut FidCq, *mut c_void) -> c_int,
+    pub(crate) endpoint:
+        unsafe extern "C" fn(*mut FidDomain, *mut Info, *mut *mut FidEp, *mut c_void) -> c_int,
 }
 
 #[repr(C)]
@@ -295,14 +279,8 @@ pub(crate) struct FidAv {
 #[repr(C)]
 pub(crate) struct OpsAv {
     pub(crate) size: usize,
-    pub(crate) insert: unsafe extern "C" fn(
-        *mut FidAv,
-        *const c_void,
-        usize,
-        *mut u64,
-        u64,
-        *mut c_void,
-    ) -> c_int,
+    pub(crate) insert:
+        unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
 }
 
 #[repr(C)]
@@ -331,13 +309,8 @@ pub(crate) struct OpsCq {
     pub(crate) sread: Unused,
     pub(crate) sreadfrom: Unused,
     pub(crate) signal: Unused,
-    pub(crate) strerror: unsafe extern "C" fn(
-        *mut FidCq,
-        c_int,
-        *const c_void,
-        *mut c_char,
-        usize,
-    ) -> *const c_char,
+    pub(crate) strerror:
+        unsafe extern "C" fn(*mut FidCq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }
 
 #[repr(C)]
@@ -381,9 +354,9 @@ pub(crate) struct FidEp {
 pub(crate) struct OpsEp {
     pub(crate) size: usize,
     pub(crate) cancel: Unused,
-    pub(crate) getopt: Unused,
-    pub(crate) setopt:
-        unsafe extern "C" fn(*mut Fid, c_int, c_int, *const c_void, usize) -> c_int,
+    pub(crate) getopt:
+        unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+    pub(crate) setopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *const c_void, usize) -> c_int,
 }
 
 #[repr(C)]

@@ -36,7 +36,10 @@ const TRIAL: Duration = Duration::from_secs(1);
 /// Bytes of a receive buffer during a trial.
 const TRIAL_BUFFER: usize = 1 << 14;
 
-/// The shortest and the longest sleep between two polls of a provider without a descriptor.
+/// How often in a row a descriptor may end a sleep for nothing until it is not believed any more.
+const FALSE_ALARMS: u32 = 16;
+
+/// The shortest and the longest sleep between two polls without a descriptor.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
 /// A peer in the table of an endpoint.
@@ -93,6 +96,8 @@ pub struct Endpoint {
     arrived: VecDeque<CqDataEntry>,
     queue: Handle<FidCq>,
     descriptor: Option<RawFd>,
+    /// Sleeps in a row that the descriptor has ended, and nothing had come.
+    false_alarms: u32,
     addresses: Handle<FidAv>,
     address: Vec<u8>,
     domain: Rc<Domain>,
@@ -124,13 +129,12 @@ impl Endpoint {
             arrived: VecDeque::new(),
             queue,
             descriptor,
+            false_alarms: 0,
             addresses,
             address: Vec::new(),
             domain,
         };
-        endpoint.domain.check("fi_enable", endpoint.handle.enable())?;
-        // shm of 1.17 has nothing to set it in before it is enabled, and crashes.
-        endpoint.reserve_at_least(buffer_bytes / 4)?;
+        endpoint.enable(buffer_bytes / 4)?;
         endpoint.address = endpoint.name()?;
         for buffer in 0..buffers {
             let memory = endpoint.registered(buffer_bytes, Access::Own)?;
@@ -141,22 +145,34 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// A buffer goes back when it has less room than this left.
-    fn reserve_at_least(&self, bytes: usize) -> Result<(), Error> {
+    /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
+    /// than a message may need. shm takes that before it is enabled, and up to 1.22 after: then
+    /// the one crashes and the other is without effect, after which it writes past the buffer. So
+    /// what is in force is read back.
+    fn enable(&self, longest: usize) -> Result<(), Error> {
+        let (major, _) = self.domain.info.library().version();
+        let late = self.domain.provider == "shm" && major < 2;
+        if late {
+            self.domain.check("fi_enable", self.handle.enable())?;
+        }
         // SAFETY: an open endpoint has its table.
         let calls = unsafe { &*self.handle.get().ops };
-        let value = (&raw const bytes).cast::<c_void>();
+        let (fid, level, option) = (self.handle.fid(), abi::OPT_ENDPOINT, abi::OPT_MIN_MULTI_RECV);
+        let value = (&raw const longest).cast::<c_void>();
         // SAFETY: the option is a size_t, which is read during the call.
-        let result = unsafe {
-            (calls.setopt)(
-                self.handle.fid(),
-                abi::OPT_ENDPOINT,
-                abi::OPT_MIN_MULTI_RECV,
-                value,
-                size_of::<usize>(),
-            )
-        };
-        self.domain.check("fi_setopt(FI_OPT_MIN_MULTI_RECV)", result)
+        let result = unsafe { (calls.setopt)(fid, level, option, value, size_of::<usize>()) };
+        self.domain.check("fi_setopt(FI_OPT_MIN_MULTI_RECV)", result)?;
+        if !late {
+            self.domain.check("fi_enable", self.handle.enable())?;
+        }
+        let (mut set, mut size) = (longest, size_of::<usize>());
+        let place = (&raw mut set).cast::<c_void>();
+        // SAFETY: the option is a size_t, for which there is room.
+        unsafe { (calls.getopt)(fid, level, option, place, &raw mut size) };
+        if set < longest {
+            return Err(self.broken("it ignores FI_OPT_MIN_MULTI_RECV"));
+        }
+        Ok(())
     }
 
     fn name(&self) -> Result<Vec<u8>, Error> {
@@ -361,8 +377,7 @@ impl Endpoint {
             let handle = self.handle.as_ptr();
             // SAFETY: the buffer is this endpoint's own; it is read again only where completions
             // say that messages lie, and posted again only after the provider has released it.
-            let result =
-                unsafe { (calls.recvmsg)(handle, &raw const message, flag::MULTI_RECV) };
+            let result = unsafe { (calls.recvmsg)(handle, &raw const message, flag::MULTI_RECV) };
             if self.posted("fi_recvmsg", result)? == Posted::Full {
                 break;
             }
@@ -453,6 +468,7 @@ impl Endpoint {
         let count = unsafe { (calls.read)(self.queue.as_ptr(), place, BATCH) };
         match usize::try_from(count) {
             Ok(count) if count <= BATCH => {
+                self.false_alarms = 0;
                 self.arrived.extend(&batch[..count]);
                 Ok(None)
             }
@@ -516,9 +532,8 @@ impl Endpoint {
         let (place, length) = (text.as_mut_ptr(), text.len());
         let queue = self.queue.as_ptr();
         // SAFETY: the error's data came with its entry just now; the text has so many bytes.
-        let said = unsafe {
-            (calls.strerror)(queue, entry.prov_errno, entry.err_data, place, length)
-        };
+        let said =
+            unsafe { (calls.strerror)(queue, entry.prov_errno, entry.err_data, place, length) };
         // SAFETY: null, a constant, or our own buffer with its end.
         unsafe { super::library::string(said) }.unwrap_or_else(|| "nothing".to_owned())
     }
@@ -535,20 +550,22 @@ impl Endpoint {
         self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 
-    /// Whether nothing waits to be polled, so that sleeping on the descriptor misses nothing.
+    /// Whether there is a descriptor, and sleeping on it misses nothing.
     pub fn may_sleep(&self) -> bool {
-        self.arrived.is_empty() && self.domain.may_sleep(&self.queue)
+        self.descriptor.is_some() && self.arrived.is_empty() && self.domain.may_sleep(&self.queue)
     }
 
     /// Sleeps until there is something to poll, or for so long. It may return early for nothing.
-    /// A provider without a descriptor is polled in between, at growing intervals.
+    ///
+    /// Without a descriptor the provider is polled in between, at growing intervals. So it is if
+    /// the descriptor is always readable: that of net in 1.17 is, once a peer has connected.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         let end = Instant::now() + at_most;
-        if self.descriptor.is_some() {
-            if !self.may_sleep() {
-                return Ok(());
+        if self.descriptor.is_some() && self.false_alarms < FALSE_ALARMS {
+            if self.may_sleep() && self.sleep(self.descriptor(), at_most)? {
+                self.false_alarms += 1;
             }
-            return self.sleep(at_most);
+            return Ok(());
         }
         let [mut nap, longest] = NAPS;
         while self.arrived.is_empty() {
@@ -556,7 +573,7 @@ impl Endpoint {
             if rest.is_zero() {
                 break;
             }
-            self.sleep(nap.min(rest))?;
+            self.sleep(None, nap.min(rest))?;
             nap = (nap * 2).min(longest);
             if let Some(Completion::Failed { error, .. }) = self.fetch()? {
                 return Err(error);
@@ -565,22 +582,22 @@ impl Endpoint {
         Ok(())
     }
 
-    fn sleep(&self, time: Duration) -> Result<(), Error> {
+    /// Sleeps for so long, or until a descriptor is readable: whether it was.
+    fn sleep(&self, descriptor: Option<BorrowedFd<'_>>, time: Duration) -> Result<bool, Error> {
         let time = Timespec::try_from(time).ok();
-        let descriptor = self.descriptor();
-        let mut polled = Vec::new();
-        if let Some(descriptor) = &descriptor {
-            polled.push(PollFd::new(descriptor, PollFlags::IN));
-        }
+        let mut polled: Vec<_> =
+            descriptor.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
         match poll(&mut polled, time.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(readable) => Ok(readable > 0),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(Error::Wait(error.to_string())),
         }
     }
 
     /// Whether atomic operations of an offer work, by doing one between two endpoints. Only a
-    /// trial tells: net of 1.17 claims them and refuses each. (An endpoint's own words are no
-    /// place for it: udp;ofi_rxd of 1.17 crashes then.)
+    /// trial tells: net of 1.17 claims them and refuses each, and udp;ofi_rxd of 1.17 reports a
+    /// fetch-and-add as complete before it is done. (One on a word of the same endpoint would not
+    /// do as a trial: udp;ofi_rxd crashes.)
     pub fn try_atomics(survey: &Survey, offer: usize) -> Result<bool, Error> {
         if survey.offers().get(offer).is_none_or(|offer| !offer.claims_atomics) {
             return Ok(false);

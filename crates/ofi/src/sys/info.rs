@@ -165,7 +165,10 @@ impl Survey {
             }
         }
         for (offer, info) in query(library, NEED | flag::ATOMIC)? {
-            if let Some(at) = survey.position(&offer) {
+            // The first of several is the plain one; shm's second is for memory of devices.
+            if let Some(at) = survey.position(&offer)
+                && !survey.offers[at].claims_atomics
+            {
                 survey.offers[at].claims_atomics = true;
                 survey.infos[at] = Some(info);
             }
@@ -250,8 +253,7 @@ fn offer(info: &Info) -> Offer {
         },
         fits: false,
         claims_atomics: false,
-        manual_progress: domain
-            .is_some_and(|domain| domain.data_progress == abi::PROGRESS_MANUAL),
+        manual_progress: domain.is_some_and(|domain| domain.data_progress == abi::PROGRESS_MANUAL),
         inject: send.map_or(0, |send| send.inject_size),
         max_message: endpoint.map_or(0, |endpoint| endpoint.max_msg_size),
     }

@@ -67,7 +67,7 @@ fn tables() -> Vec<(String, usize)> {
         OpsMr as "fi_ops_mr" { size, reg }
         OpsAv as "fi_ops_av" { size, insert }
         OpsCq as "fi_ops_cq" { size, read, readerr, strerror }
-        OpsEp as "fi_ops_ep" { size, setopt }
+        OpsEp as "fi_ops_ep" { size, getopt, setopt }
         OpsCm as "fi_ops_cm" { size, getname }
         OpsMsg as "fi_ops_msg" { size, recvmsg, send, inject }
         OpsRma as "fi_ops_rma" { size, read, write, writedata }

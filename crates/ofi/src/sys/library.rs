@@ -1,6 +1,7 @@
 //! libfabric.so.1, opened once a process and never closed: its providers may have threads.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -17,8 +18,7 @@ type GetInfo = unsafe extern "C" fn(
 ) -> c_int;
 type FreeInfo = unsafe extern "C" fn(*mut Info);
 type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
-type OpenFabric =
-    unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
+type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
 type Version = unsafe extern "C" fn() -> u32;
 type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
 
@@ -40,9 +40,11 @@ impl Library {
     }
 
     fn open() -> Result<Self, Error> {
+        let kept = KEPT.map(handler_of);
         // SAFETY: the name is a C string; what runs on loading is libfabric's own start.
         let handle =
             unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        KEPT.into_iter().zip(&kept).for_each(|(signal, kept)| restore(signal, kept));
         if handle.is_null() {
             return Err(Error::NotInstalled { reason: linker_error() });
         }
@@ -81,6 +83,26 @@ impl Library {
     pub(crate) fn error(&self, call: &'static str, provider: &str, result: isize) -> Error {
         let code = i32::try_from(-result).unwrap_or(i32::MAX);
         Error::Call { call, provider: provider.to_owned(), code, text: self.text(code) }
+    }
+}
+
+/// Signals whose handlers stay what they were. Debian's libfabric loads libpsm_infinipath, which
+/// on loading takes them over to print a backtrace, and turns a crash into an exit with code 1.
+const KEPT: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGINT, libc::SIGTERM];
+
+fn handler_of(signal: c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::uninit();
+    // SAFETY: a known signal; the action is written to.
+    let result = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: written by the call, which has succeeded.
+    (result == 0).then(|| unsafe { action.assume_init() })
+}
+
+fn restore(signal: c_int, action: &Option<libc::sigaction>) {
+    if let Some(action) = action {
+        // SAFETY: the action was in force a moment ago.
+        unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
     }
 }
 

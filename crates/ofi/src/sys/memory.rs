@@ -84,17 +84,7 @@ impl Registered {
         let mut region = ptr::null_mut();
         // SAFETY: the domain is open; the memory is there until the registration is closed.
         let result = unsafe {
-            (calls.reg)(
-                handle.fid(),
-                start,
-                size,
-                rights,
-                0,
-                key,
-                0,
-                &raw mut region,
-                NO_CONTEXT,
-            )
+            (calls.reg)(handle.fid(), start, size, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
         };
         // SAFETY: fi_mr_reg has filled it in.
         let handle = unsafe { Handle::opened(result, region) }

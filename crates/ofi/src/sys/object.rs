@@ -139,9 +139,8 @@ impl Domain {
         // SAFETY: an open fabric has its table.
         let calls = unsafe { &*fabric.get().ops };
         // SAFETY: the fabric is open and the entry alive; `domain` takes the object.
-        let result = unsafe {
-            (calls.domain)(fabric.as_ptr(), info.as_ptr(), &raw mut domain, NO_CONTEXT)
-        };
+        let result =
+            unsafe { (calls.domain)(fabric.as_ptr(), info.as_ptr(), &raw mut domain, NO_CONTEXT) };
         // SAFETY: fi_domain has filled it in.
         let handle = unsafe { Handle::opened(result, domain) }
             .map_err(|result| error("fi_domain", result))?;
@@ -173,8 +172,14 @@ impl Domain {
     }
 
     /// Opens where completions are queued, with a descriptor to sleep on if the provider has one.
-    pub(crate) fn open_queue(&self, entries: usize) -> Result<(Handle<FidCq>, Option<c_int>), Error> {
-        if let Ok(queue) = self.open_queue_as(entries, abi::WAIT_FD)
+    pub(crate) fn open_queue(
+        &self,
+        entries: usize,
+    ) -> Result<(Handle<FidCq>, Option<c_int>), Error> {
+        // ofi_rxd of 1.17 gives a descriptor, and crashes when asked whether one may sleep on it.
+        let broken = self.provider.ends_with("ofi_rxd") && self.info.library().version().0 < 2;
+        if !broken
+            && let Ok(queue) = self.open_queue_as(entries, abi::WAIT_FD)
             && let Some(descriptor) = queue.descriptor()
         {
             return Ok((queue, Some(descriptor)));
