@@ -1,8 +1,8 @@
 //! The command line as a library: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku
 //! machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
-//! `hikyaku simulate` programs, `hikyaku mpi-coverage` says what there is of MPI, `hikyaku fabric` what
-//! there is of libfabric. By the name
-//! `mpiexec` or `mpirun` it takes those programs' words.
+//! `hikyaku simulate` programs, `hikyaku fabric` shows and measures networks, `hikyaku
+//! mpi-coverage` says what there is of MPI. By the name `mpiexec` or `mpirun` it takes those
+//! programs' words.
 //!
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in `exit`, the same for all commands.

@@ -7,6 +7,7 @@
 //!   sys        libfabric's structures and calls, the only unsafe code: Survey, Endpoint, Region
 //!   offer      what a provider offers, as plain data
 //!   choose     which offer to use, and why not the others
+//!   link       packets between hosts, in order and bounded by credits
 //!   measure    latency and bandwidth between two processes
 //!   error      what goes wrong, in one line
 //! ```
@@ -17,6 +18,7 @@
 
 mod choose;
 mod error;
+pub mod link;
 pub mod measure;
 mod offer;
 pub mod sys;

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
@@ -12,38 +13,10 @@ use std::{env, fs};
 use hikyaku_ofi::{
     Choice, Completion, Endpoint, Error, Peer, Posted, Region, Request, Survey, choose,
 };
+use support::{PATIENCE, processor_time, survey, usable};
 
 /// Folders, by `:`, with a `libfabric.so.1` each that these tests run with as well.
 const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
-
-/// How long a test waits for what takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What is installed, or a line on what is not.
-fn survey() -> Option<Survey> {
-    match Survey::take() {
-        Ok(survey) => Some(survey),
-        Err(error @ Error::NotInstalled { .. }) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// One usable offer of each provider: that with the most local address. Not `sockets`, whose thread
-/// starves beside others that poll and takes 10 ms for what takes 10 us.
-fn usable(survey: &Survey) -> BTreeMap<String, usize> {
-    let mut found = BTreeMap::new();
-    let offers = survey.offers().iter().enumerate();
-    for (at, offer) in offers.filter(|(_, offer)| offer.fits && offer.provider != "sockets") {
-        let local = offer.address.is_some_and(|address| address.is_loopback());
-        if local || !found.contains_key(&offer.provider) {
-            found.insert(offer.provider.clone(), at);
-        }
-    }
-    found
-}
 
 /// Two endpoints that know each other.
 struct Pair {
@@ -178,12 +151,6 @@ fn writes_land_with_their_data_and_reads_fetch() {
         own.copy_out(0, &mut bytes);
         assert_eq!((bytes[99], bytes[100], bytes[109], bytes[110]), (7, 9, 9, 7), "{}", pair.name);
     });
-}
-
-/// Processor time of this thread, by its own clock.
-fn processor_time() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
 #[test]

@@ -44,7 +44,7 @@ const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)
 
 /// A peer in the table of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Peer(u64);
+pub struct Peer(pub(crate) u64);
 
 /// Whether the provider has taken an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
