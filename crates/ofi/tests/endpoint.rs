@@ -13,10 +13,7 @@ use std::{env, fs};
 use hikyaku_ofi::{
     Choice, Completion, Endpoint, Error, Peer, Posted, Region, Request, Survey, choose,
 };
-use support::{PATIENCE, processor_time, survey, usable};
-
-/// Folders, by `:`, with a `libfabric.so.1` each that these tests run with as well.
-const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
+use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
 /// Two endpoints that know each other.
 struct Pair {
@@ -318,20 +315,5 @@ fn without_libfabric_one_line_says_what_to_install() {
 /// The same binary runs with other releases.
 #[test]
 fn other_releases_pass_the_same_tests() {
-    let Some(folders) = env::var_os(OTHERS) else {
-        eprintln!("skipped: {OTHERS} names no folder with another libfabric.so.1");
-        return;
-    };
-    for folder in env::split_paths(&folders) {
-        let output = Command::new(env::current_exe().unwrap())
-            .args(["--nocapture", "--skip", "other_releases", "--test-threads", "1"])
-            .env_remove(OTHERS)
-            .env("LD_LIBRARY_PATH", &folder)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}{complaints}", folder.display());
-        assert!(!complaints.contains("cannot be opened"), "{}: {complaints}", folder.display());
-    }
+    with_other_releases();
 }

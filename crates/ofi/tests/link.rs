@@ -8,8 +8,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use hikyaku_ofi::link::{Arrival, Host, Landed, Layout, Links};
-use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Survey};
-use support::{PATIENCE, processor_time, survey, usable};
+use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Survey, library_version};
+use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
 const LAYOUT: Layout = Layout { payload: 4096, window: 1 << 16 };
 
@@ -156,6 +156,11 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
 fn large_data_is_read_by_its_receiver() {
     each(2, |mut job| {
         const LENGTH: usize = 3 << 20;
+        if job.name == "shm" && library_version().unwrap().0 >= 2 {
+            // Between processes it reads; `hikyaku fabric test` does.
+            eprintln!("skipped: shm of 2.5.1 crashes if reader and owner are one process");
+            return;
+        }
         let from = job.hosts[0].region(LENGTH).unwrap();
         let into = job.hosts[1].region(LENGTH).unwrap();
         let bytes: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
@@ -298,4 +303,10 @@ fn what_does_not_fit_is_refused_in_one_line() {
         let error = Links::new(endpoint, 0, 2, small).err().unwrap().to_string();
         assert!(error.contains("two must fit"), "{error}");
     });
+}
+
+/// The same binary runs with other releases.
+#[test]
+fn other_releases_pass_the_same_tests() {
+    with_other_releases();
 }

@@ -1,10 +1,14 @@
 //! What is installed, and what tests on it share.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::process::Command;
 use std::time::Duration;
+use std::{env, fs};
 
 use hikyaku_ofi::{Error, Survey};
+
+/// Folders, by `:`, with a `libfabric.so.1` each that these tests run with as well.
+const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
 
 /// How long a test waits for what takes microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,4 +43,24 @@ pub(crate) fn usable(survey: &Survey) -> BTreeMap<String, usize> {
 pub(crate) fn processor_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Runs all tests of this program with each other release that the environment names.
+pub(crate) fn with_other_releases() {
+    let Some(folders) = env::var_os(OTHERS) else {
+        eprintln!("skipped: {OTHERS} names no folder with another libfabric.so.1");
+        return;
+    };
+    for folder in env::split_paths(&folders) {
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--nocapture", "--skip", "other_releases", "--test-threads", "1"])
+            .env_remove(OTHERS)
+            .env("LD_LIBRARY_PATH", &folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}{complaints}", folder.display());
+        assert!(!complaints.contains("cannot be opened"), "{}: {complaints}", folder.display());
+    }
 }
