@@ -8,9 +8,11 @@
 //! ```
 //!
 //! What lands a packet may say that it is full, as a ring of a rank is. Then the packet is held
-//! here, and so are all that follow from the same source; other sources go on. A source sends no
-//! more than a window of bytes that have not been taken, so that is what each may occupy, in
-//! receive buffers or held. A source without credit gets [`Posted::Full`]: nothing queues up.
+//! here, and so are all that follow from the same source on the same lane; other sources go on,
+//! and so do other lanes: what the library needs in order to go on must not queue behind what the
+//! program has sent. A source sends no more than a window of bytes that have not been taken, on
+//! each lane, so that is what each may occupy, in receive buffers or held. A source without credit
+//! gets [`Posted::Full`]: nothing queues up.
 //!
 //! Every packet carries its source, a number in sequence, and how much its sender has taken of the
 //! other direction. A packet in which one of these is impossible is counted and dropped, and so is
@@ -27,7 +29,7 @@ use crate::{Completion, Endpoint, Error, Peer, Posted, Region, Remote};
 /// The number of a host of the job.
 pub type Host = u32;
 
-/// Bytes of a packet before its payload: kind, form, two of nothing, source, number, credit.
+/// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit.
 const HEADER: usize = 16;
 
 /// The form of packets, which both sides must have.
@@ -48,8 +50,10 @@ pub struct Layout {
     /// Bytes of the longest payload. An endpoint's receive buffers have four times as many for
     /// each packet with its header.
     pub payload: usize,
-    /// Bytes of each source that may be unread, headers included.
+    /// Bytes of each source that may be unread on a lane, headers included.
     pub window: u32,
+    /// Kinds of traffic that do not wait for each other.
+    pub lanes: u8,
 }
 
 impl Layout {
@@ -61,7 +65,7 @@ impl Layout {
     /// Receive buffers that hold the windows of so many other hosts, of which a quarter of each
     /// may stay unused, and one more that is being emptied.
     pub fn buffers(&self, others: usize) -> usize {
-        let windows = others * self.window as usize;
+        let windows = others * usize::from(self.lanes) * self.window as usize;
         windows.div_ceil(self.buffer_bytes() / 4 * 3) + 1
     }
 }
@@ -73,6 +77,8 @@ pub enum Arrival<'a> {
     Packet {
         /// Whose.
         source: Host,
+        /// Of which kind.
+        lane: u8,
         /// What it carries.
         payload: &'a [u8],
     },
@@ -92,9 +98,11 @@ pub enum Landed {
     Full,
 }
 
-/// One direction's view of another host. Counts are of bytes, modulo 2^32.
+/// One lane's view of another host. Counts are of bytes, modulo 2^32.
 struct Link {
     peer: Peer,
+    host: Host,
+    lane: u8,
     /// Sent, and of that what the receiver has taken.
     sent: u32,
     acknowledged: u32,
@@ -112,9 +120,11 @@ struct Link {
 }
 
 impl Link {
-    fn new(peer: Peer) -> Self {
+    fn new(peer: Peer, host: Host, lane: u8) -> Self {
         Self {
             peer,
+            host,
+            lane,
             sent: 0,
             acknowledged: 0,
             number: 0,
@@ -128,7 +138,8 @@ impl Link {
     }
 
     fn header(&self, kind: u8, own: Host) -> [u8; HEADER] {
-        let mut bytes = [kind, FORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut bytes = [0; HEADER];
+        bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
         for (place, word) in [(4, own), (8, self.number), (12, self.taken)] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -162,18 +173,18 @@ impl Link {
     }
 
     /// Hands a packet over, or holds it behind those that are held.
-    fn land(&mut self, source: Host, payload: &[u8], land: &mut impl Land) {
-        if self.held.is_empty() && self.offer(source, payload, land) {
+    fn land(&mut self, payload: &[u8], land: &mut impl Land) {
+        if self.held.is_empty() && self.offer(payload, land) {
             return;
         }
         self.held.push_back(payload.into());
     }
 
     /// Offers what is held, in order: whether any was taken.
-    fn offer_held(&mut self, source: Host, land: &mut impl Land) -> bool {
+    fn offer_held(&mut self, land: &mut impl Land) -> bool {
         let mut taken = false;
         while let Some(payload) = self.held.pop_front() {
-            if !self.offer(source, &payload, land) {
+            if !self.offer(&payload, land) {
                 self.held.push_front(payload);
                 break;
             }
@@ -182,8 +193,9 @@ impl Link {
         taken
     }
 
-    fn offer(&mut self, source: Host, payload: &[u8], land: &mut impl Land) -> bool {
-        let taken = land(Arrival::Packet { source, payload }) == Landed::Taken;
+    fn offer(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
+        let (source, lane) = (self.host, self.lane);
+        let taken = land(Arrival::Packet { source, lane, payload }) == Landed::Taken;
         if taken {
             self.taken = self.taken.wrapping_add(cost(payload.len()));
         }
@@ -203,6 +215,7 @@ fn cost(payload: usize) -> u32 {
 /// A packet, decoded.
 struct Packet<'a> {
     kind: u8,
+    lane: u8,
     source: Host,
     number: u32,
     credit: u32,
@@ -214,8 +227,9 @@ impl<'a> Packet<'a> {
     fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let [kind, FORM, 0, 0, ..] = *header else { return None };
-        Some(Self { kind, source: word(4), number: word(8), credit: word(12), payload })
+        let [kind, FORM, lane, 0, ..] = *header else { return None };
+        let (source, number, credit) = (word(4), word(8), word(12));
+        Some(Self { kind, lane, source, number, credit, payload })
     }
 }
 
@@ -224,6 +238,7 @@ pub struct Links {
     endpoint: Endpoint,
     own: Host,
     layout: Layout,
+    /// Of each host all lanes, one after the other.
     links: Vec<Option<Link>>,
     slots: Region,
     free: Vec<usize>,
@@ -240,12 +255,15 @@ impl Links {
                 layout.window, layout.payload
             )));
         }
+        if layout.lanes == 0 {
+            return Err(Error::Invalid("links need at least one lane".to_owned()));
+        }
         let slots = endpoint.region(SLOTS * (layout.payload + HEADER))?;
         Ok(Self {
             endpoint,
             own,
             layout,
-            links: (0..hosts).map(|_| None).collect(),
+            links: (0..hosts as usize * usize::from(layout.lanes)).map(|_| None).collect(),
             slots,
             free: (0..SLOTS).rev().collect(),
             malformed: 0,
@@ -259,10 +277,15 @@ impl Links {
 
     /// Adds the link to a host, by the address that it has said.
     pub fn connect(&mut self, host: Host, address: &[u8]) -> Result<(), Error> {
-        let Some(place) = self.links.get_mut(host as usize) else {
+        let lanes = usize::from(self.layout.lanes);
+        let start = host as usize * lanes;
+        let Some(places) = self.links.get_mut(start..start + lanes) else {
             return Err(Error::Invalid(format!("there is no host {host}")));
         };
-        *place = Some(Link::new(self.endpoint.insert(address)?));
+        let peer = self.endpoint.insert(address)?;
+        for (place, lane) in places.iter_mut().zip(0..) {
+            *place = Some(Link::new(peer, host, lane));
+        }
         Ok(())
     }
 
@@ -273,24 +296,24 @@ impl Links {
 
     /// Whether a host has sent such a packet. Nothing more is taken from it.
     pub fn is_broken(&self, host: Host) -> bool {
-        self.link(host).is_some_and(|link| link.broken)
+        self.link(host, 0).is_some_and(|link| link.broken)
     }
 
-    /// Bytes of a source that lie here and have not been taken.
-    pub fn unread(&self, source: Host) -> u32 {
-        self.link(source).map_or(0, |link| link.received.wrapping_sub(link.taken))
+    /// Bytes of a source that lie here on a lane and have not been taken.
+    pub fn unread(&self, source: Host, lane: u8) -> u32 {
+        self.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
-    fn link(&self, host: Host) -> Option<&Link> {
-        self.links.get(host as usize)?.as_ref()
+    fn link(&self, host: Host, lane: u8) -> Option<&Link> {
+        self.links.get(place(host, lane, self.layout.lanes)?)?.as_ref()
     }
 
     /// Sends a packet of these bytes, one part after the other. [`Posted::Full`]: the receiver has
     /// no room, or the provider; go on with [`Self::progress`] and try again.
-    pub fn send(&mut self, to: Host, parts: &[&[u8]]) -> Result<Posted, Error> {
+    pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<Posted, Error> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let Some(link) = self.link(to) else {
-            return Err(Error::Invalid(format!("there is no link to host {to}")));
+        let Some(link) = self.link(to, lane) else {
+            return Err(Error::Invalid(format!("there is no link to host {to} on lane {lane}")));
         };
         if length > self.layout.payload {
             let most = self.layout.payload;
@@ -304,7 +327,8 @@ impl Links {
         let (peer, told) = (link.peer, link.taken);
         let posted = self.post(peer, &header, parts, length)?;
         if posted == Posted::Accepted
-            && let Some(Some(link)) = self.links.get_mut(to as usize)
+            && let Some(at) = place(to, lane, self.layout.lanes)
+            && let Some(link) = &mut self.links[at]
         {
             link.number = link.number.wrapping_add(1);
             link.sent = link.sent.wrapping_add(cost(length));
@@ -359,7 +383,7 @@ impl Links {
         into: (&Region, usize, usize),
         token: u32,
     ) -> Result<Posted, Error> {
-        let Some(link) = self.link(from) else {
+        let Some(link) = self.link(from, 0) else {
             return Err(Error::Invalid(format!("there is no link to host {from}")));
         };
         self.endpoint.read(link.peer, remote, into, FETCH | u64::from(token))
@@ -369,18 +393,15 @@ impl Links {
     /// was anything. `land` may be called for the packets of one window of each source.
     pub fn progress(&mut self, mut land: impl FnMut(Arrival<'_>) -> Landed) -> Result<bool, Error> {
         let mut any = false;
-        for (host, link) in self.links.iter_mut().enumerate() {
-            if let Some(link) = link {
-                any |= link.offer_held(host as Host, &mut land);
-            }
+        for link in self.links.iter_mut().flatten() {
+            any |= link.offer_held(&mut land);
         }
         // As many as all windows may hold of the shortest packets would be too many at once.
         for _ in 0..2 * SLOTS {
             match self.endpoint.poll()? {
                 None => break,
                 Some(Completion::Message { payload }) => {
-                    let window = self.layout.window;
-                    if !take_in(&mut self.links, payload, window, &mut land) {
+                    if !take_in(&mut self.links, payload, self.layout, &mut land) {
                         self.malformed += 1;
                     }
                 }
@@ -405,15 +426,15 @@ impl Links {
     /// Tells sources how much of theirs has been taken, a quarter of a window at a time: a source
     /// that is told later still has the rest to send.
     fn give_credit(&mut self) -> Result<(), Error> {
-        for host in 0..self.links.len() {
-            let Some(link) = &self.links[host] else { continue };
+        for at in 0..self.links.len() {
+            let Some(link) = &self.links[at] else { continue };
             let taken = link.taken;
             if taken.wrapping_sub(link.told) < self.layout.window / 4 {
                 continue;
             }
             let (peer, header) = (link.peer, link.header(CREDIT, self.own));
             if self.post(peer, &header, &[], 0)? == Posted::Accepted
-                && let Some(link) = &mut self.links[host]
+                && let Some(link) = &mut self.links[at]
             {
                 link.told = taken;
             }
@@ -433,20 +454,30 @@ impl Links {
     }
 }
 
-/// Takes in a packet; `false`: it cannot be one of its source's.
-fn take_in(links: &mut [Option<Link>], bytes: &[u8], window: u32, land: &mut impl Land) -> bool {
+/// Where a lane of a host stands; `None`: there is no such lane.
+fn place(host: Host, lane: u8, lanes: u8) -> Option<usize> {
+    (lane < lanes).then(|| host as usize * usize::from(lanes) + usize::from(lane))
+}
+
+/// Takes in a packet; `false`: it cannot be one of its source's, from which nothing more is taken
+/// then.
+fn take_in(links: &mut [Option<Link>], bytes: &[u8], layout: Layout, land: &mut impl Land) -> bool {
     let Some(packet) = Packet::decode(bytes) else { return false };
-    let source = packet.source;
-    let Some(Some(link)) = links.get_mut(source as usize) else { return false };
+    let Some(at) = place(packet.source, packet.lane, layout.lanes) else { return false };
+    let Some(Some(link)) = links.get_mut(at) else { return false };
     if link.broken {
         return false;
     }
-    match link.admit(&packet, window) {
-        Ok(Some(payload)) => link.land(source, payload, land),
+    match link.admit(&packet, layout.window) {
+        Ok(Some(payload)) => link.land(payload, land),
         Ok(None) => {}
-        Err(()) => link.broken = true,
+        Err(()) => {
+            let lanes = links.iter_mut().flatten().filter(|link| link.host == packet.source);
+            lanes.for_each(|link| link.broken = true);
+            return false;
+        }
     }
-    !link.broken
+    true
 }
 
 #[cfg(test)]
@@ -457,12 +488,12 @@ mod tests {
 
     /// A packet as its sender would make it.
     fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> Packet<'_> {
-        Packet { kind, source: 1, number, credit, payload }
+        Packet { kind, lane: 0, source: 1, number, credit, payload }
     }
 
     #[test]
     fn packets_in_sequence_within_the_window_are_admitted() {
-        let mut link = Link::new(Peer(0));
+        let mut link = Link::new(Peer(0), 1, 0);
         for number in 0..3 {
             let admitted = link.admit(&packet(DATA, number, 0, &[7; 100]), WINDOW);
             assert_eq!(admitted, Ok(Some(&[7; 100][..])));
@@ -482,7 +513,7 @@ mod tests {
             ("another kind", packet(3, 1, 30, &[])),
         ];
         for (what, packet) in wrong {
-            let mut link = Link::new(Peer(0));
+            let mut link = Link::new(Peer(0), 1, 0);
             (link.sent, link.acknowledged) = (50, 20);
             link.admit(&self::packet(DATA, 0, 20, &[1]), WINDOW).unwrap();
             assert_eq!(link.admit(&packet, WINDOW), Err(()), "{what}");
@@ -492,7 +523,7 @@ mod tests {
 
     #[test]
     fn counters_pass_their_end() {
-        let mut link = Link::new(Peer(0));
+        let mut link = Link::new(Peer(0), 1, 0);
         let start = u32::MAX - 10;
         (link.sent, link.acknowledged) = (start.wrapping_add(100), start);
         (link.received, link.taken, link.told) = (start, start, start);
@@ -506,10 +537,10 @@ mod tests {
 
     #[test]
     fn packets_are_held_in_order_until_there_is_room() {
-        let mut link = Link::new(Peer(0));
+        let mut link = Link::new(Peer(0), 1, 0);
         let mut seen = Vec::new();
-        link.land(1, b"a", &mut |_| Landed::Full);
-        link.land(1, b"b", &mut |_| panic!("overtakes a packet that is held"));
+        link.land(b"a", &mut |_| Landed::Full);
+        link.land(b"b", &mut |_| panic!("overtakes a packet that is held"));
         assert_eq!(link.taken, 0);
         let mut room = 1;
         let mut land = |arrival: Arrival<'_>| {
@@ -521,18 +552,18 @@ mod tests {
             seen.push(payload.to_vec());
             Landed::Taken
         };
-        assert!(link.offer_held(1, &mut land));
-        assert!(!link.offer_held(1, &mut land));
+        assert!(link.offer_held(&mut land));
+        assert!(!link.offer_held(&mut land));
         assert_eq!((seen, link.taken, link.held.len()), (vec![b"a".to_vec()], 17, 1));
     }
 
     #[test]
     fn bytes_that_are_no_packet_are_refused() {
-        let link = Link::new(Peer(0));
+        let link = Link::new(Peer(0), 1, 0);
         let good = link.header(DATA, 3);
         assert!(Packet::decode(&good).is_some_and(|packet| packet.source == 3));
         assert!(Packet::decode(&good[..15]).is_none());
-        for place in 1..4 {
+        for place in [1, 3] {
             let mut wrong = good;
             wrong[place] ^= 0x40;
             assert!(Packet::decode(&wrong).is_none(), "byte {place}");

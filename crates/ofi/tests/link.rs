@@ -11,7 +11,7 @@ use hikyaku_ofi::link::{Arrival, Host, Landed, Layout, Links};
 use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
-const LAYOUT: Layout = Layout { payload: 4096, window: 1 << 16 };
+const LAYOUT: Layout = Layout { payload: 4096, window: 1 << 16, lanes: 2 };
 
 /// Hosts of a job in one process, all linked with each other.
 struct Job {
@@ -83,7 +83,7 @@ fn packets_arrive_in_order_in_both_directions() {
                 while sent[host] < PACKETS {
                     let bytes = payload(sent[host]);
                     let (head, rest) = bytes.split_at(3);
-                    let posted = job.hosts[host].send(1 - host as Host, &[head, rest]).unwrap();
+                    let posted = job.hosts[host].send(1 - host as Host, 0, &[head, rest]).unwrap();
                     if posted == Posted::Full {
                         break;
                     }
@@ -92,7 +92,9 @@ fn packets_arrive_in_order_in_both_directions() {
             }
             let name = job.name.clone();
             job.progress(|host, arrival| {
-                let Arrival::Packet { source, payload } = arrival else { panic!("{arrival:?}") };
+                let Arrival::Packet { source, payload, .. } = arrival else {
+                    panic!("{arrival:?}")
+                };
                 assert_eq!(source, 1 - host as Host, "{name}");
                 check(&name, &mut received[host], payload);
                 Landed::Taken
@@ -116,14 +118,15 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
             for host in [1, 2] {
                 let wanted = if host == 1 { usize::MAX } else { 100 };
                 if sent[host] < wanted
-                    && job.hosts[host].send(0, &[&payload(sent[host])]).unwrap() == Posted::Accepted
+                    && job.hosts[host].send(0, 1, &[&payload(sent[host])]).unwrap()
+                        == Posted::Accepted
                 {
                     (sent[host], quiet) = (sent[host] + 1, 0);
                 }
             }
             let name = job.name.clone();
             job.progress(|_, arrival| match arrival {
-                Arrival::Packet { source: 2, payload } => {
+                Arrival::Packet { source: 2, payload, .. } => {
                     check(&name, &mut from_two, payload);
                     Landed::Taken
                 }
@@ -131,23 +134,54 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
             });
             assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {from_two} came");
         }
-        let unread = job.hosts[0].unread(1);
+        let unread = job.hosts[0].unread(1, 1);
         assert!(unread <= LAYOUT.window, "{}: {unread} bytes", job.name);
         assert!(unread > LAYOUT.window / 2, "{}: {unread} bytes", job.name);
 
         // With room again all of it arrives, in order, and the sender goes on.
         let (mut from_one, before) = (0, sent[1]);
         while from_one < before + 50 {
-            if job.hosts[1].send(0, &[&payload(sent[1])]).unwrap() == Posted::Accepted {
+            if job.hosts[1].send(0, 1, &[&payload(sent[1])]).unwrap() == Posted::Accepted {
                 sent[1] += 1;
             }
             let name = job.name.clone();
             job.progress(|_, arrival| {
-                let Arrival::Packet { source: 1, payload } = arrival else { panic!("{arrival:?}") };
+                let Arrival::Packet { source: 1, payload, .. } = arrival else {
+                    panic!("{arrival:?}")
+                };
                 check(&name, &mut from_one, payload);
                 Landed::Taken
             });
             assert!(start.elapsed() < 2 * PATIENCE, "{name}: {from_one} of {before} came");
+        }
+    });
+}
+
+#[test]
+fn a_lane_does_not_wait_for_another() {
+    each(2, |mut job| {
+        // Lane 1 is full as long as lane 0 has not brought its packets, which are sent after.
+        let (mut came, mut full, mut sent) = ([0; 2], false, [0; 2]);
+        let start = Instant::now();
+        while came[1] < 30 {
+            let links = &mut job.hosts[0];
+            let lane = u8::from(!full);
+            let posted = links.send(1, lane, &[&payload(sent[usize::from(lane)])]).unwrap();
+            if posted == Posted::Accepted {
+                sent[usize::from(lane)] += 1;
+            }
+            let name = job.name.clone();
+            job.progress(|_, arrival| {
+                let Arrival::Packet { lane, payload, .. } = arrival else { panic!("{arrival:?}") };
+                if lane == 1 && came[0] < 100 {
+                    full = true;
+                    return Landed::Full;
+                }
+                check(&name, &mut came[usize::from(lane)], payload);
+                Landed::Taken
+            });
+            full &= came[0] < 100;
+            assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {came:?} came");
         }
     });
 }
@@ -170,7 +204,7 @@ fn large_data_is_read_by_its_receiver() {
         let (mut offered, start) = (Posted::Full, Instant::now());
         while !done {
             if offered == Posted::Full {
-                offered = job.hosts[0].send(1, &[&offer]).unwrap();
+                offered = job.hosts[0].send(1, 0, &[&offer]).unwrap();
             }
             if let (Some(remote), Posted::Full) = (remote, posted) {
                 posted = job.hosts[1].fetch(0, remote, (&into, 0, LENGTH), 77).unwrap();
@@ -215,14 +249,16 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
         let packet = |kind: u8, form: u8, source: u8, number: u8, credit: u8| {
             [kind, form, 0, 0, source, 0, 0, 0, number, 0, 0, 0, credit, 0, 0, 0]
         };
-        let wrong: [&[u8]; 6] = [
+        let wrong: [&[u8]; 8] = [
             b"short",
             &packet(1, 2, 1, 0, 0),
             &packet(1, 1, 0, 0, 0),
             &packet(1, 1, 99, 0, 0),
+            &[1, 1, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             // Of host 1, as it seems: with a number that is not due. Then nothing more is taken.
             &packet(1, 1, 1, 5, 0),
             &packet(1, 1, 1, 0, 0),
+            &[1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         ];
         for bytes in wrong {
             send_raw(&mut stranger, victim, bytes, &mut job);
@@ -244,7 +280,7 @@ fn idle_links_sleep_and_wake_for_a_packet() {
         let [first, second] = &mut job.hosts[..] else { panic!() };
         while came == 0 {
             if sent == Posted::Full {
-                sent = first.send(1, &[b"first"]).unwrap();
+                sent = first.send(1, 0, &[b"first"]).unwrap();
             }
             first.progress(|_| Landed::Taken).unwrap();
             second
@@ -264,7 +300,7 @@ fn idle_links_sleep_and_wake_for_a_packet() {
         assert!(used < start.elapsed() / 2, "{}: {used:?} while idle", job.name);
 
         let start = Instant::now();
-        while first.send(1, &[b"second"]).unwrap() == Posted::Full {
+        while first.send(1, 0, &[b"second"]).unwrap() == Posted::Full {
             first.progress(|_| Landed::Taken).unwrap();
         }
         while came == 1 {
@@ -272,7 +308,7 @@ fn idle_links_sleep_and_wake_for_a_packet() {
             first.progress(|_| Landed::Taken).unwrap();
             second
                 .progress(|arrival| {
-                    assert_eq!(arrival, Arrival::Packet { source: 0, payload: b"second" });
+                    assert_eq!(arrival, Arrival::Packet { source: 0, lane: 0, payload: b"second" });
                     came += 1;
                     Landed::Taken
                 })
@@ -288,9 +324,10 @@ fn what_does_not_fit_is_refused_in_one_line() {
         let links = &mut job.hosts[0];
         let long = vec![0; LAYOUT.payload + 1];
         for (what, error) in [
-            ("4097", links.send(1, &[&long]).unwrap_err()),
-            ("host 0", links.send(0, &[b"to itself"]).unwrap_err()),
-            ("host 7", links.send(7, &[b"to nobody"]).unwrap_err()),
+            ("4097", links.send(1, 0, &[&long]).unwrap_err()),
+            ("host 0", links.send(0, 0, &[b"to itself"]).unwrap_err()),
+            ("host 7", links.send(7, 0, &[b"to nobody"]).unwrap_err()),
+            ("lane 2", links.send(1, 2, &[b"on no lane"]).unwrap_err()),
             ("host 7", links.connect(7, b"x").unwrap_err()),
         ] {
             let line = error.to_string();
@@ -299,7 +336,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
         let Some(survey) = survey() else { return };
         let offer = usable(&survey)[&job.name];
         let endpoint = Endpoint::open(&survey, offer, 1, 1 << 14).unwrap();
-        let small = Layout { payload: 4096, window: 8000 };
+        let small = Layout { payload: 4096, window: 8000, lanes: 1 };
         let error = Links::new(endpoint, 0, 2, small).err().unwrap().to_string();
         assert!(error.contains("two must fit"), "{error}");
     });
