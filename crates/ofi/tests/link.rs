@@ -5,10 +5,14 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hikyaku_ofi::link::{Arrival, Host, Landed, Layout, Links};
-use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Survey, library_version};
+use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Remote, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
 const LAYOUT: Layout = Layout { payload: 4096, window: 1 << 16, lanes: 2 };
@@ -212,7 +216,7 @@ fn large_data_is_read_by_its_receiver() {
             job.progress(|host, arrival| {
                 match arrival {
                     Arrival::Packet { payload, .. } => {
-                        remote = Some(hikyaku_ofi::Remote::from_bytes(payload.try_into().unwrap()));
+                        remote = Some(Remote::from_bytes(payload.try_into().unwrap()));
                     }
                     Arrival::Fetched { token } => {
                         assert_eq!((host, token), (1, 77));
@@ -227,6 +231,138 @@ fn large_data_is_read_by_its_receiver() {
         into.copy_out(0, &mut read);
         assert!(read == bytes, "{}: other bytes", job.name);
     });
+}
+
+/// Which offer the other process of a test is to use, and the address of the first.
+const OTHER: &str = "HIKYAKU_TEST_LINK";
+
+/// Packets that each of two processes sends, and bytes of the region of the first.
+const EACH: usize = 300;
+const REGION: usize = 1 << 20;
+
+/// One of two processes with a link between them.
+fn process(own: Host, offer: usize) -> Links {
+    let endpoint =
+        Endpoint::open(&survey().unwrap(), offer, LAYOUT.buffers(1), LAYOUT.buffer_bytes());
+    Links::new(endpoint.unwrap(), own, 2, LAYOUT).unwrap()
+}
+
+/// Goes on until `done`: sends what `next` gives, and hands over what comes.
+fn until(
+    links: &mut Links,
+    mut next: impl FnMut(&mut Links),
+    mut land: impl FnMut(Arrival<'_>),
+    done: &Cell<bool>,
+) {
+    let start = Instant::now();
+    while !done.get() {
+        next(links);
+        let came = links.progress(|arrival| {
+            land(arrival);
+            Landed::Taken
+        });
+        if !came.unwrap() {
+            links.wait(Duration::from_millis(5)).unwrap();
+        }
+        assert!(start.elapsed() < PATIENCE, "the other process is silent");
+    }
+}
+
+/// The other process: sends packets, reads the region that the last of its peer's announces, says
+/// so, and ends when its peer has understood.
+fn other_process(words: &str) {
+    let (offer, address) = words.split_once(' ').unwrap();
+    let mut links = process(1, offer.parse().unwrap());
+    links.connect(0, &from_hex(address)).unwrap();
+    println!("address {}", to_hex(links.address()));
+    let into = links.region(REGION).unwrap();
+    let (mut sent, mut came, mut posted) = (0, 0, Posted::Full);
+    let (remote, fetched, done) = (Cell::new(None), Cell::new(false), Cell::new(false));
+    let next = |links: &mut Links| {
+        if sent < EACH {
+            sent += usize::from(links.send(0, 1, &[&payload(sent)]) == Ok(Posted::Accepted));
+        } else if sent == EACH && fetched.get() {
+            sent += usize::from(links.send(0, 1, &[b"read"]) == Ok(Posted::Accepted));
+        }
+        if let (Some(remote), Posted::Full) = (remote.get(), posted) {
+            posted = links.fetch(0, remote, (&into, 0, REGION), 5).unwrap();
+        }
+    };
+    let land = |arrival: Arrival<'_>| match arrival {
+        Arrival::Packet { payload: b"end", .. } => done.set(true),
+        Arrival::Packet { payload, .. } if came == EACH => {
+            remote.set(Some(Remote::from_bytes(payload.try_into().unwrap())));
+        }
+        Arrival::Packet { payload, .. } => check("the other process", &mut came, payload),
+        Arrival::Fetched { .. } => fetched.set(true),
+    };
+    until(&mut links, next, land, &done);
+    let mut read = vec![0; REGION];
+    into.copy_out(0, &mut read);
+    assert!(read.iter().all(|byte| *byte == 0x5a), "other bytes were read");
+}
+
+#[test]
+fn two_processes_exchange_packets_and_a_region() {
+    if let Ok(words) = env::var(OTHER) {
+        return other_process(&words);
+    }
+    let Some(survey) = survey() else { return };
+    for (provider, offer) in usable(&survey) {
+        eprintln!("with {provider}");
+        let mut links = process(0, offer);
+        let mut other = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "two_processes_exchange_packets_and_a_region", "--nocapture"])
+            .env(OTHER, format!("{offer} {}", to_hex(links.address())))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Open until the end: the other process writes there how its test has ended.
+        let mut said = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let address = said.find_map(|line| {
+            line.split_once("address ").map(|(_, address)| from_hex(address.trim()))
+        });
+        links.connect(1, &address.unwrap()).unwrap();
+        let from = links.region(REGION).unwrap();
+        from.copy_in(0, &[0x5a; REGION]);
+        let remote = from.remote().to_bytes();
+        let (mut sent, mut came, read) = (0, 0, Cell::new(false));
+        let ended = Cell::new(false);
+        let next = |links: &mut Links| {
+            let packet = match sent {
+                0..EACH => payload(sent),
+                EACH => remote.to_vec(),
+                _ if sent == EACH + 1 && read.get() => b"end".to_vec(),
+                _ => return,
+            };
+            sent += usize::from(links.send(1, 1, &[&packet]) == Ok(Posted::Accepted));
+            ended.set(sent == EACH + 2);
+        };
+        let land = |arrival: Arrival<'_>| match arrival {
+            Arrival::Packet { payload: b"read", .. } => read.set(true),
+            Arrival::Packet { payload, .. } => check(&provider, &mut came, payload),
+            Arrival::Fetched { .. } => panic!("{provider}: nothing is read here"),
+        };
+        until(&mut links, next, land, &ended);
+        // The provider may go on within calls only, until the other has the last packet.
+        let start = Instant::now();
+        while other.try_wait().unwrap().is_none() {
+            links.progress(|arrival| panic!("{provider}: {arrival:?}")).unwrap();
+            links.wait(Duration::from_millis(5)).unwrap();
+            assert!(start.elapsed() < PATIENCE, "{provider}: the other process does not end");
+        }
+        assert!(other.wait().unwrap().success(), "{provider}");
+        assert_eq!(links.malformed(), 0, "{provider}");
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits = (0..text.len()).step_by(2).map(|at| &text[at..at + 2]);
+    digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
 /// Sends bytes as they are, as a host that is none.
