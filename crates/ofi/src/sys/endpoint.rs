@@ -146,9 +146,10 @@ impl Endpoint {
     }
 
     /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
-    /// than a message may need. shm takes that before it is enabled, and up to 1.22 after: then
-    /// the one crashes and the other is without effect, after which it writes past the buffer. So
-    /// what is in force is read back.
+    /// than a message may need. shm of 1.17 crashes if that is set before it is enabled; shm of
+    /// 2.5.1 ignores it afterwards, and writes past the buffer. The releases between were not
+    /// tried: they are taken for like the one of their major number, and what is in force is
+    /// read back.
     fn enable(&self, longest: usize) -> Result<(), Error> {
         let (major, _) = self.domain.info.library().version();
         let late = self.domain.provider == "shm" && major < 2;
