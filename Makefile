@@ -57,10 +57,10 @@ PROGRAMS := 2000
 # dependency changes and nothing is built twice. Only loom's models need a build of their own.
 test-all: LIMIT := 3600
 test-all: loom ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
-	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
+	@scripts/setup.sh rust cc c++ python3 cmake pkg-config libfabric
 	HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
 		cargo $(LIMITED) test --locked --workspace --no-fail-fast \
-		--test explore --test faults --test mpi --test processes --test programs --test results \
+		--test layout --test endpoint --test link --test fabric --test explore --test faults --test mpi --test processes --test programs --test results \
 		--test soak
 	scripts/python.sh $(TARGET)/python
 	HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \

@@ -7,7 +7,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- rust cc c++ python3 cmake pkg-config rustfmt clippy
+[ $# -gt 0 ] || set -- rust cc c++ python3 cmake pkg-config libfabric rustfmt clippy
 
 fail() {
     echo "setup: $1" >&2
@@ -63,8 +63,10 @@ for tool in "$@"; do
     python3) debian python3 python3 ;;
     cmake) debian cmake cmake ;;
     pkg-config) debian pkg-config pkg-config ;;
+    # The library, its headers for the test of our structures, and fi_info, by which it is found.
+    libfabric) debian fi_info "libfabric-dev libfabric-bin" ;;
     rustfmt) component fmt rustfmt ;;
     clippy) component clippy clippy ;;
-    *) fail "unknown tool $tool; known: rust cc c++ python3 cmake pkg-config rustfmt clippy" ;;
+    *) fail "unknown tool $tool; known: rust cc c++ python3 cmake pkg-config libfabric rustfmt clippy" ;;
     esac
 done

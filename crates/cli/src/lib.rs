@@ -1,7 +1,8 @@
 //! The command line as a library: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku
 //! machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
-//! `hikyaku simulate` programs, `hikyaku mpi-coverage` says what there is of MPI. By the name
-//! `mpiexec` or `mpirun` it takes those programs' words.
+//! `hikyaku simulate` programs, `hikyaku fabric` shows and measures networks, `hikyaku
+//! mpi-coverage` says what there is of MPI. By the name `mpiexec` or `mpirun` it takes those
+//! programs' words.
 //!
 //! A door, no room: what a command does lives in its module, and what that stands on in the
 //! libraries. Exit codes and the form of messages are in `exit`, the same for all commands.
@@ -9,6 +10,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod exit;
+mod fabric;
 mod machine;
 mod mpi;
 mod mpiexec;
@@ -41,6 +43,7 @@ enum Command {
     Run(run::Arguments),
     Bench(hikyaku_bench::Arguments),
     Machine(machine::Arguments),
+    Fabric(fabric::Arguments),
     Reproduce(reproduce::Arguments),
     Simulate(simulate::Arguments),
     MpiCoverage(mpi::Arguments),
@@ -90,6 +93,7 @@ fn work(words: &[OsString]) -> ExitCode {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
         Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
+        Ok(CommandLine { command: Command::Fabric(arguments) }) => fabric::run(&arguments),
         Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
         Ok(CommandLine { command: Command::Simulate(arguments) }) => simulate::run(&arguments),
         Ok(CommandLine { command: Command::MpiCoverage(arguments) }) => {

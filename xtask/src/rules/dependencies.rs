@@ -45,7 +45,7 @@ const TABLE: &[Row] = &[
     // Its ranks are programs, and the launcher that it measures is `hikyaku run` around them.
     Row { name: "bench", level: 8, may_use: &["world", "report", "nic", "shm"] },
     // nic for its types only: times and ranks in the tables that it prints. coll and sim to run
-    // the one's algorithms on the other's machines.
+    // the one's algorithms on the other's machines, ofi to show and measure networks.
     Row {
         name: "cli",
         level: 9,
@@ -55,6 +55,7 @@ const TABLE: &[Row] = &[
             "bench",
             "report",
             "nic",
+            "ofi",
             "sim",
             "coll",
             "reproduce",

@@ -1,0 +1,373 @@
+//! Which of the offers to use: a pure function over what they can do, with a reason for each.
+
+use std::net::IpAddr;
+
+use crate::{EndpointKind, Error, Offer};
+
+/// The variable that overrides the choice.
+pub const VARIABLE: &str = "HIKYAKU_FABRIC";
+
+/// What the choice depends on besides the offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The provider that the user wants, by libfabric's name.
+    pub provider: Option<String>,
+    /// The domain that the user wants: an interface, a device.
+    pub domain: Option<String>,
+    /// The own address on the way to the peers, if it is known.
+    pub near: Option<IpAddr>,
+    /// Whether all peers are on this host, so that shared memory can carry the transport.
+    pub one_host: bool,
+}
+
+impl Request {
+    /// What a value of `HIKYAKU_FABRIC` asks for: `PROVIDER`, `/DOMAIN` or `PROVIDER/DOMAIN`. The
+    /// layers of a provider may be joined by `+`, since shells end a command at `;`.
+    pub fn parse(value: &str) -> Result<Self, Error> {
+        let (provider, domain) = match value.split_once('/') {
+            Some((provider, domain)) => (provider, Some(domain)),
+            None => (value, None),
+        };
+        if value.is_empty() || domain == Some("") {
+            return Err(Error::Invalid(format!(
+                "{VARIABLE}={value} names no provider; use PROVIDER, PROVIDER/DOMAIN or /DOMAIN, \
+                 as in tcp/eth0"
+            )));
+        }
+        Ok(Self {
+            provider: Some(provider.replace('+', ";")).filter(|name| !name.is_empty()),
+            domain: domain.map(str::to_owned),
+            ..Self::default()
+        })
+    }
+
+    /// Whether the user wants one provider or domain, so that none is excluded for being unknown.
+    fn is_explicit(&self) -> bool {
+        self.provider.is_some() || self.domain.is_some()
+    }
+}
+
+/// What has been chosen, and what is said of each offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Which offer; `None`: none will do.
+    pub best: Option<usize>,
+    /// Of each offer, in their order, why it is used or is not.
+    pub reasons: Vec<String>,
+}
+
+/// How well known providers carry the transport, best first. Hardware that moves data by itself
+/// comes before sockets; of those tcp's own endpoint before layers on it, which take 2.5 times as
+/// long for 8 bytes and reach half the bandwidth.
+const KNOWN: &[(&str, &str)] = &[
+    ("cxi", "Slingshot's own"),
+    ("efa", "EFA's own"),
+    ("verbs;ofi_rxm", "InfiniBand or RoCE"),
+    ("psm3", "its own protocol over Ethernet or Omni-Path"),
+    ("opx", "Omni-Path's own"),
+    ("psm2", "Omni-Path's own"),
+    ("tcp", "sockets, with endpoints of its own"),
+    ("net", "sockets, with endpoints of its own"),
+    ("tcp;ofi_rxm", "sockets, with a layer for reliable endpoints"),
+    ("net;ofi_rxm", "sockets, with a layer for reliable endpoints"),
+    ("udp;ofi_rxd", "datagrams, with a layer that repeats them"),
+    ("sockets", "sockets, by a thread; superseded by tcp"),
+];
+
+/// Providers that reach this host only.
+const ONE_HOST: &[&str] = &["shm", "sm2"];
+
+/// Chooses an offer.
+pub fn choose(offers: &[Offer], request: &Request) -> Choice {
+    let judged: Vec<Result<Rank, String>> =
+        offers.iter().map(|offer| judge(offer, request)).collect();
+    let fitting =
+        judged.iter().enumerate().filter_map(|(at, rank)| Some((rank.as_ref().ok()?, at)));
+    let best = fitting.min().map(|(_, at)| at);
+    let reasons = judged.iter().enumerate().map(|(at, rank)| match (rank, best) {
+        (Err(reason), _) => reason.clone(),
+        (Ok(rank), Some(best)) if at == best => format!("chosen: {}", quality(&offers[at], rank)),
+        (Ok(rank), Some(best)) => beaten(rank, &offers[at], judged[best].as_ref().ok()),
+        (Ok(_), None) => String::new(),
+    });
+    let reasons = reasons.collect();
+    Choice { best, reasons }
+}
+
+impl Choice {
+    /// The offer chosen, or one line that says why there is none.
+    pub fn offer(&self, offers: &[Offer], request: &Request) -> Result<usize, Error> {
+        if let Some(best) = self.best {
+            return Ok(best);
+        }
+        let mut providers: Vec<&str> = offers.iter().map(|offer| &*offer.provider).collect();
+        providers.sort_unstable();
+        providers.dedup();
+        let wanted = match (&request.provider, &request.domain) {
+            (None, None) => "no provider of libfabric can carry messages between hosts".to_owned(),
+            (Some(provider), None) => format!("libfabric has no usable provider {provider}"),
+            (None, Some(domain)) => format!("libfabric has nothing usable at {domain}"),
+            (Some(provider), Some(domain)) => {
+                format!("libfabric has no usable provider {provider} at {domain}")
+            }
+        };
+        Err(Error::NoChoice(format!(
+            "{wanted}; it lists {}: `hikyaku fabric list` says what of each",
+            if providers.is_empty() { "nothing".to_owned() } else { providers.join(", ") }
+        )))
+    }
+}
+
+/// How good an offer is; the least is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Place in the list of known providers.
+    provider: usize,
+    /// Whether its address is not the one on the way to the peers, if that is known.
+    elsewhere: bool,
+    /// How far its address reaches.
+    reach: Reach,
+}
+
+/// How far an address reaches, the farthest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    Any,
+    SixthVersion,
+    Link,
+    OwnHost,
+}
+
+/// How good an offer is, or why it cannot be used.
+fn judge(offer: &Offer, request: &Request) -> Result<Rank, String> {
+    if request.provider.as_ref().is_some_and(|wanted| *wanted != offer.provider)
+        || request.domain.as_ref().is_some_and(|wanted| *wanted != offer.domain)
+    {
+        return Err("not asked for".to_owned());
+    }
+    match offer.kind {
+        EndpointKind::Reliable => {}
+        EndpointKind::Connection => {
+            return Err("no: a connection for each peer, no reliable endpoint".to_owned());
+        }
+        EndpointKind::Datagram => return Err("no: datagrams, which may be lost".to_owned()),
+        EndpointKind::Other => return Err("no: an endpoint of unknown kind".to_owned()),
+    }
+    if !offer.fits {
+        return Err("no: refuses ordered messages, multi-receive or remote access".to_owned());
+    }
+    if ONE_HOST.contains(&&*offer.provider) {
+        if !request.one_host {
+            return Err("no: reaches this host only".to_owned());
+        }
+        return Ok(Rank { provider: KNOWN.len(), elsewhere: false, reach: Reach::OwnHost });
+    }
+    let provider = match KNOWN.iter().position(|(name, _)| *name == offer.provider) {
+        Some(known) => known,
+        None if request.is_explicit() => KNOWN.len(),
+        None => {
+            return Err(format!("no: never tried; {VARIABLE}={} uses it", shell(&offer.provider)));
+        }
+    };
+    let elsewhere =
+        request.near.is_some() && offer.address.is_some() && offer.address != request.near;
+    Ok(Rank { provider, elsewhere, reach: reach(offer.address) })
+}
+
+/// A provider's name as a shell takes it without quotes.
+fn shell(provider: &str) -> String {
+    provider.replace(';', "+")
+}
+
+fn reach(address: Option<IpAddr>) -> Reach {
+    match address {
+        None => Reach::Any,
+        Some(address) if address.is_loopback() => Reach::OwnHost,
+        Some(IpAddr::V4(address)) if address.is_link_local() => Reach::Link,
+        Some(IpAddr::V4(_)) => Reach::Any,
+        Some(IpAddr::V6(address)) if address.is_unicast_link_local() => Reach::Link,
+        Some(IpAddr::V6(_)) => Reach::SixthVersion,
+    }
+}
+
+/// What an offer is good for.
+fn quality(offer: &Offer, rank: &Rank) -> String {
+    let reach = match rank.reach {
+        Reach::OwnHost => ", on this host only",
+        Reach::Link => ", on this link only",
+        Reach::Any | Reach::SixthVersion => "",
+    };
+    format!("{}{reach}", way(offer, rank))
+}
+
+/// What a provider goes by.
+fn way(offer: &Offer, rank: &Rank) -> &'static str {
+    match KNOWN.get(rank.provider) {
+        Some((_, way)) => way,
+        None if ONE_HOST.contains(&&*offer.provider) => "memory of this host",
+        None => "asked for",
+    }
+}
+
+/// Why an offer that would do is not the one.
+fn beaten(rank: &Rank, offer: &Offer, best: Option<&Rank>) -> String {
+    let why = match best {
+        Some(best) if best.provider != rank.provider => {
+            return format!("{}; another provider is faster", way(offer, rank));
+        }
+        Some(best) if best.elsewhere != rank.elsewhere => "not on the way to the peers",
+        Some(best) if best.reach != rank.reach => "another address reaches farther",
+        _ => "an earlier one is as good",
+    };
+    format!("{}; {why}", quality(offer, rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A usable endpoint `provider@domain[=address]`.
+    fn offer(words: &str) -> Offer {
+        let (words, address) = words.split_once('=').map_or((words, None), |(w, a)| (w, Some(a)));
+        let (provider, domain) = words.split_once('@').unwrap();
+        Offer {
+            provider: provider.into(),
+            domain: domain.into(),
+            address: address.map(|address| address.parse().unwrap()),
+            kind: EndpointKind::Reliable,
+            fits: true,
+            claims_atomics: false,
+            manual_progress: false,
+            inject: 64,
+            max_message: 1 << 30,
+        }
+    }
+
+    fn offers(all: &[&str]) -> Vec<Offer> {
+        all.iter().map(|words| offer(words)).collect()
+    }
+
+    fn best(all: &[&str], request: &Request) -> Option<usize> {
+        choose(&offers(all), request).best
+    }
+
+    /// What 1.17 of Debian and 2.5.1 list where there is no network but Ethernet.
+    const DEBIAN: &[&str] = &[
+        "tcp;ofi_rxm@eth0=10.0.0.5",
+        "net@lo=127.0.0.1",
+        "net@eth0=10.0.0.5",
+        "udp;ofi_rxd@eth0=10.0.0.5",
+        "shm@shm",
+        "sockets@eth0=10.0.0.5",
+    ];
+    const NEWER: &[&str] = &[
+        "tcp@eth0=10.0.0.5",
+        "tcp@lo=127.0.0.1",
+        "tcp;ofi_rxm@eth0=10.0.0.5",
+        "udp;ofi_rxd@eth0=10.0.0.5",
+        "shm@shm",
+        "sm2@sm2",
+    ];
+
+    #[test]
+    fn sockets_go_by_their_own_endpoints_on_an_outer_interface() {
+        assert_eq!(best(DEBIAN, &Request::default()), Some(2));
+        assert_eq!(best(NEWER, &Request::default()), Some(0));
+        assert_eq!(best(&DEBIAN[..1], &Request::default()), Some(0));
+        assert_eq!(best(&DEBIAN[3..4], &Request::default()), Some(0));
+    }
+
+    #[test]
+    fn hardware_comes_before_sockets() {
+        for hardware in ["cxi@cxi0", "efa@rdmap0s6-rdm", "verbs;ofi_rxm@mlx5_0", "psm3@irdma0"] {
+            let all = [NEWER, &[hardware]].concat();
+            assert_eq!(best(&all, &Request::default()), Some(NEWER.len()), "{hardware}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_for_one_host_and_the_last_choice() {
+        assert_eq!(best(&["shm@shm"], &Request::default()), None);
+        let one_host = Request { one_host: true, ..Request::default() };
+        assert_eq!(best(&["shm@shm"], &one_host), Some(0));
+        assert_eq!(best(NEWER, &one_host), Some(0));
+        let shm = Request { one_host: true, ..Request::parse("shm").unwrap() };
+        assert_eq!(best(NEWER, &shm), Some(4));
+        assert_eq!(best(NEWER, &Request::parse("shm").unwrap()), None);
+    }
+
+    #[test]
+    fn the_address_towards_the_peers_is_preferred() {
+        let all = ["tcp@eth0=10.0.0.5", "tcp@ib0=10.1.0.5", "tcp@lo=127.0.0.1"];
+        let near =
+            |address: &str| Request { near: Some(address.parse().unwrap()), ..Request::default() };
+        assert_eq!(best(&all, &near("10.1.0.5")), Some(1));
+        assert_eq!(best(&all, &near("127.0.0.1")), Some(2));
+        assert_eq!(best(&all, &near("10.9.9.9")), Some(0));
+    }
+
+    #[test]
+    fn addresses_that_reach_farther_come_first() {
+        let all = ["tcp@e=fe80::1", "tcp@lo=::1", "tcp@e=2001:db8::1", "tcp@e=169.254.1.1"];
+        assert_eq!(best(&all, &Request::default()), Some(2));
+        assert_eq!(best(&[all[0], all[1]], &Request::default()), Some(0));
+        let all = [all[2], "tcp@e=10.0.0.1"];
+        assert_eq!(best(&all, &Request::default()), Some(1));
+    }
+
+    #[test]
+    fn the_user_overrides_by_provider_and_domain() {
+        for (value, expected) in [
+            ("tcp+ofi_rxm", Some(0)),
+            ("tcp;ofi_rxm", Some(0)),
+            ("net/lo", Some(1)),
+            ("/lo", Some(1)),
+            ("net/eth1", None),
+            ("verbs", None),
+        ] {
+            assert_eq!(best(DEBIAN, &Request::parse(value).unwrap()), expected, "{value}");
+        }
+        assert_eq!(best(&["ucx@mlx5_0"], &Request::default()), None);
+        assert_eq!(best(&["ucx@mlx5_0"], &Request::parse("ucx").unwrap()), Some(0));
+        for value in ["", "tcp/", "/"] {
+            assert!(Request::parse(value).is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn every_offer_has_a_reason() {
+        let mut all = offers(NEWER);
+        all.push(Offer { kind: EndpointKind::Connection, fits: false, ..offer("tcp@eth0") });
+        all.push(Offer { kind: EndpointKind::Datagram, fits: false, ..offer("udp@eth0") });
+        all.push(Offer { fits: false, ..offer("sm2@sm2") });
+        all.push(offer("ucx;x@mlx5_0"));
+        let reasons = choose(&all, &Request::default()).reasons;
+        let expected = [
+            "chosen: sockets, with endpoints of its own",
+            "sockets, with endpoints of its own, on this host only; another address reaches \
+             farther",
+            "sockets, with a layer for reliable endpoints; another provider is faster",
+            "datagrams, with a layer that repeats them; another provider is faster",
+            "no: reaches this host only",
+            "no: reaches this host only",
+            "no: a connection for each peer, no reliable endpoint",
+            "no: datagrams, which may be lost",
+            "no: refuses ordered messages, multi-receive or remote access",
+            "no: never tried; HIKYAKU_FABRIC=ucx+x uses it",
+        ];
+        assert_eq!(reasons, expected);
+    }
+
+    #[test]
+    fn no_choice_is_one_line_that_names_what_there_is() {
+        let (all, request) = (offers(DEBIAN), Request::parse("verbs").unwrap());
+        let error = choose(&all, &request).offer(&all, &request).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "libfabric has no usable provider verbs; it lists net, shm, sockets, tcp;ofi_rxm, \
+             udp;ofi_rxd: `hikyaku fabric list` says what of each"
+        );
+        let error = choose(&[], &Request::default()).offer(&[], &Request::default()).unwrap_err();
+        assert!(error.to_string().contains("it lists nothing"), "{error}");
+    }
+}

@@ -1,0 +1,397 @@
+//! Two processes measure the network between them: 8 bytes one way, 1 MiB written and read.
+//!
+//! They meet over a connection of TCP, over which each says which provider it would use and where
+//! its endpoint is. Then one measures and the other answers, until it is told that this is all.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{
+    Completion, Endpoint, Error, Offer, Peer, Posted, Region, Remote, Request, Survey, choose,
+};
+
+/// What a greeting begins with.
+const GREETING: &[u8; 17] = b"hikyaku fabric 1\n";
+
+/// The longest word of a greeting.
+const LONGEST_WORD: usize = 512;
+
+/// How long a side waits for a sign of the other. Providers report no deaths.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most round trips that are timed together, how long they should take, and how often.
+const ROUNDS: u32 = 200;
+const BATCH: Duration = Duration::from_millis(50);
+const BATCHES: usize = 21;
+
+/// Round trips until connections are made and buffers warm.
+const WARM_UP: u32 = 10;
+
+/// Large transfers: their length, how many are timed together, and how many are in flight.
+const LARGE: usize = 1 << 20;
+const TRANSFERS: usize = 32;
+const WINDOW: usize = 8;
+const LARGE_BATCHES: usize = 7;
+
+/// After this long there are no more batches of large transfers: a slow network has few.
+const ENOUGH: Duration = Duration::from_secs(3);
+
+/// Messages of the test, by their first byte.
+const PING: u8 = 1;
+const ALL_WRITTEN: u8 = 2;
+const END: u8 = 3;
+
+/// Tokens of operations.
+const SENT: u64 = 0;
+const TRANSFER: u64 = 1;
+
+/// The least, the median and the most of several values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// The median.
+    pub median: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of these values, of which there is at least one.
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or_default();
+        let last = values.len().saturating_sub(1);
+        Self { least: at(0), median: at(last / 2), most: at(last) }
+    }
+}
+
+/// What a test has measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// What this side has used.
+    pub offer: Offer,
+    /// Why.
+    pub reason: String,
+    /// Microseconds of 8 bytes, one way: half a round trip.
+    pub latency: Spread,
+    /// Megabytes (10^6) a second of 1 MiB, written into the peer's memory.
+    pub written: Spread,
+    /// The same, read from it.
+    pub read: Spread,
+}
+
+/// Answers the peer at the other end of the connection until it has measured all.
+pub fn serve(survey: &Survey, request: &Request, stream: &mut TcpStream) -> Result<(), Error> {
+    let mut session = Session::meet(survey, request, stream)?;
+    let mut written = 0;
+    loop {
+        let message = session.until(|event| match event {
+            Completion::Message { payload } => Some(payload.first().copied().unwrap_or_default()),
+            Completion::Written { .. } => {
+                written += 1;
+                (written % TRANSFERS == 0).then_some(ALL_WRITTEN)
+            }
+            _ => None,
+        })?;
+        if message == END {
+            return Ok(());
+        }
+        session.say(message)?;
+    }
+}
+
+/// Measures, with the peer at the other end of the connection.
+pub fn measure(
+    survey: &Survey,
+    request: &Request,
+    stream: &mut TcpStream,
+) -> Result<Figures, Error> {
+    let mut session = Session::meet(survey, request, stream)?;
+    session.round_trips(WARM_UP)?;
+    let trip = session.round_trips(WARM_UP)?;
+    let rounds = (BATCH.as_nanos() / trip.as_nanos().max(1)).clamp(1, ROUNDS.into()) as u32;
+    let mut latency = Vec::new();
+    for _ in 0..BATCHES {
+        latency.push(session.round_trips(rounds)?.as_secs_f64() * 1e6 / 2.0);
+    }
+    let written = session.transfers(Session::write)?;
+    let read = session.transfers(Session::read)?;
+    session.say(END)?;
+    session.flush();
+    Ok(Figures {
+        offer: survey.offers()[session.offer].clone(),
+        reason: session.reason,
+        latency: Spread::of(latency),
+        written,
+        read,
+    })
+}
+
+/// Two endpoints that know each other.
+struct Session {
+    endpoint: Endpoint,
+    offer: usize,
+    reason: String,
+    peer: Peer,
+    own: Region,
+    remote: Remote,
+}
+
+impl Session {
+    /// Opens an endpoint on the way to the peer, and exchanges addresses.
+    fn meet(survey: &Survey, request: &Request, stream: &mut TcpStream) -> Result<Self, Error> {
+        let near = stream.local_addr().map_err(|error| lost(&error))?.ip().to_canonical();
+        let one_host = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical() == near);
+        let request = Request { near: Some(near), one_host, ..request.clone() };
+        let choice = choose(survey.offers(), &request);
+        let offer = choice.offer(survey.offers(), &request)?;
+        let mut endpoint = Endpoint::open(survey, offer, 4, 1 << 16)?;
+        let own = endpoint.region(WINDOW * LARGE + size_of::<u64>())?;
+
+        greet(stream, &endpoint, own.remote()).map_err(|error| lost(&error))?;
+        let Greeting { provider, address, remote } = Greeting::read(stream)?;
+        if provider != endpoint.provider() {
+            return Err(Error::Peer(format!(
+                "this side would use {} and the peer {provider}; set {} to the same on both",
+                endpoint.provider(),
+                crate::VARIABLE
+            )));
+        }
+        let peer = endpoint.insert(&address)?;
+        let reason = choice.reasons[offer].trim_start_matches("chosen: ").to_owned();
+        Ok(Self { endpoint, offer, reason, peer, own, remote })
+    }
+
+    /// Polls until an event is the one, for as long as the peer gives signs of life.
+    fn until<T>(&mut self, mut take: impl FnMut(Completion<'_>) -> Option<T>) -> Result<T, Error> {
+        let mut since = Instant::now();
+        let mut idle = 0_u32;
+        loop {
+            match self.endpoint.poll()? {
+                Some(Completion::Failed { error, .. }) => return Err(error),
+                Some(event) => {
+                    if let Some(taken) = take(event) {
+                        return Ok(taken);
+                    }
+                    (since, idle) = (Instant::now(), 0);
+                }
+                None => {
+                    idle += 1;
+                    if idle.is_multiple_of(64) {
+                        patient(since)?;
+                        thread::yield_now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Posts until the provider takes it; what completes meanwhile is dropped.
+    fn post(
+        &mut self,
+        mut post: impl FnMut(&mut Self) -> Result<Posted, Error>,
+    ) -> Result<(), Error> {
+        let since = Instant::now();
+        while post(self)? == Posted::Full {
+            if let Some(Completion::Failed { error, .. }) = self.endpoint.poll()? {
+                return Err(error);
+            }
+            patient(since)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message of 8 bytes.
+    fn say(&mut self, kind: u8) -> Result<(), Error> {
+        let message = [kind; 8];
+        if self.endpoint.inject_size() >= message.len() {
+            return self.post(|session| session.endpoint.inject(session.peer, &message));
+        }
+        let place = WINDOW * LARGE;
+        self.own.copy_in(place, &message);
+        self.post(|session| {
+            session.endpoint.send(session.peer, (&session.own, place, message.len()), SENT)
+        })
+    }
+
+    /// Does so many round trips: how long each took.
+    fn round_trips(&mut self, count: u32) -> Result<Duration, Error> {
+        let start = Instant::now();
+        for _ in 0..count {
+            self.say(PING)?;
+            self.until(|event| matches!(event, Completion::Message { .. }).then_some(()))?;
+        }
+        Ok(start.elapsed() / count)
+    }
+
+    /// Lets the provider send what it has taken: some go on within calls only.
+    fn flush(&mut self) {
+        let end = Instant::now() + Duration::from_millis(50);
+        while Instant::now() < end {
+            if self.endpoint.poll().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Times batches of large transfers.
+    fn transfers(
+        &mut self,
+        batch: impl Fn(&mut Self) -> Result<(), Error>,
+    ) -> Result<Spread, Error> {
+        batch(self)?;
+        let mut rates = Vec::new();
+        let begin = Instant::now();
+        while rates.is_empty() || rates.len() < LARGE_BATCHES && begin.elapsed() < ENOUGH {
+            let start = Instant::now();
+            batch(self)?;
+            rates.push((TRANSFERS * LARGE) as f64 / start.elapsed().as_secs_f64() / 1e6);
+        }
+        Ok(Spread::of(rates))
+    }
+
+    /// Writes a batch, until the peer says that it has all.
+    fn write(&mut self) -> Result<(), Error> {
+        let all = self.windows(|session, place, remote| {
+            let from = (&session.own, place, LARGE);
+            session.endpoint.write(session.peer, remote, from, Some(place as u64), TRANSFER)
+        })?;
+        if all {
+            return Ok(());
+        }
+        self.until(|event| matches!(event, Completion::Message { .. }).then_some(()))
+    }
+
+    /// Reads a batch.
+    fn read(&mut self) -> Result<(), Error> {
+        self.windows(|session, place, remote| {
+            let into = (&session.own, place, LARGE);
+            session.endpoint.read(session.peer, remote, into, TRANSFER)
+        })?;
+        Ok(())
+    }
+
+    /// Starts a batch of transfers, no more at once than the window, and waits for their
+    /// completion. Whether a message of the peer came meanwhile.
+    fn windows(
+        &mut self,
+        start: impl Fn(&mut Self, usize, Remote) -> Result<Posted, Error>,
+    ) -> Result<bool, Error> {
+        let (mut started, mut done, mut message) = (0, 0, false);
+        let mut since = Instant::now();
+        while done < TRANSFERS {
+            while started < TRANSFERS && started - done < WINDOW {
+                let place = started % WINDOW * LARGE;
+                let address = self.remote.address.wrapping_add(place as u64);
+                let remote = Remote { address, key: self.remote.key };
+                if start(self, place, remote)? == Posted::Full {
+                    break;
+                }
+                started += 1;
+            }
+            match self.endpoint.poll()? {
+                Some(Completion::Failed { error, .. }) => return Err(error),
+                Some(Completion::Done { token: TRANSFER }) => {
+                    (done, since) = (done + 1, Instant::now());
+                }
+                Some(Completion::Message { .. }) => message = true,
+                Some(_) => {}
+                None => patient(since)?,
+            }
+        }
+        Ok(message)
+    }
+}
+
+/// An error if nothing has come for too long.
+fn patient(since: Instant) -> Result<(), Error> {
+    if since.elapsed() < PATIENCE {
+        return Ok(());
+    }
+    Err(Error::Peer(format!("the peer has been silent for {} s", PATIENCE.as_secs())))
+}
+
+fn lost(error: &io::Error) -> Error {
+    Error::Peer(format!("the connection to the peer is lost: {error}"))
+}
+
+/// Says who this side is.
+fn greet(stream: &mut TcpStream, endpoint: &Endpoint, remote: Remote) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut bytes = GREETING.to_vec();
+    for word in [endpoint.provider().as_bytes(), endpoint.address()] {
+        bytes.extend((word.len() as u16).to_le_bytes());
+        bytes.extend(word);
+    }
+    bytes.extend(remote.to_bytes());
+    stream.write_all(&bytes)
+}
+
+/// What the peer says.
+#[derive(Debug, PartialEq, Eq)]
+struct Greeting {
+    provider: String,
+    address: Vec<u8>,
+    remote: Remote,
+}
+
+impl Greeting {
+    fn read(stream: &mut impl Read) -> Result<Self, Error> {
+        let mut start = [0; GREETING.len()];
+        stream.read_exact(&mut start).map_err(|error| lost(&error))?;
+        if start != *GREETING {
+            return Err(Error::Peer(
+                "whoever is at the other end is no `hikyaku fabric test` of this version".into(),
+            ));
+        }
+        let provider = String::from_utf8_lossy(&word(stream)?).into_owned();
+        let address = word(stream)?;
+        let mut remote = [0; 16];
+        stream.read_exact(&mut remote).map_err(|error| lost(&error))?;
+        Ok(Self { provider, address, remote: Remote::from_bytes(remote) })
+    }
+}
+
+fn word(stream: &mut impl Read) -> Result<Vec<u8>, Error> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).map_err(|error| lost(&error))?;
+    let length = usize::from(u16::from_le_bytes(length));
+    if length > LONGEST_WORD {
+        return Err(Error::Peer(format!("the peer says a word of {length} bytes")));
+    }
+    let mut word = vec![0; length];
+    stream.read_exact(&mut word).map_err(|error| lost(&error))?;
+    Ok(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_that_is_none_is_refused() {
+        let mut good = GREETING.to_vec();
+        good.extend(b"\x03\0tcp\x02\0ab");
+        good.extend([1; 16]);
+        let read = Greeting::read(&mut &good[..]).unwrap();
+        assert_eq!((read.provider.as_str(), &read.address[..]), ("tcp", &b"ab"[..]));
+        assert_eq!(read.remote.to_bytes(), [1; 16]);
+        for end in 0..good.len() {
+            assert!(Greeting::read(&mut &good[..end]).is_err(), "{end} bytes");
+        }
+        let refusal = |bytes: &[u8]| Greeting::read(&mut &bytes[..]).unwrap_err().to_string();
+        assert!(refusal(b"GET / HTTP/1.1\r\n\r\n").contains("no `hikyaku fabric test`"));
+        let long = [&GREETING[..], &[0xff; 600]].concat();
+        assert!(refusal(&long).contains("65535 bytes"));
+    }
+
+    #[test]
+    fn a_spread_has_its_median_in_the_middle() {
+        let spread = Spread::of(vec![3.0, 1.0, 9.0]);
+        assert_eq!((spread.least, spread.median, spread.most), (1.0, 3.0, 9.0));
+    }
+}

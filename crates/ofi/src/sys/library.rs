@@ -1,0 +1,151 @@
+//! libfabric.so.1, opened once a process and never closed: its providers may have threads.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::abi::{FabricAttr, FidFabric, Info};
+use crate::Error;
+
+type GetInfo = unsafe extern "C" fn(
+    u32,
+    *const c_char,
+    *const c_char,
+    u64,
+    *const Info,
+    *mut *mut Info,
+) -> c_int;
+type FreeInfo = unsafe extern "C" fn(*mut Info);
+type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
+type Version = unsafe extern "C" fn() -> u32;
+type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// The entry points that we use. Everything else of libfabric is called through tables.
+pub(crate) struct Library {
+    pub(crate) getinfo: GetInfo,
+    pub(crate) freeinfo: FreeInfo,
+    pub(crate) dupinfo: DupInfo,
+    pub(crate) fabric: OpenFabric,
+    version: Version,
+    strerror: ErrorText,
+}
+
+impl Library {
+    /// The library, opened by the first who asks.
+    pub(crate) fn get() -> Result<&'static Self, Error> {
+        static LIBRARY: OnceLock<Result<Library, Error>> = OnceLock::new();
+        LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self, Error> {
+        let kept = KEPT.map(handler_of);
+        // SAFETY: the name is a C string; what runs on loading is libfabric's own start.
+        let handle =
+            unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        KEPT.into_iter().zip(&kept).for_each(|(signal, kept)| restore(signal, kept));
+        if handle.is_null() {
+            return Err(Error::NotInstalled { reason: linker_error() });
+        }
+        Ok(Self {
+            // SAFETY: fi_getinfo@FABRIC_1.3 has this type, by libfabric's headers 1.9 to 2.x.
+            getinfo: unsafe { find(handle, c"fi_getinfo", c"FABRIC_1.3") }?,
+            // SAFETY: as above, fi_freeinfo.
+            freeinfo: unsafe { find(handle, c"fi_freeinfo", c"FABRIC_1.3") }?,
+            // SAFETY: as above, fi_dupinfo.
+            dupinfo: unsafe { find(handle, c"fi_dupinfo", c"FABRIC_1.3") }?,
+            // SAFETY: as above, fi_fabric.
+            fabric: unsafe { find(handle, c"fi_fabric", c"FABRIC_1.1") }?,
+            // SAFETY: as above, fi_version.
+            version: unsafe { find(handle, c"fi_version", c"FABRIC_1.0") }?,
+            // SAFETY: as above, fi_strerror.
+            strerror: unsafe { find(handle, c"fi_strerror", c"FABRIC_1.0") }?,
+        })
+    }
+
+    /// Major and minor version of the library.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        // SAFETY: the function takes nothing and has no condition.
+        let version = unsafe { (self.version)() };
+        (version >> 16, version & 0xffff)
+    }
+
+    /// What an error number means.
+    pub(crate) fn text(&self, code: i32) -> String {
+        // SAFETY: the function takes any number.
+        let text = unsafe { (self.strerror)(code) };
+        // SAFETY: it returns null or a constant string.
+        unsafe { string(text) }.unwrap_or_else(|| "an unknown error".to_owned())
+    }
+
+    /// The error of a call, from its negative result.
+    pub(crate) fn error(&self, call: &'static str, provider: &str, result: isize) -> Error {
+        let code = i32::try_from(-result).unwrap_or(i32::MAX);
+        Error::Call { call, provider: provider.to_owned(), code, text: self.text(code) }
+    }
+}
+
+/// Signals whose handlers stay what they were. Debian's libfabric loads libpsm_infinipath, which
+/// on loading takes them over to print a backtrace, and turns a crash into an exit with code 1.
+const KEPT: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGINT, libc::SIGTERM];
+
+fn handler_of(signal: c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::uninit();
+    // SAFETY: a known signal; the action is written to.
+    let result = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: written by the call, which has succeeded.
+    (result == 0).then(|| unsafe { action.assume_init() })
+}
+
+fn restore(signal: c_int, action: &Option<libc::sigaction>) {
+    if let Some(action) = action {
+        // SAFETY: the action was in force a moment ago.
+        unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
+    }
+}
+
+/// Finds a function in the version whose structures are ours.
+///
+/// # Safety
+///
+/// `F` is the type of the function of that name and version, a function pointer.
+unsafe fn find<F: Copy>(
+    handle: *mut c_void,
+    symbol: &'static CStr,
+    version: &'static CStr,
+) -> Result<F, Error> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: the handle is of an open library, the names are C strings.
+    let found = unsafe { libc::dlvsym(handle, symbol.as_ptr(), version.as_ptr()) };
+    if found.is_null() {
+        return Err(Error::TooOld {
+            symbol: symbol.to_str().unwrap_or_default(),
+            version: version.to_str().unwrap_or_default(),
+        });
+    }
+    // SAFETY: a function pointer is as large as `found` and not null; the caller vouches for `F`.
+    Ok(unsafe { ptr::from_ref(&found).cast::<F>().read() })
+}
+
+fn linker_error() -> String {
+    // SAFETY: dlerror has no condition.
+    let text = unsafe { libc::dlerror() };
+    // SAFETY: null or a string that lives until the next call of this thread.
+    unsafe { string(text) }.unwrap_or_else(|| "no reason given".to_owned())
+}
+
+/// A C string as text.
+///
+/// # Safety
+///
+/// The pointer is null or of a C string that is not changed meanwhile.
+pub(crate) unsafe fn string(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}

@@ -1,0 +1,192 @@
+//! Memory that a provider may touch at any time, and its registration.
+//!
+//! No reference to bytes that a peer may write is ever made: they are copied in and out by
+//! address. A race with a peer gives some bytes of each, as between any two that share memory.
+
+use std::alloc::{self, Layout};
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use super::abi::{FidEp, FidMr, flag, mr_mode};
+use super::info::NO_CONTEXT;
+use super::object::{Domain, Handle};
+use crate::Error;
+
+const PAGE: usize = 4096;
+
+/// Zeroed bytes that stay where they are.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Memory {
+    pub(crate) fn new(length: usize) -> Result<Self, Error> {
+        let too_much = || Error::Invalid(format!("no memory for {length} bytes of a region"));
+        let layout = Layout::from_size_align(length.max(1), PAGE).map_err(|_| too_much())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(too_much)?;
+        Ok(Self { start, layout })
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and is freed once.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory with its registration. The memory stays if the registration cannot be closed.
+pub(crate) struct Registered {
+    pub(crate) memory: ManuallyDrop<Memory>,
+    handle: Handle<FidMr>,
+    domain: Rc<Domain>,
+}
+
+/// What peers may do with registered memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing: it is for own messages.
+    Own,
+    /// Read and write it.
+    Peers,
+}
+
+impl Registered {
+    pub(crate) fn new(
+        domain: &Rc<Domain>,
+        endpoint: &Handle<FidEp>,
+        length: usize,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let memory = Memory::new(length)?;
+        let mut rights = flag::SEND | flag::RECV | flag::READ | flag::WRITE;
+        if access == Access::Peers {
+            rights |= flag::REMOTE_READ | flag::REMOTE_WRITE;
+        }
+        let handle = domain.handle();
+        // SAFETY: an open domain has its table.
+        let calls = unsafe { &*handle.get().mr };
+        let start = memory.start().cast_const().cast::<c_void>();
+        let size = memory.length();
+        let key = domain.new_key();
+        let mut region = ptr::null_mut();
+        // SAFETY: the domain is open; the memory is there until the registration is closed.
+        let result = unsafe {
+            (calls.reg)(handle.fid(), start, size, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
+        };
+        // SAFETY: fi_mr_reg has filled it in.
+        let handle = unsafe { Handle::opened(result, region) }
+            .map_err(|result| domain.error("fi_mr_reg", result as isize))?;
+        let memory = ManuallyDrop::new(memory);
+        let registered = Self { memory, handle, domain: Rc::clone(domain) };
+        if domain.has_mr_mode(mr_mode::ENDPOINT) {
+            domain.check("fi_mr_bind", registered.handle.bind(endpoint, 0))?;
+            domain.check("fi_mr_enable", registered.handle.enable())?;
+        }
+        Ok(registered)
+    }
+
+    /// What operations on the memory name it by.
+    pub(crate) fn descriptor(&self) -> *mut c_void {
+        self.handle.get().mem_desc
+    }
+
+    fn remote(&self) -> Remote {
+        // Peers count from the start, or by the owner's addresses.
+        let address = match self.domain.has_mr_mode(mr_mode::VIRT_ADDR) {
+            true => self.memory.start() as u64,
+            false => 0,
+        };
+        Remote { address, key: self.handle.get().key }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.handle.close() {
+            // SAFETY: dropped here only, once; the provider has let go of it.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
+
+/// Registered memory that peers may read and write. Operations in flight keep it.
+#[derive(Clone)]
+pub struct Region(pub(crate) Rc<Registered>);
+
+/// Where a region of a peer is, as the peer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Where its bytes begin.
+    pub address: u64,
+    /// What opens it.
+    pub key: u64,
+}
+
+impl Remote {
+    /// Its form in a message.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.key.to_le_bytes());
+        bytes
+    }
+
+    /// From that form.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let [a, k] = [0, 8].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        });
+        Self { address: a, key: k }
+    }
+}
+
+impl Region {
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        self.0.memory.length()
+    }
+
+    /// What a peer needs in order to reach it.
+    pub fn remote(&self) -> Remote {
+        self.0.remote()
+    }
+
+    /// Copies bytes into it. Panics if they reach outside.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let place = self.place(offset, bytes.len());
+        // SAFETY: `place` has checked the target's bounds; a slice of a program is elsewhere, as
+        // no reference into regions is ever made.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    }
+
+    /// Copies bytes out of it. Panics if they reach outside.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        let place = self.place(offset, bytes.len());
+        // SAFETY: as in `copy_in`.
+        unsafe { ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// The address of bytes within it. Panics if they reach outside.
+    pub(crate) fn place(&self, offset: usize, length: usize) -> *mut u8 {
+        let end = offset.checked_add(length);
+        let inside = end.is_some_and(|end| end <= self.length());
+        assert!(inside, "{length} bytes at {offset} reach outside a region of {}", self.length());
+        // SAFETY: the offset is within the allocation.
+        unsafe { self.0.memory.start().add(offset) }
+    }
+}

@@ -1,0 +1,23 @@
+//! The only place that names libfabric's functions and holds unsafe code of this crate.
+//!
+//! What comes out is safe: objects close in the right order, memory that the provider may touch
+//! outlives every operation on it, and bytes that arrive are shown only while nobody writes them.
+
+mod abi;
+mod endpoint;
+mod info;
+mod layout;
+mod library;
+mod memory;
+mod object;
+mod operations;
+
+pub use endpoint::{Completion, Endpoint, Peer, Posted};
+pub use info::Survey;
+pub use layout::layout;
+pub use memory::{Region, Remote};
+
+/// Major and minor version of the installed libfabric.
+pub fn library_version() -> Result<(u32, u32), crate::Error> {
+    library::Library::get().map(library::Library::version)
+}
