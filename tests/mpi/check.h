@@ -51,7 +51,7 @@ static inline int end(void) {
 }
 
 /* Whether this is our own library. Others may leave out what the standard asks for: MPICH 5.0.2, as
- * it comes from PyPI, checks no arguments, writes no status for MPI_Isendrecv, and returns
+ * it comes from PyPI, checks some arguments only, writes no status for MPI_Isendrecv, and returns
  * MPI_SUCCESS after a handler of the program's own. */
 static inline int is_hikyaku(void) {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];

@@ -13,7 +13,7 @@ static MPI_Comm fresh(void) {
  * a rank that can know of it is told, and none waits for ever. */
 static void disagreements(void) {
     int out[64] = {0}, into[64 * 64], is_last = rank == size - 1, count = is_last ? 2 : 1;
-    for (int which = 0; which < 4; which++) {
+    for (int which = 0; which < 5; which++) {
         MPI_Comm comm = fresh();
         int code = MPI_SUCCESS;
         switch (which) {
@@ -21,6 +21,7 @@ static void disagreements(void) {
         case 1: code = MPI_Allreduce(out, into, count, MPI_INT, MPI_SUM, comm); break;
         case 2: code = MPI_Allreduce(out, into, 1, MPI_INT, is_last ? MPI_MAX : MPI_SUM, comm); break;
         case 3: code = MPI_Gather(out, count, MPI_INT, into, 1, MPI_INT, 0, comm); break;
+        case 4: code = MPI_Reduce(out, into, 1, MPI_INT, MPI_SUM, is_last ? size - 1 : 0, comm); break;
         }
         int mine = code != MPI_SUCCESS, all;
         if (mine) EQUAL(class_of(code), MPI_ERR_NOT_SAME);
