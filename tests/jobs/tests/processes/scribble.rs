@@ -92,8 +92,11 @@ fn scribble(seed: u64, job: &NewJob) -> Result<(), String> {
         Some(0) => end.stderr.is_empty(),
         Some(1) => true,
         Some(124) => waits == ranks as usize,
-        // Virtual time cannot go on: nothing is under way, or the next is beyond its end.
-        Some(3) => end.stderr.contains(&for_ever) || end.stderr.contains("virtual time ends after"),
+        // Nothing is under way, the next is beyond the end of virtual time, or a rank has no turn.
+        Some(3) => {
+            let reasons = [&for_ever, "virtual time ends after", " and counts as gone: "];
+            reasons.iter().any(|reason| end.stderr.contains(reason))
+        }
         _ => false,
     };
     println!("{about}: {:?}", end.code);
