@@ -240,21 +240,21 @@ impl Started {
     /// Until the job is over: ends ranks that wait for a turn although all have left or died, as
     /// the memory says. Says which was the first.
     fn end_the_forgotten(&self, stage: &Stage) -> Option<String> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = |rank| lock().all.iter().find(|(other, _)| *other == rank).map(|(_, pid)| *pid);
+        let waits = |rank| stage.request(rank).is_some() && pid(rank).is_some();
         let mut problem = None;
-        while !stage.is_over() {
-            let started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let waits = |(rank, _): &&(u32, Pid)| stage.request(*rank).is_some();
-            for (rank, pid) in started.all.iter().filter(waits) {
-                let _ = kill_process(*pid, Signal::KILL);
-                problem.get_or_insert_with(|| {
-                    format!(
-                        "rank {rank} waits for its turn and counts as gone: a process has \
-                         overwritten its state in the job's shared memory"
-                    )
-                });
+        while let Some((rank, _)) = stage.await_any(waits) {
+            if let Some(pid) = pid(rank) {
+                let _ = kill_process(pid, Signal::KILL);
             }
-            drop(started);
-            thread::sleep(LOOK_AGAIN);
+            self.remove(rank);
+            problem.get_or_insert_with(|| {
+                format!(
+                    "rank {rank} waits for its turn and counts as gone: a process has \
+                     overwritten its state in the job's shared memory"
+                )
+            });
         }
         problem
     }
@@ -268,9 +268,6 @@ impl Started {
         }
     }
 }
-
-/// How often the launcher looks for ranks that wait for a turn when there are no more.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The job's memory as its launcher needs it: time is virtual.
 struct VirtualMemory<'j> {
