@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_turn_after_the_last_is_ended_and_named() {
         let config = JobConfig::new(1, 1).in_virtual_time();
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = mpsc::sync_channel(1);
         let begin = move || open_conducted(&config, |stage| tell.send(stage).unwrap()).map(drop);
         let rank = thread::spawn(begin);
         let stage = told.recv().unwrap();
