@@ -81,3 +81,30 @@ impl fmt::Display for Time {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_in_its_unit() {
+        for (picoseconds, text) in [
+            (0, "0.0 ns"),
+            (1_500, "1.5 ns"),
+            (1_000_000, "1.00 µs"),
+            (2_250_000_000, "2.25 ms"),
+            (90_500_000_000_000, "90.50 s"),
+        ] {
+            assert_eq!(Time::from_picoseconds(picoseconds).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn no_time_is_before_the_first_or_after_the_last() {
+        let [short, long] = [3, 5].map(Time::from_nanoseconds);
+        assert_eq!((long - short, short - long), (Time::from_nanoseconds(2), Time::ZERO));
+        assert_eq!(long + short, Time::from_picoseconds(8_000));
+        assert_eq!(long + Time::from(Duration::MAX), Time::from_picoseconds(u64::MAX));
+        assert_eq!(Duration::from(Time::from_picoseconds(7_999)), Duration::from_nanos(7));
+    }
+}

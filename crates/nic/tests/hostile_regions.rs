@@ -14,7 +14,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -48,6 +48,8 @@ struct WalledRegions {
     pages: Vec<Page>,
     layout: Layout,
     clock: Cell<u64>,
+    /// Who was woken.
+    woken: RefCell<Vec<Rank>>,
 }
 
 impl WalledRegions {
@@ -69,7 +71,8 @@ impl WalledRegions {
             groups: GroupLayout { channels: 2, area_bytes: 512 },
         };
         layout.check().unwrap();
-        let mut memory = WalledRegions { pages: Vec::new(), layout, clock: Cell::new(0) };
+        let (pages, clock, woken) = Default::default();
+        let mut memory = WalledRegions { pages, layout, clock, woken };
         let bytes = memory.registry_at() + Page::BYTES + WALL;
         let brick = || Page(std::array::from_fn(|_| AtomicU64::new(BRICK)));
         memory.pages.extend((0..bytes / Page::BYTES).map(|_| brick()));
@@ -183,6 +186,7 @@ unsafe impl Host for RegionHost {
 
     fn wake(&self, rank: Rank) {
         assert!(rank < RANKS, "a rank that does not exist is woken");
+        self.0.woken.borrow_mut().push(rank);
     }
 
     fn wait(&mut self, _: u32, _: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
@@ -534,5 +538,25 @@ fn a_long_life_among_invalid_words_is_survived() {
             job.run(steps.new_tree(&mut runner).unwrap().current());
         }
         job.memory.check_walls();
+    }
+}
+
+/// A wake-up is a system call, so nobody else is woken.
+#[test]
+fn whoever_says_that_it_sleeps_is_woken() {
+    let memory = WalledRegions::new();
+    let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+    let to = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+    let notification = Notification::Word { address: to, value: 7 };
+    let inline = Command::send(1, 0, 0, b"inline");
+    let in_ring = Command::send(1, 0, 0, &[1; 200]);
+    let word = Command { notification, ..Command::put(to, &[]) };
+    for sleeps in [false, true] {
+        for command in [inline, in_ring, word] {
+            let sleeping = &memory.segment(1).doorbell().sleeping;
+            sleeping.store(u64::from(sleeps), Ordering::Relaxed);
+            assert_eq!(port.post(&command), Ok(command.payload.len()));
+            assert_eq!(memory.woken.take(), vec![1; usize::from(sleeps)], "{command:?}");
+        }
     }
 }

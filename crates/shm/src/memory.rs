@@ -173,6 +173,20 @@ mod tests {
     }
 
     #[test]
+    fn each_rank_counts_what_it_keeps_of_each_other() {
+        let beside = |ranks: u32| {
+            let config = JobConfig::new(ranks, ranks);
+            let plan = MemoryPlan::new(&config).unwrap();
+            let rings: u64 = plan.committed().map(|(_, length)| length).sum();
+            let area = u64::from(config.layout.groups.area_bytes);
+            (needed(&config).unwrap() - rings) / u64::from(ranks) - area
+        };
+        // Below 256 ranks with page tables of the others' segments.
+        assert_eq!(beside(2) - beside(1), PEER + PAGE_TABLE);
+        assert_eq!(beside(1024) - beside(512), 512 * PEER);
+    }
+
+    #[test]
     fn the_file_is_committed_and_sealed() {
         let config = JobConfig::new(3, 3);
         let plan = MemoryPlan::new(&config).unwrap();

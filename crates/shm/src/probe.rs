@@ -39,30 +39,43 @@ const PATIENCE: Duration = Duration::from_millis(20);
 pub(crate) fn long_stores(mapping: &Mapping) -> LongStores {
     let cpus = Mask::of_this_thread().first_two();
     let alone = mapping.plan().config.ranks < 2 || mapping.is_conducted();
-    let quota = Cgroup::of_this_process().cpus().is_some_and(|quota| quota < 2);
     match cpus {
-        Some(cpus) if !alone && !quota => faster(mapping, cpus),
+        Some(cpus) if !alone && two_run_at_once(Cgroup::of_this_process().cpus()) => {
+            faster(measure(mapping, cpus, Instant::now() + PATIENCE))
+        }
         _ => LongStores::Cached,
     }
 }
 
-/// The way that takes less time between these processors.
-fn faster(mapping: &Mapping, [first, second]: [usize; 2]) -> LongStores {
+/// Whether two threads run at a time where so many processors are allowed.
+fn two_run_at_once(quota: Option<u32>) -> bool {
+    quota.is_none_or(|cpus| cpus >= 2)
+}
+
+/// The way that took less time.
+fn faster(times: Option<[Duration; 2]>) -> LongStores {
+    match times {
+        Some([cached, past]) if past < cached => LongStores::PastCaches,
+        _ => LongStores::Cached,
+    }
+}
+
+/// The time of cached stores and of those past the caches, between these processors.
+fn measure(
+    mapping: &Mapping,
+    [first, second]: [usize; 2],
+    until: Instant,
+) -> Option<[Duration; 2]> {
     // Blocks stored plus blocks loaded: even is the storing thread's turn, odd the loading one's.
     let turn = Line(AtomicU64::new(0));
-    let until = Instant::now() + PATIENCE;
     let ways = [LongStores::Cached, LongStores::PastCaches];
-    let times = thread::scope(|scope| {
+    thread::scope(|scope| {
         let loads = || load_blocks(mapping, &turn, second, until);
         // Without a second thread nothing can be measured; the job will fail the same way.
         thread::Builder::new().spawn_scoped(scope, loads).ok()?;
         let stores = || store_blocks(mapping, &turn, first, until, ways);
         thread::Builder::new().spawn_scoped(scope, stores).ok()?.join().ok()?
-    });
-    match times {
-        Some([cached, past]) if past < cached => LongStores::PastCaches,
-        _ => LongStores::Cached,
-    }
+    })
 }
 
 /// Stores blocks, each when the one before has been loaded. Returns the median time of a turn for
@@ -150,8 +163,8 @@ fn stay_on(cpu: usize) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Job;
-    use crate::plan::JobConfig;
+    use crate::plan::{JobConfig, MemoryPlan};
+    use crate::{Job, attach, memory};
 
     fn job(ranks: u32, long_stores: Option<LongStores>) -> Job {
         Job::create(&JobConfig { long_stores, ..JobConfig::new(ranks, ranks) }).unwrap()
@@ -164,6 +177,26 @@ mod tests {
             assert_eq!(job(2, Some(way)).long_stores(), Some(way));
         }
         assert_eq!(job(1, None).long_stores(), Some(LongStores::Cached), "one rank");
+    }
+
+    #[test]
+    fn both_ways_are_measured_and_the_faster_is_taken() {
+        let plan = MemoryPlan::new(&JobConfig::new(2, 2)).unwrap();
+        let mapping = attach::map(&memory::create(&plan).unwrap(), plan).unwrap();
+        let times = measure(&mapping, [0, 0], Instant::now() + Duration::from_secs(20));
+        assert!(times.unwrap().iter().all(|time| *time > Duration::ZERO));
+        let [short, long] = [1, 2].map(Duration::from_micros);
+        assert_eq!(faster(Some([long, short])), LongStores::PastCaches);
+        assert_eq!(faster(Some([short, long])), LongStores::Cached);
+        assert_eq!(faster(None), LongStores::Cached, "nothing was measured");
+    }
+
+    #[test]
+    fn where_one_processor_is_allowed_nothing_is_measured() {
+        assert_eq!(
+            [None, Some(1), Some(2), Some(3)].map(two_run_at_once),
+            [true, false, true, true]
+        );
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn cargo_mutants(root: &Path, name: &str) -> Command {
     let folder = root.join(FOLDER);
     let mut command = Command::new("cargo-mutants");
     command
-        .args(["mutants", "--package", &format!("hikyaku-{name}")])
+        .args(["mutants", "--package", &package(name)])
         .current_dir(root)
         .env("TMPDIR", &folder)
         .env("CARGO_TARGET_DIR", folder.join("build"))
@@ -193,6 +193,11 @@ fn cargo_mutants(root: &Path, name: &str) -> Command {
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .stdout(Stdio::inherit());
     command
+}
+
+/// The package of a crate: that of `world` has the name of the whole.
+fn package(name: &str) -> String {
+    if name == "world" { "hikyaku".to_string() } else { format!("hikyaku-{name}") }
 }
 
 /// Runs a command to its end; its errors are shown, and its output where that is not piped.
@@ -322,6 +327,16 @@ mod tests {
         ] {
             let error = Request::parse(arguments).unwrap_err().to_string();
             assert!(error.starts_with(&format!("unknown argument {named};")), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_crate_has_its_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for name in CRATES {
+            let path = root.join(format!("crates/{name}/Cargo.toml"));
+            let manifest = fs::read_to_string(&path).unwrap();
+            assert!(manifest.contains(&format!("\nname = \"{}\"\n", package(name))), "{name}");
         }
     }
 

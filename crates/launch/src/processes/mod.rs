@@ -157,6 +157,9 @@ impl Processes {
         let trace = std::mem::take(&mut *simulation.trace());
         let (traffic, events) = (conductor.traffic(), simulation.events());
         let mut conducted = Conducted { traffic, events, trace, ..Conducted::default() };
+        if ended.is_ok() {
+            conducted.problem = started.end_the_forgotten(stage);
+        }
         if let Err(error) = ended
             && !stage.is_over()
         {
@@ -228,6 +231,34 @@ impl Started {
         }
     }
 
+    /// A rank has died: it is not signalled.
+    fn remove(&self, rank: u32) {
+        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        started.all.retain(|(other, _)| *other != rank);
+    }
+
+    /// Until the job is over: ends ranks that wait for a turn although all have left or died, as
+    /// the memory says. Says which was the first.
+    fn end_the_forgotten(&self, stage: &Stage) -> Option<String> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = |rank| lock().all.iter().find(|(other, _)| *other == rank).map(|(_, pid)| *pid);
+        let waits = |rank| stage.request(rank).is_some() && pid(rank).is_some();
+        let mut problem = None;
+        while let Some((rank, _)) = stage.await_any(waits) {
+            if let Some(pid) = pid(rank) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            self.remove(rank);
+            problem.get_or_insert_with(|| {
+                format!(
+                    "rank {rank} waits for its turn and counts as gone: a process has \
+                     overwritten its state in the job's shared memory"
+                )
+            });
+        }
+        problem
+    }
+
     /// Ends what would wait for ever.
     fn end(&self, stage: &Stage) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,6 +291,7 @@ impl JobMemory for VirtualMemory<'_> {
     }
 
     fn mark_dead(&self, rank: u32, cause: DeathCause) {
+        self.started.remove(rank);
         self.job.mark_dead(rank, cause);
     }
 
@@ -268,8 +300,11 @@ impl JobMemory for VirtualMemory<'_> {
     }
 
     fn waiting(&self, rank: u32) -> Option<String> {
-        let wait = self.stage.registry().wait(rank)?;
-        Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since))
+        if let Some(wait) = self.stage.registry().wait(rank) {
+            return Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since));
+        }
+        let own = self.stage.request(rank)?.now;
+        Some(format!("a call for the others to reach its time, {own} of virtual time"))
     }
 
     fn end(&self) -> Option<End> {
@@ -304,6 +339,10 @@ mod tests {
 
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command};
+    use std::sync::mpsc;
+
+    use hikyaku_nic::hosted::Answer;
+    use hikyaku_shm::open_conducted;
 
     use super::*;
 
@@ -332,5 +371,32 @@ mod tests {
         });
         let [killed, left] = [Signal::KILL, Signal::TERM].map(|signal| Some(signal.as_raw()));
         assert_eq!(ends, [killed, killed, left]);
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_after_the_last_is_ended_and_named() {
+        let config = JobConfig::new(1, 1).in_virtual_time();
+        let (tell, told) = mpsc::sync_channel(1);
+        let begin = move || open_conducted(&config, |stage| tell.send(stage).unwrap()).map(drop);
+        let rank = thread::spawn(begin);
+        let stage = told.recv().unwrap();
+        while stage.request(0).is_none() {
+            thread::yield_now();
+        }
+        let started = Started::default();
+        let (mut process, pid) = child();
+        started.add(0, pid);
+        let problem = thread::scope(|scope| {
+            let looking = scope.spawn(|| started.end_the_forgotten(&stage));
+            assert_eq!(process.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+            // As the launcher does when all processes have ended.
+            stage.end();
+            looking.join().unwrap()
+        });
+        let problem = problem.unwrap();
+        assert!(problem.starts_with("rank 0 waits for its turn and counts as gone"), "{problem}");
+        stage.give(0, Time::ZERO, Answer::GoOn);
+        rank.join().unwrap().unwrap();
+        assert_eq!(stage.request(0), None, "it has left");
     }
 }

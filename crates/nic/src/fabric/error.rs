@@ -211,3 +211,23 @@ pub enum TableError {
         owner: Rank,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_a_sentence_about_the_rank() {
+        for (cause, text) in [
+            (DeathCause::Signal(9), "rank 3 (pid 7) died: killed by signal 9"),
+            (DeathCause::Exit(2), "rank 3 (pid 7) died: exited with code 2 before it left the job"),
+            (DeathCause::Unknown, "rank 3 (pid 7) died: it is gone, the reason is not known"),
+            (
+                DeathCause::Overwritten,
+                "rank 3 (pid 7) has sent a message that was overwritten in the job's shared memory",
+            ),
+        ] {
+            assert_eq!(PeerFailure { rank: 3, pid: 7, cause }.to_string(), text);
+        }
+    }
+}

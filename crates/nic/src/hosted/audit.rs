@@ -100,3 +100,60 @@ impl<H: Host> HostedPort<H> {
         self.events.push_back(Event::PeerFailed(failure));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::fabric::{Activity, Port, Wait};
+    use crate::loopback::{self, Config, LoopbackPort};
+
+    fn port(ranks: u32) -> LoopbackPort {
+        let mut config = Config { region_bytes: 4096, ..Config::for_ranks(ranks) };
+        config.layout.ring_bytes = 2 * config.layout.packet_bytes;
+        loopback::open(&config).unwrap().swap_remove(0)
+    }
+
+    /// After which of the waits that begin with these numbers and end so the rank has audited: then
+    /// its announcement stands again that was overwritten before.
+    fn audits(port: &mut LoopbackPort, waits: impl Iterator<Item = (u32, Wake)>) -> Vec<u32> {
+        let wait = Some(Wait::new(Activity::Receive));
+        port.announce_wait(wait);
+        let audited = waits.filter_map(|(idle, wake)| {
+            port.host.registry().set_wait(0, None);
+            port.after_wait(idle, wake);
+            (port.host.registry().wait(0) == wait).then_some(idle)
+        });
+        audited.collect()
+    }
+
+    fn slept(port: &mut LoopbackPort, waits: std::ops::Range<u32>) -> Vec<u32> {
+        audits(port, waits.map(|idle| (idle, Wake::Slept)))
+    }
+
+    #[test]
+    fn a_rank_of_a_larger_job_sleeps_more_often_between_two_audits() {
+        for (ranks, expected) in [
+            (2, vec![2, 3, 4, 5, 6, 7, 8, 9]),
+            (63, vec![2, 3, 4, 5, 6, 7, 8, 9]),
+            (64, vec![3, 5, 7, 9]),
+            (127, vec![3, 5, 7, 9]),
+            (128, vec![2, 5, 8]),
+        ] {
+            assert_eq!(slept(&mut port(ranks), 0..10), expected, "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn what_comes_between_makes_a_wait_short_again() {
+        let mut port = port(2);
+        assert_eq!(slept(&mut port, 0..4), [2, 3]);
+        assert_eq!(slept(&mut port, 0..4), [2, 3], "wait 0 follows an event");
+    }
+
+    #[test]
+    fn a_rank_that_never_sleeps_audits_now_and_then() {
+        let looks = (0..2 * LONG_WAITS + 2).map(|idle| (idle, Wake::Look));
+        assert_eq!(audits(&mut port(2), looks), [(1 << 14) - 1, (1 << 15) - 1]);
+    }
+}

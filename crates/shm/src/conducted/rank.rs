@@ -423,3 +423,198 @@ fn processor_time() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::thread;
+
+    use hikyaku_nic::hosted::Deed;
+
+    use super::*;
+    use crate::conducted::{Stage, log_at};
+    use crate::plan::MemoryPlan;
+    use crate::{Job, JobConfig, attach};
+
+    /// What the conductor gets at one turn: the rank's time, its request, what it did before.
+    type Turn = (u64, Request, Vec<Deed>);
+
+    /// Ends the job with a test that fails: its conductor waits for no rank then.
+    struct Ending<'s>(&'s Stage);
+
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+
+    /// Runs `program` as rank 0 of a job of three, each on its own node; returns its turns from the
+    /// first. Each request is answered at once.
+    fn turns(program: impl FnOnce(&mut Conducted, &Stage)) -> Vec<Turn> {
+        let config = JobConfig::new(3, 1).in_virtual_time();
+        let job = Job::create(&config).unwrap();
+        let stage = job.stage().unwrap().unwrap();
+        let memory = rustix::io::fcntl_dupfd_cloexec(job.fd(), 0).unwrap();
+        let mapping = attach::map(&memory, MemoryPlan::new(&config).unwrap()).unwrap();
+        let region = Arc::new(Region::new(mapping, memory, 0, 0));
+        thread::scope(|scope| {
+            let conductor = scope.spawn(|| conduct(&stage));
+            let ending = Ending(&stage);
+            let mut rank = Conducted::begin(region, 0);
+            program(&mut rank, &stage);
+            rank.leave();
+            let turns = conductor.join().unwrap();
+            drop(ending);
+            turns
+        })
+    }
+
+    fn conduct(stage: &Stage) -> Vec<Turn> {
+        let mut handed = stage.await_rank(0);
+        assert_eq!(handed.request, Request::Start);
+        let mut turns = Vec::new();
+        while handed.request != Request::Leave {
+            stage.give(0, handed.now, Answer::GoOn);
+            handed = stage.await_rank(0);
+            let mut deeds = Vec::new();
+            stage.take_deeds(0, &mut deeds);
+            let deeds = deeds.into_iter().map(|(_, deed)| deed).collect();
+            turns.push((handed.now.picoseconds() / 1000, handed.request, deeds));
+        }
+        turns
+    }
+
+    fn requests(turns: &[Turn]) -> Vec<(u64, Request)> {
+        turns.iter().map(|(now, request, _)| (*now, *request)).collect()
+    }
+
+    /// The payloads of the sends at a turn.
+    fn payloads((_, _, deeds): &Turn) -> Vec<Vec<u8>> {
+        let payload = |deed: &Deed| match deed {
+            Deed::Send(posted) => posted.payload.clone(),
+            other => panic!("{other:?}"),
+        };
+        deeds.iter().map(payload).collect()
+    }
+
+    #[test]
+    fn what_a_rank_did_is_in_its_log_in_order() {
+        let turns = turns(|rank, _| {
+            for payload in [&[1; 5][..], &[], &[2; 16]] {
+                let command = Command::send(1, 0, 0, payload);
+                assert_eq!(rank.carry(&command), Ok(payload.len()));
+            }
+        });
+        assert_eq!(payloads(&turns[0]), [vec![1; 5], vec![], vec![2; 16]]);
+        assert_eq!(turns.len(), 1);
+    }
+
+    #[test]
+    fn a_full_log_is_taken_out_before_more_is_written() {
+        let turns = turns(|rank, _| {
+            let half = rank.region.mapping.log_bytes() / 2;
+            for number in 1..=3 {
+                let payload = vec![number; half.min(MAX_POST)];
+                while rank.used.get() + log::room(payload.len()) <= 2 * half {
+                    assert_eq!(rank.carry(&Command::send(1, 0, 0, &payload)), Ok(payload.len()));
+                }
+                assert_eq!(rank.carry(&Command::send(1, 0, 0, &payload)), Ok(payload.len()));
+                assert_eq!(rank.used.get(), log::room(payload.len()), "it is in the empty log");
+                rank.join_time();
+            }
+        });
+        for (number, two) in (1..).zip(turns[..6].chunks_exact(2)) {
+            assert_eq!(payloads(&two[1]), [vec![number; payloads(&two[0])[0].len()]]);
+        }
+        assert_eq!(turns.len(), 7);
+        assert!(turns[..6].iter().all(|(_, request, _)| *request == Request::CatchUp));
+    }
+
+    #[test]
+    fn each_rank_has_a_line_and_in_it_its_progress_towards_each_other() {
+        turns(|rank, _| {
+            let mapping = &rank.region.mapping;
+            let line = |rank| std::ptr::from_ref(mapping.line(rank)).addr();
+            let mut ends = line(0);
+            for from in 0..3 {
+                assert!(line(from) >= ends, "the line of {from} is in the one before");
+                ends = line(from) + size_of::<TurnLine>();
+                for to in 0..3 {
+                    let way = std::ptr::from_ref(mapping.way(from, to)).addr();
+                    assert!(way >= ends, "from {from} to {to}");
+                    ends = way + size_of::<SendProgress>();
+                }
+                assert!(ends <= line(from) + log_at(3), "in the log of {from}");
+                ends = line(from) + log_at(3) + mapping.log_bytes();
+            }
+        });
+    }
+
+    #[test]
+    fn so_many_sends_are_in_flight_to_one_rank_until_some_have_landed() {
+        turns(|rank, stage| {
+            let send = |rank: &mut Conducted, to| rank.carry(&Command::send(to, 0, 0, &[]));
+            assert!((0..MAX_IN_FLIGHT).all(|_| send(rank, 1).is_ok()));
+            assert!(!stage.was_refused(0));
+            assert_eq!(send(rank, 1), Err(FullCause::RingStalled));
+            assert!(stage.was_refused(0) && rank.awaits_landing(1) && !rank.awaits_landing(2));
+            assert_eq!(rank.carry(&Command { passes: true, ..Command::send(1, 0, 0, &[]) }), Ok(0));
+            assert!((0..MAX_IN_FLIGHT).all(|_| send(rank, 2).is_ok()));
+            stage.landed(0, 1);
+            assert_eq!(send(rank, 1), Err(FullCause::RingStalled), "one too many is in flight");
+            stage.landed(0, 1);
+            assert_eq!(send(rank, 1), Ok(0));
+            assert_eq!(send(rank, 2), Err(FullCause::RingStalled));
+            (0..MAX_IN_FLIGHT).for_each(|_| stage.landed(0, 2));
+            stage.set_blocked(0, 2, Some(FullCause::StatusStalled));
+            assert_eq!(send(rank, 2), Err(FullCause::StatusStalled));
+            stage.set_blocked(0, 2, None);
+            assert!(!rank.awaits_landing(2));
+            assert_eq!(send(rank, 2), Ok(0));
+        });
+    }
+
+    #[test]
+    fn a_program_that_only_polls_lets_more_and_more_time_pass() {
+        let turns = turns(|rank, _| (0..=4_000).for_each(|_| rank.look_in_vain()));
+        let times: Vec<u64> = turns.iter().map(|(now, ..)| *now).collect();
+        // The first poll is free, the next seven take 20 ns each, the next eight 40 ns.
+        assert_eq!(times[..9], [20, 40, 60, 80, 100, 120, 140, 180, 220]);
+        assert_eq!(times[3_999] - times[3_998], 10_000, "and never more than this");
+        assert!(turns[..4_000].iter().all(|(_, request, _)| *request == Request::CatchUp));
+        assert_eq!(turns.len(), 4_001);
+    }
+
+    #[test]
+    fn the_first_poll_after_anything_was_done_is_free_again() {
+        let turns = turns(|rank, _| {
+            let acts: [fn(&mut Conducted); 3] = [|_| {}, |rank| rank.wake(1), |rank| rank.near(0)];
+            for act in acts {
+                act(rank);
+                rank.look_in_vain();
+                rank.look_in_vain();
+            }
+        });
+        let catch_up = |now| (now, Request::CatchUp);
+        assert_eq!(
+            requests(&turns),
+            [catch_up(20), catch_up(40), catch_up(60), (60, Request::Leave)]
+        );
+    }
+
+    #[test]
+    fn a_rank_leaves_when_its_sends_have_landed_or_never_will() {
+        let turns = turns(|rank, stage| {
+            rank.await_landing();
+            assert_eq!(rank.carry(&Command::send(2, 0, 0, &[])), Ok(0));
+            rank.await_landing();
+            stage.landed(0, 2);
+            rank.await_landing();
+        });
+        let park = |now, until| (now, Request::Park(Some(Time::from_nanoseconds(until))));
+        let parks = requests(&turns);
+        assert_eq!(parks[..3], [park(0, 20), park(0, 40), park(0, 80)]);
+        assert_eq!(parks.len(), MAX_LANDING_POLLS as usize + 1);
+    }
+}

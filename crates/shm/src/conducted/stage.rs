@@ -96,6 +96,13 @@ impl Stage {
         }
     }
 
+    /// The request of a rank that waits for its turn.
+    pub fn request(&self, rank: Rank) -> Option<Handed> {
+        let asked = self.mapping.line(rank).asked();
+        let handed = asked.map(|(now, request)| Handed { now, request });
+        handed.filter(|handed| handed.request != Request::Leave)
+    }
+
     /// Waits for the end of a rank's process that has left the job, up to a timeout. While it runs
     /// it may still exit with an error code of its own. That error must be reported before those of
     /// the other ranks, which its leaving ends.

@@ -81,7 +81,9 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         },
         "end" => return ends::run(world, word(1).unwrap()),
         "ring" => ring::run(world, number(word(1)))?,
-        "scribbled" => scribbled::run(world, number(word(1)), number(word(2)))?,
+        "scribbled" => {
+            scribbled::run(world, number(word(1)), number(word(2)), word(3).unwrap())?;
+        }
         "staged-beside" => staged::beside(world)?,
         "staged" => staged::run(world, number(word(1)) as usize)?,
         "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,

@@ -30,10 +30,11 @@ struct Part<'w> {
 /// A rank does not go on longer: words may be such that every wait takes a hundred times as long.
 const LONG: Duration = Duration::from_secs(2);
 
-/// So many rounds, of which the seed says what each is about.
-pub(crate) fn run(world: &World, seed: u64, rounds: u64) -> Result<(), Error> {
+/// So many rounds, of which the seed says what each is about; with a variable of each of these
+/// protocols.
+pub(crate) fn run(world: &World, seed: u64, rounds: u64, protocols: &str) -> Result<(), Error> {
     let start = Instant::now();
-    let mut part = Part::new(world, seed)?;
+    let mut part = Part::new(world, seed, protocols)?;
     for round in 0..rounds {
         if start.elapsed() > LONG {
             return Ok(());
@@ -53,12 +54,12 @@ pub(crate) fn run(world: &World, seed: u64, rounds: u64) -> Result<(), Error> {
 }
 
 impl Part<'_> {
-    fn new(world: &World, seed: u64) -> Result<Part<'_>, Error> {
+    fn new<'w>(world: &'w World, seed: u64, protocols: &str) -> Result<Part<'w>, Error> {
         let mut variables = Vec::new();
-        for protocol in [Protocol::Direct, Protocol::Fagus, Protocol::Udp] {
+        for name in protocols.split(',') {
+            let protocol: Protocol = name.parse().expect("a test names protocols");
             let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
-            let shape = [ELEMENTS as u64];
-            variables.push(world.shared_with(&protocol.to_string(), &shape, options)?);
+            variables.push(world.shared_with(name, &[ELEMENTS as u64], options)?);
         }
         let (left, right) = around(world);
         let (mut shared, mut staged) = (Vec::new(), Vec::new());
