@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The text is read before another call takes its place. */
 #define CHECK(what)                                                                       \
     do {                                                                                  \
         if (!(what)) {                                                                    \
-            fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, hikyaku_rank(), \
-                    #what, hikyaku_error());                                              \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #what, hikyaku_error()); \
+            fprintf(stderr, "rank %d\n", hikyaku_rank());                                 \
             exit(1);                                                                      \
         }                                                                                 \
     } while (0)
