@@ -118,6 +118,8 @@ fn job_with(
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     let words = [&[program.to_str().unwrap()], words].concat().join("\n");
     command.env(JOB, format!("{ranks}\n{ranks_per_node}\n{words}"));
+    // Not one that was left elsewhere by an earlier build.
+    command.env("LD_LIBRARY_PATH", library());
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
