@@ -45,5 +45,5 @@ pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
 pub use threads::{Gate, Inside};
-pub use waiting::{LOOK_AGAIN, Rest, drive};
+pub use waiting::{LOOK_AGAIN, Rest};
 pub use window::Window;

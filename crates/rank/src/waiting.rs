@@ -18,7 +18,7 @@ use crate::tasks::{Task, TaskId, Tasks};
 
 /// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
 /// future has polled in vain, or else as `wait` says.
-pub fn drive<P: Port, F: Future>(
+fn drive<P: Port, F: Future>(
     engine: &RefCell<Engine<P>>,
     tasks: &Tasks,
     wait: Wait,
