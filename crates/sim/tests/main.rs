@@ -3,6 +3,7 @@
 
 mod analytic;
 mod carriers;
+mod cenju4;
 mod job;
 mod port;
 mod properties;

@@ -6,8 +6,7 @@
 
 use std::rc::Rc;
 
-use hikyaku_nic::time::Time;
-
+use super::context::times;
 use super::costs::Costs;
 use crate::engine::Sim;
 use crate::network::{SyncError, SyncNetwork, SyncParameters};
@@ -58,8 +57,4 @@ impl Synchronisation {
         self.sim.delay(times(interface.clock, interface.accept) + notified + host.poll).await;
         Ok(())
     }
-}
-
-fn times(span: Time, count: u64) -> Time {
-    Time::from_picoseconds(span.picoseconds() * count)
 }

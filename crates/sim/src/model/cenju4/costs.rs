@@ -48,6 +48,10 @@ costs! {
         accept: section.count("accept"),
         /// Bytes of a parcel whose data may be inside its header.
         inline_bytes: section.bytes("inline"),
+        /// Bytes of the queue of headers of answers.
+        answer_queue_bytes: section.bytes("answer_queue"),
+        /// Reads, swaps, and compares and swaps of a node without their answers.
+        outstanding_reads: section.count("outstanding_reads"),
     }
 }
 
@@ -91,7 +95,6 @@ costs! {
 
 /// All of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-/// All of them.
 pub struct Costs {
     /// The memory controller.
     pub memory: Memory,

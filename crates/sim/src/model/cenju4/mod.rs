@@ -4,19 +4,36 @@
 //! Memory decides its speed: every line of a packet is requested from the processor, which mostly
 //! has it dirty (410 ns). So throughput follows from the number of lines that a packet touches
 //! ([`packet`]), and latency from the number of accesses on the path ([`System`]).
+//!
+//! ```text
+//!   Task ── header ──► header queue ──► node.rs: RHM, SPM ──► network ──► receive.rs ──► memory
+//!   carrier, figures ── lengths ──────────┘  the same steps and the same time ──► a count
+//! ```
 
 mod barrier;
 mod carrier;
+mod context;
 mod costs;
+mod header;
+mod memory;
 mod node;
 pub mod packet;
+mod receive;
+mod task;
 mod tlb;
 
 pub use barrier::Synchronisation;
 pub use carrier::Interfaces;
+pub use context::{Area, Buffer, BufferEntry, Interrupt, Module, Processor};
 pub use costs::{Costs, Host, Interface, Memory, Network};
-pub use node::{Parcel, Protocol, System, To};
+pub use header::{
+    HEADER_BYTES, Header, HeaderError, LOGICAL_NUMBERS, Operation, Place, READ_IDS, Source, Target,
+};
+pub use memory::{Fault, SEGMENTS, segment_base};
+pub use node::{COMPLETED, Parcel, Protocol, System, To};
 pub use packet::Span;
+pub use receive::{ANSWERED, Kind, LOG_BYTES, NOTIFICATION_BYTES, REFUSED, Record, UNEQUAL};
+pub use task::{Task, TaskError};
 
 #[cfg(test)]
 mod tests;

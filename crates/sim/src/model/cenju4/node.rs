@@ -10,21 +10,27 @@
 //!   network ─► Receiver: memory written, pointer or notification updated ─► host polls in cache
 //! ```
 //!
-//! Lengths only: the sender names every address, so `nic` has no decision to make.
+//! A parcel is either one of a task's headers, with its bytes ([`Task`](super::Task)), or a length
+//! only ([`System::post`]), for measurements and for jobs that keep their messages' bytes
+//! themselves. Both take the same steps and the same time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
+use super::context::{Context, Interrupt, Processor, times};
 use super::costs::Costs;
+use super::header::{Header, HeaderError, Operation, Place, Source, Target};
+use super::memory::Memory;
 use super::packet::{Span, packets};
+use super::receive::{Answer, Carried, Sending, What};
 use super::tlb::Tlb;
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
-use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, Timing};
+use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, SyncNetwork, Timing};
 use crate::slab::Slab;
 use crate::topology::{LinkClass, Node, Topology};
 
@@ -46,6 +52,8 @@ pub enum Protocol {
     Inline,
     /// Atomic add of a double word in the header.
     AtomicAdd,
+    /// A read, swap, or compare and swap: the rest of the header, and an answer comes back.
+    Request,
 }
 
 /// A parcel, as its header says.
@@ -69,16 +77,29 @@ const HEADERS: usize = 128;
 /// Packets of a parcel in the FIFO between interface and network: one leaves, one enters.
 const FIFO_PACKETS: usize = 2;
 
+/// Control register sets of the Sender that tasks share (paper 003 §4.2). A third set is for
+/// answers; that of the operating system is not modelled.
+pub(super) const USER_SETS: usize = 2;
+const ANSWERS: usize = USER_SETS;
+
+/// What a sender writes at `ntf` after the last packet of a parcel.
+pub const COMPLETED: u64 = 0x0C0A_11ED_0C0A_11ED;
+
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
-pub struct System(Rc<CenjuState>);
+pub struct System(pub(super) Rc<CenjuState>);
 
-struct CenjuState {
-    sim: Sim,
-    costs: Costs,
+pub(super) struct CenjuState {
+    me: Weak<CenjuState>,
+    pub(super) sim: Sim,
+    pub(super) costs: Costs,
     network: Rc<Network>,
+    /// The switches' barriers, made when the first is registered.
+    pub(super) sync: OnceCell<Rc<SyncNetwork>>,
+    /// The members of each barrier in use.
+    pub(super) barriers: RefCell<BTreeMap<u8, Vec<Node>>>,
     stages: u64,
-    nodes: Vec<NodeInterface>,
+    pub(super) nodes: Vec<NodeInterface>,
     flights: RefCell<Slab<CenjuPacket>>,
     /// The job whose messages these are; areas are its numbers for them.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
@@ -90,9 +111,40 @@ impl fmt::Debug for CenjuState {
     }
 }
 
+/// What waits at a control register set.
 #[derive(Debug)]
-struct NodeInterface {
-    queue: Mailbox<Parcel>,
+pub(super) enum Order {
+    /// A length, without a header in memory.
+    Parcel(Parcel),
+    /// The next header of a context's queue.
+    Header(u8),
+    /// An answer that the Receiver has put into the answer queue.
+    Answer(Answer),
+}
+
+/// A parcel in a header register, with its bytes if it has any.
+struct Outgoing {
+    parcel: Parcel,
+    content: Option<Rc<Sending>>,
+}
+
+#[derive(Debug)]
+pub(super) struct NodeInterface {
+    /// By control register set.
+    pub(super) sets: [Mailbox<Order>; USER_SETS + 1],
+    /// The Read Header Module's access to memory.
+    headers: Server,
+    /// Whether the sets that only headers use are being read.
+    pub(super) started: Cell<bool>,
+    pub(super) contexts: RefCell<BTreeMap<u8, Context>>,
+    pub(super) memory: RefCell<Memory>,
+    /// The context whose task has the processor.
+    pub(super) running: Cell<Option<u8>>,
+    /// Requests without their answers.
+    pub(super) unanswered: Cell<u64>,
+    pub(super) answered: Signal,
+    /// The most answers that have waited.
+    pub(super) most_answers: Cell<usize>,
     /// Destinations of the parcels in header registers.
     active: RefCell<BTreeSet<To>>,
     /// A header register has become free.
@@ -100,8 +152,8 @@ struct NodeInterface {
     /// SPM's access to memory.
     reader: Server,
     receiver: Server,
-    send_tlb: RefCell<Tlb>,
-    receive_tlb: RefCell<Tlb>,
+    pub(super) send_tlb: RefCell<Tlb>,
+    pub(super) receive_tlb: RefCell<Tlb>,
     arrived: RefCell<BTreeMap<u32, Signal>>,
 }
 
@@ -116,6 +168,7 @@ struct CenjuPacket {
     /// Copies still to arrive, and whether its tail has left.
     copies: usize,
     departed: Signal,
+    content: Option<Rc<Carried>>,
 }
 
 impl System {
@@ -126,7 +179,16 @@ impl System {
         let stages = u64::from(topology.distance(0, 0)) - 1;
         let network = Network::new(sim, Box::new(cut_through(costs, topology, buffer)));
         let interface = |_| NodeInterface {
-            queue: Mailbox::new(sim, HEADERS, "a parcel header, or room for one"),
+            sets: [(); USER_SETS + 1]
+                .map(|()| Mailbox::new(sim, HEADERS, "a parcel header, or room for one")),
+            headers: Server::new(sim),
+            started: Cell::new(false),
+            contexts: RefCell::default(),
+            memory: RefCell::new(Memory::new(costs.memory.page_bytes)),
+            running: Cell::new(None),
+            unanswered: Cell::new(0),
+            answered: Signal::new(sim, "the answer to a read"),
+            most_answers: Cell::new(0),
             active: RefCell::default(),
             freed: Signal::new(sim, "a header register"),
             reader: Server::new(sim),
@@ -135,7 +197,10 @@ impl System {
             receive_tlb: RefCell::new(Tlb::new(costs.memory.tlb_entries)),
             arrived: RefCell::default(),
         };
-        let state = Rc::new(CenjuState {
+        let state = Rc::new_cyclic(|me: &Weak<CenjuState>| CenjuState {
+            me: me.clone(),
+            sync: OnceCell::new(),
+            barriers: RefCell::default(),
             sim: sim.clone(),
             costs: costs.clone(),
             network: Rc::clone(&network),
@@ -147,12 +212,15 @@ impl System {
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
         let system = System(state);
-        for index in 0..nodes {
-            let unit = system.clone();
-            let name = TaskName { kind: "read header module", index };
-            sim.spawn_service(name, async move { unit.read_headers(index).await });
-        }
+        (0..nodes).for_each(|index| system.read_set(index, 0));
         system
+    }
+
+    /// Starts to read the headers of a control register set.
+    pub(super) fn read_set(&self, node: Node, set: usize) {
+        let unit = self.clone();
+        let name = TaskName { kind: "read header module", index: node };
+        self.0.sim.spawn_service(name, async move { unit.read_headers(node, set).await });
     }
 
     /// The costs.
@@ -163,12 +231,12 @@ impl System {
     /// Host: writes a header and the queue's write pointer, without a library around.
     pub async fn post(&self, node: Node, parcel: Parcel) {
         self.0.sim.delay(self.0.costs.host.register).await;
-        self.0.nodes[node as usize].queue.send(parcel).await;
+        self.0.nodes[node as usize].sets[0].send(Order::Parcel(parcel)).await;
     }
 
     /// Writes a header without the host's time, even if the queue is full.
     pub(super) fn enqueue(&self, node: Node, parcel: Parcel) {
-        self.0.nodes[node as usize].queue.admit(parcel);
+        self.0.nodes[node as usize].sets[0].admit(Order::Parcel(parcel));
     }
 
     /// From here on areas are a job's messages, and the job is notified of each parcel.
@@ -187,54 +255,132 @@ impl System {
         self.0.sim.delay(self.0.costs.host.poll).await;
     }
 
-    /// Read Header Module: one header after the other into a register.
-    async fn read_headers(&self, node: Node) {
+    /// Read Header Module: one header of a set after the other into a register.
+    async fn read_headers(&self, node: Node, set: usize) {
         let CenjuState { sim, costs, .. } = &*self.0;
         let interface = &self.0.nodes[node as usize];
         let memory = &costs.memory;
         loop {
-            let parcel = interface.queue.receive().await;
-            // The processor has just written the header; the table entry is in main memory.
+            let order = interface.sets[set].receive().await;
+            // The processor has just written the header, or the Receiver has written it to main
+            // memory; the table entry is in main memory.
             let words = costs.interface.parcel_header_bytes / 8;
-            sim.delay(memory.dirty + times(memory.word, words)).await;
+            let asked = if set == ANSWERS { memory.query } else { memory.dirty };
             let lookup = memory.query + memory.word;
-            sim.delay(times(costs.interface.clock, costs.interface.check) + lookup).await;
+            let check = times(costs.interface.clock, costs.interface.check);
+            let span = asked + times(memory.word, words) + check + lookup;
+            let start = interface.headers.book(sim.now(), span);
+            sim.delay_until(start + span).await;
+            let Some(outgoing) = self.open(node, order) else { continue };
+            if outgoing.parcel.protocol == Protocol::Request {
+                self.0.begin_request(node).await;
+            }
+            let to = outgoing.parcel.to.clone();
             loop {
                 let seen = interface.freed.count();
-                if interface.takes(&parcel.to, costs.interface.registers) {
+                if interface.takes(&to, costs.interface.registers) {
                     break;
                 }
                 interface.freed.reaches(seen + 1).await;
             }
-            interface.active.borrow_mut().insert(parcel.to.clone());
+            interface.active.borrow_mut().insert(to);
             let unit = self.clone();
             let name = TaskName { kind: "header register", index: node };
-            sim.spawn(name, async move { unit.send_parcel(node, parcel).await });
+            sim.spawn(name, async move { unit.send_parcel(node, outgoing).await });
         }
     }
 
+    /// Checks a header and looks its destination up. `None`: it was refused, or is no parcel.
+    fn open(&self, node: Node, order: Order) -> Option<Outgoing> {
+        let cid = match order {
+            Order::Parcel(parcel) => return Some(Outgoing { parcel, content: None }),
+            Order::Answer(Answer { to, sending }) => return Some(outgoing(To::One(to), &sending)),
+            Order::Header(cid) => cid,
+        };
+        let mut contexts = self.0.nodes[node as usize].contexts.borrow_mut();
+        let context = contexts.get_mut(&cid)?;
+        let words = context.queue.pop()?;
+        context.room.raise();
+        context.sending += 1;
+        let most = self.0.costs.interface.parcel_bytes;
+        let found = Header::decode(&words, most)
+            .and_then(|header| Ok((header, destination(context, header.target)?)));
+        let number = context.number;
+        if let Err(error) = &found {
+            context.interrupt(Interrupt::Rejected(*error));
+        }
+        drop(contexts);
+        match found {
+            Ok((header, Destination::Barrier(sid))) => {
+                debug_assert_eq!(header.operation, Operation::Synchronise);
+                self.synchronise(node, cid, sid);
+                None
+            }
+            Ok((Header { operation, ntf, .. }, Destination::Parcel(to, to_cid))) => {
+                let from = Processor { node, cid };
+                let what = What::Operation(operation);
+                let sending = Rc::new(Sending { from, number, to_cid, what, ntf, asker: node });
+                Some(outgoing(to, &sending))
+            }
+            Err(_) => {
+                self.0.parcel_done(node, cid);
+                None
+            }
+        }
+    }
+
+    /// Enters a barrier of the switches for a context.
+    fn synchronise(&self, node: Node, cid: u8, sid: u8) {
+        let state = Rc::clone(&self.0);
+        self.0.sim.spawn(TaskName { kind: "synchronisation", index: node }, async move {
+            let CenjuState { sim, costs, .. } = &*state;
+            sim.delay(times(costs.interface.clock, costs.interface.start_packet)).await;
+            let entered = state.sync.get().and_then(|all| all.enter(node, sid, sim.now()).ok());
+            state.parcel_done(node, cid);
+            let Some(over) = entered else { return };
+            over.await;
+            let notified = costs.memory.query + costs.memory.word;
+            sim.delay(times(costs.interface.clock, costs.interface.accept) + notified).await;
+            state.with_context(Processor { node, cid }, |context, _, _| {
+                *context.synchronised.entry(sid).or_default() += 1;
+                context.changed.raise();
+            });
+        });
+    }
+
     /// Send Packet Module, for the parcel of one register.
-    async fn send_parcel(&self, node: Node, parcel: Parcel) {
+    async fn send_parcel(&self, node: Node, outgoing: Outgoing) {
+        let Outgoing { parcel, content } = &outgoing;
         let costs = &self.0.costs;
         let mut leaving = VecDeque::new();
+        let mut whole = true;
         match parcel.protocol {
             Protocol::Inline => {
                 let word = Span { source: 0, destination: 0, bytes: costs.interface.inline_bytes };
-                self.send_packet(node, &parcel, (Some(word), true), Time::ZERO, &mut leaving).await;
+                let what = (Some(word), true);
+                self.send_packet(node, &outgoing, what, 0, Time::ZERO, &mut leaving).await;
             }
-            Protocol::AtomicAdd => {
-                self.send_packet(node, &parcel, (None, true), Time::ZERO, &mut leaving).await;
+            Protocol::AtomicAdd | Protocol::Request => {
+                let what = (None, true);
+                self.send_packet(node, &outgoing, what, 0, Time::ZERO, &mut leaving).await;
             }
             Protocol::Write(span) => {
                 let costs = (&costs.interface, &costs.memory);
                 let all = packets(span, parcel.optimise, costs);
                 for (index, packet) in (1..).zip(&all) {
                     let page = packet.span.source / costs.1.page_bytes;
-                    let hit = self.0.nodes[node as usize].send_tlb.borrow_mut().hits(page);
+                    let cid = content.as_ref().map_or(0, |content| content.from.cid);
+                    let hit = self.0.nodes[node as usize].send_tlb.borrow_mut().hits(cid, page);
                     let walk = if hit { Time::ZERO } else { costs.1.walk };
+                    if !self.0.reads(node, content.as_deref(), packet.span.source) {
+                        whole = false;
+                        break;
+                    }
                     let reads = self.read_time(packet.coherent, packet.plain, parcel.dirty);
                     let what = (Some(packet.span), index == all.len());
-                    self.send_packet(node, &parcel, what, walk + reads, &mut leaving).await;
+                    let offset = packet.span.source - span.source;
+                    self.send_packet(node, &outgoing, what, offset, walk + reads, &mut leaving)
+                        .await;
                 }
             }
         }
@@ -243,8 +389,10 @@ impl System {
         }
         self.0.nodes[node as usize].active.borrow_mut().remove(&parcel.to);
         self.0.nodes[node as usize].freed.raise();
-        if let Some(job) = self.0.consignee() {
-            job.departed(u64::from(parcel.area));
+        match (content, self.0.consignee()) {
+            (Some(content), _) => self.0.parcel_sent(content, whole),
+            (None, Some(job)) => job.departed(u64::from(parcel.area)),
+            (None, None) => {}
         }
     }
 
@@ -261,8 +409,9 @@ impl System {
     async fn send_packet(
         &self,
         node: Node,
-        parcel: &Parcel,
+        Outgoing { parcel, content }: &Outgoing,
         (write, last): (Option<Span>, bool),
+        offset: u64,
         reads: Time,
         leaving: &mut VecDeque<Signal>,
     ) {
@@ -271,7 +420,11 @@ impl System {
         let start = times(costs.interface.clock, costs.interface.start_packet);
         let begun = reader.book(sim.now(), start + reads);
         let (head, data) = (begun + start, begun + start + self.first_word(write, reads));
-        let bytes = costs.interface.packet_header_bytes + write.map_or(8, |span| span.bytes);
+        let data_bytes = match parcel.protocol {
+            Protocol::Request => costs.interface.parcel_header_bytes - 8,
+            _ => write.map_or(8, |span| span.bytes),
+        };
+        let bytes = costs.interface.packet_header_bytes + data_bytes;
         let wire = costs.network.link.time(bytes);
         // The tail cannot leave before its data is there. But by then the head may have gone
         // through the switches, and the flits behind it pass them faster.
@@ -287,8 +440,9 @@ impl System {
             To::One(_) => 1,
             To::All(nodes) => nodes.len(),
         };
-        let flight =
-            CenjuPacket { area: parcel.area, last, write, copies, departed: departed.clone() };
+        let content = content.as_ref().map(|sending| self.0.carried(sending, write, offset, last));
+        let (area, departs) = (parcel.area, departed.clone());
+        let flight = CenjuPacket { area, last, write, copies, departed: departs, content };
         let token = u64::from(self.0.flights.borrow_mut().insert(flight));
         let packet = Packet { source: node, destination: node, bytes, token };
         match &parcel.to {
@@ -323,6 +477,60 @@ impl NodeInterface {
     }
 }
 
+/// What a destination table says.
+enum Destination {
+    /// Nodes, and the context there.
+    Parcel(To, u8),
+    /// A barrier of the switches.
+    Barrier(u8),
+}
+
+fn destination(context: &Context, target: Target) -> Result<Destination, HeaderError> {
+    let beyond = |number, entries| HeaderError::NoSuchTarget { number, entries };
+    match target {
+        Target::One(number) => match context.nodes.get(usize::from(number)) {
+            Some(to) => Ok(Destination::Parcel(To::One(to.node), to.cid)),
+            None => Err(beyond(number, context.nodes.len())),
+        },
+        Target::Group(number) => match context.groups.get(usize::from(number)) {
+            Some(group) => Ok(Destination::Parcel(To::All(group.nodes.clone().into()), group.cid)),
+            None => Err(beyond(number, context.groups.len())),
+        },
+        Target::Sync(number) => match context.syncs.get(usize::from(number)) {
+            Some(sid) => Ok(Destination::Barrier(*sid)),
+            None => Err(beyond(number, context.syncs.len())),
+        },
+    }
+}
+
+/// A task's header, or an answer, as the Send Packet Module sees it.
+fn outgoing(to: To, sending: &Rc<Sending>) -> Outgoing {
+    let protocol = match sending.what {
+        What::Operation(Operation::Write { source: Source::Address(source), place, bytes })
+            if bytes > 0 =>
+        {
+            // The receiver chooses the address; the sender can only assume that it is a line's.
+            let Place::Address(destination) = place else {
+                let span = Span { source, destination: 0, bytes };
+                return lines(to, Protocol::Write(span), sending);
+            };
+            Protocol::Write(Span { source, destination, bytes })
+        }
+        What::Operation(Operation::Add { .. }) => Protocol::AtomicAdd,
+        What::Operation(operation) if operation.is_answered() => Protocol::Request,
+        What::Data { source, destination, bytes, .. } if bytes > 0 => {
+            Protocol::Write(Span { source, destination, bytes })
+        }
+        _ => Protocol::Inline,
+    };
+    lines(to, protocol, sending)
+}
+
+fn lines(to: To, protocol: Protocol, sending: &Rc<Sending>) -> Outgoing {
+    let parcel = Parcel { to, protocol, area: 0, optimise: true, dirty: true };
+    Outgoing { parcel, content: Some(Rc::clone(sending)) }
+}
+
 /// Injection and every stage take a switch; the path out of the last one takes only its wire.
 fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThrough {
     let network = &costs.network;
@@ -334,6 +542,11 @@ fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThr
 }
 
 impl CenjuState {
+    /// A handle for what happens later.
+    pub(super) fn handle(&self) -> Rc<CenjuState> {
+        self.me.upgrade().expect("it is alive while it is used")
+    }
+
     fn consignee(&self) -> Option<Rc<dyn Consignee>> {
         self.consignee.borrow().as_ref().and_then(Weak::upgrade)
     }
@@ -346,7 +559,7 @@ impl CenjuState {
 
     /// The Receiver's time for a packet: full lines are written, and the processor only has to drop
     /// them; a partial line, or a word to add to, is requested. Then the notification's line.
-    fn accept_time(&self, node: Node, write: Option<Span>, last: bool) -> Time {
+    pub(super) fn accept_time(&self, node: Node, cid: u8, write: Option<Span>, last: bool) -> Time {
         let memory = &self.costs.memory;
         let mut time = times(self.costs.interface.clock, self.costs.interface.accept);
         match write {
@@ -354,7 +567,7 @@ impl CenjuState {
             None => return time + memory.query + times(memory.word, 2),
             Some(Span { destination, bytes, .. }) => {
                 let page = destination / memory.page_bytes;
-                if !self.nodes[node as usize].receive_tlb.borrow_mut().hits(page) {
+                if !self.nodes[node as usize].receive_tlb.borrow_mut().hits(cid, page) {
                     time = time + memory.walk;
                 }
                 if !destination.is_multiple_of(memory.line_bytes)
@@ -382,6 +595,7 @@ impl Listener for CenjuState {
         let mut flights = self.flights.borrow_mut();
         let flight = &mut flights[key];
         let (area, last, write) = (flight.area, flight.last, flight.write);
+        let content = flight.content.clone();
         flight.copies -= 1;
         if flight.copies == 0 {
             // No program waits for the tail of a packet that has arrived everywhere.
@@ -389,8 +603,15 @@ impl Listener for CenjuState {
             flights.remove(key);
         }
         drop(flights);
-        let span = self.accept_time(node, write, last);
-        let start = self.nodes[node as usize].receiver.book(self.sim.now(), span);
+        let receiver = &self.nodes[node as usize].receiver;
+        if let Some(carried) = content {
+            let span = self.accept_content(node, &carried);
+            let start = receiver.book(self.sim.now(), span);
+            let state = self.handle();
+            return self.sim.at(start + span, move |_| state.land(node, &carried));
+        }
+        let span = self.accept_time(node, 0, write, last);
+        let start = receiver.book(self.sim.now(), span);
         match (last, self.consignee()) {
             (false, _) => {}
             (true, None) => {
@@ -402,8 +623,4 @@ impl Listener for CenjuState {
             }
         }
     }
-}
-
-fn times(span: Time, count: u64) -> Time {
-    Time::from_picoseconds(span.picoseconds() * count)
 }

@@ -12,12 +12,14 @@
 //! Neither end of a packet crosses a page (paper 003 §4.3). A request is coherent (the processor
 //! is asked for the line's state) or not; the optimisation makes the first of a packet's requests
 //! non-coherent when the packet before it has flushed that very line already (§4.6).
+//!
+//! Where an odd word goes to a double word, whole double words are read and their words rearranged.
+//! The double word that holds the last word of a page then holds the first word of the next page,
+//! so a packet ends one word into it. That word comes from the *physically* next page: the defect
+//! of §5.1.3.
 
 use super::costs::{Interface, Memory};
-
-/// Bytes of a word, of a double word.
-const WORD: u64 = 4;
-const DOUBLE_WORD: u64 = 8;
+use super::header::{DOUBLE_WORD, WORD};
 
 /// A move of data, as addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// Whether the words of its double words are rearranged: an odd word goes to a double word.
+    pub(super) fn is_rearranged(&self) -> bool {
+        self.source % DOUBLE_WORD == WORD && self.destination.is_multiple_of(DOUBLE_WORD)
+    }
+
     /// Words from destination to source alignment within a line.
     fn distance(&self, line: u64) -> u64 {
         (self.source % line + line - self.destination % line) % line / WORD
@@ -49,27 +56,28 @@ pub struct Packet {
 }
 
 /// The packets of a parcel; `optimise` switches the read optimisation on.
-pub fn packets(parcel: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<Packet> {
+pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<Packet> {
     let (interface, memory) = costs;
     let line = memory.line_bytes;
     // At a distance of one word the line at the head of a page must be read coherently. The
     // hardware cannot tell the two cases apart, so it does not optimise then.
-    let optimise = optimise && parcel.distance(line) != 1;
+    let optimise = optimise && span.distance(line) != 1;
     let (mut packets, mut done, mut flushed) = (Vec::new(), 0, None);
-    while done < parcel.bytes {
+    while done < span.bytes {
         let at = |address: u64| address + done;
-        let (source, destination) = (at(parcel.source), at(parcel.destination));
+        let (source, destination) = (at(span.source), at(span.destination));
         let whole = (destination + interface.packet_bytes) / line * line - destination;
         let page = |address: u64| memory.page_bytes - address % memory.page_bytes;
-        let room = whole.min(page(source)).min(page(destination));
-        let bytes = room.min(parcel.bytes - done);
-        let span = Span { source, destination, bytes };
+        let read = page(source) + if span.is_rearranged() { WORD } else { 0 };
+        let room = whole.min(read).min(page(destination));
+        let bytes = room.min(span.bytes - done);
+        let packet = Span { source, destination, bytes };
         // Whole double words are read: one more than sent if words have to be realigned.
         let (first, last) = (source / line, (source + bytes).next_multiple_of(DOUBLE_WORD) - 1);
         let last = last / line;
         let lines = last - first + 1;
         let plain = u64::from(optimise && flushed == Some(first));
-        packets.push(Packet { span, coherent: lines - plain, plain });
+        packets.push(Packet { span: packet, coherent: lines - plain, plain });
         flushed = Some(last);
         done += bytes;
     }
@@ -117,16 +125,18 @@ mod tests {
             source in 0_u64..9000, destination in 0_u64..9000, bytes in 1_u64..20_000,
         ) {
             let all = cut(source, destination, bytes, true);
+            let parcel = Span { source, destination, bytes };
             let (mut from, mut to) = (source, destination);
             for (index, packet) in all.iter().enumerate() {
                 let Span { source, destination, bytes } = packet.span;
                 prop_assert_eq!((source, destination), (from, to));
                 prop_assert!((1..=256).contains(&bytes));
-                for start in [source, destination] {
-                    prop_assert_eq!(start / 4096, (start + bytes - 1) / 4096);
-                }
+                // Rearranged words reach one word into the next page.
+                let over = if parcel.is_rearranged() { 4 } else { 0 };
+                prop_assert_eq!(destination / 4096, (destination + bytes - 1) / 4096);
+                prop_assert!((source % 4096 + bytes) <= 4096 + over);
                 let end = destination + bytes;
-                let page_cut = (source + bytes) % 4096 == 0;
+                let page_cut = (source + bytes - over) % 4096 == 0;
                 prop_assert!(end % 128 == 0 || page_cut || index + 1 == all.len());
                 prop_assert!(packet.coherent + packet.plain <= 4);
                 from += bytes;

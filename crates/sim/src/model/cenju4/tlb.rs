@@ -1,9 +1,9 @@
 //! The address TLB of a sender or receiver: four entries, the oldest replaced (paper 003 §5.1).
 
-/// The cached translations, by page number.
+/// The cached translations, by context and page number.
 #[derive(Debug, Clone)]
 pub(super) struct Tlb {
-    entries: Vec<u64>,
+    entries: Vec<(u8, u64)>,
     next: usize,
     size: usize,
 }
@@ -14,7 +14,8 @@ impl Tlb {
     }
 
     /// Whether a page's translation is cached; it is from now on.
-    pub(super) fn hits(&mut self, page: u64) -> bool {
+    pub(super) fn hits(&mut self, cid: u8, page: u64) -> bool {
+        let page = (cid, page);
         if self.entries.contains(&page) {
             return true;
         }
@@ -26,6 +27,12 @@ impl Tlb {
         }
         false
     }
+
+    /// Forgets all translations: a table has changed.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.next = 0;
+    }
 }
 
 #[cfg(test)]
@@ -35,7 +42,7 @@ mod tests {
     #[test]
     fn the_fifth_page_replaces_the_oldest() {
         let mut tlb = Tlb::new(4);
-        let found: Vec<bool> = [1, 2, 3, 4, 1, 5, 2, 1].map(|page| tlb.hits(page)).to_vec();
+        let found: Vec<bool> = [1, 2, 3, 4, 1, 5, 2, 1].map(|page| tlb.hits(0, page)).to_vec();
         assert_eq!(found, [false, false, false, false, true, false, true, false]);
     }
 }

@@ -1,0 +1,446 @@
+//! The parcel header: four double words that a task writes into its header queue (paper 003,
+//! Table 1).
+//!
+//! ```text
+//!   protocol                    DW 2         DW 3          DW 4
+//!   remote DMA                  source*      destination   (ntf)      * the data itself if inline
+//!   ... with address register   source       -             (ntf)
+//!   message 0, 1                source       -             (ntf)
+//!   atomic add                  value        destination   (ntf)
+//!   remote read                 source       destination   (ntf)
+//!   swap                        destination  value         result
+//!   compare and swap            destination  expected      value
+//!   synchronise                 -            -             -
+//!
+//!   DW 1   bits 0-3 protocol   4-5 packet type   6 inline   7 has ntf
+//!          8-13 rrid   14-25 logical number   26-45 length   46-63 zero
+//! ```
+//!
+//! The paper states the fields and their widths but not their positions in DW 1.
+
+/// Bytes of a parcel header.
+pub const HEADER_BYTES: usize = 32;
+
+/// Bytes of a word, of a double word.
+pub(super) const WORD: u64 = 4;
+pub(super) const DOUBLE_WORD: u64 = 8;
+
+/// Remote read ids: 6 bits.
+pub const READ_IDS: u8 = 64;
+
+/// Offsets in the destination tables: 12 bits.
+pub const LOGICAL_NUMBERS: u16 = 1 << 12;
+
+/// An offset in one of three tables; the packet type says in which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The node table: one processor.
+    One(u16),
+    /// The multicast header table.
+    Group(u16),
+    /// The synchronisation header table.
+    Sync(u16),
+}
+
+/// Where the data of a write come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The sender's memory.
+    Address(u64),
+    /// The header itself, up to a double word.
+    Inline(u64),
+}
+
+/// Where a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// An address that the sender names.
+    Address(u64),
+    /// What the receiver's address register 0, 1 or 2 says.
+    Register(u8),
+    /// The receiver's message buffer 0 or 1.
+    Message(u8),
+}
+
+/// The seven protocols of Table 1, and synchronisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Remote DMA, with address register, message.
+    Write {
+        /// The data.
+        source: Source,
+        /// The destination.
+        place: Place,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// `v(destination) += value`, of a double word.
+    Add {
+        /// The operand.
+        value: u64,
+        /// The double word at the receiver.
+        destination: u64,
+    },
+    /// Remote DMA from the receiver's `source` to the sender's `destination`, as a reply.
+    Read {
+        /// The address there.
+        source: u64,
+        /// The address here.
+        destination: u64,
+        /// How many bytes.
+        bytes: u64,
+        /// Which entry of the notification buffer is written at the end.
+        rrid: u8,
+    },
+    /// Writes `value` to `destination`; what was there comes back to `result`.
+    Swap {
+        /// The double word at the receiver.
+        destination: u64,
+        /// What is written there.
+        value: u64,
+        /// Where what was there is written here.
+        result: u64,
+    },
+    /// Writes `value` to `destination` if `expected` is there; the answer comes back.
+    CompareSwap {
+        /// The double word at the receiver.
+        destination: u64,
+        /// What must be there.
+        expected: u64,
+        /// What is written there.
+        value: u64,
+        /// Which entry of the notification buffer gets the answer.
+        rrid: u8,
+    },
+    /// Enters a barrier.
+    Synchronise,
+}
+
+impl Operation {
+    /// Whether an answer comes back.
+    pub(super) fn is_answered(&self) -> bool {
+        use Operation::{CompareSwap, Read, Swap};
+        matches!(self, Read { .. } | Swap { .. } | CompareSwap { .. })
+    }
+}
+
+/// A parcel header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The destination.
+    pub target: Target,
+    /// What is done there.
+    pub operation: Operation,
+    /// Where the sender writes [`COMPLETED`](super::COMPLETED) after the last packet.
+    pub ntf: Option<u64>,
+}
+
+/// Why the Read Header Module refuses a header. Nothing of its parcel is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// No protocol has this number.
+    #[error("no protocol has the number {number}")]
+    UnknownProtocol {
+        /// The number.
+        number: u8,
+    },
+    /// The protocol does not go with the packet type.
+    #[error("protocol {number} cannot be sent to this kind of destination")]
+    WrongTarget {
+        /// The protocol.
+        number: u8,
+    },
+    /// Bits without a meaning are set.
+    #[error("bits without a meaning are set in the first double word: {word:#x}")]
+    UnusedBits {
+        /// The double word.
+        word: u64,
+    },
+    /// The data are longer than a parcel.
+    #[error("{bytes} bytes are more than the {most} of a parcel; send several")]
+    TooLong {
+        /// The length.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// The data do not fit into the header.
+    #[error("{bytes} bytes do not fit into a header, which has room for 8")]
+    TooLongInline {
+        /// The length.
+        bytes: u64,
+    },
+    /// Source or destination is no place where the hardware can read or write.
+    #[error("address {address:#x} must be a multiple of {of}")]
+    Misaligned {
+        /// The address.
+        address: u64,
+        /// What it must be a multiple of.
+        of: u64,
+    },
+    /// The number is beyond the end of the table that the packet type names.
+    #[error("destination {number} is beyond the table's end; it has {entries} entries")]
+    NoSuchTarget {
+        /// The logical number.
+        number: u16,
+        /// Entries of the table.
+        entries: usize,
+    },
+}
+
+const DMA: u8 = 0;
+const REGISTER: u8 = 1;
+const MESSAGE: u8 = 4;
+const ADD: u8 = 6;
+const READ: u8 = 7;
+const SWAP: u8 = 8;
+const COMPARE_SWAP: u8 = 9;
+const SYNCHRONISE: u8 = 10;
+
+impl Header {
+    /// A write of `bytes` bytes without notification.
+    pub fn write(target: Target, source: u64, place: Place, bytes: u64) -> Header {
+        let source = Source::Address(source);
+        Header { target, operation: Operation::Write { source, place, bytes }, ntf: None }
+    }
+
+    /// A write of up to 8 bytes that travel in the header.
+    pub fn inline(target: Target, data: u64, destination: u64, bytes: u64) -> Header {
+        let (source, place) = (Source::Inline(data), Place::Address(destination));
+        Header { target, operation: Operation::Write { source, place, bytes }, ntf: None }
+    }
+
+    /// Any operation without notification.
+    pub fn new(target: Target, operation: Operation) -> Header {
+        Header { target, operation, ntf: None }
+    }
+
+    /// The header as it lies in the queue.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let (mut inline, mut rrid, mut length) = (false, 0, 0);
+        let (protocol, words) = match self.operation {
+            Operation::Write { source, place, bytes } => {
+                length = bytes;
+                inline = matches!(source, Source::Inline(_));
+                let (Source::Address(first) | Source::Inline(first)) = source;
+                match place {
+                    Place::Address(to) => (DMA, [first, to, 0]),
+                    Place::Register(number) => (REGISTER + number, [first, 0, 0]),
+                    Place::Message(number) => (MESSAGE + number, [first, 0, 0]),
+                }
+            }
+            Operation::Add { value, destination } => (ADD, [value, destination, 0]),
+            Operation::Read { source, destination, bytes, rrid: id } => {
+                (length, rrid) = (bytes, id);
+                (READ, [source, destination, 0])
+            }
+            Operation::Swap { destination, value, result } => (SWAP, [destination, value, result]),
+            Operation::CompareSwap { destination, expected, value, rrid: id } => {
+                rrid = id;
+                (COMPARE_SWAP, [destination, expected, value])
+            }
+            Operation::Synchronise => (SYNCHRONISE, [0; 3]),
+        };
+        let (kind, number) = match self.target {
+            Target::One(number) => (0, number),
+            Target::Group(number) => (1, number),
+            Target::Sync(number) => (2, number),
+        };
+        let first = u64::from(protocol)
+            | kind << 4
+            | u64::from(inline) << 6
+            | u64::from(self.ntf.is_some()) << 7
+            | u64::from(rrid) << 8
+            | u64::from(number) << 14
+            | length << 26;
+        let [second, third, fourth] = words;
+        let mut bytes = [0; HEADER_BYTES];
+        let words = [first, second, third, self.ntf.unwrap_or(fourth)];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads and checks a header, as the Read Header Module does; `most` is the longest parcel.
+    ///
+    /// # Errors
+    /// [`HeaderError`], all but [`NoSuchTarget`](HeaderError::NoSuchTarget).
+    pub fn decode(bytes: &[u8; HEADER_BYTES], most: u64) -> Result<Header, HeaderError> {
+        let mut words = [0; 4];
+        for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            let place = <[u8; 8]>::try_from(place).expect("chunks of 8 bytes");
+            *word = u64::from_le_bytes(place);
+        }
+        let [first, second, third, fourth] = words;
+        let field = |shift: u32, bits: u32| first >> shift & ((1 << bits) - 1);
+        let (number, length, rrid) = (field(0, 4) as u8, field(26, 20), field(8, 6) as u8);
+        let (inline, has_ntf) = (field(6, 1) == 1, field(7, 1) == 1);
+        if first >> 46 != 0 || has_ntf && number >= SWAP || inline && number != DMA {
+            return Err(HeaderError::UnusedBits { word: first });
+        }
+        if length > most {
+            return Err(HeaderError::TooLong { bytes: length, most });
+        }
+        let logical = field(14, 12) as u16;
+        let target = match field(4, 2) {
+            0 if number != SYNCHRONISE => Target::One(logical),
+            // An answer from each of many would be written over that of the others.
+            1 if number < READ => Target::Group(logical),
+            2 if number == SYNCHRONISE => Target::Sync(logical),
+            _ => return Err(HeaderError::WrongTarget { number }),
+        };
+        let source = if inline { Source::Inline(second) } else { Source::Address(second) };
+        let write = |place| Operation::Write { source, place, bytes: length };
+        let operation = match number {
+            DMA => write(Place::Address(third)),
+            1..4 => write(Place::Register(number - REGISTER)),
+            4..6 => write(Place::Message(number - MESSAGE)),
+            ADD => Operation::Add { value: second, destination: third },
+            READ => Operation::Read { source: second, destination: third, bytes: length, rrid },
+            SWAP => Operation::Swap { destination: second, value: third, result: fourth },
+            COMPARE_SWAP => {
+                let (destination, expected, value) = (second, third, fourth);
+                Operation::CompareSwap { destination, expected, value, rrid }
+            }
+            SYNCHRONISE => Operation::Synchronise,
+            number => return Err(HeaderError::UnknownProtocol { number }),
+        };
+        check_addresses(&operation)?;
+        Ok(Header { target, operation, ntf: has_ntf.then_some(fourth) })
+    }
+}
+
+/// The hardware reads words and writes double words; only a header's own data may go to a word
+/// (paper 003 §5.1.3, cases A to D).
+fn check_addresses(operation: &Operation) -> Result<(), HeaderError> {
+    let multiple = |address: u64, of| match address.is_multiple_of(of) {
+        true => Ok(()),
+        false => Err(HeaderError::Misaligned { address, of }),
+    };
+    match *operation {
+        Operation::Write { source: Source::Inline(_), bytes, place } => {
+            let Place::Address(to) = place else { return Ok(()) };
+            match bytes {
+                0..=DOUBLE_WORD => multiple(to, if bytes > WORD { DOUBLE_WORD } else { WORD }),
+                _ => Err(HeaderError::TooLongInline { bytes }),
+            }
+        }
+        Operation::Write { source: Source::Address(from), place, .. } => {
+            multiple(from, WORD)?;
+            match place {
+                Place::Address(to) => multiple(to, DOUBLE_WORD),
+                Place::Register(_) | Place::Message(_) => Ok(()),
+            }
+        }
+        Operation::Read { source, destination, .. } => {
+            multiple(source, WORD)?;
+            multiple(destination, DOUBLE_WORD)
+        }
+        Operation::Add { destination, .. } | Operation::CompareSwap { destination, .. } => {
+            multiple(destination, DOUBLE_WORD)
+        }
+        Operation::Swap { destination, result, .. } => {
+            multiple(destination, DOUBLE_WORD)?;
+            multiple(result, DOUBLE_WORD)
+        }
+        Operation::Synchronise => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MOST: u64 = 512 << 10;
+
+    fn operations() -> impl Strategy<Value = Operation> {
+        let word = || any::<u64>().prop_map(|word| word & !7);
+        let place = prop_oneof![
+            word().prop_map(Place::Address),
+            (0_u8..3).prop_map(Place::Register),
+            (0_u8..2).prop_map(Place::Message),
+        ];
+        prop_oneof![
+            (word(), place, 0..=MOST).prop_map(|(source, place, bytes)| Operation::Write {
+                source: Source::Address(source | 4),
+                place,
+                bytes
+            }),
+            (any::<u64>(), word(), 0_u64..=8).prop_map(|(data, to, bytes)| Operation::Write {
+                source: Source::Inline(data),
+                place: Place::Address(to),
+                bytes
+            }),
+            (any::<u64>(), word())
+                .prop_map(|(value, destination)| Operation::Add { value, destination }),
+            (word(), word(), 0..=MOST, 0_u8..64).prop_map(|(source, destination, bytes, rrid)| {
+                Operation::Read { source, destination, bytes, rrid }
+            }),
+            (word(), any::<u64>(), word()).prop_map(|(destination, value, result)| {
+                Operation::Swap { destination, value, result }
+            }),
+            (word(), any::<u64>(), any::<u64>(), 0_u8..64).prop_map(
+                |(destination, expected, value, rrid)| {
+                    Operation::CompareSwap { destination, expected, value, rrid }
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn cj_01_a_header_is_32_bytes_and_keeps_every_field(
+            operation in operations(), number in 0..LOGICAL_NUMBERS, ntf in any::<Option<u64>>(),
+        ) {
+            let fourth_is_taken =
+                matches!(operation, Operation::Swap { .. } | Operation::CompareSwap { .. });
+            let ntf = ntf.filter(|_| !fourth_is_taken);
+            let header = Header { target: Target::One(number), operation, ntf };
+            prop_assert_eq!(Header::decode(&header.encode(), MOST), Ok(header));
+        }
+
+        #[test]
+        fn no_words_make_the_decoder_panic(words in any::<[u8; HEADER_BYTES]>()) {
+            if let Ok(header) = Header::decode(&words, MOST) {
+                prop_assert_eq!(Header::decode(&header.encode(), MOST), Ok(header));
+            }
+        }
+    }
+
+    #[test]
+    fn cj_01_what_is_longer_than_a_parcel_is_refused() {
+        let header = |bytes| Header::write(Target::One(1), 0, Place::Address(0), bytes);
+        let decoded = |bytes| Header::decode(&header(bytes).encode(), MOST);
+        assert_eq!(decoded(MOST), Ok(header(MOST)));
+        let refused = HeaderError::TooLong { bytes: MOST + 1, most: MOST };
+        assert_eq!(decoded(MOST + 1), Err(refused));
+    }
+
+    #[test]
+    fn headers_that_mean_nothing_are_refused_by_what_is_wrong() {
+        let decoded = |target, operation| {
+            Header::decode(&Header::new(target, operation).encode(), MOST).unwrap_err()
+        };
+        let write = |source, place, bytes| Operation::Write { source, place, bytes };
+        let one = Target::One(0);
+        let inline = write(Source::Inline(1), Place::Address(0), 9);
+        assert_eq!(decoded(one, inline), HeaderError::TooLongInline { bytes: 9 });
+        let odd = write(Source::Address(8), Place::Address(4), 16);
+        assert_eq!(decoded(one, odd), HeaderError::Misaligned { address: 4, of: 8 });
+        let bytes = write(Source::Address(2), Place::Message(0), 16);
+        assert_eq!(decoded(one, bytes), HeaderError::Misaligned { address: 2, of: 4 });
+        let read = Operation::Read { source: 0, destination: 0, bytes: 8, rrid: 0 };
+        assert_eq!(decoded(Target::Group(0), read), HeaderError::WrongTarget { number: READ });
+        let number = SYNCHRONISE;
+        assert_eq!(decoded(one, Operation::Synchronise), HeaderError::WrongTarget { number });
+        let mut words = Header::new(one, read).encode();
+        words[0] = 15;
+        let refused = Header::decode(&words, MOST).unwrap_err();
+        assert_eq!(refused, HeaderError::UnknownProtocol { number: 15 });
+        words[7] = 0x80;
+        assert!(matches!(Header::decode(&words, MOST), Err(HeaderError::UnusedBits { .. })));
+    }
+}

@@ -1,0 +1,519 @@
+//! A task's own view of the interface: its memory, its header queue, and what it polls; and the
+//! calls of the operating system around it.
+//!
+//! ```text
+//!   system calls   create_task · map · node_table · multicast · synchronisation · buffers
+//!                  schedule (the processor) · load, unload (a register set of the Sender)
+//!   task           write, read (its memory) · send (header, write pointer) · set_register
+//!                  entry, wait_word, wait_until, interrupt (polling, and what the OS passes on)
+//! ```
+
+use std::rc::Rc;
+
+use super::context::{
+    Area, Buffer, BufferEntry, Context, GROUP, Interrupt, MulticastHeader, Processor, QUEUE_BYTES,
+};
+use super::header::{HEADER_BYTES, Header, LOGICAL_NUMBERS, Operation, Place, Target};
+use super::memory::{Fault, SEGMENTS};
+use super::node::{Order, System, USER_SETS};
+use super::packet::Span;
+use super::receive::{LOG_BYTES, Record, fetch, store};
+use crate::network::{SyncError, SyncNetwork, SyncParameters};
+use crate::topology::{Multistage, Node};
+
+/// A context of a node, as its task holds it.
+#[derive(Debug, Clone)]
+pub struct Task {
+    system: System,
+    at: Processor,
+}
+
+/// Why a system call refuses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// The machine has no such node.
+    #[error("the machine has no node {node}")]
+    NoSuchNode {
+        /// The node asked for.
+        node: Node,
+    },
+    /// A task has this context already.
+    #[error("context {cid} of node {node} is in use")]
+    InUse {
+        /// The node.
+        node: Node,
+        /// The context.
+        cid: u8,
+    },
+    /// Header queues have 4 to 64 KB.
+    #[error("a header queue has 4 to 64 KB in whole headers, not {bytes} B")]
+    QueueSize {
+        /// The size asked for.
+        bytes: u64,
+    },
+    /// There are four segments.
+    #[error("a context has segments 0 to 3, not {segment}")]
+    NoSuchSegment {
+        /// The segment asked for.
+        segment: usize,
+    },
+    /// Both register sets of the Sender hold other queues.
+    #[error("both control register sets of the Sender hold other tasks' queues")]
+    NoRegisterSet,
+    /// The Sender has not finished with this queue; wait for [`Interrupt::QueueEmpty`].
+    #[error("the Sender still works on this queue; wait until it is empty")]
+    Busy,
+    /// Another task has the processor.
+    #[error("address registers belong to the task that has the processor")]
+    NotRunning,
+    /// A destination table is full, or names more than 12 bits tell apart.
+    #[error("a destination table has room for 4,096 entries")]
+    TableFull,
+    /// The members of a multicast are not of one group of 64 nodes.
+    #[error("a multicast reaches nodes of one group of 64; use several")]
+    ManyGroups,
+    /// The members of a multicast have different contexts, or one is named that is not known.
+    #[error("the members of a group must be in the node table, with one context and a node each")]
+    BadMembers,
+    /// Barriers by the switches refuse.
+    #[error(transparent)]
+    Barrier(#[from] SyncError),
+    /// A buffer or the notification area cannot be used as asked.
+    #[error("a buffer must begin at a double word and have whole quarters of double words")]
+    BadArea,
+}
+
+impl System {
+    /// Operating system: gives a context of a node to a new task, with a header queue of so many
+    /// bytes. Its tables are empty, and no register set of the Sender holds its queue.
+    ///
+    /// # Errors
+    /// [`TaskError::NoSuchNode`], [`TaskError::InUse`], [`TaskError::QueueSize`].
+    pub fn create_task(&self, at: Processor, queue_bytes: u64) -> Result<Task, TaskError> {
+        let Processor { node, cid } = at;
+        let Some(interface) = self.0.nodes.get(node as usize) else {
+            return Err(TaskError::NoSuchNode { node });
+        };
+        if !QUEUE_BYTES.contains(&queue_bytes) || !queue_bytes.is_multiple_of(HEADER_BYTES as u64) {
+            return Err(TaskError::QueueSize { bytes: queue_bytes });
+        }
+        let mut contexts = interface.contexts.borrow_mut();
+        if contexts.contains_key(&cid) {
+            return Err(TaskError::InUse { node, cid });
+        }
+        contexts.insert(cid, Context::new(&self.0.sim, queue_bytes));
+        drop(contexts);
+        self.start_sets();
+        Ok(Task { system: self.clone(), at })
+    }
+
+    /// Takes `count` pages of a node's memory that lie one after the other; gives the first.
+    pub fn allocate(&self, node: Node, count: u64) -> u64 {
+        *self.0.nodes[node as usize].memory.borrow_mut().allocate(count).start()
+    }
+
+    /// The most requests of a node that can be without their answers.
+    pub fn most_unanswered(&self) -> u64 {
+        self.0.most_unanswered()
+    }
+
+    /// Requests of a node without their answers.
+    pub fn unanswered(&self, node: Node) -> u64 {
+        self.0.nodes[node as usize].unanswered.get()
+    }
+
+    /// The most answers that have waited in a node's answer queue at once.
+    pub fn most_answers(&self, node: Node) -> usize {
+        self.0.nodes[node as usize].most_answers.get()
+    }
+
+    /// Starts to read the second user set and the answers of all nodes, once.
+    fn start_sets(&self) {
+        for (node, interface) in (0..).zip(&self.0.nodes) {
+            if !interface.started.replace(true) {
+                (1..=USER_SETS).for_each(|set| self.read_set(node, set));
+            }
+        }
+    }
+}
+
+/// Calls of the operating system.
+impl Task {
+    /// Where the task runs.
+    pub fn processor(&self) -> Processor {
+        self.at
+    }
+
+    /// Maps pages from number `first` of a segment on to physical pages, `None` to none.
+    ///
+    /// # Errors
+    /// [`TaskError::NoSuchSegment`].
+    pub fn map(&self, segment: usize, first: u64, frames: &[Option<u64>]) -> Result<(), TaskError> {
+        if segment >= SEGMENTS {
+            return Err(TaskError::NoSuchSegment { segment });
+        }
+        self.with(|context| context.segments.set(segment, first, frames));
+        let interface = &self.system.0.nodes[self.at.node as usize];
+        interface.send_tlb.borrow_mut().clear();
+        interface.receive_tlb.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// Maps `pages` new pages from number 0 of a segment on.
+    ///
+    /// # Errors
+    /// [`TaskError::NoSuchSegment`].
+    pub fn map_new(&self, segment: usize, pages: u64) -> Result<(), TaskError> {
+        let first = self.system.allocate(self.at.node, pages);
+        let frames: Vec<Option<u64>> = (first..first + pages).map(Some).collect();
+        self.map(segment, 0, &frames)
+    }
+
+    /// Sets the node table: the processors that the job's logical numbers mean, and which number
+    /// this task has.
+    ///
+    /// # Errors
+    /// [`TaskError::TableFull`], [`TaskError::NoSuchNode`].
+    pub fn node_table(&self, table: &[Processor], own: u16) -> Result<(), TaskError> {
+        if table.len() > usize::from(LOGICAL_NUMBERS) {
+            return Err(TaskError::TableFull);
+        }
+        let nodes = self.system.0.nodes.len();
+        if let Some(&Processor { node, .. }) = table.iter().find(|to| to.node as usize >= nodes) {
+            return Err(TaskError::NoSuchNode { node });
+        }
+        self.with(|context| {
+            context.nodes = table.to_vec();
+            context.number = own;
+        });
+        Ok(())
+    }
+
+    /// Registers a multicast header for these logical numbers; gives its offset in the table.
+    ///
+    /// # Errors
+    /// [`TaskError::ManyGroups`], [`TaskError::BadMembers`], [`TaskError::TableFull`].
+    pub fn register_multicast(&self, members: &[u16]) -> Result<u16, TaskError> {
+        let places = self.members(members)?;
+        let (group, cid) = (places[0].node / GROUP, places[0].cid);
+        if places.iter().any(|place| place.node / GROUP != group) {
+            return Err(TaskError::ManyGroups);
+        }
+        if places.iter().any(|place| place.cid != cid) {
+            return Err(TaskError::BadMembers);
+        }
+        let nodes = places.iter().map(|place| place.node).collect();
+        let header = MulticastHeader { nodes, cid };
+        self.with(|context| Context::offset(&mut context.groups, header))
+            .ok_or(TaskError::TableFull)
+    }
+
+    /// Registers a synchronisation header for these logical numbers and a synchronisation id; gives
+    /// its offset. Every member registers the same.
+    ///
+    /// # Errors
+    /// [`TaskError::Barrier`], [`TaskError::BadMembers`], [`TaskError::TableFull`].
+    pub fn register_sync(&self, members: &[u16], sid: u8) -> Result<u16, TaskError> {
+        let mut nodes: Vec<Node> = self.members(members)?.iter().map(|place| place.node).collect();
+        nodes.sort_unstable();
+        let switches = self.switches()?;
+        let mut barriers = self.system.0.barriers.borrow_mut();
+        match barriers.get(&sid) {
+            Some(known) if *known == nodes => {}
+            _ => {
+                switches.set_up(sid, &nodes)?;
+                barriers.insert(sid, nodes);
+            }
+        }
+        drop(barriers);
+        self.with(|context| Context::offset(&mut context.syncs, sid)).ok_or(TaskError::TableFull)
+    }
+
+    /// Sets a message buffer or the log.
+    ///
+    /// # Errors
+    /// [`TaskError::BadArea`].
+    pub fn set_buffer(&self, buffer: Buffer, area: Area) -> Result<(), TaskError> {
+        let unit = if buffer == Buffer::Log { LOG_BYTES } else { 8 };
+        if area.bytes == 0
+            || !area.bytes.is_multiple_of(4 * unit)
+            || !area.address.is_multiple_of(8)
+            || matches!(buffer, Buffer::Message(2..))
+        {
+            return Err(TaskError::BadArea);
+        }
+        self.with(|context| match buffer {
+            Buffer::Message(number) => context.message_buffers[usize::from(number)] = area,
+            Buffer::Log => context.log = area,
+        });
+        Ok(())
+    }
+
+    /// Sets where answers are notified.
+    pub fn set_notifications(&self, address: u64) {
+        self.with(|context| context.entry.notifications = address);
+    }
+
+    /// Gives the node's processor to this task.
+    pub fn schedule(&self) {
+        self.system.0.nodes[self.at.node as usize].running.set(Some(self.at.cid));
+    }
+
+    /// Loads the task's queue into a free control register set of the Sender, which then sends
+    /// what the queue holds.
+    ///
+    /// # Errors
+    /// [`TaskError::NoRegisterSet`].
+    pub fn load(&self) -> Result<(), TaskError> {
+        let interface = &self.system.0.nodes[self.at.node as usize];
+        let mut contexts = interface.contexts.borrow_mut();
+        let taken: Vec<usize> = contexts.values().filter_map(|context| context.loaded).collect();
+        let context = contexts.get_mut(&self.at.cid).expect("a task's context stays");
+        if context.loaded.is_some() {
+            return Ok(());
+        }
+        let free = (0..USER_SETS).find(|set| !taken.contains(set));
+        let set = free.ok_or(TaskError::NoRegisterSet)?;
+        context.loaded = Some(set);
+        let waiting = context.queue.len();
+        drop(contexts);
+        (0..waiting).for_each(|_| interface.sets[set].admit(Order::Header(self.at.cid)));
+        Ok(())
+    }
+
+    /// Takes the task's queue out of its register set.
+    ///
+    /// # Errors
+    /// [`TaskError::Busy`]: parcels of it are not sent yet.
+    pub fn unload(&self) -> Result<(), TaskError> {
+        self.with(|context| match (context.loaded, context.sending, context.queue.len()) {
+            (None, ..) => Ok(()),
+            (Some(_), 0, 0) => {
+                context.loaded = None;
+                Ok(())
+            }
+            _ => Err(TaskError::Busy),
+        })
+    }
+
+    fn members(&self, numbers: &[u16]) -> Result<Vec<Processor>, TaskError> {
+        let table = self.with(|context| context.nodes.clone());
+        let found = |number: &u16| table.get(usize::from(*number)).copied();
+        let mut places: Vec<Processor> =
+            numbers.iter().map(found).collect::<Option<_>>().ok_or(TaskError::BadMembers)?;
+        places.sort_unstable();
+        let twice = places.windows(2).any(|pair| pair[0].node == pair[1].node);
+        if places.is_empty() || twice { Err(TaskError::BadMembers) } else { Ok(places) }
+    }
+
+    fn switches(&self) -> Result<Rc<SyncNetwork>, TaskError> {
+        let state = &self.system.0;
+        if let Some(switches) = state.sync.get() {
+            return Ok(Rc::clone(switches));
+        }
+        let costs = &state.costs;
+        let parameters = SyncParameters {
+            wire: costs.network.link.time(costs.interface.packet_header_bytes),
+            switch: costs.network.synchronise,
+            table: costs.network.table,
+        };
+        let shape = Multistage::new(state.nodes.len() as u32);
+        let made = SyncNetwork::new(&state.sim, shape, parameters)?;
+        Ok(Rc::clone(state.sync.get_or_init(|| made)))
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Context) -> R) -> R {
+        let done = self.system.0.with_context(self.at, |context, _, _| work(context));
+        done.expect("a task's context stays")
+    }
+}
+
+/// What a task does by itself.
+impl Task {
+    /// Writes the task's own memory, through its page tables.
+    ///
+    /// # Errors
+    /// [`Fault`]; nothing is written then.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let work = |context: &mut Context, memory: &mut _, page| {
+            store(context, memory, page, address, bytes)
+        };
+        self.system.0.with_context(self.at, work).expect("a task's context stays")
+    }
+
+    /// Reads the task's own memory.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Fault> {
+        let mut found = vec![0; bytes as usize];
+        let work = |context: &mut Context, memory: &mut _, page| {
+            fetch(context, memory, page, address, &mut found)
+        };
+        self.system.0.with_context(self.at, work).expect("a task's context stays")?;
+        Ok(found)
+    }
+
+    /// Reads a double word of the task's own memory.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn word(&self, address: u64) -> Result<u64, Fault> {
+        let bytes = self.read(address, 8)?;
+        Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+    }
+
+    /// Writes a header into the task's queue, and the write pointer; waits while the queue is full.
+    pub async fn send(&self, header: &Header) {
+        self.send_words(&header.encode()).await;
+    }
+
+    /// Writes any words as a header.
+    pub async fn send_words(&self, words: &[u8; HEADER_BYTES]) {
+        let state = &self.system.0;
+        state.sim.delay(state.costs.host.register).await;
+        loop {
+            let room = self.with(|context| match context.queue.is_full() {
+                true => Err((context.room.clone(), context.room.count())),
+                false => {
+                    context.queue.push(words);
+                    Ok(context.loaded)
+                }
+            });
+            match room {
+                Ok(None) => return,
+                Ok(Some(set)) => {
+                    let interface = &state.nodes[self.at.node as usize];
+                    return interface.sets[set].admit(Order::Header(self.at.cid));
+                }
+                Err((room, seen)) => room.reaches(seen + 1).await,
+            }
+        }
+    }
+
+    /// Sets address register 0, 1 or 2, which is seen as a register of the Receiver only while the
+    /// task has the processor.
+    ///
+    /// # Errors
+    /// [`TaskError::NotRunning`].
+    pub fn set_register(&self, number: u8, address: u64) -> Result<(), TaskError> {
+        let interface = &self.system.0.nodes[self.at.node as usize];
+        if interface.running.get() != Some(self.at.cid) {
+            return Err(TaskError::NotRunning);
+        }
+        self.with(|context| context.entry.registers[usize::from(number % 3)] = address);
+        Ok(())
+    }
+
+    /// The task's entry of the buffer table, which it can read and not write.
+    pub fn entry(&self) -> BufferEntry {
+        self.with(|context| context.entry)
+    }
+
+    /// The barriers of a synchronisation id that are over.
+    pub fn synchronised(&self, sid: u8) -> u64 {
+        self.with(|context| context.synchronised.get(&sid).copied().unwrap_or(0))
+    }
+
+    /// A record of the log, by its number since the start.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn record(&self, number: u64) -> Result<Option<Record>, Fault> {
+        let log = self.with(|context| context.log);
+        let address = log.address + number * LOG_BYTES % log.bytes.max(1);
+        let bytes = self.read(address, LOG_BYTES)?;
+        Ok(bytes.as_slice().try_into().ok().and_then(Record::decode))
+    }
+
+    /// Polls in cache until `over` says so. What the interface writes is the only reason to look.
+    pub async fn wait_until(&self, over: impl Fn(&Task) -> bool) {
+        let state = &self.system.0;
+        loop {
+            let (changed, seen) =
+                self.with(|context| (context.changed.clone(), context.changed.count()));
+            if over(self) {
+                state.sim.delay(state.costs.host.poll).await;
+                return;
+            }
+            changed.reaches(seen + 1).await;
+        }
+    }
+
+    /// Polls until a double word has a value.
+    pub async fn wait_word(&self, address: u64, value: u64) {
+        self.wait_until(|task| task.word(address) == Ok(value)).await;
+    }
+
+    /// Waits for the next interrupt that the operating system passes on.
+    pub async fn interrupt(&self) -> Interrupt {
+        let interrupts = self.with(|context| context.interrupts.clone());
+        interrupts.receive().await
+    }
+
+    /// The next interrupt, if there was one.
+    pub fn take_interrupt(&self) -> Option<Interrupt> {
+        self.with(|context| context.interrupts.take())
+    }
+}
+
+/// How a library sends data whose ends may lie at odd words (paper 003 §5.1.3).
+impl Task {
+    /// Sends `bytes` bytes, a multiple of a word, between addresses that are multiples of a word:
+    ///
+    /// ```text
+    ///   A  even ► even   one parcel
+    ///   B  even ► odd    the first word alone, then C
+    ///   C  odd  ► even   one parcel, then again the first word of each page that it crosses
+    ///   D  odd  ► odd    the first word alone, then A
+    /// ```
+    ///
+    /// # Errors
+    /// [`Fault`]: a word that is sent alone is in no page.
+    pub async fn put_words(&self, to: u16, span: Span) -> Result<(), Fault> {
+        let Span { mut source, mut destination, mut bytes } = span;
+        if destination % 8 == 4 && bytes > 0 {
+            self.put_word(to, source, destination).await?;
+            (source, destination, bytes) = (source + 4, destination + 4, bytes - 4);
+        }
+        self.send(&Header::write(Target::One(to), source, Place::Address(destination), bytes))
+            .await;
+        if source % 8 == 4 {
+            let page = self.system.0.costs.memory.page_bytes;
+            let mut head = (source / page + 1) * page;
+            while head < source + bytes {
+                self.put_word(to, head, destination + (head - source)).await?;
+                head += page;
+            }
+        }
+        Ok(())
+    }
+
+    /// The other remedy: copies to a double word first, and sends from there. `copy` is the
+    /// library's own room; the destination must be a double word.
+    ///
+    /// # Errors
+    /// [`Fault`]: the data or the room is in no page.
+    pub async fn put_words_by_copy(&self, to: u16, span: Span, copy: u64) -> Result<(), Fault> {
+        let data = self.read(span.source, span.bytes)?;
+        self.write(copy, &data)?;
+        let state = &self.system.0;
+        state.sim.delay(state.costs.host.copy.time(span.bytes)).await;
+        let place = Place::Address(span.destination);
+        self.send(&Header::write(Target::One(to), copy, place, span.bytes)).await;
+        Ok(())
+    }
+
+    /// Sends one word in a header.
+    async fn put_word(&self, to: u16, source: u64, destination: u64) -> Result<(), Fault> {
+        let bytes = self.read(source, 4)?;
+        let word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        self.send(&Header::inline(Target::One(to), word, destination, 4)).await;
+        Ok(())
+    }
+
+    /// Sends any operation to one processor.
+    pub async fn ask(&self, to: u16, operation: Operation) {
+        self.send(&Header::new(Target::One(to), operation)).await;
+    }
+}
