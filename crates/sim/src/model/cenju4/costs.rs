@@ -48,10 +48,13 @@ costs! {
         accept: section.count("accept"),
         /// Bytes of a parcel whose data may be inside its header.
         inline_bytes: section.bytes("inline"),
-        /// Bytes of the queue of headers of answers.
-        answer_queue_bytes: section.bytes("answer_queue"),
-        /// Reads, swaps, and compares and swaps of a node without their answers.
-        outstanding_reads: section.count("outstanding_reads"),
+        ;
+        /// Bytes of the queue of headers of answers. Assumed: the largest header queue of 003 §4.2.
+        /// No figure depends on it, so no machine file states it.
+        answer_queue_bytes: u64 = 64 << 10,
+        /// Reads, swaps, and compares and swaps of a node without their answers. Assumed: as many
+        /// as the 6 bits of rrid tell apart; fewer where the answer queue could overflow.
+        outstanding_reads: u64 = 64,
     }
 }
 
