@@ -1,10 +1,11 @@
 //! Messages between two ranks (MPI 5.0 chapter 3).
 //!
-//! Data without gaps go straight from and into the program's memory. Others are packed beside it.
+//! Data without gaps go straight from and into the program's memory. Others are packed into the
+//! landing ring and unpacked out of it, a packet at a time; what is one packet, beside the memory.
 
 use std::rc::Rc;
 
-use hikyaku_msg::{Envelope, Received, RequestId, Selector, SendMode};
+use hikyaku_msg::{Envelope, Received, RecvBuffer, RequestId, Selector, SendMode};
 
 use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
@@ -104,7 +105,7 @@ impl Outgoing {
     #[inline(always)]
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
-        if comm.inner.tasks().are_over() {
+        if comm.inner.tasks().are_over() && !self.area.is_scattered() {
             let data = self.area.data();
             let sent = comm.inner.engine().borrow_mut().send(&data, to, mode);
             return sent.map_err(|error| comm.inner.explained(error).into());
@@ -117,6 +118,11 @@ impl Outgoing {
     #[inline(always)]
     pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
+        if let Some(data) = self.area.scattered(self.area.len()) {
+            let started = comm.inner.engine().borrow_mut().start_send_scattered(data, to, mode);
+            let id = started.map_err(|error| comm.inner.explained(error))?;
+            return Ok(State::Message { id, is_receive: false, staged: None });
+        }
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
@@ -175,17 +181,25 @@ impl Incoming {
         let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_receive(self.area.len()), None),
-            None => {
-                let mut bytes = vec![0; self.area.len()].into_boxed_slice();
-                let start = Buffer::new(bytes.as_mut_ptr());
-                let into = Some(self.area.clone());
-                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
-            }
+            None => gaps_of(&self.area, self.area.len()),
         };
         let started = comm.inner.engine().borrow_mut().start_recv(buffer, from);
         let id = started.map_err(|error| comm.inner.explained(error))?;
         Ok(State::Message { id, is_receive: true, staged })
     }
+}
+
+/// Where a message of up to `room` bytes is received whose data have gaps: straight into the gaps,
+/// or, a short one or one for which there is too little room, beside.
+#[cold]
+fn gaps_of(area: &Area, room: usize) -> (RecvBuffer, Option<Box<Staged>>) {
+    if let Some(data) = area.scattered(room) {
+        return (RecvBuffer::scattered(data), None);
+    }
+    let mut bytes = vec![0; room].into_boxed_slice();
+    let start = Buffer::new(bytes.as_mut_ptr());
+    let into = Some(area.clone());
+    (start.to_receive(room), Some(Box::new(Staged { bytes, into })))
 }
 
 /// Waits for a message that was started.
@@ -217,12 +231,7 @@ impl Matched {
     fn receive(&self, area: Area) -> State {
         let (buffer, staged) = match area.memory() {
             Some(memory) if area.len() >= self.bytes => (memory.to_receive(self.bytes), None),
-            _ => {
-                let mut bytes = vec![0; self.bytes].into_boxed_slice();
-                let start = Buffer::new(bytes.as_mut_ptr());
-                let into = Some(area);
-                (start.to_receive(bytes.len()), Some(Box::new(Staged { bytes, into })))
-            }
+            _ => gaps_of(&area, self.bytes),
         };
         self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
         State::Message { id: self.id, is_receive: true, staged }

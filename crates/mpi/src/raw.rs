@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::slice;
 
-use hikyaku_msg::{RecvBuffer, SendBuffer};
+use hikyaku_msg::{Pieces, RecvBuffer, Scattered, SendBuffer};
 
 use crate::datatype::{self, Cursor, Datatype, DatatypeError};
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
@@ -122,6 +122,15 @@ impl Buffer {
         unsafe { RecvBuffer::new(self.0, length) }
     }
 
+    /// Elements of a type from here on, for a message that goes on after this call.
+    pub(crate) fn scattered(self, cursor: Cursor, length: usize) -> Scattered {
+        let pieces = Box::new(Spread { buffer: self, cursor, length });
+        // SAFETY: the program keeps what is sent as it is, and does not use what is received into,
+        // until the request is complete (MPI 5.0 §3.7.2). A cursor is `Send`, and a buffer is an
+        // address.
+        unsafe { Scattered::new(pieces) }
+    }
+
     /// Packs the next bytes of what a cursor is at, as many as there is room for.
     pub(crate) fn pack(self, cursor: &mut Cursor, into: &mut [u8]) {
         // SAFETY: the program promised the memory of all its elements, and `into` is ours.
@@ -159,6 +168,29 @@ impl Buffer {
     /// The start, for a function of the program.
     pub(crate) fn start(self) -> *mut u8 {
         self.0
+    }
+}
+
+/// Elements of a type, of which a message has so many bytes.
+struct Spread {
+    buffer: Buffer,
+    cursor: Cursor,
+    length: usize,
+}
+
+impl Pieces for Spread {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn pack(&mut self, from: usize, into: &mut [u8]) {
+        self.cursor.seek(from as u64);
+        self.buffer.pack(&mut self.cursor, into);
+    }
+
+    fn unpack(&mut self, at: usize, data: &[u8]) {
+        self.cursor.seek(at as u64);
+        self.buffer.unpack(&mut self.cursor, data);
     }
 }
 

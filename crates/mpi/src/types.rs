@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use hikyaku_msg::{PACKET, Scattered};
+
 use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
 use crate::dialect::{Dialect, Handle, Object};
@@ -167,6 +169,18 @@ impl Area {
         if self.buffer != other.buffer {
             other.put(&self.data());
         }
+    }
+
+    /// Whether a message of it goes in pieces.
+    #[inline]
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.spread.is_some() && self.length > PACKET
+    }
+
+    /// Its first `length` bytes where they lie, if that is more than a packet.
+    pub(crate) fn scattered(&self, length: usize) -> Option<Scattered> {
+        let cursor = self.cursor().filter(|_| length > PACKET && length <= self.length)?;
+        Some(self.buffer.scattered(cursor, length))
     }
 
     /// Its memory, if its data follow each other there.

@@ -9,16 +9,103 @@
 //! that promise from the program. They *lend* a borrowed slice with the functions below, which take
 //! it back before they return, even by panic. So leaking a future is sound.
 //!
+//! Data that do not lie in one piece are packed and unpacked by who has them ([`Pieces`]), a packet
+//! at a time: no copy of a message is made.
+//!
 //! Views may be moved to another thread, and with them an engine that holds some: the promise is
 //! about the bytes and when they are used, and not about who uses them. The engine moves as a
 //! whole, so at any time one thread has it.
 
+use std::fmt;
 use std::slice;
 
 use hikyaku_nic::fabric::Port;
 
 use crate::engine::Engine;
+use crate::parcel::MessagePart;
 use crate::request::RequestId;
+
+/// Most bytes of scattered data that lie beside their memory at a time.
+pub const PACKET: usize = 8 << 10;
+
+/// Data that do not lie in one piece in the program's memory, in the order in which they are sent.
+pub trait Pieces {
+    /// How many bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes from `from` on, until `into` is full.
+    fn pack(&mut self, from: usize, into: &mut [u8]);
+
+    /// Stores bytes from `at` on. What is beyond the end is left out.
+    fn unpack(&mut self, at: usize, data: &[u8]);
+}
+
+/// Scattered data of a request, and the packet of them that lies beside.
+pub struct Scattered {
+    pieces: Box<dyn Pieces>,
+    packet: Vec<u8>,
+    /// Where the packet begins.
+    at: usize,
+}
+
+// SAFETY: the maker promised that the data may be used and dropped by any thread that has the
+// engine; the rest is memory of its own.
+unsafe impl Send for Scattered {}
+
+impl fmt::Debug for Scattered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scattered").field("len", &self.len()).field("at", &self.at).finish()
+    }
+}
+
+impl Scattered {
+    /// Data that a request packs or unpacks.
+    ///
+    /// # Safety
+    /// Until the request is complete (its result was taken), cancelled or detached, `pieces` may be
+    /// used, and dropped, on whatever thread has the engine: their memory stays allocated; nobody
+    /// writes what is sent, and nobody uses what is received into.
+    pub unsafe fn new(pieces: Box<dyn Pieces>) -> Scattered {
+        Scattered { pieces, packet: Vec::new(), at: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The bytes from `from` on, as many as the packet has; not none before the end.
+    pub(crate) fn from(&mut self, from: usize) -> &[u8] {
+        let has = from.checked_sub(self.at).is_some_and(|skip| skip < self.packet.len());
+        if !has {
+            self.packet.resize(PACKET.min(self.len().saturating_sub(from)), 0);
+            self.pieces.pack(from, &mut self.packet);
+            self.at = from;
+        }
+        &self.packet[from - self.at..]
+    }
+
+    /// All bytes from `from` on.
+    pub(crate) fn rest(&mut self, from: usize) -> Vec<u8> {
+        let mut rest = vec![0; self.len().saturating_sub(from)];
+        self.pieces.pack(from, &mut rest);
+        rest
+    }
+
+    /// Stores a part of a message from `at` on.
+    fn take_in<P: Port>(&mut self, port: &mut P, part: MessagePart, mut at: usize) {
+        self.packet.resize(PACKET, 0);
+        let Scattered { pieces, packet, .. } = self;
+        part.deliver_by(port, packet, |data| {
+            pieces.unpack(at, data);
+            at += data.len();
+        });
+    }
+}
 
 /// Memory that a send reads.
 #[derive(Debug)]
@@ -56,6 +143,8 @@ unsafe impl Send for SendBuffer {}
 pub struct RecvBuffer {
     start: *mut u8,
     length: usize,
+    /// The memory, if it is not in one piece.
+    scattered: Option<Box<Scattered>>,
 }
 
 // SAFETY: the maker promised the bytes to the holder of the view alone, and it is not `Clone`:
@@ -69,26 +158,47 @@ impl RecvBuffer {
     /// The bytes stay allocated and initialised, and nothing else reads or writes them, until the
     /// request that holds the view is complete (its result was taken), cancelled or detached.
     pub unsafe fn new(start: *mut u8, length: usize) -> RecvBuffer {
-        RecvBuffer { start, length }
+        RecvBuffer { start, length, scattered: None }
+    }
+
+    /// Memory that is not in one piece.
+    pub fn scattered(data: Scattered) -> RecvBuffer {
+        let length = data.len();
+        RecvBuffer { start: std::ptr::null_mut(), length, scattered: Some(Box::new(data)) }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.scattered.is_some()
+    }
+
+    /// The bytes, if they are in one piece.
+    #[inline]
+    pub(crate) fn whole(&mut self) -> Option<&mut [u8]> {
+        if self.scattered.is_some() {
+            return None;
+        }
         if self.length == 0 {
-            return &mut [];
+            return Some(&mut []);
         }
         // SAFETY: the maker promised allocated, initialised bytes for our use alone as long as a
         // request holds this view; the view is not `Clone` and is borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(self.start, self.length) }
+        Some(unsafe { slice::from_raw_parts_mut(self.start, self.length) })
     }
 
-    /// The bytes from `offset` on; empty if `offset` is past the end.
-    pub(crate) fn from(&mut self, offset: u64) -> &mut [u8] {
+    /// Stores a part of a message from `offset` on, as far as there is room, and releases it.
+    #[inline]
+    pub(crate) fn take_in<P: Port>(&mut self, port: &mut P, part: MessagePart, offset: u64) {
         let at = usize::try_from(offset).map_or(self.length, |at| at.min(self.length));
-        &mut self.as_mut_slice()[at..]
+        if let Some(scattered) = &mut self.scattered {
+            return scattered.take_in(port, part, at);
+        }
+        if let Some(bytes) = self.whole() {
+            part.deliver(port, &mut bytes[at..]);
+        }
     }
 }
 

@@ -53,7 +53,7 @@ mod ways;
 #[cfg(test)]
 mod testing;
 
-pub use buffer::{RecvBuffer, SendBuffer};
+pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
 pub use config::EngineConfig;
 pub use endpoint::Endpoint;
 pub use engine::{Blocked, CancelOutcome, Engine, Wanted};

@@ -60,6 +60,31 @@ impl MessagePart {
         }
     }
 
+    /// Gives all bytes to `act`, as many as `packet` has room for at a time, and releases them.
+    pub(crate) fn deliver_by<P: Port>(
+        self,
+        port: &mut P,
+        packet: &mut [u8],
+        mut act: impl FnMut(&[u8]),
+    ) {
+        match self {
+            MessagePart::Inline(inline) => {
+                let length = inline.copy_to(packet);
+                act(&packet[..length]);
+            }
+            MessagePart::Ring(slice) => {
+                let mut at = 0;
+                while at < slice.len() {
+                    let length = port.copy_out(&slice, at, packet);
+                    act(&packet[..length]);
+                    at += length.max(1);
+                }
+                port.release(slice);
+            }
+            MessagePart::Heap(bytes) => act(&bytes),
+        }
+    }
+
     /// Releases the part.
     pub(crate) fn discard<P: Port>(self, port: &mut P) {
         if let MessagePart::Ring(slice) = self {

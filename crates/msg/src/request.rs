@@ -8,7 +8,7 @@ use std::mem;
 use hikyaku_nic::fabric::{JointCopy, Rank, Space};
 use hikyaku_nic::time::Time;
 
-use crate::buffer::{RecvBuffer, SendBuffer};
+use crate::buffer::{RecvBuffer, Scattered, SendBuffer};
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
 use crate::parcel::MessageParts;
@@ -79,6 +79,8 @@ pub(crate) struct Send {
 pub(crate) enum SendBody {
     /// In the program's memory.
     Borrowed(SendBuffer),
+    /// Scattered in the program's memory.
+    Packed(Box<Scattered>),
     /// The last bytes of the message, owned.
     Owned(Vec<u8>),
     /// In the program's memory, which is detached at the moment.
@@ -200,9 +202,19 @@ pub(crate) fn outcome(
 }
 
 impl Send {
-    /// The bytes from `from` on, if the program's memory is attached.
-    pub(crate) fn bytes_from(&self, from: u64) -> Option<&[u8]> {
+    /// Whether [`Send::bytes_from`] gives them.
+    pub(crate) fn has_bytes_from(&self, from: u64) -> bool {
         match &self.body {
+            SendBody::Borrowed(_) | SendBody::Packed(_) => from <= self.total,
+            SendBody::Owned(last) => from >= self.total - last.len() as u64,
+            SendBody::Detached => self.total == 0,
+        }
+    }
+
+    /// The bytes from `from` on, if the program's memory is attached: all, or those of a packet.
+    pub(crate) fn bytes_from(&mut self, from: u64) -> Option<&[u8]> {
+        match &mut self.body {
+            SendBody::Packed(data) => Some(data.from(usize::try_from(from).ok()?)),
             SendBody::Borrowed(buffer) => buffer.as_slice().get(usize::try_from(from).ok()?..),
             SendBody::Owned(last) => {
                 let start = self.total - last.len() as u64;

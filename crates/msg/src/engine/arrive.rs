@@ -91,9 +91,10 @@ impl<P: Port> Engine<P> {
         let receive = self.requests.receive_mut(id);
         if let Some(Receive { buffer: Some(buffer), room, .. }) = receive
             && arrived == total
+            && let Some(into) = buffer.whole()
         {
             let result = outcome(source, bits, total, *room);
-            let copied = deliver(&mut self.port, data, buffer.as_mut_slice());
+            let copied = deliver(&mut self.port, data, into);
             self.statistics.received(copied as u64);
             return self.requests.complete(id, result);
         }
@@ -153,7 +154,7 @@ impl<P: Port> Engine<P> {
         incoming.arrived += length;
         match &mut receive.buffer {
             Some(buffer) if incoming.parts.is_empty() => {
-                part.deliver(&mut self.port, buffer.from(incoming.copied));
+                buffer.take_in(&mut self.port, part, incoming.copied);
                 incoming.copied += length;
             }
             _ if receive.abandoned => {

@@ -70,10 +70,13 @@ impl<P: Port> Engine<P> {
         let destination = send.destination;
         match send.stage {
             SendStage::Eager { posted, .. } if posted > 0 => {
-                if let SendBody::Borrowed(_) = send.body {
-                    send.body =
-                        SendBody::Owned(send.bytes_from(posted).unwrap_or_default().to_vec());
-                }
+                let rest = match &mut send.body {
+                    SendBody::Borrowed(buffer) => buffer.as_slice()[posted as usize..].to_vec(),
+                    SendBody::Packed(data) => data.rest(posted as usize),
+                    SendBody::Owned(rest) => std::mem::take(rest),
+                    SendBody::Detached => Vec::new(),
+                };
+                send.body = SendBody::Owned(rest);
                 send.abandoned = true;
             }
             SendStage::Eager { .. } | SendStage::Announce { .. } => self.forget(id),

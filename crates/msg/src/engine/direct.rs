@@ -314,7 +314,7 @@ impl<P: Port> Engine<P> {
         let (ReceiveStage::Posted, Some(buffer)) = (&receive.stage, &mut receive.buffer) else {
             return None;
         };
-        match look_for(&mut self.port, source, bits, buffer.as_mut_slice(), polls) {
+        match look_for(&mut self.port, source, bits, buffer.whole()?, polls) {
             Short::Taken(length) => {
                 let bytes = length as u64;
                 self.posted.take_at(source, at);

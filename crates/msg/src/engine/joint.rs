@@ -34,7 +34,9 @@ impl<P: Port> Engine<P> {
         }
         let Some(receive) = self.requests.receive_mut(id) else { return false };
         let Some(buffer) = &mut receive.buffer else { return false };
-        let Some(into) = buffer.as_mut_slice().get(..want as usize) else { return false };
+        let Some(into) = buffer.whole().and_then(|it| it.get_mut(..want as usize)) else {
+            return false;
+        };
         let Some(copy) = self.port.open_joint(into) else { return false };
         receive.stage = ReceiveStage::Joint(Box::new(Joint { announced, copy, began }));
         self.joint = Some(id);
@@ -60,7 +62,9 @@ impl<P: Port> Engine<P> {
         let Announced { source, rts, .. } = announced;
         let Some((space, offset)) = rts.address else { return false };
         let from = RemoteAddress { rank: source, space, offset };
-        let into = &mut buffer.as_mut_slice()[..copy.length as usize];
+        let Some(into) = buffer.whole().and_then(|it| it.get_mut(..copy.length as usize)) else {
+            return false;
+        };
         match self.port.read_jointly(from, into, &copy) {
             Ok(false) => false,
             Ok(true) => {

@@ -84,8 +84,9 @@ impl<P: Port> Engine<P> {
     ) -> RequestId {
         if let Some(buffer) = &mut buffer
             && entry.is_here()
+            && let Some(into) = buffer.whole()
         {
-            let result = self.take_entry(entry, buffer.as_mut_slice());
+            let result = self.take_entry(entry, into);
             return self.requests.insert(|| Request::Done(result));
         }
         let id = self.new_receive(room, buffer, selector);
@@ -152,8 +153,11 @@ impl<P: Port> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &mut receive.stage else { return };
         let Some(buffer) = &mut receive.buffer else { return };
-        let rest = buffer.from(incoming.copied);
-        incoming.copied += incoming.parts.deliver(&mut self.port, rest);
+        while let Some(part) = incoming.parts.pop() {
+            let length = part.len() as u64;
+            buffer.take_in(&mut self.port, part, incoming.copied);
+            incoming.copied += length;
+        }
         if incoming.is_complete() {
             self.finish_incoming(id);
         }
@@ -194,8 +198,10 @@ impl<P: Port> Engine<P> {
     /// memory, and completes only after it gets memory again.
     pub fn detach(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
-            Some(Request::Send(Send { body: body @ SendBody::Borrowed(_), .. })) => {
-                *body = SendBody::Detached;
+            Some(Request::Send(Send { body, .. })) => {
+                if matches!(body, SendBody::Borrowed(_) | SendBody::Packed(_)) {
+                    *body = SendBody::Detached;
+                }
             }
             Some(Request::Receive(_)) => {
                 self.complete_joint(id);

@@ -21,6 +21,7 @@ use hikyaku_nic::fabric::{Port, PostError, Rank, RemoteAddress};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
+use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
 use crate::parcel::MessageParts;
 use crate::protocol::{Control, MessageOutcome, ReadyToSend};
@@ -50,6 +51,11 @@ impl<P: Port> Engine<P> {
         }
         if want == 0 {
             return self.finish_rendezvous(id, &announced, want);
+        }
+        // What is not in one piece is unpacked out of the ring.
+        let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
+        if is_scattered {
+            return self.clear(id, &announced, want, None);
         }
         let way = self.choose_way(source, &rts, want);
         let began = self.port.now();
@@ -131,7 +137,7 @@ impl<P: Port> Engine<P> {
         let Some(buffer) = self.requests.receive_mut(id).and_then(|r| r.buffer.as_mut()) else {
             return false;
         };
-        let room = buffer.as_mut_slice();
+        let Some(room) = buffer.whole() else { return false };
         let length = usize::try_from(want).map_or(room.len(), |want| want.min(room.len()));
         let mut offset = start;
         for chunk in room[..length].chunks_mut(READ_BYTES) {

@@ -4,7 +4,7 @@ use hikyaku_nic::fabric::{Command, Port, PostError, Rank, Space};
 
 use super::Engine;
 use super::direct::refusal;
-use crate::buffer::SendBuffer;
+use crate::buffer::{Scattered, SendBuffer};
 use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
@@ -18,6 +18,8 @@ enum Push {
     Over,
     /// A part was taken.
     Part,
+    /// All that was ready was taken, and there is more.
+    Packet,
     /// Nothing was taken.
     Nothing,
 }
@@ -58,6 +60,49 @@ impl<P: Port> Engine<P> {
             self.attach_send(id, buffer);
         }
         Ok(opened)
+    }
+
+    /// Starts a send of scattered data, which are packed as there is room for them.
+    ///
+    /// # Errors
+    /// As [`Engine::start_send`].
+    pub fn start_send_scattered(
+        &mut self,
+        data: Scattered,
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<RequestId, MsgError> {
+        self.check_envelope(&envelope)?;
+        let Envelope { destination, .. } = envelope;
+        if let Some(failure) = self.sources[destination as usize].failed {
+            return Err(MsgError::PeerFailed(failure));
+        }
+        let (total, ready) = (data.len() as u64, mode == SendMode::Ready);
+        let stage = match mode == SendMode::Synchronous || data.len() > self.config.eager_limit {
+            true => SendStage::Announce { address: None, ready },
+            false => SendStage::Eager { posted: 0, ready },
+        };
+        let body = SendBody::Packed(Box::new(data));
+        let id = self.queue_send(&envelope, total, body, stage);
+        if self.outbox.is_next(destination, id) {
+            self.pump_lane(destination);
+        }
+        Ok(id)
+    }
+
+    /// Opens a request, and queues it in the outbox.
+    fn queue_send(
+        &mut self,
+        envelope: &Envelope,
+        total: u64,
+        body: SendBody,
+        stage: SendStage,
+    ) -> RequestId {
+        let (destination, bits) = (envelope.destination, envelope.bits());
+        let send = Send { destination, bits, total, body, stage, abandoned: false };
+        let id = self.requests.insert(|| Request::Send(send));
+        self.outbox.lane(destination).ordered.push_back(id);
+        id
     }
 
     /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
@@ -191,12 +236,7 @@ impl<P: Port> Engine<P> {
             }
             None => SendStage::Eager { posted: 0, ready },
         };
-        let bits = envelope.bits();
-        let send =
-            Send { destination, bits, total, body: SendBody::Detached, stage, abandoned: false };
-        let id = self.requests.insert(|| Request::Send(send));
-        self.outbox.lane(destination).ordered.push_back(id);
-        Ok(Some(id))
+        Ok(Some(self.queue_send(&envelope, total, SendBody::Detached, stage)))
     }
 
     #[inline]
@@ -267,15 +307,19 @@ impl<P: Port> Engine<P> {
         while let Some(id) = self.outbox.lane(destination).ordered.front().copied() {
             let push = self.push_ordered(id);
             moved |= push != Push::Nothing;
-            if push != Push::Over {
-                break;
+            match push {
+                Push::Over => _ = self.outbox.lane(destination).ordered.pop_front(),
+                Push::Packet => {}
+                Push::Part | Push::Nothing => break,
             }
-            self.outbox.lane(destination).ordered.pop_front();
         }
         for _ in 0..self.outbox.lane(destination).streams.len() {
             let Some(id) = self.outbox.lane(destination).streams.pop_front() else { break };
-            let push = self.push_stream(id);
+            let mut push = self.push_stream(id);
             moved |= push != Push::Nothing;
+            while push == Push::Packet {
+                push = self.push_stream(id);
+            }
             if push != Push::Over {
                 self.outbox.lane(destination).streams.push_back(id);
             }
@@ -318,6 +362,7 @@ impl<P: Port> Engine<P> {
         match send.stage {
             SendStage::Eager { posted, ready } => {
                 let Some(rest) = send.bytes_from(posted) else { return Push::Nothing };
+                let offered = rest.len();
                 let command = Command {
                     total,
                     offset: posted,
@@ -333,7 +378,7 @@ impl<P: Port> Engine<P> {
                     Ok(taken) => {
                         let posted = posted + taken as u64;
                         send.stage = SendStage::Eager { posted, ready };
-                        self.pushed(id, taken, posted == total)
+                        self.pushed(id, taken, offered, posted == total)
                     }
                     Err(error) => self.not_pushed(id, error),
                 }
@@ -359,29 +404,34 @@ impl<P: Port> Engine<P> {
     fn push_stream(&mut self, id: RequestId) -> Push {
         let Some(send) = self.requests.send_mut(id) else { return Push::Over };
         let SendStage::Stream { receiver, sent, want } = send.stage else { return Push::Over };
+        let destination = send.destination;
         let Some(rest) = send.bytes_from(sent) else { return Push::Nothing };
         let length = usize::try_from(want - sent).map_or(rest.len(), |left| left.min(rest.len()));
         let command = Command {
             total: want,
             offset: sent,
-            ..Command::send(send.destination, DATA, receiver, &rest[..length])
+            ..Command::send(destination, DATA, receiver, &rest[..length])
         };
         match self.port.post(&command) {
             Ok(taken) => {
                 let sent = sent + taken as u64;
                 send.stage = SendStage::Stream { receiver, sent, want };
-                self.pushed(id, taken, sent == want)
+                self.pushed(id, taken, length, sent == want)
             }
             Err(error) => self.not_pushed(id, error),
         }
     }
 
-    fn pushed(&mut self, id: RequestId, taken: usize, whole: bool) -> Push {
+    fn pushed(&mut self, id: RequestId, taken: usize, offered: usize, whole: bool) -> Push {
         if whole {
             self.finish_send(id);
             return Push::Over;
         }
-        if taken == 0 { Push::Nothing } else { Push::Part }
+        match taken {
+            0 => Push::Nothing,
+            _ if taken == offered => Push::Packet,
+            _ => Push::Part,
+        }
     }
 
     fn not_pushed(&mut self, id: RequestId, error: PostError) -> Push {

@@ -203,8 +203,8 @@ impl<P: Port> Engine<P> {
         let here = |rank| !matches!(self.port.peer(rank), PeerState::Left | PeerState::Failed(_));
         let has_bytes = |id: RequestId| match self.requests.get(id) {
             Some(Request::Send(send)) => match send.stage {
-                SendStage::Eager { posted, .. } => send.bytes_from(posted).is_some(),
-                SendStage::Stream { sent, .. } => send.bytes_from(sent).is_some(),
+                SendStage::Eager { posted, .. } => send.has_bytes_from(posted),
+                SendStage::Stream { sent, .. } => send.has_bytes_from(sent),
                 SendStage::Announce { .. } => true,
                 SendStage::Announced { .. } => false,
             },
