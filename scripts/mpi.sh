@@ -3,7 +3,8 @@
 # `scripts/mpi.sh [--release]`. All lies in the folder `mpi` beside the launcher of that build, which
 # finds it there. The folder may be moved as a whole, or be `lib/hikyaku` beside the launcher's.
 #
-#   libmpi_abi.so.1, libmpi.so.12    by the names that programs look for
+#   libmpi_abi.so.1, libmpi.so.12    by the names that programs look for;
+#   libmpich.so.12                   Debian's name of the second
 #   include/                         mpi.h, hikyaku.h
 #   bin/                             mpicc, mpicxx, mpiexec, mpirun
 #   pkgconfig/                       mpi.pc
@@ -28,6 +29,7 @@ put() {
 put "$built/libmpi_abi.so" "$folder/libmpi_abi.so.1"
 put "$built/libmpi.so" "$folder/libmpi.so.12"
 ln -sf libmpi_abi.so.1 "$folder/libmpi_abi.so"
+ln -sf libmpi.so.12 "$folder/libmpich.so.12"
 
 "$built/hikyaku-mpi-table" >"$folder/include/mpi.h.$$"
 mv -f "$folder/include/mpi.h.$$" "$folder/include/mpi.h"

@@ -2,6 +2,7 @@
 //! function that copies attributes, and handles as numbers of Fortran's, which are the same here.
 
 use std::ffi::c_int;
+use std::sync::atomic::AtomicUsize;
 
 use crate::dialect::{File, Handle, Status};
 
@@ -18,13 +19,20 @@ static MPI_UNWEIGHTED: Mark = Mark(10);
 #[unsafe(no_mangle)]
 static MPI_WEIGHTS_EMPTY: Mark = Mark(11);
 
-/// MPI_F_STATUS_IGNORE.
-#[unsafe(no_mangle)]
-static MPI_F_STATUS_IGNORE: Mark = Mark(1);
+/// A constant that is a variable: the start-up code of MPICH's Fortran library stores in it which
+/// memory of Fortran's stands for the constant.
+macro_rules! told_by_fortran {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            static $name: AtomicUsize = AtomicUsize::new(1);
+        )*
+    };
+}
 
-/// MPI_F_STATUSES_IGNORE.
-#[unsafe(no_mangle)]
-static MPI_F_STATUSES_IGNORE: Mark = Mark(1);
+told_by_fortran! {
+    MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE
+}
 
 /// MPI_COMM_DUP_FN and its kin: an attribute is copied as it is (MPI 5.0 §7.7.2).
 #[unsafe(no_mangle)]
