@@ -17,23 +17,28 @@
 //!
 //! ```text
 //!   engine ─┬─ supervisor   when the job is over and why         (pure)
-//!           ├─ ranks        processes; killed and reaped on drop
-//!           ├─ spawn        fork, set up, exec: the one unsafe block
-//!           ├─ placement    which CPUs                           (pure)
-//!           ├─ stdin        standard input of rank 0
-//!           ├─ intake ── lines (pure) ── outputs ── sink         what ranks write
+//!           ├─ outputs ── lines (pure), sink                     where ranks' output goes
 //!           ├─ interrupts   signals to the launcher
 //!           ├─ orphans      descendants that left their group
-//!           └─ memory       the job's shared memory, as a trait
+//!           └─ crew         the ranks, as a trait
+//!               ├─ local ─┬─ ranks       processes; killed and reaped on drop
+//!               │         ├─ spawn       fork, set up, exec: the one unsafe block
+//!               │         ├─ placement   which CPUs              (pure)
+//!               │         ├─ stdin       standard input of rank 0
+//!               │         ├─ intake ── lines (pure)              what ranks write
+//!               │         └─ memory      the job's shared memory, as a trait
+//!               └─ hosts    those of other machines, by daemons that have a local crew each
 //! ```
 //!
 //! [`processes`] runs the same jobs in virtual time, on a simulated machine.
 
+mod crew;
 mod ending;
 mod engine;
 mod intake;
 mod interrupts;
 mod lines;
+mod local;
 mod memory;
 mod mpi;
 mod orphans;
@@ -66,7 +71,10 @@ use rustix::{
 };
 use thiserror::Error;
 
-use self::engine::Engine;
+use self::{
+    engine::{Engine, Prepared},
+    local::{Local, Start},
+};
 pub use self::{memory::JobMemory, placement::Bind, programs::Program};
 pub use hikyaku_nic::ring::LongStores;
 
@@ -179,10 +187,16 @@ impl Launch {
     /// Runs the job in memory that is already there.
     pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
         let files = allow_files(self.ranks)?;
-        let mut engine = Engine::new(self, memory)
-            .map_err(|source| LaunchError::System { what: "prepare the launch", source })?;
-        engine.start_ranks(self, files, &allowed_cpus())?;
-        engine.run().map_err(|source| LaunchError::System { what: "supervise the job", source })
+        let prepare = |source| LaunchError::System { what: "prepare the launch", source };
+        let prepared = Prepared::new(self).map_err(prepare)?;
+        let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
+        let mut crew = Local::new(memory, 0, interactive).map_err(prepare)?;
+        let (allowed, variables) = (&allowed_cpus()[..], &[][..]);
+        let (count, stdin) = (self.ranks, None);
+        let start = Start { launch: self, count, stdin, files, allowed, variables };
+        crew.start(start, || prepared.is_ending())?;
+        let started = crew.started();
+        Engine::new(self, prepared, crew, started).map_err(prepare)?.run()
     }
 
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
