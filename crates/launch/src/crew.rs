@@ -9,7 +9,7 @@
 //!   local: processes of this machine    ├── hosts: daemons, each with a local crew of its own
 //! ```
 
-use std::{io, ops::Range, os::fd::AsFd, time::Duration};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_shm::End;
@@ -24,10 +24,10 @@ pub(super) enum News<'a> {
     Ended(Ended),
     /// A rank has written this: whole lines, or a fragment.
     Output { source: Source, piece: &'a [u8] },
-    /// A host is gone, and with it these ranks as far as they ran.
-    Lost { ranks: Range<u32>, reason: String },
+    /// A host is gone, and with it these ranks, which ran.
+    Lost { ranks: Vec<u32>, reason: String },
     /// These ranks could not be started.
-    Refused { ranks: Range<u32>, error: LaunchError },
+    Refused { ranks: Vec<u32>, error: LaunchError },
     /// One line for a person.
     Said(String),
 }

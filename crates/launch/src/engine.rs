@@ -80,11 +80,11 @@ impl Desk {
             News::Output { source, piece } => self.outputs.write(source, piece),
             News::Lost { ranks, reason } => {
                 self.lost.get_or_insert(reason);
-                ranks.for_each(|rank| self.supervisor.handle_loss(rank, now));
+                ranks.into_iter().for_each(|rank| self.supervisor.handle_loss(rank, now));
             }
             News::Refused { ranks, error } => {
                 self.refused.get_or_insert(error);
-                ranks.for_each(|_| self.supervisor.handle_absence());
+                ranks.iter().for_each(|_| self.supervisor.handle_absence());
                 self.supervisor.kill();
             }
             News::Said(line) => self.outputs.say(&line),
@@ -108,6 +108,11 @@ impl Prepared {
         let interrupts = owned.then(Interrupts::catch).transpose()?;
         let orphans = owned.then(Orphans::adopt).transpose()?;
         Ok(Prepared { outputs, interrupts, orphans, start: Instant::now() })
+    }
+
+    /// How long ago that was.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// Whether a signal that ends the job has come.
@@ -137,8 +142,7 @@ impl<C: Crew> Engine<C> {
         watch(crew.as_fd(), CREW)?;
         let mut supervisor = Supervisor::new(launch.timeout, launch.grace);
         (0..ranks).for_each(|_| supervisor.handle_start());
-        let desk =
-            Desk { supervisor, outputs, ended_lately: false, lost: None, refused: None };
+        let desk = Desk { supervisor, outputs, ended_lately: false, lost: None, refused: None };
         Ok(Engine {
             crew,
             desk,

@@ -35,6 +35,7 @@
 mod crew;
 mod ending;
 mod engine;
+pub mod hosts;
 mod intake;
 mod interrupts;
 mod lines;
@@ -75,7 +76,7 @@ use self::{
     engine::{Engine, Prepared},
     local::{Local, Start},
 };
-pub use self::{memory::JobMemory, placement::Bind, programs::Program};
+pub use self::{hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program};
 pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -123,6 +124,8 @@ pub struct Launch {
     pub long_stores: Option<LongStores>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
+    /// Where the ranks run. `None`: on this machine.
+    pub hosts: Option<OnHosts>,
 }
 
 /// How a job ended.
@@ -154,6 +157,7 @@ impl Launch {
             owns_process: false,
             long_stores: None,
             variables: Vec::new(),
+            hosts: None,
         }
     }
 
@@ -177,6 +181,9 @@ impl Launch {
     /// The job could not be started; nothing runs then.
     pub fn run(&self) -> Result<Outcome, LaunchError> {
         self.check()?;
+        if let Some(hosts) = &self.hosts {
+            return hosts::run(self, hosts);
+        }
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
@@ -191,9 +198,9 @@ impl Launch {
         let prepared = Prepared::new(self).map_err(prepare)?;
         let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
         let mut crew = Local::new(memory, 0, interactive).map_err(prepare)?;
-        let (allowed, variables) = (&allowed_cpus()[..], &[][..]);
-        let (count, stdin) = (self.ranks, None);
-        let start = Start { launch: self, count, stdin, files, allowed, variables };
+        let (programs, allowed) = (&self.all_programs()[..], &allowed_cpus()[..]);
+        let (count, stdin, variables) = (self.ranks, None, &[][..]);
+        let start = Start { launch: self, programs, count, stdin, files, allowed, variables };
         crew.start(start, || prepared.is_ending())?;
         let started = crew.started();
         Engine::new(self, prepared, crew, started).map_err(prepare)?.run()
@@ -206,6 +213,9 @@ impl Launch {
             ranks => return Err(LaunchError::TooManyRanks { ranks }),
         }
         self.check_programs()?;
+        if let Some(hosts) = &self.hosts {
+            hosts.check(self.ranks)?;
+        }
         match self.ranks_per_node {
             Some(0) => Err(LaunchError::EmptyNodes),
             _ => Ok(()),
@@ -268,6 +278,24 @@ pub enum LaunchError {
         /// The hard limit.
         limit: u64,
     },
+    /// The places on the hosts are not as many as the ranks.
+    #[error("{ranks} ranks cannot run on hosts with {places} places")]
+    Places {
+        /// How many ranks.
+        ranks: u32,
+        /// How many places.
+        places: u64,
+    },
+    /// A host could not start its ranks.
+    #[error("{}{reason}", if host.is_empty() { String::new() } else { format!("host {host}: ") })]
+    Host {
+        /// The host, if the reason does not name it.
+        host: String,
+        /// What it says.
+        reason: String,
+        /// The exit code that goes with it.
+        code: i32,
+    },
     /// The job's shared memory could not be had.
     #[error(transparent)]
     Memory(#[from] JobError),
@@ -290,7 +318,9 @@ impl LaunchError {
             | LaunchError::TooManyRanks { .. }
             | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
+            | LaunchError::Places { .. }
             | LaunchError::Program { .. } => 2,
+            LaunchError::Host { code, .. } => *code,
             LaunchError::Spawn { .. }
             | LaunchError::Files { .. }
             | LaunchError::Memory(_)

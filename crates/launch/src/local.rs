@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    JobMemory, Launch, LaunchError,
+    JobMemory, Launch, LaunchError, Program,
     crew::{Crew, Ended, News, Tell},
     intake::Intake,
     placement::cpus_of,
@@ -47,6 +47,8 @@ pub(super) struct Local<'a> {
 /// What is started here, and with what.
 pub(super) struct Start<'s> {
     pub(super) launch: &'s Launch,
+    /// What the job's ranks run, all of them.
+    pub(super) programs: &'s [Program],
     /// How many ranks, from the crew's first.
     pub(super) count: u32,
     /// Standard input of the first of them. `None`: of the launcher, if that is rank 0.
@@ -94,8 +96,8 @@ impl<'a> Local<'a> {
         let _inheritable = Inheritable::new(self.memory.fd()).map_err(system)?;
         let given = start.stdin.is_some() || self.first == 0;
         let nothing = (start.count > 1 || !given).then(empty).transpose()?;
-        let programs = start.launch.all_programs();
-        let each = programs.iter().flat_map(|program| (0..program.ranks).map(move |_| program));
+        let each =
+            start.programs.iter().flat_map(|program| (0..program.ranks).map(move |_| program));
         for (index, program) in (0..start.count).zip(each.skip(self.first as usize)) {
             let rank = self.first + index;
             let stdin = match (&nothing, start.stdin.take()) {
