@@ -11,6 +11,7 @@
 
 mod exit;
 mod fabric;
+mod hosts;
 mod machine;
 mod mpi;
 mod mpiexec;
@@ -41,6 +42,9 @@ struct CommandLine {
 #[command(disable_help_subcommand = true)]
 enum Command {
     Run(run::Arguments),
+    /// A host's part of a job; launchers start it
+    #[command(hide = true)]
+    Daemon,
     Bench(hikyaku_bench::Arguments),
     Machine(machine::Arguments),
     Fabric(fabric::Arguments),
@@ -91,6 +95,7 @@ fn work(words: &[OsString]) -> ExitCode {
     }
     match CommandLine::try_parse_from(words) {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
+        Ok(CommandLine { command: Command::Daemon }) => hosts::run_daemon(),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
         Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
         Ok(CommandLine { command: Command::Fabric(arguments) }) => fabric::run(&arguments),

@@ -280,7 +280,7 @@ impl<'a> Parser<'a> {
 }
 
 /// The words of a line, in which `'` and `\"` hold blanks and `#` begins a remark.
-fn split(line: &str) -> Vec<OsString> {
+pub(crate) fn split(line: &str) -> Vec<OsString> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);
     for letter in line.chars() {

@@ -5,24 +5,32 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit};
-use hikyaku_launch::{Bind, Launch, LongStores};
+use hikyaku_launch::{Bind, Launch, LongStores, OnHosts};
+use thiserror::Error;
 
 use crate::exit;
+use crate::hosts::WrongHosts;
 
-/// Start ranks of a program on this machine, and see them to their end.
+/// Start ranks of a program on this machine or several, and see them to their end.
 ///
 /// Starts PROGRAM N times. A program written with hikyaku finds the others and exchanges messages
-/// with them; any other program simply runs N times. Nothing has to be set up, no daemon runs, and
-/// neither network nor host name is used.
+/// with them; any other program simply runs N times. On this machine nothing has to be set up,
+/// and neither network nor host name is used. Other hosts are reached by ssh.
 #[derive(Debug, Args)]
-#[command(override_usage = "hikyaku run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
+#[command(override_usage = "hikyaku run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n       \
+                      hikyaku run --hosts A:N,B:N [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
 #[command(after_long_help = DETAILS)]
 pub(crate) struct Arguments {
     /// How many ranks to start
     ///
-    /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep.
+    /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep. With hosts, as
+    /// many as those take if it is not given.
     #[arg(short = 'n', value_name = "N", allow_negative_numbers = true)]
-    ranks: u32,
+    #[arg(required_unless_present_any = ["hosts", "hostfile"])]
+    ranks: Option<u32>,
+
+    #[command(flatten)]
+    hosts: crate::hosts::Arguments,
 
     /// How to tie ranks to CPUs [default: shares, if there are enough CPUs]
     ///
@@ -200,9 +208,20 @@ pub(crate) fn see_to_its_end(launch: &Launch) -> ExitCode {
     }
 }
 
-/// # Errors
-/// An algorithm is chosen that so many ranks cannot do.
-fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
+/// Why a command line is no job.
+#[derive(Debug, Error)]
+enum Wrong {
+    /// An algorithm is chosen that so many ranks cannot do.
+    #[error(transparent)]
+    Choice(#[from] UnknownChoice),
+    #[error(transparent)]
+    Hosts(#[from] WrongHosts),
+}
+
+fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
+    let hosts = arguments.hosts.places(arguments.ranks)?;
+    let of_hosts = |hosts: &OnHosts| hosts.places.iter().map(|(_, ranks)| ranks).sum();
+    let ranks = hosts.as_ref().map(of_hosts).or(arguments.ranks).unwrap_or_default();
     let mut words = arguments.program.into_iter();
     let program = words.next().unwrap_or_default();
     let mut launch = Launch {
@@ -221,7 +240,8 @@ fn launch(arguments: Arguments) -> Result<Launch, UnknownChoice> {
             Some(Stores::Cached) => Some(LongStores::Cached),
             Some(Stores::PastCaches) => Some(LongStores::PastCaches),
         },
-        ..Launch::new(arguments.ranks, program)
+        hosts,
+        ..Launch::new(ranks, program)
     };
     launch.offer_mpi();
     launch.grace = arguments.grace.unwrap_or(launch.grace);

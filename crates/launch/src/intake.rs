@@ -30,6 +30,8 @@ const DRAIN_BYTES: usize = 1024 * 1024;
 /// One stream of every rank.
 pub(super) struct Intake {
     stream: usize,
+    /// The rank of the first pipe.
+    first: u32,
     /// Whether lines without an end are shown after a while.
     interactive: bool,
     ready: OwnedFd,
@@ -53,9 +55,10 @@ enum Read {
 }
 
 impl Intake {
-    pub(super) fn new(stream: usize, interactive: bool) -> io::Result<Intake> {
+    pub(super) fn new(stream: usize, first: u32, interactive: bool) -> io::Result<Intake> {
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Intake { stream, interactive, ready, pipes: Vec::new(), buffer: vec![0; 64 * 1024] })
+        let (pipes, buffer) = (Vec::new(), vec![0; 64 * 1024]);
+        Ok(Intake { stream, first, interactive, ready, pipes, buffer })
     }
 
     /// Adds the next rank's pipe.
@@ -157,8 +160,8 @@ impl Intake {
     }
 
     fn source(&self, index: usize) -> Source {
-        let rank = u32::try_from(index).expect("there are at most MAX_RANKS");
-        Source { rank, stream: self.stream }
+        let index = u32::try_from(index).expect("there are at most MAX_RANKS");
+        Source { rank: self.first + index, stream: self.stream }
     }
 }
 

@@ -17,23 +17,29 @@
 //!
 //! ```text
 //!   engine ─┬─ supervisor   when the job is over and why         (pure)
-//!           ├─ ranks        processes; killed and reaped on drop
-//!           ├─ spawn        fork, set up, exec: the one unsafe block
-//!           ├─ placement    which CPUs                           (pure)
-//!           ├─ stdin        standard input of rank 0
-//!           ├─ intake ── lines (pure) ── outputs ── sink         what ranks write
+//!           ├─ outputs ── lines (pure), sink                     where ranks' output goes
 //!           ├─ interrupts   signals to the launcher
 //!           ├─ orphans      descendants that left their group
-//!           └─ memory       the job's shared memory, as a trait
+//!           └─ crew         the ranks, as a trait
+//!               ├─ local ─┬─ ranks       processes; killed and reaped on drop
+//!               │         ├─ spawn       fork, set up, exec: the one unsafe block
+//!               │         ├─ placement   which CPUs              (pure)
+//!               │         ├─ stdin       standard input of rank 0
+//!               │         ├─ intake ── lines (pure)              what ranks write
+//!               │         └─ memory      the job's shared memory, as a trait
+//!               └─ hosts    those of other machines, by daemons that have a local crew each
 //! ```
 //!
 //! [`processes`] runs the same jobs in virtual time, on a simulated machine.
 
+mod crew;
 mod ending;
 mod engine;
+pub mod hosts;
 mod intake;
 mod interrupts;
 mod lines;
+mod local;
 mod memory;
 mod mpi;
 mod orphans;
@@ -66,8 +72,11 @@ use rustix::{
 };
 use thiserror::Error;
 
-use self::engine::Engine;
-pub use self::{memory::JobMemory, placement::Bind, programs::Program};
+use self::{
+    engine::{Engine, Prepared},
+    local::{Local, Start},
+};
+pub use self::{hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program};
 pub use hikyaku_nic::ring::LongStores;
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -115,6 +124,8 @@ pub struct Launch {
     pub long_stores: Option<LongStores>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
+    /// Where the ranks run. `None`: on this machine.
+    pub hosts: Option<OnHosts>,
 }
 
 /// How a job ended.
@@ -146,6 +157,7 @@ impl Launch {
             owns_process: false,
             long_stores: None,
             variables: Vec::new(),
+            hosts: None,
         }
     }
 
@@ -169,6 +181,9 @@ impl Launch {
     /// The job could not be started; nothing runs then.
     pub fn run(&self) -> Result<Outcome, LaunchError> {
         self.check()?;
+        if let Some(hosts) = &self.hosts {
+            return hosts::run(self, hosts);
+        }
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
@@ -179,10 +194,16 @@ impl Launch {
     /// Runs the job in memory that is already there.
     pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
         let files = allow_files(self.ranks)?;
-        let mut engine = Engine::new(self, memory)
-            .map_err(|source| LaunchError::System { what: "prepare the launch", source })?;
-        engine.start_ranks(self, files, &allowed_cpus())?;
-        engine.run().map_err(|source| LaunchError::System { what: "supervise the job", source })
+        let prepare = |source| LaunchError::System { what: "prepare the launch", source };
+        let prepared = Prepared::new(self).map_err(prepare)?;
+        let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
+        let mut crew = Local::new(memory, 0, interactive).map_err(prepare)?;
+        let (programs, allowed) = (&self.all_programs()[..], &allowed_cpus()[..]);
+        let (count, stdin, variables) = (self.ranks, None, &[][..]);
+        let start = Start { launch: self, programs, count, stdin, files, allowed, variables };
+        crew.start(start, || prepared.is_ending())?;
+        let started = crew.started();
+        Engine::new(self, prepared, crew, started).map_err(prepare)?.run()
     }
 
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
@@ -192,6 +213,9 @@ impl Launch {
             ranks => return Err(LaunchError::TooManyRanks { ranks }),
         }
         self.check_programs()?;
+        if let Some(hosts) = &self.hosts {
+            hosts.check(self.ranks)?;
+        }
         match self.ranks_per_node {
             Some(0) => Err(LaunchError::EmptyNodes),
             _ => Ok(()),
@@ -254,6 +278,24 @@ pub enum LaunchError {
         /// The hard limit.
         limit: u64,
     },
+    /// The places on the hosts are not as many as the ranks.
+    #[error("{ranks} ranks cannot run on hosts with {places} places")]
+    Places {
+        /// How many ranks.
+        ranks: u32,
+        /// How many places.
+        places: u64,
+    },
+    /// A host could not start its ranks.
+    #[error("{}{reason}", if host.is_empty() { String::new() } else { format!("host {host}: ") })]
+    Host {
+        /// The host, if the reason does not name it.
+        host: String,
+        /// What it says.
+        reason: String,
+        /// The exit code that goes with it.
+        code: i32,
+    },
     /// The job's shared memory could not be had.
     #[error(transparent)]
     Memory(#[from] JobError),
@@ -276,7 +318,9 @@ impl LaunchError {
             | LaunchError::TooManyRanks { .. }
             | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
+            | LaunchError::Places { .. }
             | LaunchError::Program { .. } => 2,
+            LaunchError::Host { code, .. } => *code,
             LaunchError::Spawn { .. }
             | LaunchError::Files { .. }
             | LaunchError::Memory(_)

@@ -86,8 +86,8 @@ impl Weaver {
     /// Appends a piece (not empty) to what is to be written.
     pub(super) fn weave(&mut self, source: Source, piece: &[u8], out: &mut Vec<u8>) {
         let continues = self.open == Some(source);
-        if self.open.is_some() && !continues {
-            out.push(b'\n');
+        if !continues {
+            self.close(out);
         }
         if self.label {
             let label = format!("[{}] ", source.rank);
@@ -102,6 +102,13 @@ impl Weaver {
             out.extend_from_slice(piece);
         }
         self.open = (piece.last() != Some(&b'\n')).then_some(source);
+    }
+
+    /// Ends a line that is open.
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            out.push(b'\n');
+        }
     }
 }
 

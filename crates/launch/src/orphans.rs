@@ -49,10 +49,15 @@ impl Orphans {
 
     /// Ends all orphans, and theirs, once the ranks are reaped.
     pub(super) fn end(&self) {
+        self.end_but(|_| false);
+    }
+
+    /// The same for a process that has other children, of which `is_own` tells.
+    pub(super) fn end_but(&self, is_own: impl Fn(Pid) -> bool) {
         let start = Instant::now();
         loop {
             let mut pids = children();
-            pids.retain(|pid| !self.strangers.contains(pid));
+            pids.retain(|pid| !self.strangers.contains(pid) && !is_own(*pid));
             let left = PATIENCE.saturating_sub(start.elapsed());
             if pids.is_empty() || left.is_zero() {
                 return;

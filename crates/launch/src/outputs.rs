@@ -62,6 +62,16 @@ impl Outputs {
         output.sink.push(|bytes| weaver.weave(source, piece, bytes));
     }
 
+    /// Writes a line of the launcher's own to standard error.
+    pub(super) fn say(&mut self, line: &str) {
+        let output = &mut self.all[self.of_stream[1]];
+        let weaver = &mut output.weaver;
+        output.sink.push(|bytes| {
+            weaver.close(bytes);
+            bytes.extend_from_slice(format!("hikyaku: {line}\n").as_bytes());
+        });
+    }
+
     /// Whether the stream ends at a person's terminal.
     pub(super) fn is_interactive(&self, stream: usize) -> bool {
         self.interactive[stream]

@@ -85,6 +85,11 @@ impl Ranks {
         }
     }
 
+    /// Sends a signal to the group of one of them.
+    pub(super) fn send_to(&self, index: usize, signal: Signal) {
+        let _ = kill_process_group(self.all[index].pid, signal);
+    }
+
     /// Ends what is left of every group and reaps the ranks.
     pub(super) fn clear(&mut self) {
         self.send(Signal::KILL);

@@ -21,9 +21,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Bytes waiting from which on no more should come.
 const FULL: usize = 1024 * 1024;
@@ -110,6 +111,19 @@ impl Sink {
         self.shared.lock().error.take()
     }
 
+    /// Waits until everything pushed is written, but not longer than this.
+    pub(super) fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        while !self.is_done() {
+            let left = limit.saturating_sub(start.elapsed());
+            let Ok(left) = Timespec::try_from(left) else { return };
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return,
+                _ => self.acknowledge(),
+            }
+        }
+    }
+
     /// Makes the descriptor unreadable until something changes again.
     pub(super) fn acknowledge(&self) {
         // EAGAIN: there was no change. Nothing else can come from an eventfd.
@@ -188,10 +202,7 @@ mod tests {
 
     use std::{fs::OpenOptions, io::Read};
 
-    use rustix::{
-        event::{PollFd, PollFlags, poll},
-        pipe::{PipeFlags, pipe_with},
-    };
+    use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
 

@@ -22,7 +22,7 @@
 
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io,
     os::{
         fd::{BorrowedFd, OwnedFd},
@@ -48,7 +48,12 @@ pub(super) struct Recipe<'a> {
     pub(super) program: &'a Program,
     /// The limit on open files to run under.
     pub(super) files: Option<Rlimit>,
+    /// Variables that stand in for this process's own.
+    pub(super) variables: &'a Variables,
 }
+
+/// Variables of an environment.
+pub(super) type Variables = [(OsString, OsString)];
 
 /// A process just started, and the reading ends of its standard output and error.
 pub(super) struct Spawned {
@@ -71,9 +76,18 @@ impl Recipe<'_> {
         let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
         let Program { program, args, inherited, folder, .. } = self.program;
         let mut command = Command::new(program);
-        if let Some(names) = inherited {
-            command.env_clear();
-            command.envs(names.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+        let given = |name: &str| self.variables.iter().find(|(other, _)| other == name);
+        match inherited {
+            Some(names) => {
+                command.env_clear();
+                command.envs(names.iter().filter_map(|name| {
+                    let given = given(name).map(|(_, value)| value.clone());
+                    Some((name, given.or_else(|| env::var_os(name))?))
+                }));
+            }
+            None => {
+                command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+            }
         }
         if let Some(folder) = folder {
             command.current_dir(folder);

@@ -31,15 +31,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// What rank 0 is given as standard input, and the pump to it if there has to be one.
 pub(super) fn of_rank_0() -> io::Result<(Stdio, Option<Pump>)> {
+    Ok(match input_of_terminal()? {
+        Some((reader, pump)) => (reader.into(), Some(pump)),
+        None => (Stdio::inherit(), None),
+    })
+}
+
+/// If standard input is a terminal: a pipe with what is typed there, and the pump into it.
+pub(super) fn input_of_terminal() -> io::Result<Option<(OwnedFd, Pump)>> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        return Ok((Stdio::inherit(), None));
+        return Ok(None);
     }
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
     let terminal = stdin.as_fd().try_clone_to_owned()?;
     let pump = Pump { terminal, pipe: writer, pending: Vec::new(), watched: None, look_at: None };
-    Ok((Stdio::from(reader), Some(pump)))
+    Ok(Some((reader, pump)))
 }
 
 /// What the other ranks are given.

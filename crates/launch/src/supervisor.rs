@@ -35,6 +35,9 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// Exit code of a job whose time was up, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
+/// Exit code of a job that has lost a host.
+const LOST: i32 = 1;
+
 /// What the launcher must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
@@ -51,6 +54,8 @@ pub(super) enum Action {
 pub(super) enum Verdict {
     /// This rank was the first to fail.
     Failed { rank: u32, pid: u32, ending: Ending },
+    /// A host was the first to be lost.
+    Lost,
     /// The launcher was told to stop by this signal.
     Interrupted(Signal),
     /// The job did not end in this time.
@@ -62,15 +67,20 @@ impl Verdict {
     pub(super) fn code(&self) -> i32 {
         match self {
             Verdict::Failed { ending, .. } => ending.code(),
+            Verdict::Lost => LOST,
             Verdict::Interrupted(signal) => 128 + signal.as_raw(),
             Verdict::TimedOut(_) => TIMED_OUT,
         }
     }
 
-    /// The one line that says why.
-    pub(super) fn reason(&self) -> String {
+    /// The one line that says why; ranks are of this host if there are several.
+    pub(super) fn reason(&self, host: Option<&str>) -> String {
         match self {
-            Verdict::Failed { rank, pid, ending } => format!("rank {rank} (pid {pid}) {ending}"),
+            Verdict::Failed { rank, pid, ending } => {
+                let host = host.map(|host| format!(", host {host}")).unwrap_or_default();
+                format!("rank {rank} (pid {pid}{host}) {ending}")
+            }
+            Verdict::Lost => "a host was lost".to_owned(),
             Verdict::Interrupted(signal) => {
                 format!("interrupted by {}: all ranks were ended", Named(signal.as_raw()))
             }
@@ -142,6 +152,22 @@ impl Supervisor {
         }
     }
 
+    /// A rank's host is gone, and the rank with it.
+    pub(super) fn handle_loss(&mut self, rank: u32, now: Duration) {
+        self.handle_absence();
+        self.actions.push_back(Action::MarkDead { rank, cause: DeathCause::Unknown });
+        if self.verdict.is_none() {
+            self.verdict = Some(Verdict::Lost);
+            self.phase = Phase::Grace(now.saturating_add(self.grace));
+        }
+    }
+
+    /// A rank that was to start will not.
+    pub(super) fn handle_absence(&mut self) {
+        assert!(self.running > 0, "a rank ends once, after it has started");
+        self.running -= 1;
+    }
+
     /// The launcher was sent SIGINT, SIGHUP or SIGTERM.
     pub(super) fn handle_signal(&mut self, signal: Signal, now: Duration) {
         if matches!(self.verdict, Some(Verdict::Interrupted(_))) {
@@ -207,7 +233,8 @@ impl Supervisor {
         self.phase = Phase::Asked(now + GRACE);
     }
 
-    fn kill(&mut self) {
+    /// Ends all ranks at once.
+    pub(super) fn kill(&mut self) {
         self.actions.push_back(Action::Send(Signal::KILL));
         self.phase = Phase::Killed;
     }
@@ -298,7 +325,7 @@ mod tests {
         end(&mut job, 2, Ending::Code(0), true, 2 * MS);
         let verdict = job.verdict().unwrap();
         assert_eq!(verdict.code(), 7);
-        assert_eq!(verdict.reason(), "rank 1 (pid 101) exited with code 7");
+        assert_eq!(verdict.reason(None), "rank 1 (pid 101) exited with code 7");
     }
 
     #[test]
@@ -367,7 +394,7 @@ mod tests {
         assert_eq!(actions(&mut job), [&[Action::AskWaiting(limit)], &ASK[..]].concat());
         let verdict = job.verdict().unwrap();
         assert_eq!(verdict.code(), 124);
-        assert_eq!(verdict.reason(), "the job did not end within 1.5 s: all ranks were ended");
+        assert_eq!(verdict.reason(None), "the job did not end within 1.5 s: all ranks were ended");
     }
 
     #[test]
@@ -389,6 +416,29 @@ mod tests {
         end(&mut job, 0, Ending::Code(3), true, MS);
         job.handle_time(501 * MS);
         assert_eq!(actions(&mut job), ASK);
+    }
+
+    #[test]
+    fn a_lost_host_fails_the_job_and_its_ranks_are_reported() {
+        let mut job = job(3, None);
+        job.handle_loss(1, MS);
+        job.handle_loss(2, MS);
+        let dead = |rank| Action::MarkDead { rank, cause: DeathCause::Unknown };
+        assert_eq!(actions(&mut job), [dead(1), dead(2)]);
+        assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(1));
+        assert_eq!(job.poll_deadline(), Some(MS + GRACE));
+        end(&mut job, 0, Ending::Code(3), true, 2 * MS);
+        assert_eq!(job.verdict(), Some(Verdict::Lost), "the first failure");
+        assert!(job.is_over());
+    }
+
+    #[test]
+    fn a_rank_that_never_started_is_no_failure() {
+        let mut job = job(2, None);
+        job.handle_absence();
+        end(&mut job, 0, Ending::Code(0), true, MS);
+        assert!(job.is_over());
+        assert_eq!(job.verdict(), None);
     }
 
     #[test]

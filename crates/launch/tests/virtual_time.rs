@@ -16,8 +16,15 @@ impl Harness for Virtual {
     fn open(&self, setup: &Setup) -> Vec<ShmPort> {
         let Setup { layout, ranks_per_node, region_bytes } = setup.clone();
         let (ranks, region_bytes, log_bytes) = (layout.ranks, region_bytes as u64, 0);
-        let config =
-            JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores: None };
+        let config = JobConfig {
+            ranks,
+            ranks_per_node,
+            layout,
+            region_bytes,
+            log_bytes,
+            long_stores: None,
+            hosts: None,
+        };
         open_ports(&config.in_virtual_time()).unwrap()
     }
 

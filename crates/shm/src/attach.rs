@@ -207,6 +207,9 @@ pub(crate) fn join(
     if rank >= ranks {
         return Err(AttachError::NoSuchRank { rank, ranks });
     }
+    if !facts.config.is_here(rank) {
+        return Err(AttachError::Elsewhere { rank });
+    }
     let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
     let plan = MemoryPlan::new(&facts.config).expect("the sizes were checked with the header");
     let mapping = map(&memory, plan)?;
@@ -220,7 +223,8 @@ pub(crate) fn join(
     if !barrier::register() {
         // A rank that sleeps already relies on a barrier that does not reach us: wake it.
         mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
-        (0..ranks).for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
+        let here = (0..ranks).filter(|other| facts.config.is_here(*other));
+        here.for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
     }
     facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(Region::new(mapping, memory, inode, rank));

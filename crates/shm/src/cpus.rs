@@ -5,7 +5,6 @@
 //! every rank announces its affinity mask. A rank is *crowded* when more ranks than processors are
 //! confined to its own mask, or when the job has more ranks than the cgroup's quota allows.
 
-use hikyaku_nic::fabric::Rank;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Words of a [`Mask`].
@@ -85,10 +84,10 @@ impl Company {
         own: &Mask,
         quota: Option<u32>,
         ranks: u32,
-        mask_of: impl Fn(Rank) -> Option<Mask>,
+        masks: impl Iterator<Item = Mask>,
     ) -> Company {
         let mut company = Company { cpus: own.count(), confined: 0, quota, known: 0, ranks };
-        for mask in (0..ranks).filter_map(mask_of) {
+        for mask in masks {
             company.known += 1;
             company.confined += u32::from(mask.within(own));
             if company.confined > company.cpus {
@@ -123,7 +122,7 @@ mod tests {
     fn crowded(own: usize, masks: &[Option<Mask>], quota: Option<u32>) -> bool {
         let own = masks[own].unwrap();
         let count = masks.len() as u32;
-        Company::count(&own, quota, count, |rank| masks[rank as usize]).is_crowded()
+        Company::count(&own, quota, count, masks.iter().flatten().copied()).is_crowded()
     }
 
     #[test]

@@ -120,6 +120,12 @@ pub enum AttachError {
         /// How many there are.
         ranks: u32,
     },
+    /// The rank is one of another host.
+    #[error("HIKYAKU_RANK is {rank}, which is a rank of another host of this job")]
+    Elsewhere {
+        /// The rank asked for.
+        rank: Rank,
+    },
     /// The rank has been joined already, by this process or another.
     #[error(
         "rank {rank} has already joined this job (pid {pid}): \

@@ -14,13 +14,13 @@ use std::os::fd::BorrowedFd;
 use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 
 use crate::cpus::{MASK_WORDS, Mask};
-use crate::plan::{CONFIG_WORDS, JobConfig};
+use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig};
 
 /// "hikyaku" and a zero, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// Must change with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 6;
+pub(crate) const VERSION: u64 = 7;
 
 /// Describes the job.
 #[derive(Debug, Default)]
@@ -102,13 +102,36 @@ impl Header {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
             *word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight bytes"));
         }
-        parse(&words)
+        let hosts = match words[CONFIG_AT + HOSTS_WORD] {
+            0 => Vec::new(),
+            _ => read_hosts(file, words[CONFIG_AT])?,
+        };
+        parse(&words, hosts)
     }
 }
 
-const HEADER_WORDS: usize = 4 + CONFIG_WORDS;
+/// The host of each of so many ranks.
+fn read_hosts(file: BorrowedFd<'_>, ranks: u64) -> Result<Vec<u32>, NotAJob> {
+    let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
+    let room = u64::try_from(status.st_size).unwrap_or(0) / size_of::<u32>() as u64;
+    if ranks > room {
+        return Err(NotAJob::Foreign);
+    }
+    let mut bytes = vec![0; ranks as usize * size_of::<u32>()];
+    let got = rustix::io::pread(file, &mut bytes[..], HOSTS_AT as u64);
+    if got != Ok(bytes.len()) {
+        return Err(NotAJob::Foreign);
+    }
+    let (words, _) = bytes.as_chunks();
+    Ok(words.iter().map(|word| u32::from_ne_bytes(*word)).collect())
+}
 
-fn parse(words: &[u64; HEADER_WORDS]) -> Result<JobFacts, NotAJob> {
+/// The first word of the sizes.
+const CONFIG_AT: usize = 4;
+
+const HEADER_WORDS: usize = CONFIG_AT + CONFIG_WORDS;
+
+fn parse(words: &[u64; HEADER_WORDS], hosts: Vec<u32>) -> Result<JobFacts, NotAJob> {
     let [magic, version, launcher, origin, config @ ..] = *words;
     if magic != MAGIC {
         return Err(NotAJob::Foreign);
@@ -116,7 +139,7 @@ fn parse(words: &[u64; HEADER_WORDS]) -> Result<JobFacts, NotAJob> {
     if version != VERSION {
         return Err(NotAJob::Version(version));
     }
-    let config = JobConfig::from_words(&config).ok_or(NotAJob::Foreign)?;
+    let config = JobConfig::from_words(&config, hosts).ok_or(NotAJob::Foreign)?;
     let launcher = u32::try_from(launcher).map_err(|_| NotAJob::Foreign)?;
     Ok(JobFacts { launcher, origin, config })
 }
@@ -190,6 +213,50 @@ impl RankNote {
     }
 }
 
+/// Where a rank is reached from other hosts: an address of its far channel, or nothing yet.
+///
+/// Written once, by the rank or by the host's daemon, the length last.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct Card {
+    length: AtomicU64,
+    words: [AtomicU64; CARD_BYTES / 8],
+}
+
+/// The longest address.
+pub(crate) const CARD_BYTES: usize = 240;
+
+impl Card {
+    /// Publishes an address. `false`: it is empty or too long, or there is another already.
+    pub(crate) fn publish(&self, address: &[u8]) -> bool {
+        if address.is_empty() || address.len() > CARD_BYTES {
+            return false;
+        }
+        if let Some(known) = self.read() {
+            return known == address;
+        }
+        for (word, bytes) in self.words.iter().zip(address.chunks(8)) {
+            let mut value = [0; 8];
+            value[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
+        self.length.store(address.len() as u64, Ordering::Release);
+        true
+    }
+
+    /// The address, once there is one.
+    pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        let length = self.length.load(Ordering::Acquire) as usize;
+        if length == 0 || length > CARD_BYTES {
+            return None;
+        }
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le_bytes();
+        let mut bytes: Vec<u8> = self.words.iter().flat_map(word).collect();
+        bytes.truncate(length);
+        Some(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,7 +275,7 @@ mod tests {
     #[test]
     fn a_valid_header_is_read() {
         let facts = JobFacts { launcher: 77, origin: 123, config: JobConfig::new(4, 2) };
-        assert_eq!(parse(&words()), Ok(facts));
+        assert_eq!(parse(&words(), Vec::new()), Ok(facts));
     }
 
     #[test]
@@ -216,7 +283,7 @@ mod tests {
         let with = |which: usize, value| {
             let mut words = words();
             words[which] = value;
-            parse(&words)
+            parse(&words, Vec::new())
         };
         assert_eq!(with(0, 1), Err(NotAJob::Foreign));
         assert_eq!(with(1, 9), Err(NotAJob::Version(9)));
@@ -239,5 +306,21 @@ mod tests {
         let beacon = Beacon { address: 5, value: 6 };
         note.announce(beacon, &Mask::of(&[0, 70]));
         assert_eq!((note.beacon(), note.mask()), (Some(beacon), Some(Mask::of(&[0, 70]))));
+    }
+
+    #[test]
+    fn a_card_is_written_once_and_reads_as_written() {
+        for length in [1, 7, 8, 28, CARD_BYTES] {
+            let card = Card::default();
+            assert_eq!(card.read(), None);
+            let address: Vec<u8> = (1..=length as u8).collect();
+            assert!(card.publish(&address) && card.publish(&address));
+            assert!(!card.publish(&[9; 3]));
+            assert_eq!(card.read(), Some(address));
+        }
+        let card = Card::default();
+        assert!(!card.publish(&[]) && !card.publish(&[1; CARD_BYTES + 1]));
+        card.length.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(card.read(), None);
     }
 }

@@ -19,6 +19,7 @@ use crate::fork::Process;
 use crate::header::{Beacon, End};
 use crate::kernel_copy;
 use crate::mapping::Mapping;
+use crate::plan::Hosts;
 use crate::region::Region;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 
@@ -78,11 +79,12 @@ impl ShmHost {
         patience: WaitTimes,
     ) -> ShmHost {
         let pid = std::process::id();
-        let ranks = region.mapping.plan().config.ranks;
+        let config = &region.mapping.plan().config;
+        let (ranks, here) = (config.ranks, config.ranks_here());
         let beacon = Box::new(AtomicU64::new(beacon_value(pid, rank)));
         let quota = Cgroup::of_this_process().cpus();
         let mask = Mask::of_this_thread();
-        let company = Company { cpus: mask.count(), confined: 1, quota, known: 0, ranks };
+        let company = Company { cpus: mask.count(), confined: 1, quota, known: 0, ranks: here };
         let conducted = region.mapping.is_conducted();
         let mut host = ShmHost {
             conducted: None,
@@ -128,6 +130,27 @@ impl ShmHost {
         self.mapping().fail(rank, cause)
     }
 
+    /// The hosts of the job. `None`: all ranks are here.
+    pub fn hosts(&self) -> Option<&Hosts> {
+        self.mapping().plan().config.hosts.as_ref()
+    }
+
+    /// The host of a rank.
+    pub fn host_of(&self, rank: Rank) -> u32 {
+        self.hosts().and_then(|hosts| hosts.of.get(rank as usize).copied()).unwrap_or(0)
+    }
+
+    /// Says where this rank is reached from other hosts; once. `false`: the address is empty or
+    /// longer than 240 bytes, another one was said, or the job has one host.
+    pub fn publish_card(&self, address: &[u8]) -> bool {
+        self.mapping().card(self.rank).is_some_and(|card| card.publish(address))
+    }
+
+    /// Where a rank is reached from other hosts, once that is known.
+    pub fn card(&self, rank: Rank) -> Option<Vec<u8>> {
+        self.mapping().card(rank)?.read()
+    }
+
     /// The job's memory.
     #[inline]
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -148,8 +171,10 @@ impl ShmHost {
             self.mask = mask;
             self.announce();
         }
-        let mask_of = |rank| self.mapping().note(rank).mask();
-        self.company = Company::count(&self.mask, self.quota, self.company.ranks, mask_of);
+        let config = &self.mapping().plan().config;
+        let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
+        let masks = here.filter_map(|rank| self.mapping().note(rank).mask());
+        self.company = Company::count(&self.mask, self.quota, self.company.ranks, masks);
     }
 
     fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
@@ -331,7 +356,9 @@ impl ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.wake(rank);
         }
-        self.mapping().segment(rank).doorbell().wake(wait::end_sleep);
+        if self.mapping().plan().config.is_here(rank) {
+            self.mapping().segment(rank).doorbell().wake(wait::end_sleep);
+        }
     }
 
     #[inline]

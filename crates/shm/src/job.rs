@@ -60,9 +60,10 @@ impl Job {
         let memory = memory::create(&plan)?;
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
         let mapping = map(&memory, plan)?;
-        for rank in 0..config.ranks {
+        for rank in (0..config.ranks).filter(|rank| config.is_here(*rank)) {
             mapping.segment(rank).set_up();
         }
+        mapping.write_hosts();
         let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));
         let config = JobConfig { long_stores, ..config.clone() };
         let facts = JobFacts { launcher: std::process::id(), origin: clock::monotonic(), config };
@@ -98,10 +99,33 @@ impl Job {
         self.mapping.registry().set_pid(rank, pid);
     }
 
-    /// Declares a rank dead and wakes all others: each gets `PeerFailed` from its port. Returns
-    /// whether that is new; a rank that has left in order cannot fail.
+    /// Declares a rank dead and wakes all others here: each gets `PeerFailed` from its port. The
+    /// rank may be of another host. Returns whether that is new; a rank that has left in order
+    /// cannot fail.
     pub fn mark_dead(&self, rank: Rank, cause: DeathCause) -> bool {
         self.mapping.fail(rank, cause)
+    }
+
+    /// Whether a rank is on this host. A rank that does not exist is not.
+    pub fn is_here(&self, rank: Rank) -> bool {
+        rank < self.ranks() && self.facts.config.is_here(rank)
+    }
+
+    /// Where a rank is reached from other hosts, once that is known: for a rank that is here, what
+    /// it has published itself. At most 240 bytes.
+    pub fn card(&self, rank: Rank) -> Option<Vec<u8>> {
+        self.mapping.card(rank)?.read()
+    }
+
+    /// Tells the ranks here where one of another host is reached, and wakes those that sleep.
+    /// `false`: the address is empty or longer than 240 bytes, another one is known, or the job has
+    /// one host.
+    pub fn set_card(&self, rank: Rank, address: &[u8]) -> bool {
+        let done = self.mapping.card(rank).is_some_and(|card| card.publish(address));
+        if done {
+            self.mapping.wake_sleepers();
+        }
+        done
     }
 
     /// Whether a rank has left in order.
@@ -183,7 +207,8 @@ pub(crate) fn open_all_with(
     patience: WaitTimes,
 ) -> Result<Vec<ShmPort>, JobError> {
     let job = Job::create_private(config)?;
-    (0..config.ranks).map(|rank| job.join(rank, patience)).collect()
+    let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
+    here.map(|rank| job.join(rank, patience)).collect()
 }
 
 /// A world of one rank, in this process: for a program without a launcher.
@@ -267,6 +292,7 @@ fn acquisition(name: Name, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Hosts;
     use hikyaku_nic::fabric::{Command, Event, Port, PostError, RingSlice};
     use hikyaku_nic::fabric::{Landed, Landing};
     use std::thread;
@@ -395,6 +421,59 @@ mod tests {
         let config = JobConfig { ranks_per_node: 0, ..JobConfig::new(2, 2) };
         assert!(Job::create(&config).is_err());
         assert!(Job::create(&JobConfig::new(0, 1)).is_err());
+    }
+
+    /// Host 1 of a job of two, with ranks 1 and 2.
+    fn of_two_hosts() -> JobConfig {
+        let hosts = Hosts { own: 1, of: vec![0, 1, 1, 0], key: [7; 16] };
+        JobConfig { hosts: Some(hosts), ..JobConfig::new(4, 4) }
+    }
+
+    #[test]
+    fn ranks_elsewhere_take_no_memory_and_cannot_join() {
+        let bytes = |config: &JobConfig| {
+            let job = Job::create(config).unwrap();
+            rustix::fs::fstat(job.fd()).unwrap().st_blocks as u64 * 512
+        };
+        let (all, half) = (bytes(&JobConfig::new(4, 4)), bytes(&of_two_hosts()));
+        assert!(half < all / 2 + (256 << 10), "{half} of {all}");
+        let job = Job::create(&of_two_hosts()).unwrap();
+        assert_eq!(
+            (0..5).map(|rank| job.is_here(rank)).collect::<Vec<_>>(),
+            [false, true, true, false, false]
+        );
+        let before = rustix::fs::fstat(job.fd()).unwrap().st_blocks;
+        let port = job.join(1, WaitTimes::DEFAULT).unwrap();
+        assert_eq!((port.rank(), port.size()), (1, 4));
+        assert_eq!([0, 1, 2, 3].map(|rank| port.node_of(rank)), [0, 1, 1, 0]);
+        assert_eq!(
+            (port.host().host_of(3), port.host().hosts()),
+            (0, of_two_hosts().hosts.as_ref())
+        );
+        let error = job.join(0, WaitTimes::DEFAULT).unwrap_err();
+        assert_eq!(error, JobError::Attach(AttachError::Elsewhere { rank: 0 }));
+        assert!(job.mark_dead(0, DeathCause::Signal(9)));
+        drop(port);
+        assert_eq!(rustix::fs::fstat(job.fd()).unwrap().st_blocks, before, "nothing was touched");
+    }
+
+    #[test]
+    fn a_card_from_elsewhere_wakes_who_sleeps() {
+        let job = Job::create_private(&of_two_hosts()).unwrap();
+        let mut port = job.join(1, SLEEPY).unwrap();
+        assert_eq!((job.card(1), job.card(0), job.card(9)), (None, None, None));
+        assert!(port.host().publish_card(b"here") && job.card(1).as_deref() == Some(b"here"));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while port.host().card(0).is_none() {
+                    port.park(None);
+                }
+                assert_eq!(port.host().sleeps().1, 0);
+            });
+            assert!(job.set_card(0, b"there") && !job.set_card(0, b"elsewhere"));
+        });
+        assert!(!job.set_card(3, &[1; 241]) && !job.set_card(4, b"nowhere"));
+        assert!(!Job::create_private(&JobConfig::new(2, 2)).unwrap().set_card(0, b"one host"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use header::End;
 pub use host::{Nap, ShmHost};
 pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
 pub use limits::limits_on;
-pub use plan::JobConfig;
+pub use plan::{Hosts, JobConfig};
 pub use view::View;
 pub use wait::{sleep_while, wake_one};
 pub use watch::{Watch, WatchError};

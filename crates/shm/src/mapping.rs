@@ -27,9 +27,9 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::conducted::{InterfaceHost, SendProgress, TurnLine, log_at, not_an_interfaces};
-use crate::header::{Header, RankNote};
+use crate::header::{Card, Header, RankNote};
 use crate::host::{Nap, ShmHost};
-use crate::plan::MemoryPlan;
+use crate::plan::{HOSTS_AT, MemoryPlan};
 use crate::region::TakenRange;
 use crate::wait;
 
@@ -38,6 +38,8 @@ use crate::wait;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     plan: MemoryPlan,
+    /// The node of each rank, in a job of several hosts.
+    nodes: Option<Vec<u32>>,
 }
 
 // SAFETY: the memory is reached only through atomics, segments and bounds-checked copies, none of
@@ -55,7 +57,8 @@ impl Mapping {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe { mmap(std::ptr::null_mut(), plan.total, access, flags, memory, 0) }?;
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
-        let mapping = Mapping { base, plan };
+        let nodes = plan.config.nodes();
+        let mapping = Mapping { base, plan, nodes };
         mapping.leave_out_of_core_dumps();
         Ok(mapping)
     }
@@ -112,6 +115,41 @@ impl Mapping {
         let at = self.plan.notes_at + rank as usize * size_of::<RankNote>();
         // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
         unsafe { self.at(at).cast().as_ref() }
+    }
+
+    /// Says which host each rank is on. By the creator, before the header.
+    pub(crate) fn write_hosts(&self) {
+        let Some(hosts) = &self.plan.config.hosts else { return };
+        for (rank, host) in hosts.of.iter().enumerate() {
+            let at = self.at(HOSTS_AT + rank * size_of::<u32>()).cast::<u32>();
+            // SAFETY: the plan has room for one to every rank, aligned and mapped as long as
+            // `self`; processes read it from the file, after the header is there.
+            unsafe { AtomicU32::from_ptr(at.as_ptr()) }.store(*host, Ordering::Relaxed);
+        }
+    }
+
+    /// Where a rank is reached from other hosts, in a job of several.
+    pub(crate) fn card(&self, rank: Rank) -> Option<&Card> {
+        if self.plan.config.hosts.is_none() || rank >= self.plan.config.ranks {
+            return None;
+        }
+        let at = self.plan.cards_at + rank as usize * size_of::<Card>();
+        // SAFETY: mapped as long as `self`, aligned by the plan, and made of atomics.
+        Some(unsafe { self.at(at).cast().as_ref() })
+    }
+
+    /// The (virtual) node of a rank.
+    #[inline]
+    pub(crate) fn node_of(&self, rank: Rank) -> u32 {
+        match &self.nodes {
+            None => rank / self.plan.config.ranks_per_node,
+            Some(nodes) => nodes.get(rank as usize).copied().unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Wakes all that sleep.
+    pub(crate) fn wake_sleepers(&self) {
+        self.sleepers().for_each(|bell| bell.wake(wait::end_sleep));
     }
 
     /// A rank's segment.
@@ -189,7 +227,7 @@ impl Mapping {
     /// Leaves in order, and wakes all sleepers.
     pub(crate) fn leave(&self, rank: Rank) {
         self.registry().leave(rank);
-        self.sleepers().for_each(|bell| bell.wake(wait::end_sleep));
+        self.wake_sleepers();
     }
 
     /// The doorbells of the ranks that sleep, or may sleep before they see the last store.
@@ -197,7 +235,9 @@ impl Mapping {
     /// Only theirs: reading all segments costs each rank a page of page tables for each.
     fn sleepers(&self) -> impl Iterator<Item = &Doorbell> {
         fence(Ordering::SeqCst);
-        let asleep = (0..self.plan.config.ranks).filter(|rank| self.note(*rank).is_asleep());
+        let config = &self.plan.config;
+        let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
+        let asleep = here.filter(|rank| self.note(*rank).is_asleep());
         asleep.map(|rank| self.segment(rank).doorbell())
     }
 
@@ -355,7 +395,12 @@ unsafe impl Host for ShmHost {
     }
 
     fn node_of(&self, rank: Rank) -> u32 {
-        rank / self.mapping().plan.config.ranks_per_node
+        self.mapping().node_of(rank)
+    }
+
+    #[inline]
+    fn is_here(&self, rank: Rank) -> bool {
+        self.mapping().plan.config.is_here(rank)
     }
 
     fn wake(&self, rank: Rank) {
@@ -474,7 +519,7 @@ unsafe impl Host for InterfaceHost {
     }
 
     fn node_of(&self, rank: Rank) -> u32 {
-        rank / self.mapping.plan.config.ranks_per_node
+        self.mapping.node_of(rank)
     }
 
     fn wake(&self, rank: Rank) {

@@ -92,16 +92,21 @@ const SEGMENTS_READ: u64 = 256;
 /// Bytes that a job takes before its programs allocate anything; `None` on overflow.
 fn needed(config: &JobConfig) -> Option<u64> {
     let ranks = u64::from(config.ranks);
+    let here = u64::from(config.ranks_here());
     let rings: u64 = MemoryPlan::new(config).ok()?.committed().map(|(_, length)| length).sum();
-    let tables = ranks.min(SEGMENTS_READ) * PAGE_TABLE;
+    let tables = here.min(SEGMENTS_READ) * PAGE_TABLE;
     // One communicator of each rank has its area; more are for the program to count.
     let area = u64::from(config.layout.groups.area_bytes);
-    rings.checked_add(ranks.checked_mul(area + PROCESS + tables + ranks * PEER)?)
+    rings.checked_add(here.checked_mul(area + PROCESS + tables + ranks * PEER)?)
 }
 
-/// The same job with fewer ranks.
+/// The same job with fewer ranks, in the order of their numbers.
 fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
-    JobConfig { ranks, layout: Layout { ranks, ..config.layout }, ..config.clone() }
+    let hosts = config.hosts.clone().map(|mut hosts| {
+        hosts.of.truncate(ranks as usize);
+        hosts
+    });
+    JobConfig { ranks, layout: Layout { ranks, ..config.layout }, hosts, ..config.clone() }
 }
 
 /// How many ranks of such a job fit into `available` bytes.

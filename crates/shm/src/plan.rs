@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   0           Header             describes the job, written once by its creator
+//!               u32 × ranks        the host of each rank, if the job has several
 //!               ends, RankLine ×   the state of every rank (nic's registry)
 //!               RankNote × ranks   the ranks' notes to each other, for this crate
+//!               Card × ranks       where ranks are reached from other hosts, if there are any
 //!               segment × ranks    rings and tables (nic's Layout)
 //!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
 //!   ----------- all above is committed when the job is created, but multicast areas ---------
@@ -12,6 +14,9 @@
 //!
 //! Every process computes the same plan from the same sizes. It reads them once from the header,
 //! checks them, and never reads them again.
+//!
+//! In a job of several hosts each host has such a memory, with places for all ranks of the job.
+//! Segments and regions of ranks elsewhere are address space only: nobody touches them.
 
 use std::mem::size_of;
 
@@ -23,7 +28,7 @@ use hikyaku_nic::sync::{AtomicU64, Line};
 
 use crate::conducted;
 use crate::error::JobError;
-use crate::header::{Header, RankNote};
+use crate::header::{Card, Header, RankNote};
 use crate::memory;
 
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
@@ -56,6 +61,76 @@ pub struct JobConfig {
     /// How ranks store long messages. `None`: the faster way on this machine, which
     /// [`Job::create`](crate::Job::create) measures.
     pub long_stores: Option<LongStores>,
+    /// The hosts of the job. `None`: all ranks are here.
+    pub hosts: Option<Hosts>,
+}
+
+/// The hosts of a job that has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts {
+    /// The number of this host.
+    pub own: u32,
+    /// The host of each rank of the job. Hosts are numbered from 0 and each has a rank; ranks of
+    /// one host need not follow each other.
+    pub of: Vec<u32>,
+    /// A secret of the job: a packet without it is a stranger's.
+    pub key: [u8; 16],
+}
+
+impl Hosts {
+    /// Whether a rank is on this host. A rank that does not exist is not.
+    pub fn is_here(&self, rank: Rank) -> bool {
+        self.of.get(rank as usize) == Some(&self.own)
+    }
+
+    /// How many ranks are on this host.
+    fn here(&self) -> u32 {
+        self.of.iter().filter(|host| **host == self.own).count() as u32
+    }
+
+    /// Checks that there is one for each rank, and a rank for each.
+    fn check(&self, ranks: u32) -> Result<(), JobError> {
+        let rule = |what, rule| Err(JobError::Sizes { what, rule });
+        if self.of.len() != ranks as usize {
+            return rule("hosts.of", "one host for each rank");
+        }
+        let hosts = self.of.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut found = vec![false; hosts.min(self.of.len())];
+        for host in &self.of {
+            let Some(found) = found.get_mut(*host as usize) else { break };
+            *found = true;
+        }
+        if hosts > self.of.len() || found.contains(&false) {
+            return rule("hosts.of", "numbered from 0, with a rank on each host");
+        }
+        if !self.of.contains(&self.own) {
+            return rule("hosts.own", "a host with a rank");
+        }
+        Ok(())
+    }
+
+    /// The node of each rank: those of the first host come first, so many ranks on each.
+    fn nodes(&self, ranks_per_node: u32) -> Vec<u32> {
+        let hosts = self.of.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut ranks = vec![0_u32; hosts];
+        self.of.iter().for_each(|host| ranks[*host as usize] += 1);
+        let mut first = 0;
+        let firsts: Vec<u32> = ranks
+            .iter()
+            .map(|ranks| {
+                let own = first;
+                first += ranks.div_ceil(ranks_per_node);
+                own
+            })
+            .collect();
+        let mut seen = vec![0_u32; hosts];
+        let node = |host: &u32| {
+            let (host, place) = (*host as usize, &mut seen[*host as usize]);
+            *place += 1;
+            firsts[host] + (*place - 1) / ranks_per_node
+        };
+        self.of.iter().map(node).collect()
+    }
 }
 
 impl JobConfig {
@@ -67,7 +142,23 @@ impl JobConfig {
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
         let layout = Layout::for_ranks(ranks);
         let (log_bytes, long_stores) = (0, None);
-        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores }
+        let hosts = None;
+        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores, hosts }
+    }
+
+    /// Whether a rank is on this host.
+    pub(crate) fn is_here(&self, rank: Rank) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| hosts.is_here(rank))
+    }
+
+    /// How many ranks are on this host.
+    pub(crate) fn ranks_here(&self) -> u32 {
+        self.hosts.as_ref().map_or(self.ranks, Hosts::here)
+    }
+
+    /// The nodes of all ranks, if the job has several hosts.
+    pub(crate) fn nodes(&self) -> Option<Vec<u32>> {
+        self.hosts.as_ref().map(|hosts| hosts.nodes(self.ranks_per_node))
     }
 
     /// The same sizes in virtual time, for a job conducted through a [`Stage`](crate::Stage).
@@ -91,7 +182,11 @@ impl JobConfig {
         if self.ranks_per_node == 0 {
             return Err(JobError::Sizes { what: "ranks_per_node", rule: "at least 1" });
         }
-        Ok(())
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        if self.log_bytes > 0 {
+            return Err(JobError::Sizes { what: "log_bytes", rule: "0 in a job of several hosts" });
+        }
+        hosts.check(self.ranks)
     }
 
     /// The sizes as the header holds them.
@@ -117,11 +212,21 @@ impl JobConfig {
             layout.groups.area_bytes.into(),
             self.log_bytes.into(),
             long_stores_word(self.long_stores),
+            self.hosts.as_ref().map_or(0, |hosts| u64::from(hosts.own) + 1),
+            self.key_word(0),
+            self.key_word(8),
         ]
     }
 
-    /// The sizes in a header; `None` if invalid.
-    pub(crate) fn from_words(words: &[u64; CONFIG_WORDS]) -> Option<JobConfig> {
+    /// Eight bytes of the job's secret, if it has one.
+    fn key_word(&self, at: usize) -> u64 {
+        let key = self.hosts.as_ref().map_or([0; 16], |hosts| hosts.key);
+        u64::from_le_bytes(std::array::from_fn(|byte| key[at + byte]))
+    }
+
+    /// The sizes in a header, and the hosts of the ranks, which follow it if there are several;
+    /// `None` if invalid.
+    pub(crate) fn from_words(words: &[u64; CONFIG_WORDS], of: Vec<u32>) -> Option<JobConfig> {
         let size = |which: usize| u32::try_from(words[which]).ok();
         let ranks = size(0)?;
         let layout = Layout {
@@ -142,14 +247,31 @@ impl JobConfig {
         };
         let (ranks_per_node, log_bytes) = (size(1)?, size(17)?);
         let (region_bytes, long_stores) = (words[2], long_stores(words[18])?);
-        let config =
-            JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores };
+        let key = [words[20].to_le_bytes(), words[21].to_le_bytes()].concat();
+        let key = key.try_into().ok()?;
+        let own = size(19)?.checked_sub(1);
+        let hosts = own.map(|own| Hosts { own, of, key });
+        let config = JobConfig {
+            ranks,
+            ranks_per_node,
+            layout,
+            region_bytes,
+            log_bytes,
+            long_stores,
+            hosts,
+        };
         config.check().is_ok().then_some(config)
     }
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 19;
+pub(crate) const CONFIG_WORDS: usize = 22;
+
+/// The word that is 0 if all ranks are on one host.
+pub(crate) const HOSTS_WORD: usize = 19;
+
+/// Where the host of each rank stands.
+pub(crate) const HOSTS_AT: usize = size_of::<Header>().next_multiple_of(128);
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {
@@ -185,6 +307,8 @@ pub(crate) struct MemoryPlan {
     pub(crate) ends_at: usize,
     pub(crate) lines_at: usize,
     pub(crate) notes_at: usize,
+    /// Cards of a job of several hosts.
+    pub(crate) cards_at: usize,
     pub(crate) segments_at: usize,
     pub(crate) segment_bytes: usize,
     /// Lines of a job in virtual time; `line_bytes` is zero in real time.
@@ -209,12 +333,17 @@ impl MemoryPlan {
     fn compute(config: &JobConfig) -> Option<MemoryPlan> {
         let ranks = config.ranks as usize;
         let align = ALIGN as usize;
-        let ends_at = size_of::<Header>().next_multiple_of(128);
+        let (host, card) = match config.hosts {
+            Some(_) => (size_of::<u32>(), size_of::<Card>()),
+            None => (0, 0),
+        };
+        let ends_at =
+            HOSTS_AT.checked_add(ranks.checked_mul(host)?)?.checked_next_multiple_of(128)?;
         let lines_at = ends_at + size_of::<Line<AtomicU64>>();
         let notes_at = lines_at.checked_add(ranks.checked_mul(size_of::<RankLine>())?)?;
-        let segments_at = notes_at
-            .checked_add(ranks.checked_mul(size_of::<RankNote>())?)?
-            .checked_next_multiple_of(align)?;
+        let cards_at = notes_at.checked_add(ranks.checked_mul(size_of::<RankNote>())?)?;
+        let segments_at =
+            cards_at.checked_add(ranks.checked_mul(card)?)?.checked_next_multiple_of(align)?;
         let segment_bytes = config.layout.segment_bytes();
         let conducted_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
         let line_bytes = conducted::line_bytes(config.ranks, config.log_bytes)?;
@@ -229,6 +358,7 @@ impl MemoryPlan {
             ends_at,
             lines_at,
             notes_at,
+            cards_at,
             segments_at,
             segment_bytes,
             conducted_at,
@@ -242,7 +372,8 @@ impl MemoryPlan {
     /// The ranges that are committed when the job is created, as offsets and lengths.
     pub(crate) fn committed(&self) -> impl Iterator<Item = (u64, u64)> {
         let fixed = self.config.layout.area_at(0);
-        let segments = (0..self.config.ranks).map(move |rank| (self.segment_at(rank), fixed));
+        let here = (0..self.config.ranks).filter(|rank| self.config.is_here(*rank));
+        let segments = here.map(move |rank| (self.segment_at(rank), fixed));
         let ends =
             [(0, self.segments_at), (self.conducted_at, self.regions_at - self.conducted_at)];
         let ranges = ends.into_iter().chain(segments);
@@ -278,7 +409,7 @@ mod tests {
         for config in
             [JobConfig::new(1, 1), JobConfig::new(8, 3).in_virtual_time(), JobConfig::new(1000, 16)]
         {
-            assert_eq!(JobConfig::from_words(&config.to_words()), Some(config));
+            assert_eq!(JobConfig::from_words(&config.to_words(), Vec::new()), Some(config));
         }
     }
 
@@ -300,17 +431,59 @@ mod tests {
         ] {
             let mut words = good;
             words[word] = value;
-            assert_eq!(JobConfig::from_words(&words), None, "word {word} = {value}");
+            assert_eq!(JobConfig::from_words(&words, Vec::new()), None, "word {word} = {value}");
         }
+    }
+
+    fn hosts(own: u32, of: &[u32]) -> Option<Hosts> {
+        Some(Hosts { own, of: of.to_vec(), key: std::array::from_fn(|byte| byte as u8 + 1) })
+    }
+
+    #[test]
+    fn hosts_round_trip_through_the_header() {
+        let of = [0, 1, 0, 1, 1];
+        let config = JobConfig { hosts: hosts(1, &of), ..JobConfig::new(5, 5) };
+        assert_eq!(JobConfig::from_words(&config.to_words(), of.to_vec()), Some(config));
+    }
+
+    #[test]
+    fn impossible_hosts_are_refused() {
+        for (own, of) in [
+            (0, &[0, 0, 0][..]),
+            (0, &[0, 2, 0, 2]),
+            (0, &[0, u32::MAX, 0, 1]),
+            (2, &[0, 1, 0, 1]),
+            (0, &[]),
+        ] {
+            let config = JobConfig { hosts: hosts(own, of), ..JobConfig::new(4, 4) };
+            assert!(MemoryPlan::new(&config).is_err(), "host {own} of {of:?}");
+            assert_eq!(JobConfig::from_words(&config.to_words(), of.to_vec()), None);
+        }
+        let config = JobConfig { hosts: hosts(0, &[0, 1]), ..JobConfig::new(2, 2) };
+        assert!(MemoryPlan::new(&config).is_ok());
+        assert!(MemoryPlan::new(&config.in_virtual_time()).is_err());
+    }
+
+    #[test]
+    fn ranks_of_different_hosts_are_on_different_nodes() {
+        let config = |per_node| JobConfig {
+            hosts: hosts(0, &[1, 0, 1, 0, 1]),
+            ..JobConfig::new(5, per_node)
+        };
+        assert_eq!(config(5).nodes(), Some(vec![1, 0, 1, 0, 1]));
+        assert_eq!(config(2).nodes(), Some(vec![1, 0, 1, 0, 2]));
+        assert_eq!(config(1).nodes(), Some(vec![2, 0, 3, 1, 4]));
+        assert_eq!((config(1).ranks_here(), config(1).is_here(0)), (2, false));
     }
 
     #[test]
     fn parts_follow_each_other() {
         for ranks in [1, 2, 17, 1000] {
             let plan = MemoryPlan::new(&JobConfig::new(ranks, 1)).unwrap();
-            let marks =
-                [plan.ends_at, plan.lines_at, plan.notes_at, plan.segments_at, plan.regions_at];
-            assert!(marks.is_sorted() && plan.regions_at <= plan.total);
+            let marks = [HOSTS_AT, plan.ends_at, plan.lines_at, plan.notes_at, plan.cards_at];
+            assert!(marks.is_sorted() && plan.cards_at <= plan.segments_at);
+            assert!(plan.segments_at <= plan.regions_at);
+            assert!(plan.regions_at <= plan.total);
             assert!(marks.iter().all(|mark| mark.is_multiple_of(128)));
             assert!(plan.segments_at.is_multiple_of(ALIGN as usize));
             assert!(plan.region_at(ranks - 1) + plan.region_bytes == plan.total);

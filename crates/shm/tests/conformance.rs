@@ -19,8 +19,15 @@ impl Harness for Shm {
         let region_bytes = region_bytes as u64;
         // All other tests of this crate store the other way.
         let long_stores = Some(LongStores::PastCaches);
-        let config =
-            JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes: 0, long_stores };
+        let config = JobConfig {
+            ranks,
+            ranks_per_node,
+            layout,
+            region_bytes,
+            log_bytes: 0,
+            long_stores,
+            hosts: None,
+        };
         open_all(&config).unwrap()
     }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod ends;
+mod hosts;
 mod input;
 mod output;
 mod signals;

@@ -35,7 +35,15 @@ pub unsafe trait Host {
     /// The (virtual) node of a rank.
     fn node_of(&self, rank: Rank) -> u32;
 
-    /// Wakes a rank that says it sleeps.
+    /// Whether a rank's segment is in memory that this process reaches. The segments of others are
+    /// not to be touched: their ranks are on other hosts.
+    #[inline]
+    fn is_here(&self, rank: Rank) -> bool {
+        let _ = rank;
+        true
+    }
+
+    /// Wakes a rank that says it sleeps. Not one of another host.
     fn wake(&self, rank: Rank);
 
     /// Waits a little: spins, yields or sleeps, depending on `idle`, the number of waits since the

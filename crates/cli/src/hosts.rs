@@ -1,0 +1,93 @@
+//! The hosts of a job, as words of `hikyaku run`, and the command that is a host's part.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use hikyaku_launch::OnHosts;
+use hikyaku_launch::hosts::{HostEntry, HostsError, assign, daemon};
+use thiserror::Error;
+
+use crate::exit;
+use crate::mpiexec::split;
+use crate::run::seconds;
+
+/// Names the command that reaches a host, as `--launcher-exec` does.
+const LAUNCHER_EXEC: &str = "HIKYAKU_LAUNCHER_EXEC";
+
+/// Where ranks run.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Other hosts")]
+#[group(id = "where-ranks-run")]
+pub(crate) struct Arguments {
+    /// Run ranks on these hosts, so many each, such as a:4,b:4
+    ///
+    /// Without numbers the ranks are divided equally. Ranks follow each other: those of the first
+    /// host come first. This host may be named as well (by its own name, or as localhost).
+    #[arg(long, value_name = "HOSTS")]
+    pub(crate) hosts: Option<String>,
+
+    /// Take the hosts from a file, one a line: `host`, `host:4` or `host slots=4`
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub(crate) hostfile: Option<PathBuf>,
+
+    /// Reach hosts by this command, followed by a host and a command line [default: ssh]
+    ///
+    /// Of several words it is split at blanks. As the variable HIKYAKU_LAUNCHER_EXEC does.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) launcher_exec: Option<String>,
+
+    /// Count a host as dead that was silent for so many seconds [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) host_timeout: Option<Duration>,
+}
+
+/// Why hosts cannot be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum WrongHosts {
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error("cannot read {0}: {1}")]
+    File(String, String),
+}
+
+impl Arguments {
+    /// The hosts and their ranks; none if no host was named.
+    pub(crate) fn places(&self, ranks: Option<u32>) -> Result<Option<OnHosts>, WrongHosts> {
+        let entries = match (&self.hosts, &self.hostfile) {
+            (Some(list), _) => HostEntry::list(list)?,
+            (None, Some(file)) => {
+                let text = fs::read_to_string(file).map_err(|error| {
+                    WrongHosts::File(file.display().to_string(), error.to_string())
+                })?;
+                HostEntry::file(&text)?
+            }
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(self.on(assign(&entries, ranks, None)?)))
+    }
+
+    /// These hosts, reached as was said.
+    fn on(&self, places: Vec<(String, u32)>) -> OnHosts {
+        let mut hosts = OnHosts::new(places);
+        let agent = self.launcher_exec.clone().or_else(|| env::var(LAUNCHER_EXEC).ok());
+        let words = agent.map(|agent| split(&agent)).filter(|words| !words.is_empty());
+        hosts.agent = words.unwrap_or(hosts.agent);
+        hosts.timeout = self.host_timeout.unwrap_or(hosts.timeout);
+        hosts
+    }
+}
+
+/// Runs a host's part of a job: `hikyaku daemon`, which launchers start.
+pub(crate) fn run_daemon() -> ExitCode {
+    match daemon() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            exit::say(error);
+            ExitCode::FAILURE
+        }
+    }
+}

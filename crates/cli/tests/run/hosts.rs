@@ -1,0 +1,87 @@
+//! Jobs of several hosts, whose agent is a script that runs the daemon on this machine: what is
+//! tested is the launcher, the daemons and what they say to each other.
+
+use rustix::process::Signal;
+
+use super::support::{Job, run, sorted, stderr, stdout};
+
+/// The words that name hosts and an agent, which runs this shell script with the host as `$0` and
+/// the daemon's command line as `$1`.
+fn on<'w>(hosts: &'w str, agent: &'w str) -> [&'w str; 4] {
+    ["--hosts", hosts, "--launcher-exec", agent]
+}
+
+const AGENT: &str = "sh -c 'exec sh -c \"$1\"'";
+
+#[test]
+fn ranks_of_all_hosts_write_labelled_lines() {
+    let words = [&on("a:2,b:1,localhost:1", AGENT)[..], &["--label", "--", "sh", "-c"]].concat();
+    let script = "echo $HIKYAKU_RANK of $HIKYAKU_SIZE";
+    let output = run(&[&words[..], &[script]].concat());
+    assert_eq!(stderr(&output), "");
+    assert_eq!(sorted(&stdout(&output)), ["[0] 0 of 4", "[1] 1 of 4", "[2] 2 of 4", "[3] 3 of 4"]);
+}
+
+#[test]
+fn the_first_failure_names_rank_and_host() {
+    let words = [&on("a:2,b:2", AGENT)[..], &["--", "sh", "-c"]].concat();
+    let script = "test $HIKYAKU_RANK = 3 && exit 7; exec sleep 1000";
+    let output = run(&[&words[..], &[script]].concat());
+    assert_eq!(output.status.code(), Some(7));
+    let line = stderr(&output);
+    assert!(line.starts_with("hikyaku: rank 3 (pid "), "{line}");
+    assert!(line.ends_with(", host b) exited with code 7\n"), "{line}");
+}
+
+#[test]
+fn hosts_that_cannot_start_are_one_line() {
+    let other = "sh -c 'echo \"\u{2}hikyaku-daemon protocol=1 version=0 build=x byte-order=little \
+                 clock=0\"; cat'";
+    for (agent, program, code, said) in [
+        (AGENT, "no-such-program", 2, "cannot run \"no-such-program\": there is no such program"),
+        ("sh -c 'echo no route >&2; exit 255'", "true", 1, "exited with code 255: no route"),
+        ("/no/such/agent", "true", 1, "there is no such file"),
+        (other, "true", 1, "its hikyaku has version 0 (protocol 1), this one"),
+    ] {
+        let output = run(&[&on("a:1,b:1", agent)[..], &["--", program]].concat());
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{line}");
+        assert!(line.contains(said) && line.lines().count() == 1, "{line}");
+    }
+}
+
+#[test]
+fn garbage_on_the_channel_ends_the_job_with_one_line() {
+    let agent = "sh -c 'sh -c \"$1\" | { sed -u 1q; echo nonsense; }'";
+    let output = run(&[&on("a:1,b:1", agent)[..], &["--", "sleep", "1000"]].concat());
+    let line = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("what came from it is malformed: a frame that is longer"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+#[test]
+fn a_time_limit_and_a_signal_leave_nothing_on_any_host() {
+    let flags = [&on("a:1,b:1", AGENT)[..], &["--timeout", "1"]].concat();
+    let mut job = Job::start(&[], &flags, "echo ready; exec sleep 1000");
+    job.wait_for_lines(2);
+    let (code, text) = job.end();
+    assert_eq!((code, text.lines().count()), (Some(124), 3), "{text}");
+    assert!(text.contains(", host b) is not waiting in a call of hikyaku"), "{text}");
+    job.wait_for_silence();
+    for (signal, expected) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let mut job = Job::start(&[], &on("a:1,b:1", AGENT), "echo ready; exec sleep 1000");
+        job.wait_for_lines(2);
+        job.signal(signal);
+        assert_eq!(job.launcher.wait().unwrap().code(), expected);
+        job.wait_for_silence();
+    }
+}
+
+#[test]
+fn more_than_sixteen_hosts_start_each_other() {
+    let hosts: Vec<String> = (0..40).map(|host| format!("h{host}")).collect();
+    let output = run(&[&on(&hosts.join(","), AGENT)[..], &["--", "echo", "here"]].concat());
+    assert_eq!(stderr(&output), "");
+    assert_eq!(stdout(&output).lines().count(), 40);
+}

@@ -1,0 +1,581 @@
+//! A host's part of a job: `hikyaku daemon`, which the launcher starts and nobody else.
+//!
+//! It holds the ranks of its host and the job's memory there, starts the daemons of the hosts
+//! behind it, and passes frames on between them and the launcher. It decides nothing but one thing:
+//! when the launcher is gone, or silent for too long, its ranks are ended.
+
+use std::{
+    io::{self, Write},
+    os::fd::{AsFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use hikyaku_shm::{Hosts as HostsOfMemory, Job, JobConfig};
+use rustix::{
+    buffer::spare_capacity,
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    io::Errno,
+    process::Signal,
+};
+
+use super::{
+    bytes::Malformed,
+    frame::{ALL, Decoder, Frame},
+    head::WINDOW,
+    input::Target,
+    links::{GREETING_LIMIT, LinkNews, Links, READ_BYTES, beat, own_greeting},
+    plan::Plan,
+};
+use crate::{
+    LaunchError, allow_files, allowed_cpus,
+    crew::{Crew, News},
+    interrupts::Interrupts,
+    local::{Local, Start},
+    orphans::Orphans,
+    sink::Sink,
+};
+
+/// What an event is about.
+const LAUNCHER: u64 = 0;
+const LOCAL: u64 = 1;
+const LINKS: u64 = 2;
+const SIGNALS: u64 = 3;
+const INPUT: u64 = 4;
+
+/// How often the addresses of ranks are asked for, at first and after a while.
+const ASK_CARDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+
+/// How long the launcher may take to read the last words.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Runs the daemon of a host: greets on standard output, is told on standard input what to start,
+/// and ends with the job. Gives an exit code, and why if it is not 0.
+///
+/// # Errors
+/// The launcher is gone, or what it says is not for this program.
+pub fn daemon() -> Result<(), String> {
+    let mut out = io::stdout();
+    let greeted = out.write_all(own_greeting().line().as_bytes()).and_then(|()| out.flush());
+    greeted.map_err(|error| format!("cannot greet the launcher: {error}"))?;
+    let mut decoder = Decoder::default();
+    let plan = await_plan(&mut decoder)?;
+    let memory = |plan: &Plan| {
+        let ranks = u32::try_from(plan.hosts_of_ranks().len()).unwrap_or(u32::MAX);
+        let per_node = plan.job.ranks_per_node.unwrap_or(ranks).min(ranks);
+        let of = plan.hosts_of_ranks();
+        let hosts = HostsOfMemory { own: plan.own, of, key: plan.key };
+        Job::create(&JobConfig {
+            long_stores: plan.launch().long_stores,
+            hosts: (plan.places.len() > 1).then_some(hosts),
+            ..JobConfig::new(ranks, per_node)
+        })
+    };
+    let failed = |error: &dyn std::fmt::Display| format!("cannot run the daemon: {error}");
+    let mut daemon = Daemon::new(plan, decoder).map_err(|error| failed(&error))?;
+    match memory(&daemon.plan) {
+        Ok(job) => {
+            let started = daemon.start(&job);
+            let local = daemon.refuse_unless(started);
+            daemon.run(local, &job)
+        }
+        Err(error) => {
+            daemon.refuse_unless::<()>(Err(error.into()));
+            daemon.wait_for_the_end()
+        }
+    }
+}
+
+/// Waits for the launcher to say what to start.
+fn await_plan(decoder: &mut Decoder) -> Result<Plan, String> {
+    let start = Instant::now();
+    let stdin = io::stdin();
+    loop {
+        match decoder.next() {
+            Ok(Some((host, Frame::Plan(plan)))) if host == plan.own => {
+                plan.check().map_err(|error| format!("what the launcher says is {error}"))?;
+                return Ok(*plan);
+            }
+            Ok(Some(_)) => return Err("the launcher does not say what to start".into()),
+            Ok(None) => {}
+            Err(error) => return Err(format!("what the launcher says is {error}")),
+        }
+        let left = GREETING_LIMIT.saturating_sub(start.elapsed());
+        let left = Timespec::try_from(left).ok();
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], left.as_ref());
+        let mut bytes = vec![0; READ_BYTES];
+        match ready.and_then(|count| match count {
+            0 => Err(Errno::TIMEDOUT),
+            _ => rustix::io::read(&stdin, &mut bytes),
+        }) {
+            Ok(0) => return Err("the launcher has gone".into()),
+            Ok(count) => decoder.feed(&bytes[..count]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(format!("cannot read what the launcher says: {error}")),
+        }
+    }
+}
+
+/// Everything but the ranks.
+struct Daemon {
+    plan: Plan,
+    /// To the launcher, or to the daemon between.
+    up: Sink,
+    decoder: Decoder,
+    links: Option<Links>,
+    interrupts: Interrupts,
+    orphans: Orphans,
+    input: Option<Target>,
+    /// Bytes of each stream that may still be sent.
+    windows: [i64; 2],
+    reading: [bool; 2],
+    /// When the launcher was last heard.
+    heard: Duration,
+    /// Whether it has said that it stops, and so is silent.
+    is_stopped: bool,
+    beat_at: Duration,
+    /// When to ask for addresses of ranks, and how long after that again.
+    ask_cards: Option<(Duration, Duration)>,
+    /// Ranks here whose address is not known.
+    without_card: Vec<u32>,
+    phase: Phase,
+    events: OwnedFd,
+    start: Instant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The job is over.
+    Ending,
+    /// The launcher is gone, or is not what it should be.
+    Abandoned(String),
+}
+
+impl Daemon {
+    fn new(plan: Plan, decoder: Decoder) -> io::Result<Daemon> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd: &dyn AsFd, token| {
+            let data = epoll::EventData::new_u64(token);
+            epoll::add(&events, fd, data, epoll::EventFlags::IN)
+        };
+        let (interrupts, orphans) = (Interrupts::catch()?, Orphans::adopt()?);
+        watch(&io::stdin(), LAUNCHER)?;
+        watch(&interrupts, SIGNALS)?;
+        let up = Sink::new(io::stdout().as_fd().try_clone_to_owned()?.into())?;
+        let mut daemon = Daemon {
+            up,
+            decoder,
+            links: None,
+            interrupts,
+            orphans,
+            input: None,
+            windows: [i64::from(WINDOW); 2],
+            reading: [true; 2],
+            heard: Duration::ZERO,
+            is_stopped: false,
+            beat_at: beat(&plan),
+            ask_cards: None,
+            without_card: Vec::new(),
+            phase: Phase::Running,
+            events,
+            start: Instant::now(),
+            plan,
+        };
+        let behind = daemon.plan.own + 1..daemon.plan.until;
+        if !behind.is_empty() {
+            let _ = allow_files(behind.end - behind.start);
+            match Links::start(&daemon.plan, behind.clone(), Duration::ZERO) {
+                Ok(links) => {
+                    let data = epoll::EventData::new_u64(LINKS);
+                    epoll::add(&daemon.events, &links, data, epoll::EventFlags::IN)?;
+                    daemon.links = Some(links);
+                }
+                Err(error) => daemon.report_lost(behind, &error.to_string()),
+            }
+        }
+        Ok(daemon)
+    }
+
+    /// Starts the ranks of this host.
+    fn start<'j>(&mut self, job: &'j Job) -> Result<Local<'j>, LaunchError> {
+        let system = |source| LaunchError::System { what: "prepare the ranks", source };
+        let ranks = self.plan.ranks_of(self.plan.own);
+        let count = ranks.end - ranks.start;
+        let (launch, programs) = (self.plan.launch(), self.plan.programs());
+        let before = (0..).zip(&programs);
+        for (_, program) in before {
+            let folder = program.folder.as_deref().unwrap_or(std::path::Path::new("/"));
+            if !folder.is_dir() {
+                let reason = "its folder does not exist there: start it from one that all have";
+                return Err(LaunchError::Program { program: folder.into(), reason });
+            }
+        }
+        let files = allow_files(count)?;
+        let (out, err) = self.plan.interactive;
+        let mut local = Local::new(job, ranks.start, [out, err]).map_err(system)?;
+        let mut stdin = None;
+        if ranks.start == 0 {
+            let (reader, target) = Target::new().map_err(system)?;
+            (stdin, self.input) = (Some(reader), Some(target));
+        }
+        let (allowed, variables) = (&allowed_cpus()[..], &self.plan.variables[..]);
+        let start =
+            Start { launch: &launch, programs: &programs, count, stdin, files, allowed, variables };
+        local.start(start, || false)?;
+        let data = epoll::EventData::new_u64(LOCAL);
+        epoll::add(&self.events, &local, data, epoll::EventFlags::IN)
+            .map_err(|errno| system(errno.into()))?;
+        self.tell(&Frame::Started(local.pids()));
+        if self.plan.places.len() > 1 {
+            self.without_card = ranks.collect();
+            self.ask_cards = Some((self.now(), ASK_CARDS[0]));
+        }
+        Ok(local)
+    }
+
+    /// Passes on why there are no ranks.
+    fn refuse_unless<T>(&mut self, started: Result<T, LaunchError>) -> Option<T> {
+        let refused = |error: &LaunchError| Frame::Refused(error.code(), error.to_string());
+        started.inspect_err(|error| self.tell(&refused(error))).ok()
+    }
+
+    /// Sees the job to its end without ranks of its own.
+    fn wait_for_the_end(self) -> Result<(), String> {
+        let job = Job::create(&JobConfig::new(1, 1));
+        match job {
+            Ok(job) => self.run(None, &job),
+            // There is no memory at all: whoever waits for this host finds it gone.
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Runs until the job is over and nothing is left of it here.
+    fn run(mut self, mut local: Option<Local<'_>>, job: &Job) -> Result<(), String> {
+        let failed = |error: io::Error| format!("cannot supervise the ranks: {error}");
+        // What came behind the plan.
+        self.take_in(&mut local, job).map_err(failed)?;
+        while self.phase == Phase::Running {
+            self.turn(&mut local, job).map_err(failed)?;
+        }
+        if let Phase::Abandoned(why) = self.phase {
+            drop(local);
+            self.orphans.end();
+            return Err(why);
+        }
+        if let Some(local) = &mut local {
+            local.clear();
+            self.orphans.end_but(|pid| self.links.as_ref().is_some_and(|it| it.contains(pid)));
+            let (now, own, up) = (self.now(), self.plan.own, &mut self.up);
+            let finish = local.finish(now, &mut |news| pass_on(news, own, up));
+            finish.map_err(failed)?;
+        }
+        drop(local);
+        let mut nobody = None;
+        self.tell(&Frame::Done);
+        while self.links.as_ref().is_some_and(|links| !links.are_down())
+            && self.phase == Phase::Ending
+        {
+            self.turn(&mut nobody, job).map_err(failed)?;
+        }
+        self.up.wait(FLUSH_LIMIT);
+        Ok(())
+    }
+
+    /// Waits for something to happen, or for the next deadline, and takes it in.
+    fn turn(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+        let mut events = Vec::with_capacity(8);
+        let left = self.deadline(local.as_ref()).saturating_sub(self.now());
+        let left = Timespec::try_from(left).ok();
+        match epoll::wait(&self.events, spare_capacity(&mut events), left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            match event.data.u64() {
+                LAUNCHER => self.read(local, job)?,
+                LINKS => self.run_links(Links::handle_ready)?,
+                SIGNALS => self.handle_signals(local.as_ref()),
+                INPUT => self.run_input()?,
+                _ => self.run_local(local, job, Local::handle_ready)?,
+            }
+        }
+        self.run_links(Links::handle_time)?;
+        self.run_local(local, job, Local::handle_time)?;
+        self.handle_time(job);
+        Ok(())
+    }
+
+    fn deadline(&self, local: Option<&Local<'_>>) -> Duration {
+        let silent = (!self.is_stopped).then(|| self.heard + self.plan.patience());
+        let links = self.links.as_ref().and_then(Links::poll_deadline);
+        let local = local.and_then(Local::poll_deadline);
+        let cards = self.ask_cards.map(|(at, _)| at);
+        [silent, links, local, cards].into_iter().flatten().fold(self.beat_at, Duration::min)
+    }
+
+    fn handle_time(&mut self, job: &Job) {
+        let now = self.now();
+        if now >= self.beat_at {
+            self.beat_at = now + beat(&self.plan);
+            // An end that does not read needs no more of them.
+            if self.up.is_done() {
+                self.up.push(|out| Frame::Beat.put(ALL, out));
+            }
+        }
+        if !self.is_stopped && now >= self.heard + self.plan.patience() {
+            let seconds = self.plan.patience().as_secs_f64();
+            self.abandon(format!("nothing came from the launcher for {seconds} s"));
+        }
+        if let Some((at, after)) = self.ask_cards
+            && now >= at
+        {
+            self.pass_cards(job);
+            let next = (now + after, (2 * after).min(ASK_CARDS[1]));
+            self.ask_cards = (!self.without_card.is_empty()).then_some(next);
+        }
+    }
+
+    /// Passes on the addresses of ranks that have come.
+    fn pass_cards(&mut self, job: &Job) {
+        let mut cards = Vec::new();
+        self.without_card.retain(|&rank| match job.card(rank) {
+            Some(card) => {
+                cards.push((rank, card));
+                false
+            }
+            None => true,
+        });
+        if !cards.is_empty() {
+            self.tell(&Frame::Cards(cards));
+        }
+    }
+
+    fn read(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+        let mut bytes = vec![0; READ_BYTES];
+        match rustix::io::read(io::stdin(), &mut bytes) {
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Ok(0) | Err(_) => self.abandon("the launcher has gone".into()),
+            Ok(count) => {
+                self.heard = self.now();
+                self.is_stopped = false;
+                self.decoder.feed(&bytes[..count]);
+                self.take_in(local, job)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+        loop {
+            match self.decoder.next() {
+                Ok(Some((host, frame))) => self.handle(host, frame, local, job)?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.abandon(format!("what the launcher says is {error}"));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Passes a frame on to those behind, and does what it says if it is for this host.
+    fn handle(
+        &mut self,
+        host: u32,
+        frame: Frame,
+        local: &mut Option<Local<'_>>,
+        job: &Job,
+    ) -> io::Result<()> {
+        let own = self.plan.own;
+        if host != own
+            && frame != Frame::Beat
+            && let Some(links) = &mut self.links
+        {
+            links.send(host, &frame);
+        }
+        if host != own && host != ALL {
+            return Ok(());
+        }
+        match frame {
+            Frame::Signal(number) => self.send_signal(number, local.as_mut()),
+            Frame::Ask => {
+                if let Some(local) = local {
+                    self.tell(&Frame::Doing(local.doing()));
+                }
+            }
+            Frame::Input(bytes) => {
+                if let Some(input) = &mut self.input {
+                    input.feed(&bytes);
+                }
+                self.run_input()?;
+            }
+            Frame::Taken(stream @ 0..2, count) => {
+                self.windows[usize::from(stream)] += i64::from(count);
+                self.choose_reading(local.as_mut())?;
+            }
+            Frame::Close(stream @ 0..2) => {
+                if let Some(local) = local {
+                    local.close(usize::from(stream));
+                }
+            }
+            Frame::Dead(rank, cause) if rank < job.ranks() => {
+                job.mark_dead(rank, cause);
+            }
+            Frame::Cards(cards) => {
+                for (rank, card) in cards.iter().filter(|(rank, _)| *rank < job.ranks()) {
+                    if !job.is_here(*rank) {
+                        job.set_card(*rank, card);
+                    }
+                }
+            }
+            Frame::End => self.phase = Phase::Ending,
+            Frame::Beat => {}
+            _ => self.abandon(format!("what the launcher says is {}", Malformed("out of place"))),
+        }
+        Ok(())
+    }
+
+    fn send_signal(&mut self, number: i32, local: Option<&mut Local<'_>>) {
+        let Some(signal) = Signal::from_named_raw(number) else { return };
+        if let Some(local) = local {
+            local.send(signal);
+        }
+        match signal {
+            Signal::STOP => self.is_stopped = true,
+            Signal::CONT => {
+                let now = self.now();
+                self.links.iter_mut().for_each(|links| links.forgive(now));
+            }
+            _ => {
+                let now = self.now();
+                self.links.iter_mut().for_each(|links| links.cut_silent(now));
+            }
+        }
+        if signal == Signal::STOP
+            && let Some(links) = &mut self.links
+        {
+            links.flush(Duration::from_millis(100));
+        }
+    }
+
+    fn handle_signals(&mut self, local: Option<&Local<'_>>) {
+        for signal in self.interrupts.take() {
+            match signal {
+                Signal::CHILD => {
+                    let links = self.links.as_ref();
+                    self.orphans.reap(|pid| {
+                        local.is_some_and(|local| local.contains(pid))
+                            || links.is_some_and(|links| links.contains(pid))
+                    });
+                }
+                // Those of the launcher's terminal come as frames.
+                Signal::TSTP | Signal::CONT => {}
+                signal => self.abandon(format!(
+                    "the daemon was sent {}",
+                    crate::ending::Named(signal.as_raw())
+                )),
+            }
+        }
+    }
+
+    fn run_input(&mut self) -> io::Result<()> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        if let Some(taken) = input.run(self.events.as_fd(), INPUT)? {
+            self.tell(&Frame::TookInput(taken));
+        }
+        Ok(())
+    }
+
+    fn run_links(
+        &mut self,
+        run: impl FnOnce(&mut Links, Duration, &mut super::links::TellLink<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (now, mut all) = (self.now(), Vec::new());
+        let Some(links) = &mut self.links else { return Ok(()) };
+        run(links, now, &mut |news| all.push(news))?;
+        for news in all {
+            match news {
+                LinkNews::Frame(host, frame) => self.up.push(|out| frame.put(host, out)),
+                LinkNews::Lost(hosts, reason) => self.report_lost(hosts, &reason),
+                LinkNews::Said(line) => self.tell(&Frame::Said(line)),
+            }
+        }
+        Ok(())
+    }
+
+    fn report_lost(&mut self, hosts: std::ops::Range<u32>, reason: &str) {
+        for host in hosts {
+            self.up.push(|out| Frame::Lost(reason.to_owned()).put(host, out));
+        }
+    }
+
+    fn run_local<'j>(
+        &mut self,
+        local: &mut Option<Local<'j>>,
+        job: &Job,
+        run: impl FnOnce(&mut Local<'j>, Duration, &mut crate::crew::Tell<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (now, own) = (self.now(), self.plan.own);
+        let Some(local) = local else { return Ok(()) };
+        let (up, windows) = (&mut self.up, &mut self.windows);
+        let mut without_card = std::mem::take(&mut self.without_card);
+        run(local, now, &mut |news| {
+            match &news {
+                News::Ended(ended) => {
+                    without_card.retain(|rank| *rank != ended.rank);
+                    if !ended.left {
+                        // Those here need not wait for the launcher to say so.
+                        job.mark_dead(ended.rank, ended.ending.cause());
+                    }
+                }
+                News::Output { source, piece } => windows[source.stream] -= piece.len() as i64,
+                _ => {}
+            }
+            pass_on(news, own, up);
+        })?;
+        self.without_card = without_card;
+        self.choose_reading(Some(local))
+    }
+
+    /// Stops reading what the launcher has no room for, and resumes.
+    fn choose_reading(&mut self, local: Option<&mut Local<'_>>) -> io::Result<()> {
+        let Some(local) = local else { return Ok(()) };
+        for stream in 0..2 {
+            let wanted = self.windows[stream] > 0;
+            if wanted != self.reading[stream] {
+                local.set_reading(stream, wanted)?;
+                self.reading[stream] = wanted;
+            }
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self, why: String) {
+        if !matches!(self.phase, Phase::Abandoned(_)) {
+            self.phase = Phase::Abandoned(why);
+        }
+    }
+
+    fn tell(&mut self, frame: &Frame) {
+        self.up.push(|out| frame.put(self.plan.own, out));
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// News of the ranks here, as a frame.
+fn pass_on(news: News<'_>, own: u32, up: &mut Sink) {
+    let frame = match news {
+        News::Ended(ended) => Frame::Ended(ended),
+        News::Output { source, piece } => {
+            let stream = u8::try_from(source.stream).expect("there are two");
+            Frame::Output(source.rank, stream, piece.to_vec())
+        }
+        News::Said(line) => Frame::Said(line),
+        // Of other hosts only.
+        News::Lost { .. } | News::Refused { .. } => return,
+    };
+    up.push(|out| frame.put(own, out));
+}

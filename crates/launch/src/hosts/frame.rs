@@ -1,0 +1,329 @@
+//! What the launcher and the daemons say to each other. Pure.
+//!
+//! ```text
+//!   length u32 | kind u8 | host u32 | contents        length counts what follows it
+//! ```
+//!
+//! `host` says whom a frame from the launcher is for ([`ALL`]: everybody), and whom one to the
+//! launcher is from. Frames that keep a link alive name nobody and go no further.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::DeathCause;
+use hikyaku_shm::End;
+
+use super::bytes::{Malformed, Value, take_bytes};
+use super::plan::Plan;
+use crate::crew::Ended;
+use crate::ending::Ending;
+
+/// For every host.
+pub(super) const ALL: u32 = u32::MAX;
+
+/// The longest frame. The longest that is sent is a plan: an environment and arguments, which the
+/// kernel limits to 2 MiB together, and the names of all hosts.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// Down: what to start.
+    Plan(Box<Plan>),
+    /// Down: send this to the ranks.
+    Signal(i32),
+    /// Down: what are the ranks waiting in?
+    Ask,
+    /// Down: standard input of rank 0; nothing more comes after an empty one.
+    Input(Vec<u8>),
+    /// Down: so many bytes of this stream were taken; more may be sent.
+    Taken(u8, u32),
+    /// Down: nobody reads this stream.
+    Close(u8),
+    /// Down: this rank is gone.
+    Dead(u32, DeathCause),
+    /// Down: the job is over.
+    End,
+    /// Both: addresses of ranks.
+    Cards(Vec<(u32, Vec<u8>)>),
+    /// Both: the link is alive.
+    Beat,
+    /// Up: the ranks run as these processes.
+    Started(Vec<u32>),
+    /// Up: the ranks cannot be started; exit code and reason.
+    Refused(i32, String),
+    /// Up: a rank has ended.
+    Ended(Ended),
+    /// Up: what a rank has written to a stream.
+    Output(u32, u8, Vec<u8>),
+    /// Up: what each rank is doing: rank, process and the rest of a sentence.
+    Doing(Vec<(u32, u32, String)>),
+    /// Up: rank 0 has taken so many bytes of its input. None: it takes no more.
+    TookInput(Option<u32>),
+    /// Up: this host is gone, says the daemon that started its daemon.
+    Lost(String),
+    /// Up: one line for a person.
+    Said(String),
+    /// Up: nothing of the job is left on this host.
+    Done,
+}
+
+impl Frame {
+    /// Appends the frame.
+    pub(super) fn put(&self, host: u32, out: &mut Vec<u8>) {
+        let at = out.len();
+        0u32.put(out);
+        self.kind().put(out);
+        host.put(out);
+        match self {
+            Frame::Plan(plan) => plan.put(out),
+            Frame::Signal(signal) => signal.put(out),
+            Frame::Ask | Frame::End | Frame::Beat | Frame::Done => {}
+            Frame::Input(bytes) => bytes.put(out),
+            Frame::Taken(stream, bytes) => (*stream, *bytes).put(out),
+            Frame::Close(stream) => stream.put(out),
+            Frame::Dead(rank, cause) => {
+                rank.put(out);
+                cause.put(out);
+            }
+            Frame::Cards(cards) => cards.put(out),
+            Frame::Started(pids) => pids.put(out),
+            Frame::Refused(code, reason) => {
+                code.put(out);
+                reason.put(out);
+            }
+            Frame::Ended(ended) => ended.put(out),
+            Frame::Output(rank, stream, bytes) => {
+                rank.put(out);
+                stream.put(out);
+                bytes.put(out);
+            }
+            Frame::Doing(doing) => doing.put(out),
+            Frame::TookInput(bytes) => bytes.put(out),
+            Frame::Lost(reason) | Frame::Said(reason) => reason.put(out),
+        }
+        let length = u32::try_from(out.len() - at - 4).expect("frames are much shorter");
+        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Frame::Plan(_) => 1,
+            Frame::Signal(_) => 2,
+            Frame::Ask => 3,
+            Frame::Input(_) => 4,
+            Frame::Taken(..) => 5,
+            Frame::Close(_) => 6,
+            Frame::Dead(..) => 7,
+            Frame::End => 8,
+            Frame::Cards(_) => 9,
+            Frame::Beat => 10,
+            Frame::Started(_) => 11,
+            Frame::Refused(..) => 12,
+            Frame::Ended(_) => 13,
+            Frame::Output(..) => 14,
+            Frame::Doing(_) => 15,
+            Frame::TookInput(_) => 16,
+            Frame::Lost(_) => 17,
+            Frame::Said(_) => 18,
+            Frame::Done => 19,
+        }
+    }
+
+    /// The contents of a frame; all of them.
+    fn take(mut from: &[u8]) -> Result<(u32, Frame), Malformed> {
+        let from = &mut from;
+        let (kind, host) = <(u8, u32)>::take(from)?;
+        let frame = match kind {
+            1 => Frame::Plan(Box::new(Plan::take(from)?)),
+            2 => Frame::Signal(Value::take(from)?),
+            3 => Frame::Ask,
+            4 => Frame::Input(Value::take(from)?),
+            5 => Frame::Taken(Value::take(from)?, Value::take(from)?),
+            6 => Frame::Close(Value::take(from)?),
+            7 => Frame::Dead(Value::take(from)?, Value::take(from)?),
+            8 => Frame::End,
+            9 => Frame::Cards(Value::take(from)?),
+            10 => Frame::Beat,
+            11 => Frame::Started(Value::take(from)?),
+            12 => Frame::Refused(Value::take(from)?, Value::take(from)?),
+            13 => Frame::Ended(Value::take(from)?),
+            14 => Frame::Output(Value::take(from)?, Value::take(from)?, Value::take(from)?),
+            15 => Frame::Doing(Value::take(from)?),
+            16 => Frame::TookInput(Value::take(from)?),
+            17 => Frame::Lost(Value::take(from)?),
+            18 => Frame::Said(Value::take(from)?),
+            19 => Frame::Done,
+            _ => return Err(Malformed("a kind that does not exist")),
+        };
+        match from.is_empty() {
+            true => Ok((host, frame)),
+            false => Err(Malformed("it goes on after its end")),
+        }
+    }
+}
+
+impl Value for DeathCause {
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            DeathCause::Unknown => (0u8, 0i32),
+            DeathCause::Exit(code) => (1, code),
+            DeathCause::Signal(signal) => (2, signal),
+            DeathCause::Overwritten => (3, 0),
+        }
+        .put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        match Value::take(from)? {
+            (0u8, _) => Ok(DeathCause::Unknown),
+            (1, code) => Ok(DeathCause::Exit(code)),
+            (2, signal) => Ok(DeathCause::Signal(signal)),
+            (3, _) => Ok(DeathCause::Overwritten),
+            _ => Err(Malformed("a cause of death that does not exist")),
+        }
+    }
+}
+
+impl Value for Ended {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Ended { rank, pid, ending, left, end } = *self;
+        (rank, pid).put(out);
+        match ending {
+            Ending::Code(code) => (0u8, code),
+            Ending::Signal(signal) => (1, signal),
+        }
+        .put(out);
+        left.put(out);
+        match end {
+            None => 0u8,
+            Some(End::Failed) => 1,
+            Some(End::Aborted) => 2,
+        }
+        .put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let (rank, pid) = Value::take(from)?;
+        let ending = match Value::take(from)? {
+            (0u8, code) => Ending::Code(code),
+            (1, signal) => Ending::Signal(signal),
+            _ => return Err(Malformed("an ending that does not exist")),
+        };
+        let left = Value::take(from)?;
+        let end = match u8::take(from)? {
+            0 => None,
+            1 => Some(End::Failed),
+            2 => Some(End::Aborted),
+            _ => return Err(Malformed("an end of a job that does not exist")),
+        };
+        Ok(Ended { rank, pid, ending, left, end })
+    }
+}
+
+/// Frames out of what arrives in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    bytes: VecDeque<u8>,
+}
+
+impl Decoder {
+    /// Takes the next bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// The next frame, once all of it has come.
+    ///
+    /// # Errors
+    /// It is none. Nothing that follows can be trusted.
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Frame)>, Malformed> {
+        let bytes = self.bytes.make_contiguous();
+        let Ok(length) = u32::take(&mut &bytes[..]) else { return Ok(None) };
+        let length = length as usize;
+        if length > MOST_BYTES {
+            return Err(Malformed("a frame that is longer than any"));
+        }
+        let Ok(contents) = take_bytes(&mut &bytes[4..], length) else { return Ok(None) };
+        let frame = Frame::take(contents)?;
+        self.bytes.drain(..4 + length);
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        let ended = Ended {
+            rank: 3,
+            pid: 9,
+            ending: Ending::Signal(9),
+            left: false,
+            end: Some(End::Failed),
+        };
+        vec![
+            Frame::Signal(15),
+            Frame::Ask,
+            Frame::Input(b"in".to_vec()),
+            Frame::Taken(1, 7),
+            Frame::Close(0),
+            Frame::Dead(2, DeathCause::Exit(3)),
+            Frame::End,
+            Frame::Cards(vec![(1, vec![1, 2]), (2, Vec::new())]),
+            Frame::Beat,
+            Frame::Started(vec![4, 5]),
+            Frame::Refused(2, "no".into()),
+            Frame::Ended(ended),
+            Frame::Output(1, 0, b"out\n".to_vec()),
+            Frame::Doing(vec![(0, 1, "waits".into())]),
+            Frame::TookInput(None),
+            Frame::TookInput(Some(5)),
+            Frame::Lost("b".into()),
+            Frame::Said("c".into()),
+            Frame::Done,
+        ]
+    }
+
+    #[test]
+    fn frames_arrive_as_they_were_sent_byte_by_byte() {
+        let mut bytes = Vec::new();
+        frames().iter().for_each(|frame| frame.put(6, &mut bytes));
+        let (mut decoder, mut came) = (Decoder::default(), Vec::new());
+        for byte in bytes {
+            decoder.feed(&[byte]);
+            while let Some((host, frame)) = decoder.next().unwrap() {
+                assert_eq!(host, 6);
+                came.push(frame);
+            }
+        }
+        assert_eq!(came, frames());
+    }
+
+    #[test]
+    fn what_is_cut_or_goes_on_is_malformed() {
+        for frame in frames() {
+            let mut bytes = Vec::new();
+            frame.put(0, &mut bytes);
+            let contents = &bytes[4..];
+            assert!(Frame::take(&contents[..contents.len() - 1]).is_err(), "{frame:?}");
+            assert!(Frame::take(&[contents, &[0]].concat()).is_err(), "{frame:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_is_refused_and_harms_nothing(kind in 0u8..22, bytes: Vec<u8>) {
+            let contents = [&[kind, 0, 0, 0, 0], &bytes[..]].concat();
+            if let Ok((host, frame)) = Frame::take(&contents) {
+                let mut again = Vec::new();
+                frame.put(host, &mut again);
+                prop_assert!(!again.is_empty());
+            }
+        }
+    }
+}

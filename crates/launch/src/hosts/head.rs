@@ -1,0 +1,362 @@
+//! The ranks of several hosts as one crew: what the engine wants goes to the daemons as frames,
+//! and what they send becomes news.
+
+use std::{
+    io,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use hikyaku_nic::fabric::DeathCause;
+use hikyaku_shm::End;
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+    io::Errno,
+    process::{Pid, Signal},
+};
+
+use super::{
+    frame::{ALL, Frame},
+    input::Source,
+    links::{LinkNews, Links},
+    plan::Plan,
+};
+use crate::{
+    LaunchError,
+    crew::{Crew, Ended, News, Tell},
+    lines::Source as Writer,
+};
+
+/// How much of a stream a host may send before it is told that some was taken.
+pub(super) const WINDOW: u32 = 256 << 10;
+
+/// How much is taken before a host is told.
+const TOLD_AT: u32 = 32 << 10;
+
+/// How long hosts may take to end what is left once their ranks have ended.
+const CLEAR_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long the daemons may take to hear that the launcher stops.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
+
+/// What an event is about.
+const LINKS: u64 = 0;
+const INPUT: u64 = 1;
+const TERMINAL: u64 = 2;
+
+/// The ranks of all hosts.
+pub(super) struct Hosts {
+    links: Links,
+    plan: Plan,
+    hosts: Vec<HostState>,
+    ranks: Vec<RankState>,
+    input: Source,
+    reading: [bool; 2],
+    /// How the job ends, if a rank has said why.
+    end: Option<End>,
+    /// Whether ranks were sent a signal: what does not start now is no failure of its own.
+    is_ending: bool,
+    /// Whether the question what ranks wait in was asked.
+    has_asked: bool,
+    /// Until when hosts may end what is left.
+    clear_by: Option<Duration>,
+    now: Duration,
+    events: OwnedFd,
+}
+
+/// A host as far as is known.
+#[derive(Debug, Clone, Default)]
+struct HostState {
+    ranks: Range<u32>,
+    has_started: bool,
+    /// Whether nothing of the job is left there.
+    is_clear: bool,
+    /// Bytes of each stream that it was not told of.
+    untold: [u32; 2],
+}
+
+/// A rank as far as is known.
+#[derive(Debug, Clone, Default)]
+struct RankState {
+    pid: u32,
+    has_ended: bool,
+    doing: Option<String>,
+}
+
+impl Hosts {
+    /// Starts the daemons.
+    pub(super) fn start(plan: Plan, now: Duration) -> Result<Hosts, LaunchError> {
+        let system = |source| LaunchError::System { what: "prepare the launch", source };
+        let count = u32::try_from(plan.places.len()).expect("there are at most MAX_RANKS");
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| system(it.into()))?;
+        let links = Links::start(&plan, 0..count, now)?;
+        let data = epoll::EventData::new_u64(LINKS);
+        epoll::add(&events, &links, data, epoll::EventFlags::IN)
+            .map_err(|errno| system(errno.into()))?;
+        let host = |host| HostState { ranks: plan.ranks_of(host), ..HostState::default() };
+        let hosts: Vec<HostState> = (0..count).map(host).collect();
+        let total = hosts.last().map_or(0, |last| last.ranks.end);
+        let mut hosts = Hosts {
+            links,
+            plan,
+            hosts,
+            ranks: vec![RankState::default(); total as usize],
+            input: Source::new().map_err(system)?,
+            reading: [true; 2],
+            end: None,
+            is_ending: false,
+            has_asked: false,
+            clear_by: None,
+            now,
+            events,
+        };
+        hosts.run_input().map_err(system)?;
+        Ok(hosts)
+    }
+
+    fn run_input(&mut self) -> io::Result<()> {
+        let links = &mut self.links;
+        let send = |frame| links.send(0, &frame);
+        self.input.run(self.events.as_fd(), (INPUT, TERMINAL), self.now, send)
+    }
+
+    fn take_in(&mut self, news: LinkNews, tell: &mut Tell<'_>) -> io::Result<()> {
+        match news {
+            LinkNews::Frame(host, Frame::Lost(reason)) => self.lose(host..host + 1, &reason, tell),
+            LinkNews::Frame(host, frame) => return self.handle(host, frame, tell),
+            LinkNews::Lost(hosts, reason) => self.lose(hosts, &reason, tell),
+            LinkNews::Said(line) => tell(News::Said(line)),
+        }
+        Ok(())
+    }
+
+    /// Handles a frame from a host. One that cannot be is dropped: it is a fault of the daemon's,
+    /// and all it can do is to harm its own ranks.
+    fn handle(&mut self, host: u32, frame: Frame, tell: &mut Tell<'_>) -> io::Result<()> {
+        let state = &mut self.hosts[host as usize];
+        match frame {
+            Frame::Started(pids) => {
+                state.has_started = true;
+                for (rank, pid) in state.ranks.clone().zip(pids) {
+                    self.ranks[rank as usize].pid = pid;
+                }
+            }
+            Frame::Refused(code, reason) => {
+                let (host, ranks) = (self.plan.name(host).to_owned(), state.ranks.clone());
+                self.refuse(ranks, LaunchError::Host { host, reason, code }, tell);
+            }
+            Frame::Ended(ended) if state.ranks.contains(&ended.rank) => {
+                self.handle_end(ended, tell);
+            }
+            Frame::Output(rank, stream @ 0..2, piece) if state.ranks.contains(&rank) => {
+                let stream = usize::from(stream);
+                state.untold[stream] += u32::try_from(piece.len()).unwrap_or(u32::MAX);
+                if !piece.is_empty() {
+                    tell(News::Output { source: Writer { rank, stream }, piece: &piece });
+                }
+                self.tell_taken(stream, TOLD_AT);
+            }
+            Frame::Doing(doing) => {
+                for (rank, pid, what) in doing {
+                    if state.ranks.contains(&rank) {
+                        let ranks = &mut self.ranks[rank as usize];
+                        (ranks.pid, ranks.doing) = (pid, Some(what));
+                    }
+                }
+            }
+            Frame::Cards(cards) => {
+                let ranks = state.ranks.clone();
+                let of_it = cards.iter().all(|(rank, _)| ranks.contains(rank));
+                if of_it {
+                    self.links.send(ALL, &Frame::Cards(cards));
+                }
+            }
+            Frame::TookInput(count) if host == 0 => {
+                self.input.handle_taken(self.events.as_fd(), count)?;
+                self.run_input()?;
+            }
+            Frame::Said(line) => {
+                tell(News::Said(line));
+            }
+            Frame::Done => state.is_clear = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_end(&mut self, ended: Ended, tell: &mut Tell<'_>) {
+        let rank = &mut self.ranks[ended.rank as usize];
+        if !std::mem::replace(&mut rank.has_ended, true) {
+            self.end = self.end.or(ended.end);
+            tell(News::Ended(ended));
+        }
+    }
+
+    /// The ranks of a host that have not ended will not start.
+    fn refuse(&mut self, ranks: Range<u32>, error: LaunchError, tell: &mut Tell<'_>) {
+        let ranks = self.take_running(ranks);
+        tell(News::Refused { ranks, error });
+    }
+
+    /// Hosts are gone.
+    fn lose(&mut self, hosts: Range<u32>, reason: &str, tell: &mut Tell<'_>) {
+        let ranks = self.plan.ranks_of_all(&hosts);
+        let had_started = hosts.clone().any(|host| self.hosts[host as usize].has_started);
+        for host in hosts {
+            self.hosts[host as usize].is_clear = true;
+        }
+        if !had_started && !self.is_ending {
+            let (host, reason) = (String::new(), reason.to_owned());
+            return self.refuse(ranks, LaunchError::Host { host, reason, code: 1 }, tell);
+        }
+        let reason = match ranks.end - ranks.start {
+            1 => format!("{reason}; its rank was {}", ranks.start),
+            _ => format!("{reason}; its ranks were {} to {}", ranks.start, ranks.end - 1),
+        };
+        let ranks = self.take_running(ranks);
+        if !ranks.is_empty() {
+            tell(News::Lost { ranks, reason });
+        }
+    }
+
+    /// Those of these ranks that have not ended, which they have now.
+    fn take_running(&mut self, ranks: Range<u32>) -> Vec<u32> {
+        let running = |rank: &u32| !self.ranks[*rank as usize].has_ended;
+        let all: Vec<u32> = ranks.filter(running).collect();
+        all.iter().for_each(|rank| self.ranks[*rank as usize].has_ended = true);
+        all
+    }
+
+    /// Tells hosts that at least so much of a stream was taken, if it was.
+    fn tell_taken(&mut self, stream: usize, least: u32) {
+        if !self.reading[stream] {
+            return;
+        }
+        for (host, state) in (0..).zip(&mut self.hosts) {
+            if state.untold[stream] >= least {
+                let taken = std::mem::take(&mut state.untold[stream]);
+                self.links.send(host, &Frame::Taken(stream as u8, taken));
+            }
+        }
+    }
+}
+
+impl AsFd for Hosts {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}
+
+impl Crew for Hosts {
+    fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        self.now = now;
+        let mut events = Vec::with_capacity(4);
+        let at_once = Timespec::default();
+        match epoll::wait(&self.events, spare_capacity(&mut events), Some(&at_once)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            if event.data.u64() != LINKS {
+                self.run_input()?;
+                continue;
+            }
+            let mut all = Vec::new();
+            self.links.handle_ready(now, &mut |news| all.push(news))?;
+            all.into_iter().try_for_each(|news| self.take_in(news, tell))?;
+        }
+        Ok(())
+    }
+
+    fn handle_time(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        self.now = now;
+        let mut all = Vec::new();
+        self.links.handle_time(now, &mut |news| all.push(news))?;
+        all.into_iter().try_for_each(|news| self.take_in(news, tell))?;
+        if self.input.poll_deadline().is_some_and(|deadline| now >= deadline) {
+            self.run_input()?;
+        }
+        Ok(())
+    }
+
+    fn poll_deadline(&self) -> Option<Duration> {
+        let input = self.input.poll_deadline();
+        [self.links.poll_deadline(), input, self.clear_by].into_iter().flatten().min()
+    }
+
+    fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()> {
+        self.reading[stream] = wanted;
+        self.tell_taken(stream, 1);
+        Ok(())
+    }
+
+    fn close(&mut self, stream: usize) {
+        self.links.send(ALL, &Frame::Close(stream as u8));
+    }
+
+    fn mark_dead(&mut self, rank: u32, cause: DeathCause) {
+        self.links.send(ALL, &Frame::Dead(rank, cause));
+    }
+
+    fn send(&mut self, signal: Signal) {
+        self.links.send(ALL, &Frame::Signal(signal.as_raw()));
+        match signal {
+            // The launcher itself is about to stop.
+            Signal::STOP => self.links.flush(STOP_LIMIT),
+            Signal::CONT => self.links.forgive(self.now),
+            _ => {
+                self.is_ending = true;
+                self.links.cut_silent(self.now);
+            }
+        }
+    }
+
+    fn ask_waiting(&mut self) {
+        self.has_asked = true;
+        self.links.send(ALL, &Frame::Ask);
+    }
+
+    fn take_waiting(&mut self) -> Vec<String> {
+        if !self.has_asked {
+            return Vec::new();
+        }
+        let hosts = self.plan.hosts_of_ranks();
+        let ranks = (0u32..).zip(&self.ranks).zip(hosts).map(|((rank, state), host)| {
+            let host = self.plan.name(host);
+            match &state.doing {
+                Some(doing) => format!("rank {rank} (pid {}, host {host}) {doing}", state.pid),
+                None => format!("rank {rank} (host {host}) is on a host that gave no answer"),
+            }
+        });
+        ranks.collect()
+    }
+
+    fn clear(&mut self) {
+        self.links.send(ALL, &Frame::End);
+        self.clear_by = Some(self.now + CLEAR_LIMIT);
+    }
+
+    fn is_clear(&self) -> bool {
+        let late = self.clear_by.is_some_and(|by| self.now >= by);
+        late || self.links.are_down() || self.hosts.iter().all(|host| host.is_clear)
+    }
+
+    fn finish(&mut self, _now: Duration, _tell: &mut Tell<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn contains(&self, pid: Pid) -> bool {
+        self.links.contains(pid)
+    }
+
+    fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    fn host_of(&self, rank: u32) -> Option<&str> {
+        let host = self.plan.hosts_of_ranks().get(rank as usize).copied()?;
+        Some(self.plan.name(host))
+    }
+}

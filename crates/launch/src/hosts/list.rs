@@ -1,0 +1,202 @@
+//! The hosts of a job as people name them, and how many ranks each gets. Pure.
+
+use thiserror::Error;
+
+/// A host, and how many ranks it takes if that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostEntry {
+    /// What the agent knows it by.
+    pub name: String,
+    /// Its ranks.
+    pub slots: Option<u32>,
+}
+
+/// Why hosts and ranks do not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HostsError {
+    /// A name that is empty or would be taken for an option.
+    #[error("`{0}` is no name of a host")]
+    Name(String),
+    /// A number of ranks that is none.
+    #[error("host {name} cannot have `{number}` ranks: write a number of 1 or more")]
+    Slots {
+        /// The host.
+        name: String,
+        /// What was written.
+        number: String,
+    },
+    /// No host was named.
+    #[error("no host is named")]
+    Empty,
+    /// There are more ranks than places.
+    #[error("{ranks} ranks do not fit on hosts with {places} places: name more, such as {example}")]
+    TooFew {
+        /// Ranks asked for.
+        ranks: u32,
+        /// Places there are.
+        places: u64,
+        /// How it could be written.
+        example: String,
+    },
+}
+
+impl HostEntry {
+    /// Hosts with commas between: `a:4,b`.
+    ///
+    /// # Errors
+    /// One is none.
+    pub fn list(text: &str) -> Result<Vec<HostEntry>, HostsError> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(HostEntry::parse).collect()
+    }
+
+    /// A host a line, as `host`, `host:4` or `host slots=4`; `#` begins a remark, and other words
+    /// are left to those who know them.
+    ///
+    /// # Errors
+    /// One is none.
+    pub fn file(text: &str) -> Result<Vec<HostEntry>, HostsError> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let mut entries = Vec::new();
+        for line in lines {
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { continue };
+            let mut entry = HostEntry::parse(name)?;
+            for number in words.filter_map(|word| word.strip_prefix("slots=")) {
+                entry.slots = Some(slots(&entry.name, number)?);
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    fn parse(text: &str) -> Result<HostEntry, HostsError> {
+        // Of an IPv6 address only one in brackets has a number after it.
+        let (name, number) = match text.rsplit_once(':') {
+            Some((name, number)) if !name.contains(':') || name.ends_with(']') => {
+                (name, Some(number))
+            }
+            _ => (text, None),
+        };
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if name.is_empty() || name.starts_with('-') || name.contains(char::is_control) {
+            return Err(HostsError::Name(text.to_owned()));
+        }
+        let slots = number.map(|number| slots(&name, number)).transpose()?;
+        Ok(HostEntry { name, slots })
+    }
+}
+
+fn slots(name: &str, number: &str) -> Result<u32, HostsError> {
+    let wrong = || HostsError::Slots { name: name.to_owned(), number: number.to_owned() };
+    number.parse().ok().filter(|&slots| slots > 0).ok_or_else(wrong)
+}
+
+/// How many ranks each host gets, of all or of so many ranks; at most `most` each if that is given.
+/// The ranks of a host follow each other; a host that is named again has more of them.
+///
+/// Hosts that say how many they take are filled in order. If none says, all get about the same.
+///
+/// # Errors
+/// There is no host, or there are too few places.
+pub fn assign(
+    entries: &[HostEntry],
+    ranks: Option<u32>,
+    most: Option<u32>,
+) -> Result<Vec<(String, u32)>, HostsError> {
+    let mut hosts: Vec<(String, u64)> = Vec::new();
+    for entry in entries {
+        let slots = u64::from(most.or(entry.slots).unwrap_or(1));
+        match hosts.iter_mut().find(|(name, _)| *name == entry.name) {
+            // With a limit for each host, naming it again adds nothing.
+            Some((_, places)) => *places += if most.is_some() { 0 } else { slots },
+            None => hosts.push((entry.name.clone(), slots)),
+        }
+    }
+    if hosts.is_empty() {
+        return Err(HostsError::Empty);
+    }
+    let places: u64 = hosts.iter().map(|(_, slots)| slots).sum();
+    let ranks = ranks.unwrap_or_else(|| u32::try_from(places).unwrap_or(u32::MAX));
+    if most.is_none() && entries.iter().all(|entry| entry.slots.is_none()) {
+        let count = hosts.len() as u64;
+        let share = |host: u64| (u64::from(ranks) + count - 1 - host) / count;
+        (0..).zip(&mut hosts).for_each(|(host, (_, slots))| *slots = share(host));
+    } else if u64::from(ranks) > places {
+        let example = format!("{}:{}", hosts[0].0, hosts[0].1 + u64::from(ranks) - places);
+        return Err(HostsError::TooFew { ranks, places, example });
+    }
+    let mut left = ranks;
+    let taken = hosts.into_iter().map(|(name, slots)| {
+        let count = left.min(u32::try_from(slots).unwrap_or(u32::MAX));
+        left -= count;
+        (name, count)
+    });
+    Ok(taken.filter(|(_, count)| *count > 0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn assigned(list: &str, ranks: Option<u32>, most: Option<u32>) -> String {
+        match assign(&HostEntry::list(list).unwrap(), ranks, most) {
+            Ok(hosts) => {
+                let words: Vec<_> = hosts.iter().map(|(name, n)| format!("{name}:{n}")).collect();
+                words.join(",")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn ranks_fill_hosts_in_order() {
+        for (list, ranks, most, expected) in [
+            ("a:4,b:4", None, None, "a:4,b:4"),
+            ("a:4,b:4", Some(6), None, "a:4,b:2"),
+            ("a:4,b:4", Some(2), None, "a:2"),
+            ("a,b", None, None, "a:1,b:1"),
+            ("a,b,c", Some(8), None, "a:3,b:3,c:2"),
+            ("a,b,c", Some(2), None, "a:1,b:1"),
+            ("a:2,b,a:3", None, None, "a:5,b:1"),
+            ("a,b", Some(5), Some(3), "a:3,b:2"),
+            ("a:9,b:9", None, Some(2), "a:2,b:2"),
+            (" a , b:2,", None, None, "a:1,b:2"),
+            ("", None, None, "no host is named"),
+            (
+                "a:4,b:4",
+                Some(9),
+                None,
+                "9 ranks do not fit on hosts with 8 places: name more, such as a:5",
+            ),
+        ] {
+            assert_eq!(assigned(list, ranks, most), expected, "{list} {ranks:?} {most:?}");
+        }
+    }
+
+    #[test]
+    fn files_have_the_usual_forms() {
+        let text = "# ours\na\nb:3\n\nc slots=4 max-slots=9 # far\n[::1]:2\n10.0.0.1\nfe80::2\n";
+        let entries = HostEntry::file(text).unwrap();
+        let told: Vec<_> = entries.iter().map(|it| (it.name.as_str(), it.slots)).collect();
+        let expected = [
+            ("a", None),
+            ("b", Some(3)),
+            ("c", Some(4)),
+            ("::1", Some(2)),
+            ("10.0.0.1", None),
+            ("fe80::2", None),
+        ];
+        assert_eq!(told, expected);
+        assert!(HostEntry::file("a slots=many").is_err());
+    }
+
+    #[test]
+    fn names_that_an_agent_would_misread_are_refused() {
+        for bad in ["-oProxyCommand=x", ":4", "a:0", "a:b", "a:-1"] {
+            assert!(HostEntry::list(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Jobs of several hosts: a daemon on each, reached by `ssh` or another agent.
+//!
+//! ```text
+//!   hikyaku run ── engine ── head: crew of all hosts
+//!                              │ links: an agent a host, frames on its standard input and output
+//!        ┌─────────────────────┼──────────────────────┐
+//!     sh (own host)         ssh b                  ssh c
+//!        │                     │                      │
+//!     daemon                daemon                 daemon ── links (above 16 hosts)
+//!     local crew, memory    local crew, memory     local crew, memory
+//! ```
+//!
+//! The launcher decides for the job; a daemon starts and ends the ranks of its host, and passes on
+//! what it is told and what they write. The channel is that of the agent and no port of our own:
+//! nothing has to be resolved, no stranger can connect, and it goes through whatever the agent goes
+//! through. When it closes, whoever is behind it ends.
+//!
+//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `list`
+//! (hosts as people name them).
+
+mod bytes;
+mod daemon;
+mod frame;
+mod greeting;
+mod head;
+mod input;
+mod links;
+mod list;
+mod plan;
+mod tree;
+
+use std::{env, ffi::OsString, fs::File, io::Read, time::Duration};
+
+pub use daemon::daemon;
+pub use list::{HostEntry, HostsError, assign};
+
+use self::{
+    head::Hosts,
+    plan::{Place, Plan, PlannedJob},
+};
+use crate::{
+    Launch, LaunchError, Outcome,
+    engine::{Engine, Prepared},
+};
+
+/// How long a host may be silent if a launch does not say.
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Variables that name things of one host or of one login, and stay there.
+const STAY: [&str; 12] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "HIKYAKU_JOB",
+    "HIKYAKU_RANK",
+    "HIKYAKU_SIZE",
+    "HOSTNAME",
+    "OLDPWD",
+    "PWD",
+    "SHLVL",
+    "WINDOWID",
+    "XAUTHORITY",
+    "_",
+];
+
+/// The same, by how they begin.
+const STAY_ALL: [&str; 2] = ["SSH_", "XDG_"];
+
+/// Where the ranks of a job run.
+#[derive(Debug, Clone)]
+pub struct OnHosts {
+    /// Hosts, and how many ranks each has. Ranks follow each other.
+    pub places: Vec<(String, u32)>,
+    /// The command that reaches a host. It is followed by the host's name and a command line.
+    pub agent: Vec<OsString>,
+    /// The words that start a daemon, on every host: see [`daemon`].
+    pub daemon: Vec<OsString>,
+    /// How long a host may be silent before its ranks count as dead.
+    pub timeout: Duration,
+}
+
+impl OnHosts {
+    /// By `ssh`, with daemons that are this program with the word `daemon`.
+    pub fn new(places: Vec<(String, u32)>) -> OnHosts {
+        let this = env::current_exe().unwrap_or_else(|_| "hikyaku".into());
+        OnHosts {
+            places,
+            agent: ["ssh", "-x", "-o", "BatchMode=yes"].map(OsString::from).into(),
+            daemon: vec![this.into(), "daemon".into()],
+            timeout: HOST_TIMEOUT,
+        }
+    }
+
+    /// Whether there is a place for each rank.
+    pub(crate) fn check(&self, ranks: u32) -> Result<(), LaunchError> {
+        let places = self.places.iter().map(|(_, count)| u64::from(*count)).sum();
+        let fits = places == u64::from(ranks) && self.places.iter().all(|(_, count)| *count > 0);
+        if fits { Ok(()) } else { Err(LaunchError::Places { ranks, places }) }
+    }
+
+    fn plan(&self, launch: &Launch, interactive: [bool; 2]) -> Result<Plan, LaunchError> {
+        let system = |what| move |source| LaunchError::System { what, source };
+        let mut key = [0; 16];
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut key))
+            .map_err(system("make a secret of the job"))?;
+        let folder = env::current_dir().map_err(system("find the current folder"))?;
+        let own = links::own_name();
+        let place = |(name, ranks): &(String, u32)| {
+            let is_own = is_this_host(name, &own);
+            Place { name: name.clone(), ranks: *ranks, is_own }
+        };
+        let plan = Plan {
+            own: 0,
+            until: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
+            places: self.places.iter().map(place).collect(),
+            key,
+            agent: self.agent.clone(),
+            daemon: command_line(&self.daemon),
+            patience_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(100),
+            interactive: (interactive[0], interactive[1]),
+            variables: travelling(env::vars_os()),
+            job: PlannedJob::new(launch, &folder.into_os_string()),
+        };
+        let mut bytes = Vec::new();
+        frame::Frame::Plan(Box::new(plan.clone())).put(0, &mut bytes);
+        if bytes.len() > frame::MOST_BYTES {
+            let source = rustix::io::Errno::TOOBIG.into();
+            return Err(system("send arguments and environment to other hosts")(source));
+        }
+        Ok(plan)
+    }
+}
+
+/// Runs a job on several hosts.
+pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<Outcome, LaunchError> {
+    let prepare = |source| LaunchError::System { what: "prepare the launch", source };
+    crate::allow_files(u32::try_from(hosts.places.len()).unwrap_or(u32::MAX))?;
+    let prepared = Prepared::new(launch).map_err(prepare)?;
+    let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
+    let crew = Hosts::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;
+    Engine::new(launch, prepared, crew, launch.ranks).map_err(prepare)?.run()
+}
+
+/// Whether a name means the host that calls itself `own`.
+fn is_this_host(name: &str, own: &str) -> bool {
+    ["localhost", "127.0.0.1", "::1", own].contains(&name)
+}
+
+/// The variables that go to other hosts.
+fn travelling(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let stays =
+        |name: &str| STAY.contains(&name) || STAY_ALL.iter().any(|begin| name.starts_with(begin));
+    all.filter(|(name, _)| name.to_str().is_none_or(|name| !stays(name))).collect()
+}
+
+/// Words as a shell reads them.
+fn command_line(words: &[OsString]) -> String {
+    let quote = |word: &OsString| {
+        let text = word.to_string_lossy();
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:+,@%".contains(letter);
+        match !text.is_empty() && text.chars().all(plain) {
+            true => text.into_owned(),
+            false => format!("'{}'", text.replace('\'', r"'\''")),
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}

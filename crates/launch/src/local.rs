@@ -1,0 +1,302 @@
+//! The ranks of this machine: started, watched, read from and ended.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    process::Stdio,
+    time::Duration,
+};
+
+use hikyaku_nic::fabric::DeathCause;
+use hikyaku_shm::End;
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+    io::Errno,
+    process::{Pid, Rlimit, Signal},
+};
+
+use super::{
+    JobMemory, Launch, LaunchError, Program,
+    crew::{Crew, Ended, News, Tell},
+    intake::Intake,
+    placement::cpus_of,
+    ranks::Ranks,
+    spawn::{Inheritable, Recipe, Variables},
+    stdin::{Pump, empty, of_rank_0},
+};
+
+/// What an event is about: the index of a rank here, or one of these.
+const TERMINAL: u64 = u64::MAX;
+const STREAM: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+
+/// The ranks of this machine.
+pub(super) struct Local<'a> {
+    /// First, so that whatever happens the processes are gone before anything else is.
+    ranks: Ranks,
+    memory: &'a dyn JobMemory,
+    /// The first rank here.
+    first: u32,
+    intakes: [Intake; 2],
+    pump: Option<Pump>,
+    pidfds: Vec<Option<OwnedFd>>,
+    waiting: Vec<String>,
+    events: OwnedFd,
+}
+
+/// What is started here, and with what.
+pub(super) struct Start<'s> {
+    pub(super) launch: &'s Launch,
+    /// What the job's ranks run, all of them.
+    pub(super) programs: &'s [Program],
+    /// How many ranks, from the crew's first.
+    pub(super) count: u32,
+    /// Standard input of the first of them. `None`: of the launcher, if that is rank 0.
+    pub(super) stdin: Option<Stdio>,
+    /// The limit on open files to run under.
+    pub(super) files: Option<Rlimit>,
+    /// CPUs that ranks may use.
+    pub(super) allowed: &'s [usize],
+    /// Variables that stand in for this process's own.
+    pub(super) variables: &'s Variables,
+}
+
+impl<'a> Local<'a> {
+    /// No ranks yet; lines without an end are shown after a while where a stream is interactive.
+    pub(super) fn new(
+        memory: &'a dyn JobMemory,
+        first: u32,
+        interactive: [bool; 2],
+    ) -> io::Result<Local<'a>> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let intakes =
+            [Intake::new(0, first, interactive[0])?, Intake::new(1, first, interactive[1])?];
+        let local = Local {
+            ranks: Ranks::default(),
+            memory,
+            first,
+            intakes,
+            pump: None,
+            pidfds: Vec::new(),
+            waiting: Vec::new(),
+            events,
+        };
+        local.watch(&local.intakes[0], STREAM[0])?;
+        local.watch(&local.intakes[1], STREAM[1])?;
+        Ok(local)
+    }
+
+    /// Starts the ranks, all or, if `is_ending` says so meanwhile, as many as there were then.
+    pub(super) fn start(
+        &mut self,
+        mut start: Start<'_>,
+        is_ending: impl Fn() -> bool,
+    ) -> Result<(), LaunchError> {
+        let system = |source| LaunchError::System { what: "prepare the ranks", source };
+        let _inheritable = Inheritable::new(self.memory.fd()).map_err(system)?;
+        let given = start.stdin.is_some() || self.first == 0;
+        let nothing = (start.count > 1 || !given).then(empty).transpose()?;
+        let each =
+            start.programs.iter().flat_map(|program| (0..program.ranks).map(move |_| program));
+        for (index, program) in (0..start.count).zip(each.skip(self.first as usize)) {
+            let rank = self.first + index;
+            let stdin = match (&nothing, start.stdin.take()) {
+                (_, Some(stdin)) => stdin,
+                (Some(nothing), None) if rank > 0 => nothing.try_clone().map_err(system)?.into(),
+                _ => {
+                    let (stdin, pump) = of_rank_0().map_err(system)?;
+                    self.pump = pump;
+                    stdin
+                }
+            };
+            let cpus = cpus_of(start.launch.bind, index, start.count, start.allowed);
+            let mut environment = self.environment(rank, start.launch);
+            environment.extend(program.variables.iter().cloned());
+            let spawned = Recipe { program, files: start.files, variables: start.variables }
+                .start(environment, stdin, cpus)
+                .map_err(|error| error.at(rank, &program.program))?;
+            let ended = self.ranks.add(spawned.pid).map_err(system)?;
+            self.watch(&ended, u64::from(index)).map_err(|error| system(error.into()))?;
+            self.pidfds.push(Some(ended));
+            self.memory.mark_started(rank, spawned.pid.as_raw_pid().unsigned_abs());
+            for (intake, pipe) in self.intakes.iter_mut().zip(spawned.outputs) {
+                intake.add(pipe).map_err(system)?;
+            }
+            if is_ending() {
+                break;
+            }
+        }
+        self.run_pump(Duration::ZERO).map_err(system)
+    }
+
+    /// How many ranks have been started.
+    pub(super) fn started(&self) -> u32 {
+        self.ranks.started()
+    }
+
+    /// The processes of the ranks, in order.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        (0..self.started()).map(|index| self.pid(index)).collect()
+    }
+
+    /// What a rank's environment has beyond the launcher's: two variables for scripts, what the
+    /// launch says, and what the job's memory wants.
+    fn environment(&self, rank: u32, launch: &Launch) -> Vec<(String, String)> {
+        let mut environment = vec![
+            ("HIKYAKU_RANK".to_owned(), rank.to_string()),
+            ("HIKYAKU_SIZE".to_owned(), launch.ranks.to_string()),
+        ];
+        environment.extend(launch.variables.iter().cloned());
+        environment.extend(self.memory.environment(rank));
+        environment
+    }
+
+    fn pid(&self, index: u32) -> u32 {
+        self.ranks.pid(index).as_raw_pid().unsigned_abs()
+    }
+
+    fn watch(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
+        epoll::add(&self.events, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+    }
+
+    fn handle_end(&mut self, token: u64, tell: &mut Tell<'_>) -> io::Result<()> {
+        let index = u32::try_from(token).expect("it was made from an index");
+        let Some(ending) = self.ranks.take_ending(index)? else { return Ok(()) };
+        if let Some(pidfd) = self.pidfds[index as usize].take() {
+            epoll::delete(&self.events, pidfd)?;
+        }
+        let (rank, pid) = (self.first + index, self.pid(index));
+        let (left, end) = (self.memory.has_left(rank), self.memory.end());
+        tell(News::Ended(Ended { rank, pid, ending, left, end }));
+        Ok(())
+    }
+
+    fn run_pump(&mut self, now: Duration) -> io::Result<()> {
+        let Some(pump) = &mut self.pump else { return Ok(()) };
+        if !pump.run(self.events.as_fd(), TERMINAL, now)? {
+            self.pump = None;
+        }
+        Ok(())
+    }
+
+    /// What the ranks are doing: of each, its number, its process and the rest of a sentence.
+    pub(super) fn doing(&self) -> Vec<(u32, u32, String)> {
+        let ranks = (0..self.started()).map(|index| {
+            let rank = self.first + index;
+            let what = match self.memory.waiting(rank) {
+                _ if self.ranks.has_ended(index) => "has ended".to_owned(),
+                Some(what) => format!("waits in {what}"),
+                None => "is not waiting in a call of hikyaku".to_owned(),
+            };
+            (rank, self.pid(index), what)
+        });
+        ranks.collect()
+    }
+}
+
+impl AsFd for Local<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}
+
+impl Crew for Local<'_> {
+    /// The kernel lists ready descriptors in the order in which they became ready, so ranks are
+    /// seen to end in the order in which they did.
+    fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        let at_once = Timespec::default();
+        match epoll::wait(&self.events, spare_capacity(&mut events), Some(&at_once)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            match event.data.u64() {
+                TERMINAL => self.run_pump(now)?,
+                token => match STREAM.iter().position(|stream| *stream == token) {
+                    Some(stream) => self.intakes[stream]
+                        .read_ready(now, |source, piece| tell(News::Output { source, piece }))?,
+                    None => self.handle_end(token, tell)?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_time(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        for intake in &mut self.intakes {
+            intake.show_held(now, |source, piece| tell(News::Output { source, piece }));
+        }
+        let due = |pump: &Pump| pump.poll_deadline().is_some_and(|deadline| now >= deadline);
+        if self.pump.as_ref().is_some_and(due) {
+            self.run_pump(now)?;
+        }
+        Ok(())
+    }
+
+    fn poll_deadline(&self) -> Option<Duration> {
+        let intakes = self.intakes.iter().map(Intake::poll_deadline);
+        let pump = self.pump.as_ref().and_then(Pump::poll_deadline);
+        intakes.chain([pump]).flatten().min()
+    }
+
+    fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()> {
+        match wanted {
+            true => self.watch(&self.intakes[stream], STREAM[stream])?,
+            false => epoll::delete(&self.events, &self.intakes[stream])?,
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, stream: usize) {
+        self.intakes[stream].close();
+    }
+
+    fn mark_dead(&mut self, rank: u32, cause: DeathCause) {
+        self.memory.mark_dead(rank, cause);
+    }
+
+    fn send(&mut self, signal: Signal) {
+        self.ranks.send(signal);
+    }
+
+    fn ask_waiting(&mut self) {
+        let doing = self.doing();
+        let line = |(rank, pid, what)| format!("rank {rank} (pid {pid}) {what}");
+        self.waiting = doing.into_iter().map(line).collect();
+    }
+
+    fn take_waiting(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn clear(&mut self) {
+        self.ranks.clear();
+    }
+
+    fn is_clear(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        if let Some(mut pump) = self.pump.take() {
+            pump.stop(self.events.as_fd())?;
+        }
+        for intake in &mut self.intakes {
+            intake.finish(now, |source, piece| tell(News::Output { source, piece }));
+        }
+        Ok(())
+    }
+
+    fn contains(&self, pid: Pid) -> bool {
+        self.ranks.contains(pid)
+    }
+
+    fn end(&self) -> Option<End> {
+        self.memory.end()
+    }
+
+    fn host_of(&self, _rank: u32) -> Option<&str> {
+        None
+    }
+}
