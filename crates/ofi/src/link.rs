@@ -293,6 +293,7 @@ impl<'a> Packet<'a> {
 pub struct Links {
     endpoint: Endpoint,
     own: Host,
+    others: usize,
     key: Key,
     layout: Layout,
     /// Of each host all lanes, one after the other.
@@ -313,23 +314,23 @@ pub struct Links {
 }
 
 impl Links {
-    /// Opens an endpoint by an offer of a survey, for host `own` of `hosts`. It knows no others
-    /// yet, and takes in what those with the key send.
+    /// Opens an endpoint by an offer of a survey, for host `own` of `hosts`, of which it may have
+    /// links to so many others. It knows none yet, and takes in what those with the key send.
     pub fn open(
         survey: &Survey,
         offer: usize,
-        (own, hosts): (Host, Host),
+        (own, hosts, others): (Host, Host, usize),
         layout: Layout,
         key: Key,
     ) -> Result<Self, Error> {
         layout.check()?;
-        let others = hosts.saturating_sub(1) as usize;
         let buffers = (layout.buffers(others, 0), layout.buffers(others, layout.budget));
         let endpoint = Endpoint::open_to_grow(survey, offer, buffers, layout.buffer_bytes())?;
         let slots = endpoint.region(SLOTS * (layout.payload + HEADER))?;
         Ok(Self {
             endpoint,
             own,
+            others,
             key,
             layout,
             links: (0..hosts as usize * usize::from(layout.lanes)).map(|_| None).collect(),
@@ -633,8 +634,7 @@ impl Links {
         }
         link.window += more;
         self.grown = grown;
-        let others = self.links.len() / usize::from(self.layout.lanes) - 1;
-        self.endpoint.grow(self.layout.buffers(others, grown))
+        self.endpoint.grow(self.layout.buffers(self.others, grown))
     }
 
     /// Tells a host at the next progress all that has been taken of it: it waits for that.

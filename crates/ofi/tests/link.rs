@@ -29,7 +29,7 @@ struct Job {
 impl Job {
     fn open(survey: &Survey, offer: usize, hosts: Host) -> Result<Self, Error> {
         let name = survey.offers()[offer].provider.clone();
-        let links = |own| Links::open(survey, offer, (own, hosts), LAYOUT, KEY);
+        let links = |own| Links::open(survey, offer, (own, hosts, hosts as usize - 1), LAYOUT, KEY);
         let mut job = Self { hosts: (0..hosts).map(links).collect::<Result<_, _>>()?, name };
         let addresses: Vec<_> = job.hosts.iter().map(|links| links.address().to_vec()).collect();
         for (own, links) in job.hosts.iter_mut().enumerate() {
@@ -241,7 +241,7 @@ const REGION: usize = 1 << 20;
 
 /// One of two processes with a link between them.
 fn process(own: Host, offer: usize) -> Links {
-    Links::open(&survey().unwrap(), offer, (own, 2), LAYOUT, KEY).unwrap()
+    Links::open(&survey().unwrap(), offer, (own, 2, 1), LAYOUT, KEY).unwrap()
 }
 
 /// Goes on until `done`: sends what `next` gives, and hands over what comes.
@@ -472,7 +472,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
         let Some(survey) = survey() else { return };
         let offer = usable(&survey)[&job.name];
         let small = Layout { window: 4096, most: 8000, ..LAYOUT };
-        let error = Links::open(&survey, offer, (0, 2), small, KEY).err().unwrap().to_string();
+        let error = Links::open(&survey, offer, (0, 2, 1), small, KEY).err().unwrap().to_string();
         assert!(error.contains("two must fit"), "{error}");
     });
 }
@@ -483,7 +483,7 @@ fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
     let layout =
         Layout { payload: 16 << 10, window: 4096, most: 1 << 16, budget: 60 << 10, lanes: 1 };
     for (provider, offer) in usable(&survey) {
-        let open = |own| Links::open(&survey, offer, (own, 3), layout, KEY);
+        let open = |own| Links::open(&survey, offer, (own, 3, 2), layout, KEY);
         let Ok(mut hosts) = (0..3).map(open).collect::<Result<Vec<_>, _>>() else { continue };
         let addresses: Vec<_> = hosts.iter().map(|links| links.address().to_vec()).collect();
         // A source may send before where it is reached is known here.

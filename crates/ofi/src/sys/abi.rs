@@ -323,6 +323,9 @@ pub(crate) struct CqDataEntry {
     pub(crate) data: u64,
 }
 
+// SAFETY: its pointers are compared and measured, by whoever has the endpoint.
+unsafe impl Send for CqDataEntry {}
+
 #[repr(C)]
 pub(crate) struct CqErrEntry {
     pub(crate) op_context: *mut c_void,
