@@ -14,9 +14,13 @@
 //! each lane, so that is what each may occupy, in receive buffers or held. A source without credit
 //! gets [`Posted::Full`]: nothing queues up.
 //!
-//! Every packet carries its source, a number in sequence, and how much its sender has taken of the
-//! other direction. A packet in which one of these is impossible is counted and dropped, and so is
-//! everything that follows from that source: after a gap there is no order to keep.
+//! Windows are small at first, since each takes receive memory whether it is used or not. A source
+//! that sends much gets a larger one, as long as all together stay within a budget; it keeps it.
+//!
+//! Every packet carries its source, a number in sequence, how much its sender has taken of the
+//! other direction and how large that one's window is, and the key of the job. A packet with
+//! another key is a stranger's: it is counted and dropped. One in which a number is impossible is
+//! too, and so is everything that follows from that source: after a gap there is no order to keep.
 //!
 //! Large data does not go this way: its owner registers it and sends where it is, and the receiver
 //! reads it ([`Links::fetch`]).
@@ -24,16 +28,20 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{Completion, Endpoint, Error, Peer, Posted, Region, Remote};
+use crate::{Completion, Endpoint, Error, Peer, Posted, Region, Remote, Survey};
 
-/// The number of a host of the job.
+/// The number of a process of the job.
 pub type Host = u32;
 
-/// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit.
-const HEADER: usize = 16;
+/// A secret of the job, which every packet carries.
+pub type Key = [u8; 16];
+
+/// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit, window,
+/// key.
+const HEADER: usize = 36;
 
 /// The form of packets, which both sides must have.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 const DATA: u8 = 1;
 const CREDIT: u8 = 2;
@@ -50,8 +58,12 @@ pub struct Layout {
     /// Bytes of the longest payload. An endpoint's receive buffers have four times as many for
     /// each packet with its header.
     pub payload: usize,
-    /// Bytes of each source that may be unread on a lane, headers included.
+    /// Bytes of each source that may be unread on a lane at first, headers included.
     pub window: u32,
+    /// The same for a source that sends much: its window doubles until then.
+    pub most: u32,
+    /// Bytes by which all windows together may have grown.
+    pub budget: usize,
     /// Kinds of traffic that do not wait for each other.
     pub lanes: u8,
 }
@@ -62,11 +74,25 @@ impl Layout {
         4 * (self.payload + HEADER)
     }
 
-    /// Receive buffers that hold the windows of so many other hosts, of which a quarter of each
-    /// may stay unused, and one more that is being emptied.
-    pub fn buffers(&self, others: usize) -> usize {
-        let windows = others * usize::from(self.lanes) * self.window as usize;
+    /// Receive buffers that hold the windows of so many other hosts, and by how many bytes they
+    /// have grown. A quarter of each may stay unused, and one more is being emptied.
+    pub fn buffers(&self, others: usize, grown: usize) -> usize {
+        let windows = others * usize::from(self.lanes) * self.window as usize + grown;
         windows.div_ceil(self.buffer_bytes() / 4 * 3) + 1
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        // A quarter may be taken without the source knowing: the rest must do for any packet.
+        if cost(self.payload) > self.most / 2 || cost(0) > self.window / 4 {
+            return Err(Error::Invalid(format!(
+                "windows of {} to {} bytes are too small for packets of {}: two must fit",
+                self.window, self.most, self.payload
+            )));
+        }
+        if self.lanes == 0 || self.window > self.most {
+            return Err(Error::Invalid("links need a lane, and windows that grow".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -100,12 +126,14 @@ pub enum Landed {
 
 /// One lane's view of another host. Counts are of bytes, modulo 2^32.
 struct Link {
-    peer: Peer,
+    /// `None`: it may have sent already, and where it is reached is not known yet.
+    peer: Option<Peer>,
     host: Host,
     lane: u8,
-    /// Sent, and of that what the receiver has taken.
+    /// Sent, of that what the receiver has taken, and how much it may have unread.
     sent: u32,
     acknowledged: u32,
+    allowed: u32,
     /// The next packet's number.
     number: u32,
     /// Received, what has been taken of it, and of that what the source knows.
@@ -113,63 +141,71 @@ struct Link {
     taken: u32,
     told: u32,
     expected: u32,
+    /// What it may have unread here, and what had been taken when that last changed.
+    window: u32,
+    since: u32,
     /// Packets that could not be landed.
     held: VecDeque<Box<[u8]>>,
-    /// Whether it has sent what is impossible.
+    /// Whether it has sent what is impossible, or cannot be reached.
     broken: bool,
 }
 
 impl Link {
-    fn new(peer: Peer, host: Host, lane: u8) -> Self {
+    fn new(peer: Option<Peer>, host: Host, lane: u8, window: u32) -> Self {
         Self {
             peer,
             host,
             lane,
             sent: 0,
             acknowledged: 0,
+            allowed: window,
             number: 0,
             received: 0,
             taken: 0,
             told: 0,
             expected: 0,
+            window,
+            since: 0,
             held: VecDeque::new(),
             broken: false,
         }
     }
 
-    fn header(&self, kind: u8, own: Host) -> [u8; HEADER] {
+    fn header(&self, kind: u8, own: Host, key: &Key) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
-        for (place, word) in [(4, own), (8, self.number), (12, self.taken)] {
+        for (place, word) in [(4, own), (8, self.number), (12, self.taken), (16, self.window)] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
+        bytes[20..].copy_from_slice(key);
         bytes
     }
 
     /// Takes in what a packet says: its payload, if it has one that may be landed.
-    fn admit<'a>(&mut self, packet: &Packet<'a>, window: u32) -> Result<Option<&'a [u8]>, ()> {
+    fn admit<'a>(&mut self, packet: &Packet<'a>, most: u32) -> Result<Option<&'a [u8]>, ()> {
         let fresh = packet.credit.wrapping_sub(self.acknowledged);
         if fresh > self.sent.wrapping_sub(self.acknowledged) {
             return Err(());
         }
-        match packet.kind {
-            CREDIT if packet.payload.is_empty() => {
-                self.acknowledged = packet.credit;
-                Ok(None)
-            }
+        if packet.window < self.allowed || packet.window > most {
+            return Err(());
+        }
+        let payload = match packet.kind {
+            CREDIT if packet.payload.is_empty() => None,
             DATA if packet.number == self.expected => {
                 let unread = self.received.wrapping_sub(self.taken);
                 let cost = cost(packet.payload.len());
-                if unread.checked_add(cost).is_none_or(|unread| unread > window) {
+                if unread.checked_add(cost).is_none_or(|unread| unread > self.window) {
                     return Err(());
                 }
-                self.acknowledged = packet.credit;
                 self.expected = self.expected.wrapping_add(1);
                 self.received = self.received.wrapping_add(cost);
-                Ok(Some(packet.payload))
+                Some(packet.payload)
             }
-            _ => Err(()),
-        }
+            _ => return Err(()),
+        };
+        (self.acknowledged, self.allowed) = (packet.credit, packet.window);
+        Ok(payload)
     }
 
     /// Hands a packet over, or holds it behind those that are held.
@@ -201,6 +237,17 @@ impl Link {
         }
         taken
     }
+
+    /// Whether its source is to be told how much has been taken: a quarter of the window at a
+    /// time, as a source that is told later still has the rest to send.
+    fn owes_credit(&self) -> bool {
+        self.taken.wrapping_sub(self.told) >= self.window / 4
+    }
+
+    /// Whether its source sends much: two windows since the last one grew.
+    fn sends_much(&self) -> bool {
+        self.taken.wrapping_sub(self.since) / 2 >= self.window
+    }
 }
 
 /// What lands arrivals.
@@ -219,53 +266,81 @@ struct Packet<'a> {
     source: Host,
     number: u32,
     credit: u32,
+    window: u32,
     payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes it; `None`: it is none, or of another form.
-    fn decode(bytes: &'a [u8]) -> Option<Self> {
+    /// Decodes it; `None`: it is none, of another form, or a stranger's.
+    fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
         let [kind, FORM, lane, 0, ..] = *header else { return None };
-        let (source, number, credit) = (word(4), word(8), word(12));
-        Some(Self { kind, lane, source, number, credit, payload })
+        let (source, number, credit, window) = (word(4), word(8), word(12), word(16));
+        (header[20..] == *key).then_some(Self {
+            kind,
+            lane,
+            source,
+            number,
+            credit,
+            window,
+            payload,
+        })
     }
 }
 
-/// The links of a process to other hosts.
+/// The links of a process to others of its job.
 pub struct Links {
     endpoint: Endpoint,
     own: Host,
+    others: usize,
+    key: Key,
     layout: Layout,
     /// Of each host all lanes, one after the other.
     links: Vec<Option<Link>>,
+    /// Links that hold packets, and those whose sources are to be told what has been taken; each
+    /// once.
+    holding: Vec<usize>,
+    owing: Vec<usize>,
+    /// By how many bytes windows have grown.
+    grown: usize,
     slots: Region,
+    /// To whom the packets in the slots go.
+    bound: Vec<Host>,
     free: Vec<usize>,
+    /// Hosts whose links broke and that were not asked for yet.
+    broke: VecDeque<Host>,
     malformed: u64,
 }
 
 impl Links {
-    /// Links over an endpoint that was opened with the layout's buffers, of host `own` of `hosts`.
-    pub fn new(endpoint: Endpoint, own: Host, hosts: Host, layout: Layout) -> Result<Self, Error> {
-        // A quarter may be taken without the source knowing: the rest must do for any packet.
-        if cost(layout.payload) > layout.window / 2 {
-            return Err(Error::Invalid(format!(
-                "a window of {} bytes is too small for packets of {}: two must fit",
-                layout.window, layout.payload
-            )));
-        }
-        if layout.lanes == 0 {
-            return Err(Error::Invalid("links need at least one lane".to_owned()));
-        }
+    /// Opens an endpoint by an offer of a survey, for host `own` of `hosts`, of which it may have
+    /// links to so many others. It knows none yet, and takes in what those with the key send.
+    pub fn open(
+        survey: &Survey,
+        offer: usize,
+        (own, hosts, others): (Host, Host, usize),
+        layout: Layout,
+        key: Key,
+    ) -> Result<Self, Error> {
+        layout.check()?;
+        let buffers = (layout.buffers(others, 0), layout.buffers(others, layout.budget));
+        let endpoint = Endpoint::open_to_grow(survey, offer, buffers, layout.buffer_bytes())?;
         let slots = endpoint.region(SLOTS * (layout.payload + HEADER))?;
         Ok(Self {
             endpoint,
             own,
+            others,
+            key,
             layout,
             links: (0..hosts as usize * usize::from(layout.lanes)).map(|_| None).collect(),
+            holding: Vec::new(),
+            owing: Vec::new(),
+            grown: 0,
             slots,
+            bound: vec![own; SLOTS],
             free: (0..SLOTS).rev().collect(),
+            broke: VecDeque::new(),
             malformed: 0,
         })
     }
@@ -284,9 +359,15 @@ impl Links {
         };
         let peer = self.endpoint.insert(address)?;
         for (place, lane) in places.iter_mut().zip(0..) {
-            *place = Some(Link::new(peer, host, lane));
+            let link = place.get_or_insert_with(|| Link::new(None, host, lane, self.layout.window));
+            link.peer = Some(peer);
         }
         Ok(())
+    }
+
+    /// Whether there is a link to a host.
+    pub fn is_connected(&self, host: Host) -> bool {
+        self.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
     /// Packets that were dropped, since they could not be what their sender should have sent.
@@ -294,9 +375,14 @@ impl Links {
         self.malformed
     }
 
-    /// Whether a host has sent such a packet. Nothing more is taken from it.
+    /// Whether a host has sent such a packet, or cannot be reached. Nothing more is taken from it.
     pub fn is_broken(&self, host: Host) -> bool {
         self.link(host, 0).is_some_and(|link| link.broken)
+    }
+
+    /// A host to which the link broke, each once.
+    pub fn take_broken(&mut self) -> Option<Host> {
+        self.broke.pop_front()
     }
 
     /// Bytes of a source that lie here on a lane and have not been taken.
@@ -304,31 +390,57 @@ impl Links {
         self.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
+    /// Whether a lane holds packets of a source that could not be landed.
+    pub fn holds(&self, source: Host, lane: u8) -> bool {
+        self.link(source, lane).is_some_and(|link| !link.held.is_empty())
+    }
+
+    /// Bytes sent to a host on a lane that it has not said to have taken.
+    pub fn unacknowledged(&self, to: Host, lane: u8) -> u32 {
+        self.link(to, lane).map_or(0, |link| link.sent.wrapping_sub(link.acknowledged))
+    }
+
+    /// What a source may have unread here on a lane.
+    pub fn window(&self, source: Host, lane: u8) -> u32 {
+        self.link(source, lane).map_or(self.layout.window, |link| link.window)
+    }
+
     fn link(&self, host: Host, lane: u8) -> Option<&Link> {
         self.links.get(place(host, lane, self.layout.lanes)?)?.as_ref()
+    }
+
+    fn link_mut(&mut self, host: Host, lane: u8) -> Option<&mut Link> {
+        self.links.get_mut(place(host, lane, self.layout.lanes)?)?.as_mut()
+    }
+
+    /// Bytes of the longest payload that a packet to a host may have now: two packets fit into the
+    /// window.
+    pub fn longest(&self, to: Host, lane: u8) -> usize {
+        let allowed = self.link(to, lane).map_or(self.layout.window, |link| link.allowed);
+        self.layout.payload.min(allowed as usize / 2 - HEADER)
     }
 
     /// Sends a packet of these bytes, one part after the other. [`Posted::Full`]: the receiver has
     /// no room, or the provider; go on with [`Self::progress`] and try again.
     pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<Posted, Error> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let Some(link) = self.link(to, lane) else {
+        let link = self.link(to, lane).and_then(|link| Some((link, link.peer?)));
+        let Some((link, peer)) = link else {
             return Err(Error::Invalid(format!("there is no link to host {to} on lane {lane}")));
         };
-        if length > self.layout.payload {
-            let most = self.layout.payload;
+        let most = self.longest(to, lane);
+        if length > most {
             return Err(Error::Invalid(format!("a packet of {length} bytes exceeds {most}")));
         }
         let unread = link.sent.wrapping_sub(link.acknowledged);
-        if unread + cost(length) > self.layout.window {
+        if unread + cost(length) > link.allowed {
             return Ok(Posted::Full);
         }
-        let header = link.header(DATA, self.own);
-        let (peer, told) = (link.peer, link.taken);
-        let posted = self.post(peer, &header, parts, length)?;
+        let header = link.header(DATA, self.own, &self.key);
+        let told = link.taken;
+        let posted = self.post((to, peer), &header, parts, length)?;
         if posted == Posted::Accepted
-            && let Some(at) = place(to, lane, self.layout.lanes)
-            && let Some(link) = &mut self.links[at]
+            && let Some(link) = self.link_mut(to, lane)
         {
             link.number = link.number.wrapping_add(1);
             link.sent = link.sent.wrapping_add(cost(length));
@@ -340,7 +452,7 @@ impl Links {
     /// Gives the provider a packet: short ones at once, others from a slot.
     fn post(
         &mut self,
-        peer: Peer,
+        (to, peer): (Host, Peer),
         header: &[u8; HEADER],
         parts: &[&[u8]],
         length: usize,
@@ -365,6 +477,7 @@ impl Links {
         }
         let posted = self.endpoint.send(peer, (&self.slots, start, whole), slot as u64)?;
         if posted == Posted::Accepted {
+            self.bound[slot] = to;
             self.free.pop();
         }
         Ok(posted)
@@ -383,26 +496,31 @@ impl Links {
         into: (&Region, usize, usize),
         token: u32,
     ) -> Result<Posted, Error> {
-        let Some(link) = self.link(from, 0) else {
+        let Some(peer) = self.link(from, 0).and_then(|link| link.peer) else {
             return Err(Error::Invalid(format!("there is no link to host {from}")));
         };
-        self.endpoint.read(link.peer, remote, into, FETCH | u64::from(token))
+        self.endpoint.read(peer, remote, into, FETCH | u64::from(token))
     }
 
     /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
     /// was anything. `land` may be called for the packets of one window of each source.
     pub fn progress(&mut self, mut land: impl FnMut(Arrival<'_>) -> Landed) -> Result<bool, Error> {
-        let mut any = false;
-        for link in self.links.iter_mut().flatten() {
-            any |= link.offer_held(&mut land);
-        }
+        let mut any = self.offer_held(&mut land);
         // As many as all windows may hold of the shortest packets would be too many at once.
         for _ in 0..2 * SLOTS {
             match self.endpoint.poll()? {
                 None => break,
                 Some(Completion::Message { payload }) => {
-                    if !take_in(&mut self.links, payload, self.layout, &mut land) {
-                        self.malformed += 1;
+                    let (links, layout) = (&mut self.links, &self.layout);
+                    match take_in(links, payload, (layout, self.own, &self.key), &mut land) {
+                        Ok(at) => {
+                            note(&mut self.holding, at, |at| holds(links, at));
+                            note(&mut self.owing, at, |at| owes(links, at));
+                        }
+                        Err(Dropped { breaks }) => {
+                            self.malformed += 1;
+                            self.broke.extend(breaks);
+                        }
                     }
                 }
                 Some(Completion::Done { token }) if token & FETCH != 0 => {
@@ -411,11 +529,10 @@ impl Links {
                 Some(Completion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
                 Some(Completion::Written { .. }) => self.malformed += 1,
-                Some(Completion::Failed { token, error }) => {
-                    self.free
-                        .extend(token.filter(|token| token & FETCH == 0).map(|at| at as usize));
+                Some(Completion::Failed { token: Some(token), error }) if token & FETCH != 0 => {
                     return Err(error);
                 }
+                Some(Completion::Failed { token, .. }) => self.fail(token),
             }
             any = true;
         }
@@ -423,23 +540,112 @@ impl Links {
         Ok(any)
     }
 
-    /// Tells sources how much of theirs has been taken, a quarter of a window at a time: a source
-    /// that is told later still has the rest to send.
-    fn give_credit(&mut self) -> Result<(), Error> {
-        for at in 0..self.links.len() {
-            let Some(link) = &self.links[at] else { continue };
-            let taken = link.taken;
-            if taken.wrapping_sub(link.told) < self.layout.window / 4 {
-                continue;
-            }
-            let (peer, header) = (link.peer, link.header(CREDIT, self.own));
-            if self.post(peer, &header, &[], 0)? == Posted::Accepted
-                && let Some(link) = &mut self.links[at]
-            {
-                link.told = taken;
+    /// A packet was lost, or a receive has failed.
+    fn fail(&mut self, token: Option<u64>) {
+        let Some(slot) = token.map(|token| token as usize) else {
+            self.malformed += 1;
+            return;
+        };
+        self.free.push(slot);
+        self.break_link(self.bound[slot]);
+    }
+
+    /// Takes and holds nothing more of a host.
+    pub fn break_link(&mut self, host: Host) {
+        if !self.is_broken(host) {
+            self.broke.push_back(host);
+        }
+        break_links(&mut self.links, host);
+    }
+
+    /// Offers the packets that are held, lane by lane in order.
+    fn offer_held(&mut self, land: &mut impl Land) -> bool {
+        if self.holding.is_empty() {
+            return false;
+        }
+        let (mut any, mut all) = (false, std::mem::take(&mut self.holding));
+        // Later lanes first: what the library needs to go on.
+        all.sort_unstable_by_key(|at| usize::MAX - at % usize::from(self.layout.lanes));
+        for at in &all {
+            if let Some(link) = &mut self.links[*at] {
+                any |= link.offer_held(land);
             }
         }
-        Ok(())
+        let links = &self.links;
+        all.iter().for_each(|at| note(&mut self.owing, *at, |at| owes(links, at)));
+        all.retain(|at| holds(links, *at));
+        self.holding = all;
+        any
+    }
+
+    /// Tells sources how much of theirs has been taken.
+    fn give_credit(&mut self) -> Result<(), Error> {
+        if self.owing.is_empty() {
+            return Ok(());
+        }
+        let mut all = std::mem::take(&mut self.owing);
+        let mut outcome = Ok(());
+        all.retain(|at| match self.give_credit_to(*at) {
+            Ok(done) => !done,
+            Err(error) => {
+                outcome = Err(error);
+                true
+            }
+        });
+        self.owing = all;
+        outcome
+    }
+
+    /// Tells one source; whether it knows now, or cannot be told.
+    fn give_credit_to(&mut self, at: usize) -> Result<bool, Error> {
+        self.widen(at)?;
+        let Some(link) = &self.links[at] else { return Ok(true) };
+        let Some(peer) = link.peer else { return Ok(false) };
+        if link.broken {
+            return Ok(true);
+        }
+        let (taken, host) = (link.taken, link.host);
+        let header = link.header(CREDIT, self.own, &self.key);
+        match self.post((host, peer), &header, &[], 0) {
+            Ok(Posted::Full) => Ok(false),
+            Ok(Posted::Accepted) => {
+                if let Some(link) = &mut self.links[at] {
+                    link.told = taken;
+                }
+                Ok(true)
+            }
+            Err(_) => {
+                self.break_link(host);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Lets a source that sends much have more unread, as far as there is memory for it.
+    fn widen(&mut self, at: usize) -> Result<(), Error> {
+        let Some(link) = self.links[at].as_mut().filter(|link| link.sends_much()) else {
+            return Ok(());
+        };
+        link.since = link.taken;
+        let more = link.window.min(self.layout.most - link.window);
+        let grown = self.grown + more as usize;
+        if more == 0 || grown > self.layout.budget {
+            return Ok(());
+        }
+        link.window += more;
+        self.grown = grown;
+        self.endpoint.grow(self.layout.buffers(self.others, grown))
+    }
+
+    /// Tells a host at the next progress all that has been taken of it: it waits for that.
+    pub fn acknowledge(&mut self, host: Host) {
+        for lane in 0..self.layout.lanes {
+            if let Some(at) = place(host, lane, self.layout.lanes)
+                && self.link(host, lane).is_some_and(|link| link.told != link.taken)
+            {
+                note(&mut self.owing, at, |_| true);
+            }
+        }
     }
 
     /// Sleeps until something may have come, or for so long. Call it when [`Self::progress`] has
@@ -459,25 +665,62 @@ fn place(host: Host, lane: u8, lanes: u8) -> Option<usize> {
     (lane < lanes).then(|| host as usize * usize::from(lanes) + usize::from(lane))
 }
 
-/// Takes in a packet; `false`: it cannot be one of its source's, from which nothing more is taken
-/// then.
-fn take_in(links: &mut [Option<Link>], bytes: &[u8], layout: Layout, land: &mut impl Land) -> bool {
-    let Some(packet) = Packet::decode(bytes) else { return false };
-    let Some(at) = place(packet.source, packet.lane, layout.lanes) else { return false };
-    let Some(Some(link)) = links.get_mut(at) else { return false };
-    if link.broken {
-        return false;
+/// Notes a link in a list, once, if it belongs there.
+fn note(list: &mut Vec<usize>, at: usize, belongs: impl Fn(usize) -> bool) {
+    if belongs(at) && !list.contains(&at) {
+        list.push(at);
     }
-    match link.admit(&packet, layout.window) {
+}
+
+fn holds(links: &[Option<Link>], at: usize) -> bool {
+    links[at].as_ref().is_some_and(|link| !link.held.is_empty())
+}
+
+fn owes(links: &[Option<Link>], at: usize) -> bool {
+    links[at].as_ref().is_some_and(Link::owes_credit)
+}
+
+fn break_links(links: &mut [Option<Link>], host: Host) {
+    for link in links.iter_mut().flatten().filter(|link| link.host == host) {
+        link.broken = true;
+        link.held.clear();
+    }
+}
+
+/// A packet that was dropped.
+struct Dropped {
+    /// It seems to be of this host, and cannot be: nothing more is taken from it.
+    breaks: Option<Host>,
+}
+
+/// Takes in a packet; returns its link.
+fn take_in(
+    links: &mut [Option<Link>],
+    bytes: &[u8],
+    (layout, own, key): (&Layout, Host, &Key),
+    land: &mut impl Land,
+) -> Result<usize, Dropped> {
+    const STRANGE: Dropped = Dropped { breaks: None };
+    let packet = Packet::decode(bytes, key).ok_or(STRANGE)?;
+    let at = place(packet.source, packet.lane, layout.lanes).ok_or(STRANGE)?;
+    if packet.source == own {
+        return Err(STRANGE);
+    }
+    let place = links.get_mut(at).ok_or(STRANGE)?;
+    let (source, lane) = (packet.source, packet.lane);
+    let link = place.get_or_insert_with(|| Link::new(None, source, lane, layout.window));
+    if link.broken {
+        return Err(STRANGE);
+    }
+    match link.admit(&packet, layout.most) {
         Ok(Some(payload)) => link.land(payload, land),
         Ok(None) => {}
         Err(()) => {
-            let lanes = links.iter_mut().flatten().filter(|link| link.host == packet.source);
-            lanes.for_each(|link| link.broken = true);
-            return false;
+            break_links(links, source);
+            return Err(Dropped { breaks: Some(source) });
         }
     }
-    true
+    Ok(at)
 }
 
 #[cfg(test)]
@@ -488,17 +731,17 @@ mod tests {
 
     /// A packet as its sender would make it.
     fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> Packet<'_> {
-        Packet { kind, lane: 0, source: 1, number, credit, payload }
+        Packet { kind, lane: 0, source: 1, number, credit, window: WINDOW, payload }
     }
 
     #[test]
     fn packets_in_sequence_within_the_window_are_admitted() {
-        let mut link = Link::new(Peer(0), 1, 0);
+        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
         for number in 0..3 {
             let admitted = link.admit(&packet(DATA, number, 0, &[7; 100]), WINDOW);
             assert_eq!(admitted, Ok(Some(&[7; 100][..])));
         }
-        assert_eq!(link.received, 3 * 116);
+        assert_eq!(link.received, 3 * 136);
     }
 
     #[test]
@@ -506,24 +749,26 @@ mod tests {
         let wrong = [
             ("a gap", packet(DATA, 2, 0, &[1])),
             ("the same again", packet(DATA, 0, 0, &[1])),
-            ("more than the window", packet(DATA, 1, 0, &[1; 1000])),
+            ("more than the window", packet(DATA, 1, 20, &[1; 960])),
             ("more taken than was sent", packet(CREDIT, 0, 51, &[])),
             ("less taken than before", packet(CREDIT, 0, 19, &[])),
             ("credit with a payload", packet(CREDIT, 0, 30, &[1])),
             ("another kind", packet(3, 1, 30, &[])),
+            ("a smaller window", Packet { window: WINDOW - 1, ..packet(DATA, 1, 30, &[]) }),
+            ("too large a window", Packet { window: 2 * WINDOW, ..packet(DATA, 1, 30, &[]) }),
         ];
         for (what, packet) in wrong {
-            let mut link = Link::new(Peer(0), 1, 0);
+            let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
             (link.sent, link.acknowledged) = (50, 20);
             link.admit(&self::packet(DATA, 0, 20, &[1]), WINDOW).unwrap();
             assert_eq!(link.admit(&packet, WINDOW), Err(()), "{what}");
-            assert_eq!((link.acknowledged, link.expected, link.received), (20, 1, 17), "{what}");
+            assert_eq!((link.acknowledged, link.expected, link.received), (20, 1, 37), "{what}");
         }
     }
 
     #[test]
     fn counters_pass_their_end() {
-        let mut link = Link::new(Peer(0), 1, 0);
+        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
         let start = u32::MAX - 10;
         (link.sent, link.acknowledged) = (start.wrapping_add(100), start);
         (link.received, link.taken, link.told) = (start, start, start);
@@ -532,12 +777,12 @@ mod tests {
         assert_eq!(first, Ok(Some(&[1; 50][..])));
         assert_eq!((link.expected, link.acknowledged), (0, start.wrapping_add(60)));
         assert!(link.admit(&packet(DATA, 0, 49, &[2; 50]), WINDOW).is_ok());
-        assert_eq!(link.received.wrapping_sub(link.taken), 132);
+        assert_eq!(link.received.wrapping_sub(link.taken), 172);
     }
 
     #[test]
     fn packets_are_held_in_order_until_there_is_room() {
-        let mut link = Link::new(Peer(0), 1, 0);
+        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
         let mut seen = Vec::new();
         link.land(b"a", &mut |_| Landed::Full);
         link.land(b"b", &mut |_| panic!("overtakes a packet that is held"));
@@ -554,19 +799,20 @@ mod tests {
         };
         assert!(link.offer_held(&mut land));
         assert!(!link.offer_held(&mut land));
-        assert_eq!((seen, link.taken, link.held.len()), (vec![b"a".to_vec()], 17, 1));
+        assert_eq!((seen, link.taken, link.held.len()), (vec![b"a".to_vec()], 37, 1));
     }
 
     #[test]
     fn bytes_that_are_no_packet_are_refused() {
-        let link = Link::new(Peer(0), 1, 0);
-        let good = link.header(DATA, 3);
-        assert!(Packet::decode(&good).is_some_and(|packet| packet.source == 3));
-        assert!(Packet::decode(&good[..15]).is_none());
-        for place in [1, 3] {
+        let link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+        let key = [9; 16];
+        let good = link.header(DATA, 3, &key);
+        assert!(Packet::decode(&good, &key).is_some_and(|packet| packet.source == 3));
+        assert!(Packet::decode(&good[..35], &key).is_none());
+        for place in [1, 3, 20, 35] {
             let mut wrong = good;
             wrong[place] ^= 0x40;
-            assert!(Packet::decode(&wrong).is_none(), "byte {place}");
+            assert!(Packet::decode(&wrong, &key).is_none(), "byte {place}");
         }
     }
 }

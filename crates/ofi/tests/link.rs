@@ -11,11 +11,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hikyaku_ofi::link::{Arrival, Host, Landed, Layout, Links};
+use hikyaku_ofi::link::{Arrival, Host, Key, Landed, Layout, Links};
 use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Remote, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
-const LAYOUT: Layout = Layout { payload: 4096, window: 1 << 16, lanes: 2 };
+const LAYOUT: Layout =
+    Layout { payload: 4096, window: 1 << 16, most: 1 << 16, budget: 0, lanes: 2 };
+
+const KEY: Key = *b"sixteen bytes of";
 
 /// Hosts of a job in one process, all linked with each other.
 struct Job {
@@ -26,11 +29,7 @@ struct Job {
 impl Job {
     fn open(survey: &Survey, offer: usize, hosts: Host) -> Result<Self, Error> {
         let name = survey.offers()[offer].provider.clone();
-        let buffers = LAYOUT.buffers(hosts as usize - 1);
-        let links = |own| {
-            let endpoint = Endpoint::open(survey, offer, buffers, LAYOUT.buffer_bytes())?;
-            Links::new(endpoint, own, hosts, LAYOUT)
-        };
+        let links = |own| Links::open(survey, offer, (own, hosts, hosts as usize - 1), LAYOUT, KEY);
         let mut job = Self { hosts: (0..hosts).map(links).collect::<Result<_, _>>()?, name };
         let addresses: Vec<_> = job.hosts.iter().map(|links| links.address().to_vec()).collect();
         for (own, links) in job.hosts.iter_mut().enumerate() {
@@ -242,9 +241,7 @@ const REGION: usize = 1 << 20;
 
 /// One of two processes with a link between them.
 fn process(own: Host, offer: usize) -> Links {
-    let endpoint =
-        Endpoint::open(&survey().unwrap(), offer, LAYOUT.buffers(1), LAYOUT.buffer_bytes());
-    Links::new(endpoint.unwrap(), own, 2, LAYOUT).unwrap()
+    Links::open(&survey().unwrap(), offer, (own, 2, 1), LAYOUT, KEY).unwrap()
 }
 
 /// Goes on until `done`: sends what `next` gives, and hands over what comes.
@@ -382,21 +379,24 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
         let Ok(mut job) = Job::open(&survey, offer, 2) else { continue };
         let mut stranger = Endpoint::open(&survey, offer, 1, LAYOUT.buffer_bytes()).unwrap();
         let victim = stranger.insert(job.hosts[0].address()).unwrap();
-        let packet = |kind: u8, form: u8, source: u8, number: u8, credit: u8| {
-            [kind, form, 0, 0, source, 0, 0, 0, number, 0, 0, 0, credit, 0, 0, 0]
+        let packet = |[kind, form, lane, source]: [u8; 4], number: u8, key: &Key| {
+            let words = [source.into(), number.into(), 0, LAYOUT.window];
+            let words = words.map(u32::to_le_bytes).concat();
+            [&[kind, form, lane, 0][..], &words, key].concat()
         };
-        let wrong: [&[u8]; 8] = [
-            b"short",
-            &packet(1, 2, 1, 0, 0),
-            &packet(1, 1, 0, 0, 0),
-            &packet(1, 1, 99, 0, 0),
-            &[1, 1, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        let wrong = [
+            b"short".to_vec(),
+            packet([1, 3, 0, 1], 0, &KEY),
+            packet([1, 2, 0, 0], 0, &KEY),
+            packet([1, 2, 0, 99], 0, &KEY),
+            packet([1, 2, 2, 1], 0, &KEY),
+            packet([1, 2, 0, 1], 0, b"another secret.."),
             // Of host 1, as it seems: with a number that is not due. Then nothing more is taken.
-            &packet(1, 1, 1, 5, 0),
-            &packet(1, 1, 1, 0, 0),
-            &[1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            packet([1, 2, 0, 1], 5, &KEY),
+            packet([1, 2, 0, 1], 0, &KEY),
+            packet([1, 2, 1, 1], 0, &KEY),
         ];
-        for bytes in wrong {
+        for bytes in &wrong {
             send_raw(&mut stranger, victim, bytes, &mut job);
         }
         let start = Instant::now();
@@ -471,11 +471,53 @@ fn what_does_not_fit_is_refused_in_one_line() {
         }
         let Some(survey) = survey() else { return };
         let offer = usable(&survey)[&job.name];
-        let endpoint = Endpoint::open(&survey, offer, 1, 1 << 14).unwrap();
-        let small = Layout { payload: 4096, window: 8000, lanes: 1 };
-        let error = Links::new(endpoint, 0, 2, small).err().unwrap().to_string();
+        let small = Layout { window: 4096, most: 8000, ..LAYOUT };
+        let error = Links::open(&survey, offer, (0, 2, 1), small, KEY).err().unwrap().to_string();
         assert!(error.contains("two must fit"), "{error}");
     });
+}
+
+#[test]
+fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
+    let Some(survey) = survey() else { return };
+    let layout =
+        Layout { payload: 16 << 10, window: 4096, most: 1 << 16, budget: 60 << 10, lanes: 1 };
+    for (provider, offer) in usable(&survey) {
+        let open = |own| Links::open(&survey, offer, (own, 3, 2), layout, KEY);
+        let Ok(mut hosts) = (0..3).map(open).collect::<Result<Vec<_>, _>>() else { continue };
+        let addresses: Vec<_> = hosts.iter().map(|links| links.address().to_vec()).collect();
+        // A source may send before where it is reached is known here.
+        hosts[1].connect(0, &addresses[0]).unwrap();
+        hosts[2].connect(0, &addresses[0]).unwrap();
+        let (mut sent, mut came, start) = ([0; 3], [0; 3], Instant::now());
+        while came[1] < 1_000_000 || came[2] < 100_000 {
+            for from in [1, 2] {
+                let longest = hosts[from].longest(0, 0);
+                if hosts[from].send(0, 0, &[&vec![from as u8; longest]]).unwrap()
+                    == Posted::Accepted
+                {
+                    sent[from] += longest;
+                }
+                hosts[from].progress(|arrival| panic!("{arrival:?}")).unwrap();
+            }
+            let landed = hosts[0].progress(|arrival| {
+                let Arrival::Packet { source, payload, .. } = arrival else { panic!() };
+                assert!(payload.iter().all(|byte| u32::from(*byte) == source));
+                came[source as usize] += payload.len();
+                Landed::Taken
+            });
+            landed.unwrap();
+            if came[1] > 0 && came[2] > 0 && !hosts[0].is_connected(1) {
+                hosts[0].connect(1, &addresses[1]).unwrap();
+                hosts[0].connect(2, &addresses[2]).unwrap();
+            }
+            assert!(start.elapsed() < PATIENCE, "{provider}: {came:?} came");
+        }
+        let grown = [1, 2].map(|source| hosts[0].window(source, 0));
+        assert!(grown.iter().any(|window| *window > 4096), "{provider}: {grown:?}");
+        let all: u32 = grown.iter().map(|window| window - 4096).sum();
+        assert!(all as usize <= layout.budget, "{provider}: {grown:?}");
+    }
 }
 
 /// The same binary runs with other releases.

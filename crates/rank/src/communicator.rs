@@ -73,8 +73,8 @@ impl Communicator {
     }
 
     /// All ranks of a port's job. Their lines are there from the start.
-    pub fn over(port: RankPort, choices: Choices) -> Communicator {
-        let rank = Rc::new(Rank::new(port, choices));
+    pub fn over(port: impl Into<RankPort>, choices: Choices) -> Communicator {
+        let rank = Rc::new(Rank::new(port.into(), choices));
         let book = Book::with_lines(&Endpoint::new(&rank.engine, 0), 0);
         Communicator::new(rank, 0, None, book)
     }

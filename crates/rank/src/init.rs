@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::communicator::{Communicator, Unheld};
 use crate::foreign::Foreign;
+use crate::port::RankPort;
 
 /// Why a program could not join its job.
 #[derive(Debug, Error)]
@@ -30,6 +31,9 @@ pub enum InitError {
     /// It was started by another launcher, as one of several.
     #[error(transparent)]
     Foreign(#[from] Foreign),
+    /// The job has ranks on other hosts, and they cannot be reached.
+    #[error("the ranks of this job on other hosts cannot be reached: {0}")]
+    Far(#[from] hikyaku_ofi::Error),
     /// It was started by itself, and a job of one rank could not be made.
     #[error(transparent)]
     Single(#[from] JobError),
@@ -92,7 +96,7 @@ impl Communicator {
         if let Some(seed) = faults {
             port.meet(Faults::of_a_job(seed));
         }
-        let joined = Communicator::over(port, choices);
+        let joined = Communicator::over(RankPort::open(port)?, choices);
         {
             let mut engine = joined.engine().borrow_mut();
             engine.limit_unmatched(limit.bytes());

@@ -20,6 +20,7 @@ mod communicator;
 mod contexts;
 mod create;
 mod error;
+mod far;
 mod foreign;
 mod init;
 mod intercommunicator;

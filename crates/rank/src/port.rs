@@ -1,12 +1,385 @@
-//! The port of a rank.
+//! The port of a rank: ranks of its host near, by shared memory, and those of other hosts far.
 
-use hikyaku_shm::ShmPort;
+use std::ops::{Deref, DerefMut};
+
+use hikyaku_nic::fabric::{
+    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, MemoryPort, Operation,
+    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+};
+use hikyaku_nic::hosted::{AwaitedStep, Rest};
+use hikyaku_nic::layer::Layer;
+use hikyaku_nic::time::Time;
+use hikyaku_ofi::Error;
+use hikyaku_shm::{Nap, ShmPort};
+
+use crate::far::Far;
 
 /// The port of a rank of a job, whatever carries its commands.
 ///
-/// All ranks of a job are on one host, so it is that host's memory. With a second fabric it becomes
-/// a *near* and a *far* half, and nothing above this crate changes.
-pub type RankPort = ShmPort;
+/// Without ranks on other hosts there is no far side, and each call takes one well-predicted
+/// branch more than the near one.
+#[derive(Debug)]
+pub struct RankPort {
+    /// Dropped first: it still needs the near side when it leaves.
+    far: Option<Box<Far>>,
+    near: ShmPort,
+}
+
+impl RankPort {
+    /// The port over a near side. If the job has several hosts it opens a far side as well.
+    ///
+    /// # Errors
+    /// Other hosts cannot be reached.
+    pub fn open(near: ShmPort) -> Result<RankPort, Error> {
+        let far = Far::open(&near)?.map(Box::new);
+        Ok(RankPort { far, near })
+    }
+
+    /// The far side, if a rank is there.
+    #[inline(always)]
+    fn far_of(&mut self, rank: Rank) -> Option<(&mut Far, &mut ShmPort)> {
+        let far = self.far.as_deref_mut()?;
+        far.is_far(rank).then_some((far, &mut self.near))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_both(&mut self) -> Option<Event> {
+        let far = self.far.as_deref_mut()?;
+        if let Some(event) = far.take_event() {
+            return Some(event);
+        }
+        far.before_poll(&mut self.near);
+        loop {
+            if let Some(event) = self.near.poll() {
+                if let Some(event) = far.filter(event) {
+                    return Some(event);
+                }
+                continue;
+            }
+            if !far.progress_if_due(&mut self.near) {
+                return far.take_event();
+            }
+        }
+    }
+
+    /// Posts a command that concerns a rank of another host.
+    #[cold]
+    #[inline(never)]
+    fn post_far(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let Some(far) = self.far.as_deref_mut() else { return self.near.post(command) };
+        match command.operation {
+            Operation::Send => far.send(&self.near, command),
+            Operation::Nop => Ok(0),
+            _ => far.carry_out(&mut self.near, command),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn receive_by_far(
+        &mut self,
+        source: Rank,
+        protocol: u8,
+        header: u64,
+        into: &mut [u8],
+    ) -> Short {
+        let Some(far) = self.far.as_deref_mut() else { return Short::Nothing };
+        let came = match far.is_far(source) {
+            true => far.progress(&mut self.near),
+            false => far.progress_if_due(&mut self.near),
+        };
+        match came {
+            true => self.near.receive_whole(source, protocol, header, into),
+            false => Short::Nothing,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn park_both(&mut self, deadline: Option<Time>) -> Wake {
+        let Some(far) = self.far.as_deref_mut() else { return self.near.park(deadline) };
+        if far.progress_if_due(&mut self.near) {
+            return Wake::Look;
+        }
+        let end = far.nap(&self.near, deadline);
+        match self.near.park(Some(end)) {
+            Wake::Deadline if deadline.is_some_and(|deadline| self.near.now() >= deadline) => {
+                Wake::Deadline
+            }
+            Wake::Look => Wake::Look,
+            Wake::Deadline | Wake::Slept => Wake::Slept,
+        }
+    }
+
+    /// [`HostedPort::begin_rest`](hikyaku_nic::hosted::HostedPort::begin_rest).
+    pub fn begin_rest(
+        &mut self,
+        deadline: Option<Time>,
+        steps: impl Iterator<Item = AwaitedStep>,
+    ) -> Rest<Nap> {
+        let Some(far) = self.far.as_deref_mut() else {
+            return self.near.begin_rest(deadline, steps);
+        };
+        if far.progress_if_due(&mut self.near) {
+            return Rest::Over(Wake::Look);
+        }
+        let end = far.nap(&self.near, deadline);
+        self.near.begin_rest(Some(end), steps)
+    }
+}
+
+impl From<ShmPort> for RankPort {
+    /// For a job on one host.
+    fn from(near: ShmPort) -> RankPort {
+        RankPort { far: None, near }
+    }
+}
+
+impl Drop for RankPort {
+    fn drop(&mut self) {
+        let Some(mut far) = self.far.take() else { return };
+        if self.near.is_forked() {
+            // The endpoint is the rank's, whose process goes on with it.
+            std::mem::forget(far);
+        } else if !std::thread::panicking() {
+            far.leave(&mut self.near);
+        }
+    }
+}
+
+/// For what only the near side has, such as its host.
+impl Deref for RankPort {
+    type Target = ShmPort;
+
+    fn deref(&self) -> &ShmPort {
+        &self.near
+    }
+}
+
+impl DerefMut for RankPort {
+    fn deref_mut(&mut self) -> &mut ShmPort {
+        &mut self.near
+    }
+}
+
+/// Tables, queues, mailboxes and groups are of the own host: those of others are refused there.
+impl Layer for RankPort {
+    type Inner = ShmPort;
+
+    #[inline(always)]
+    fn inner(&self) -> &ShmPort {
+        &self.near
+    }
+
+    #[inline(always)]
+    fn inner_mut(&mut self) -> &mut ShmPort {
+        &mut self.near
+    }
+
+    #[inline]
+    fn layered_get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        match self.far_of(from.rank) {
+            None => self.near.get(from, into),
+            Some((far, near)) => far.get(near, from, into),
+        }
+    }
+
+    #[inline]
+    fn layered_fetch(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        match self.far_of(atomic.target.rank) {
+            None => self.near.fetch(atomic),
+            Some((far, near)) => far.fetch(near, atomic),
+        }
+    }
+}
+
+/// Copies between ranks of a node.
+impl CopyPort for RankPort {
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+        self.near.expose(bytes)
+    }
+
+    fn copies_from(&self, space: Space) -> Option<usize> {
+        self.near.copies_from(space)
+    }
+
+    fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.near.read(from, into)
+    }
+
+    fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
+        self.near.open_joint(into)
+    }
+
+    fn read_jointly(
+        &mut self,
+        from: RemoteAddress,
+        into: &mut [u8],
+        copy: &JointCopy,
+    ) -> Result<bool, PostError> {
+        self.near.read_jointly(from, into, copy)
+    }
+
+    fn write_jointly(&mut self, copy: &JointCopy, payload: &[u8]) -> Result<u64, PostError> {
+        self.near.write_jointly(copy, payload)
+    }
+
+    fn close_joint(&mut self, from: Rank, copy: &JointCopy) -> bool {
+        self.near.close_joint(from, copy)
+    }
+}
+
+impl Port for RankPort {
+    #[inline]
+    fn rank(&self) -> Rank {
+        self.near.rank()
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.near.size()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        self.near.node_of(rank)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.near.capabilities()
+    }
+
+    #[inline]
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        match &self.far {
+            Some(far) if far.concerns(command) => self.post_far(command),
+            _ => self.near.post(command),
+        }
+    }
+
+    #[inline(always)]
+    fn post_inline(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        if let Some(far) = &self.far
+            && far.is_far(destination)
+        {
+            let command = Command::send(destination, protocol, header, payload);
+            return self.post_far(&Command { credited, ..command }).map(drop);
+        }
+        self.near.post_inline(destination, protocol, header, payload, credited)
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        let goes_far = |far: &Far| chain.iter().any(|command| far.concerns(command));
+        if !self.far.as_deref().is_some_and(goes_far) {
+            return self.near.post_chain(chain);
+        }
+        for (done, command) in chain.iter().enumerate() {
+            let mut bytes = 0;
+            loop {
+                let rest = Command {
+                    payload: &command.payload[bytes..],
+                    offset: command.offset + bytes as u64,
+                    credited: command.credited && bytes == 0,
+                    ..*command
+                };
+                let posted = self.post(&rest);
+                bytes += posted.map_err(|error| ChainError { done, bytes, error })?;
+                if bytes >= command.payload.len() || command.operation == Operation::Nop {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Event> {
+        match self.far {
+            None => self.near.poll(),
+            Some(_) => self.poll_both(),
+        }
+    }
+
+    #[inline(always)]
+    fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
+        let short = self.near.receive_whole(source, protocol, header, into);
+        match self.far {
+            Some(_) if matches!(short, Short::Nothing) => {
+                self.receive_by_far(source, protocol, header, into)
+            }
+            _ => short,
+        }
+    }
+
+    #[inline]
+    fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize {
+        self.near.copy_out(slice, offset, into)
+    }
+
+    #[inline]
+    fn release(&mut self, slice: RingSlice) {
+        self.near.release(slice);
+    }
+
+    #[inline]
+    fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
+        self.near.read_out(slice, into)
+    }
+
+    fn grant(&mut self, source: Rank, messages: u64) {
+        self.near.grant(source, messages);
+        if let Some(far) = &mut self.far {
+            far.grant(source, messages);
+        }
+    }
+
+    fn held_up(&mut self) -> Option<Rank> {
+        self.near.held_up()
+    }
+
+    fn route_of(&self, source: Rank) -> Option<RingId> {
+        self.near.route_of(source)
+    }
+
+    fn peer(&self, rank: Rank) -> PeerState {
+        let near = self.near.peer(rank);
+        self.far.as_deref().map_or(near, |far| far.state_of(rank, near))
+    }
+
+    #[inline]
+    fn departures(&self) -> u64 {
+        self.near.departures() + self.far.as_deref().map_or(0, Far::departures)
+    }
+
+    #[inline]
+    fn is_forked(&self) -> bool {
+        self.near.is_forked()
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.near.now()
+    }
+
+    fn announce_wait(&self, wait: Option<Wait>) {
+        self.near.announce_wait(wait);
+    }
+
+    #[inline]
+    fn park(&mut self, deadline: Option<Time>) -> Wake {
+        match self.far {
+            None => self.near.park(deadline),
+            Some(_) => self.park_both(deadline),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
 use hikyaku_nic::hosted::Rest;
+use hikyaku_nic::segment::Layout;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
@@ -138,6 +139,11 @@ impl ShmHost {
     /// The host of a rank.
     pub fn host_of(&self, rank: Rank) -> u32 {
         self.hosts().and_then(|hosts| hosts.of.get(rank as usize).copied()).unwrap_or(0)
+    }
+
+    /// Sizes of every rank's rings.
+    pub fn layout(&self) -> &Layout {
+        &self.mapping().plan().config.layout
     }
 
     /// Says where this rank is reached from other hosts; once. `false`: the address is empty or

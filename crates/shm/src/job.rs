@@ -18,7 +18,7 @@ use crate::error::{AttachError, JobError};
 use crate::header::{End, JobFacts};
 use crate::mapping::Mapping;
 use crate::memory;
-use crate::plan::{JobConfig, MemoryPlan};
+use crate::plan::{Hosts, JobConfig, MemoryPlan};
 use crate::probe;
 use crate::wait::WaitTimes;
 
@@ -201,6 +201,39 @@ pub fn open_conducted(
     (0..config.ranks).map(|rank| job.join(rank, WaitTimes::DEFAULT)).collect()
 }
 
+/// Opens all ranks of a job of several hosts in this process, each with a mapping of its own: for
+/// tests of what goes between hosts. `of` says the host of each rank. Returns the handles of the
+/// hosts, which know each other's cards once [`exchange_cards`] was called, and the ports by rank.
+///
+/// # Errors
+/// As [`Job::create`].
+pub fn open_hosts(
+    config: &JobConfig,
+    of: &[u32],
+    key: [u8; 16],
+) -> Result<(Vec<Job>, Vec<ShmPort>), JobError> {
+    let hosts = of.iter().max().map_or(0, |last| last + 1);
+    let of_host = |own| {
+        let hosts = Some(Hosts { own, of: of.to_vec(), key });
+        Job::create_private(&JobConfig { hosts, ..config.clone() })
+    };
+    let jobs: Vec<Job> = (0..hosts).map(of_host).collect::<Result<_, _>>()?;
+    let join = |(rank, host): (Rank, &u32)| jobs[*host as usize].join(rank, WaitTimes::DEFAULT);
+    let ports = (0..).zip(of).map(join).collect::<Result<_, _>>()?;
+    Ok((jobs, ports))
+}
+
+/// Tells each host where the ranks of the others are reached, as far as they have said so.
+pub fn exchange_cards(jobs: &[Job]) {
+    let ranks = jobs.first().map_or(0, Job::ranks);
+    for rank in 0..ranks {
+        let Some(home) = jobs.iter().find(|job| job.is_here(rank)) else { continue };
+        if let Some(card) = home.card(rank) {
+            jobs.iter().for_each(|job| _ = job.set_card(rank, &card));
+        }
+    }
+}
+
 /// [`open_all`] with other wait times.
 pub(crate) fn open_all_with(
     config: &JobConfig,
@@ -292,7 +325,6 @@ fn acquisition(name: Name, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Hosts;
     use hikyaku_nic::fabric::{Command, Event, Port, PostError, RingSlice};
     use hikyaku_nic::fabric::{Landed, Landing};
     use std::thread;

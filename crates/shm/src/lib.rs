@@ -58,7 +58,7 @@ pub use error::{AttachError, JobError};
 pub use fork::Process;
 pub use header::End;
 pub use host::{Nap, ShmHost};
-pub use job::{Doing, Job, Waiting, open_all, open_conducted, single};
+pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
 pub use limits::limits_on;
 pub use plan::{Hosts, JobConfig};
 pub use view::View;

@@ -65,7 +65,8 @@ impl<H: Host> HostedPort<H> {
                 line.set_credit(peer.granted);
                 self.wake_if_waiting(rank);
             }
-            if peer.poster.posted > 0 && peer.status.is_private() {
+            let is_here = self.host.is_here(rank);
+            if is_here && peer.poster.posted > 0 && peer.status.is_private() {
                 let told = &peer.target.sender(self.rank).posted;
                 told.store(peer.poster.posted, Ordering::Release);
             }

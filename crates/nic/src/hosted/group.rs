@@ -502,8 +502,9 @@ impl<H: Host> HostedPort<H> {
         let mut sorted = ranks.to_vec();
         sorted.sort_unstable();
         let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        let here = ranks.iter().all(|rank| self.host.is_here(*rank));
         let place = ranks.iter().position(|rank| *rank == self.rank);
-        place.filter(|_| !twice).ok_or(GroupError::Members { rank: self.rank })
+        place.filter(|_| here && !twice).ok_or(GroupError::Members { rank: self.rank })
     }
 
     /// The least first round that a group on a channel can have as this rank sees it.

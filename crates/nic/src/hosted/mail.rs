@@ -7,6 +7,7 @@
 //! A rank about to sleep checks once more for the letters that it has polled for. The writer loads
 //! the reader's doorbell after its stamp, without a barrier: the sleeper makes it, as for messages.
 
+use super::send::elsewhere;
 use super::{Host, HostedPort};
 use crate::fabric::{
     MailEnd, MailboxAddress, MailboxId, MailboxPort, PeerState, PostError, Rank, RemoteAddress,
@@ -92,6 +93,9 @@ impl<H: Host> MailboxPort for HostedPort<H> {
         let MailboxAddress { rank, at: start, slots } = to;
         if rank >= self.size {
             return Err(PostError::NoSuchRank { rank, size: self.size });
+        }
+        if !self.host.is_here(rank) {
+            return Err(elsewhere());
         }
         let fits =
             (at as usize).checked_add(bytes.len()).is_some_and(|end| end <= slots.room as usize);
@@ -184,6 +188,9 @@ impl<H: Host> HostedPort<H> {
     /// A word of a mailbox that its owner has opened.
     #[inline]
     fn word_of_mail(&self, to: MailboxAddress, at: u64) -> Result<&AtomicU64, PostError> {
+        if !self.host.is_here(to.rank) {
+            return Err(elsewhere());
+        }
         let rank = to.rank;
         if rank >= self.size {
             return Err(PostError::NoSuchRank { rank, size: self.size });

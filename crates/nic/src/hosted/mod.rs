@@ -4,6 +4,7 @@
 //! ```text
 //!   rest.rs     waiting while other threads of the rank use the port
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
+//!   land.rs     what comes from other hosts, landed by its receiver
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
 //!   repair.rs   what a dead sender left unfinished
@@ -27,6 +28,7 @@ mod conduct;
 mod copy;
 mod group;
 mod host;
+mod land;
 mod mail;
 mod multicast;
 mod queue;
@@ -112,7 +114,12 @@ impl<H: Host> HostedPort<H> {
         };
         let own = segment(this);
         let layout = own.layout();
-        let peers = (0..layout.ranks).map(|rank| Peer::new(segment(rank), this)).collect();
+        let peer = |rank| match host.is_here(rank) {
+            true => Peer::new(segment(rank), this),
+            // What comes from it is landed here, as that source.
+            false => Peer::new(own, rank),
+        };
+        let peers = (0..layout.ranks).map(peer).collect();
         let rings = (0..layout.rings).map(|_| OwnRing::new(u64::from(layout.ring_bytes))).collect();
         HostedPort {
             rank: this,

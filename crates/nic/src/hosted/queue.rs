@@ -276,6 +276,9 @@ impl<H: Host> HostedPort<H> {
     #[inline]
     fn find_queue(&self, address: QueueAddress) -> Option<CommandQueue<'static>> {
         let peer = self.peers.get(address.rank as usize)?;
+        if !self.host.is_here(address.rank) {
+            return None;
+        }
         let (queue, setup) = peer.target.queue(address.queue)?;
         (setup.generation == address.generation).then_some(queue)
     }

@@ -22,6 +22,7 @@
 //! same holds for the completion word, which is stored last of all. An atomic operation has acquire
 //! and release order: a rank that sees its effect sees all earlier puts.
 
+use super::send::elsewhere;
 use super::{Host, HostedPort};
 use crate::fabric::{
     Atomic, AtomicOp, Command, Completed, ContextError, ContextId, Event, FullCause, Get, Integer,
@@ -197,7 +198,10 @@ impl<H: Host> HostedPort<H> {
         let Some(peer) = self.peers.get(address.rank as usize) else {
             return Err(PostError::NoSuchRank { rank: address.rank, size: self.size });
         };
-        peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
+        if let Some(failure) = peer.failed {
+            return Err(PostError::PeerFailed(failure));
+        }
+        if self.host.is_here(address.rank) { Ok(()) } else { Err(elsewhere()) }
     }
 
     /// Whether another completion event has room.
@@ -315,6 +319,26 @@ impl<H: Host> HostedPort<H> {
                 PostError::Unsupported("add an offset to an address register that advances")
             }
         })
+    }
+
+    /// Checks that bytes of this rank may be written or read by others, as a put or get would, and
+    /// says where in its region they are. `None`: an address register says, when it is used.
+    ///
+    /// # Errors
+    /// As [`Port::post`](crate::fabric::Port::post).
+    pub fn check_own(
+        &self,
+        address: RemoteAddress,
+        length: u64,
+        rights: Rights,
+    ) -> Result<Option<u64>, PostError> {
+        self.commandable(address)?;
+        match address.space {
+            Space::Process => Err(PostError::Unsupported("reach a process on another host")),
+            Space::Register(_) => Ok(None),
+            Space::Region => self.within_region(address, length).map(|()| Some(address.offset)),
+            Space::Segment(_) => Ok(Some(self.locate(address, length, rights)?.offset)),
+        }
     }
 
     /// Resolves the address of an aligned word in its rank's region. The processor requires

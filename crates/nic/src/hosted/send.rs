@@ -26,6 +26,7 @@ impl<H: Host> HostedPort<H> {
             Operation::Send if destination != self.rank && self.host.conductor().is_some() => {
                 self.hand_off(command)
             }
+            Operation::Send if !self.host.is_here(destination) => Err(elsewhere()),
             Operation::Send => {
                 let (host, clock) = (&self.host, &mut self.clock);
                 let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
@@ -40,11 +41,12 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A post to a rank that exists.
+    /// A post to a rank that exists and is here, or of one that is elsewhere to this one.
     pub(super) fn as_post(&mut self, destination: Rank) -> Post<'_, H> {
         let (host, clock) = (&self.host, &mut self.clock);
+        let rank = if host.is_here(destination) { self.rank } else { destination };
         let peer = &mut self.peers[destination as usize];
-        Post { host, rank: self.rank, target: peer.target, peer, clock }
+        Post { host, rank, target: peer.target, peer, clock }
     }
 
     /// Posts an inline message by the fast path, if `allowed` permits it and the message fits.
@@ -93,6 +95,7 @@ impl<H: Host> HostedPort<H> {
         let rank = self.rank;
         let allowed = credited
             && !self.is_conducted()
+            && self.host.is_here(destination)
             && self.peers.get_mut(destination as usize).is_some_and(|peer| peer.allow(rank));
         if allowed && self.post_fast(destination, protocol, header, payload) {
             return Ok(());
@@ -143,8 +146,8 @@ impl<H: Host> HostedPort<H> {
         if let Some(conductor) = self.host.conductor() {
             return conductor.announce(destination, protocol, header, length, offset);
         }
-        let rank = self.rank;
         let mut post = self.as_post(destination);
+        let rank = post.rank;
         let status = post.peer.status;
         post.begin();
         let index = status.reserve(&mut post.peer.poster);
@@ -169,7 +172,7 @@ pub(super) struct Post<'p, H: Host> {
 
 impl<H: Host> Post<'_, H> {
     #[inline]
-    fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+    pub(super) fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         if !self.has_credit(command) {
             return Err(self.hold_up(command, FullCause::Credit));
         }
@@ -434,6 +437,12 @@ impl<H: Host> Post<'_, H> {
         self.peer.epoch += 2;
         self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
     }
+}
+
+/// Whoever has a far channel sends by that.
+#[cold]
+pub(super) fn elsewhere() -> PostError {
+    PostError::Unsupported("reach a rank of another host by memory")
 }
 
 /// Whether a rank must be woken, after a record has been stored for it.

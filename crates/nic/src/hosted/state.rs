@@ -6,6 +6,9 @@ use crate::ring::{Ledger, Poster, StatusRing};
 use crate::segment::Segment;
 
 /// What this port keeps about one peer, as sender to it and as receiver from it.
+///
+/// For a rank of another host it is the sender's part for that rank as the source and this one as
+/// the target: this port lands what comes from there.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// Its segment.

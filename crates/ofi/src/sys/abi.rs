@@ -55,7 +55,7 @@ pub(crate) const EP_DGRAM: u32 = 2;
 pub(crate) const EP_RDM: u32 = 3;
 
 pub(crate) const PROGRESS_MANUAL: u32 = 2;
-pub(crate) const THREAD_DOMAIN: u32 = 3;
+pub(crate) const THREAD_SAFE: u32 = 1;
 pub(crate) const RM_ENABLED: u32 = 2;
 pub(crate) const AV_TABLE: u32 = 2;
 
@@ -322,6 +322,9 @@ pub(crate) struct CqDataEntry {
     pub(crate) buf: *mut c_void,
     pub(crate) data: u64,
 }
+
+// SAFETY: its pointers are compared and measured, by whoever has the endpoint.
+unsafe impl Send for CqDataEntry {}
 
 #[repr(C)]
 pub(crate) struct CqErrEntry {

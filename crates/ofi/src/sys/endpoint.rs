@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
-use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libc::iovec;
@@ -85,7 +85,7 @@ pub enum Completion<'a> {
 
 /// An endpoint that sends messages to any peer and reads and writes their regions.
 ///
-/// It belongs to one thread. Dropping it ends what is in flight; peers learn nothing of that.
+/// One thread uses it at a time. Dropping it ends what is in flight; peers learn nothing of that.
 pub struct Endpoint {
     handle: Handle<FidEp>,
     /// Contexts of what is in flight, and receive buffers: kept if the endpoint cannot close.
@@ -93,6 +93,7 @@ pub struct Endpoint {
     receives: ManuallyDrop<Vec<Registered>>,
     /// Receive buffers that the provider does not have: to be posted again.
     idle: Vec<usize>,
+    buffer_bytes: usize,
     arrived: VecDeque<CqDataEntry>,
     queue: Handle<FidCq>,
     descriptor: Option<RawFd>,
@@ -100,7 +101,7 @@ pub struct Endpoint {
     false_alarms: u32,
     addresses: Handle<FidAv>,
     address: Vec<u8>,
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
 }
 
 impl Endpoint {
@@ -110,6 +111,16 @@ impl Endpoint {
         survey: &Survey,
         offer: usize,
         buffers: usize,
+        buffer_bytes: usize,
+    ) -> Result<Self, Error> {
+        Self::open_to_grow(survey, offer, (buffers, buffers), buffer_bytes)
+    }
+
+    /// The same with so many buffers at first, and room for so many in all ([`Self::grow`]).
+    pub fn open_to_grow(
+        survey: &Survey,
+        offer: usize,
+        (buffers, most): (usize, usize),
         buffer_bytes: usize,
     ) -> Result<Self, Error> {
         let unfit = || Error::NoChoice(format!("offer {offer} cannot carry the transport"));
@@ -123,9 +134,10 @@ impl Endpoint {
         domain.check("fi_ep_bind", handle.bind(&addresses, 0))?;
         let mut endpoint = Self {
             handle,
-            operations: ManuallyDrop::new(Operations::new(buffers, OPERATIONS)?),
+            operations: ManuallyDrop::new(Operations::new(most.max(buffers), OPERATIONS)?),
             receives: ManuallyDrop::new(Vec::new()),
             idle: Vec::new(),
+            buffer_bytes,
             arrived: VecDeque::new(),
             queue,
             descriptor,
@@ -136,13 +148,19 @@ impl Endpoint {
         };
         endpoint.enable(buffer_bytes / 4)?;
         endpoint.address = endpoint.name()?;
-        for buffer in 0..buffers {
-            let memory = endpoint.registered(buffer_bytes, Access::Own)?;
-            endpoint.receives.push(memory);
-            endpoint.idle.push(buffer);
-        }
-        endpoint.post_receives()?;
+        endpoint.grow(buffers)?;
         Ok(endpoint)
+    }
+
+    /// Adds receive buffers until there are so many. Not more than there was to be room for.
+    pub fn grow(&mut self, buffers: usize) -> Result<(), Error> {
+        let buffers = buffers.min(self.operations.receives());
+        while self.receives.len() < buffers {
+            let memory = self.registered(self.buffer_bytes, Access::Own)?;
+            self.idle.push(self.receives.len());
+            self.receives.push(memory);
+        }
+        self.post_receives()
     }
 
     /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
@@ -245,7 +263,7 @@ impl Endpoint {
 
     /// Registers memory that peers may read and write.
     pub fn region(&self, bytes: usize) -> Result<Region, Error> {
-        Ok(Region(Rc::new(self.registered(bytes, Access::Peers)?)))
+        Ok(Region(Arc::new(self.registered(bytes, Access::Peers)?)))
     }
 
     fn registered(&self, bytes: usize, access: Access) -> Result<Registered, Error> {
@@ -342,7 +360,7 @@ impl Endpoint {
         let result = call(self, bytes, length, region.0.descriptor(), context);
         let posted = self.posted(name, result)?;
         if posted == Posted::Accepted {
-            let region = Rc::clone(&region.0);
+            let region = Arc::clone(&region.0);
             self.operations.begin(place, InFlight { name, token, region });
         }
         Ok(posted)

@@ -75,7 +75,7 @@ impl OwnedInfo {
         if let Some(domain) = unsafe { info.domain_attr.as_mut() } {
             domain.mode = info.mode;
             domain.mr_mode = MR_MODES;
-            domain.threading = abi::THREAD_DOMAIN;
+            domain.threading = abi::THREAD_SAFE;
             if caps != 0 {
                 domain.resource_mgmt = abi::RM_ENABLED;
                 domain.av_type = abi::AV_TABLE;
@@ -99,6 +99,11 @@ impl OwnedInfo {
         }
     }
 }
+
+// SAFETY: it is memory of its own, which nobody changes once it is made.
+unsafe impl Send for OwnedInfo {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedInfo {}
 
 impl Drop for OwnedInfo {
     fn drop(&mut self) {

@@ -100,7 +100,7 @@ fn constants() -> Vec<(String, u64)> {
         ("FI_EP_DGRAM", abi::EP_DGRAM.into()),
         ("FI_EP_RDM", abi::EP_RDM.into()),
         ("FI_PROGRESS_MANUAL", abi::PROGRESS_MANUAL.into()),
-        ("FI_THREAD_DOMAIN", abi::THREAD_DOMAIN.into()),
+        ("FI_THREAD_SAFE", abi::THREAD_SAFE.into()),
         ("FI_RM_ENABLED", abi::RM_ENABLED.into()),
         ("FI_AV_TABLE", abi::AV_TABLE.into()),
         ("FI_SOCKADDR_IN", abi::SOCKADDR_IN.into()),

@@ -7,7 +7,7 @@ use std::alloc::{self, Layout};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::abi::{FidEp, FidMr, flag, mr_mode};
 use super::info::NO_CONTEXT;
@@ -21,6 +21,11 @@ pub(crate) struct Memory {
     start: NonNull<u8>,
     layout: Layout,
 }
+
+// SAFETY: it owns its bytes, which are reached by address only.
+unsafe impl Send for Memory {}
+// SAFETY: as above: what threads copy in and out at once is theirs to arrange.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(crate) fn new(length: usize) -> Result<Self, Error> {
@@ -51,7 +56,7 @@ impl Drop for Memory {
 pub(crate) struct Registered {
     pub(crate) memory: ManuallyDrop<Memory>,
     handle: Handle<FidMr>,
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
 }
 
 /// What peers may do with registered memory.
@@ -65,7 +70,7 @@ pub(crate) enum Access {
 
 impl Registered {
     pub(crate) fn new(
-        domain: &Rc<Domain>,
+        domain: &Arc<Domain>,
         endpoint: &Handle<FidEp>,
         length: usize,
         access: Access,
@@ -90,7 +95,7 @@ impl Registered {
         let handle = unsafe { Handle::opened(result, region) }
             .map_err(|result| domain.error("fi_mr_reg", result as isize))?;
         let memory = ManuallyDrop::new(memory);
-        let registered = Self { memory, handle, domain: Rc::clone(domain) };
+        let registered = Self { memory, handle, domain: Arc::clone(domain) };
         if domain.has_mr_mode(mr_mode::ENDPOINT) {
             domain.check("fi_mr_bind", registered.handle.bind(endpoint, 0))?;
             domain.check("fi_mr_enable", registered.handle.enable())?;
@@ -124,7 +129,7 @@ impl Drop for Registered {
 
 /// Registered memory that peers may read and write. Operations in flight keep it.
 #[derive(Clone)]
-pub struct Region(pub(crate) Rc<Registered>);
+pub struct Region(pub(crate) Arc<Registered>);
 
 /// Where a region of a peer is, as the peer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

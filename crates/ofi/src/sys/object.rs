@@ -1,9 +1,9 @@
 //! Objects of libfabric: each closes when it is dropped, after what was opened within it.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::abi::{self, Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, FidMr};
 use super::info::{NO_CONTEXT, OwnedInfo, provider};
@@ -34,6 +34,12 @@ pub(crate) struct Handle<T: Object> {
     object: NonNull<T>,
     open: bool,
 }
+
+// SAFETY: an object of libfabric belongs to no thread, and domains are opened with
+// FI_THREAD_SAFE: any thread may call.
+unsafe impl<T: Object> Send for Handle<T> {}
+// SAFETY: as above; its own words only change in calls.
+unsafe impl<T: Object> Sync for Handle<T> {}
 
 impl<T: Object> Handle<T> {
     /// What a call has opened: its result, and the pointer that it has filled in.
@@ -118,11 +124,11 @@ pub(crate) struct Domain {
     fabric: Handle<FidFabric>,
     pub(crate) info: OwnedInfo,
     pub(crate) provider: String,
-    next_key: Cell<u64>,
+    next_key: AtomicU64,
 }
 
 impl Domain {
-    pub(crate) fn open(info: OwnedInfo) -> Result<Rc<Self>, Error> {
+    pub(crate) fn open(info: OwnedInfo) -> Result<Arc<Self>, Error> {
         let library = info.library();
         let provider = provider(&info);
         let error = |call, result| library.error(call, &provider, result as isize);
@@ -144,7 +150,7 @@ impl Domain {
         // SAFETY: fi_domain has filled it in.
         let handle = unsafe { Handle::opened(result, domain) }
             .map_err(|result| error("fi_domain", result))?;
-        Ok(Rc::new(Self { handle, fabric, info, provider, next_key: Cell::new(1) }))
+        Ok(Arc::new(Self { handle, fabric, info, provider, next_key: AtomicU64::new(1) }))
     }
 
     pub(crate) fn handle(&self) -> &Handle<FidDomain> {
@@ -168,7 +174,7 @@ impl Domain {
 
     /// A key that no region of this domain has had.
     pub(crate) fn new_key(&self) -> u64 {
-        self.next_key.replace(self.next_key.get() + 1)
+        self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Opens where completions are queued, with a descriptor to sleep on if the provider has one.

@@ -1,7 +1,7 @@
 //! Operations in flight: their contexts in memory that stays, and the regions that they keep.
 
 use std::ffi::c_void;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::abi::Context2;
 use super::memory::{Memory, Registered};
@@ -15,7 +15,7 @@ pub(crate) struct InFlight {
     pub(crate) token: u64,
     /// Memory that the provider may touch until it completes.
     #[expect(dead_code, reason = "kept, not read")]
-    pub(crate) region: Rc<Registered>,
+    pub(crate) region: Arc<Registered>,
 }
 
 /// A fixed number of places for contexts, of which the first are those of receive buffers.
@@ -71,6 +71,11 @@ impl Operations {
         let operation = self.in_flight.get_mut(place)?.take()?;
         self.free.push(place);
         Some(operation)
+    }
+
+    /// For how many receive buffers there is room.
+    pub(crate) fn receives(&self) -> usize {
+        self.receives
     }
 
     /// How many operations are in flight.

@@ -1,0 +1,63 @@
+//! Landing what comes from ranks of other hosts.
+//!
+//! A sender that reaches the segment of its target plays the target's interface. One on another
+//! host does not reach it: then the target plays that part itself, when it polls, for each source
+//! apart. Tables, rings, records, credit and both policies are the same; only who holds a message
+//! that finds no room is another: the channel that brought it, and not the sender.
+
+use super::{Host, HostedPort};
+use crate::fabric::{Command, Notification, Operation, PostError, Rank};
+use crate::sync::Ordering;
+
+impl<H: Host> HostedPort<H> {
+    /// Lands a send of a rank of another host, as that source. Returns the number of payload bytes
+    /// taken, as [`Port::post`](crate::fabric::Port::post) does.
+    ///
+    /// # Errors
+    /// As of `post` at the source.
+    pub fn land_from(&mut self, source: Rank, command: &Command<'_>) -> Result<usize, PostError> {
+        self.check_source(source)?;
+        let command = Command { operation: Operation::Send, destination: self.rank, ..*command };
+        self.as_post(source).send(&command)
+    }
+
+    /// Checks that there is room for the record of a put, get or atomic operation of a rank of
+    /// another host: before it is carried out, so that it has its whole effect or none.
+    ///
+    /// # Errors
+    /// There is no room, or no such rank.
+    pub fn room_for(&mut self, source: Rank) -> Result<(), PostError> {
+        self.check_source(source)?;
+        self.room_for_record(&Command::send(source, 0, 0, &[]))
+    }
+
+    /// Leaves that record, which has [room](HostedPort::room_for).
+    pub fn land_record(
+        &mut self,
+        source: Rank,
+        (protocol, header): (u8, u64),
+        (length, offset): (u64, u64),
+    ) {
+        let notification = Notification::Status;
+        let command = Command::send(source, protocol, header, &[]);
+        self.announce(&Command { notification, ..command }, length, offset);
+    }
+
+    /// A rank of another host waits for credit: [`Port::held_up`](crate::fabric::Port::held_up)
+    /// names it.
+    pub fn waits_for_credit(&mut self, source: Rank) {
+        if self.check_source(source).is_ok() {
+            let line = self.own.sender(source);
+            let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
+            line.held_up.store(times, Ordering::Relaxed);
+            self.own.doorbell().attention.store(1, Ordering::Release);
+        }
+    }
+
+    /// Whether a source is of another host, and alive as far as is known.
+    fn check_source(&self, source: Rank) -> Result<(), PostError> {
+        let peer = self.peers.get(source as usize).filter(|_| !self.host.is_here(source));
+        let peer = peer.ok_or(PostError::NoSuchRank { rank: source, size: self.size })?;
+        peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
+    }
+}

@@ -1,0 +1,183 @@
+//! What comes from ranks of other hosts, at the rank it is for.
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::{Event, Granularity, PostError, Rank};
+use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::time::Time;
+use hikyaku_ofi::link::{Arrival, Landed};
+use hikyaku_shm::ShmHost;
+
+use super::memory::{Calls, Serving};
+use super::wire::{self, Packet, SendPart};
+use super::{FarPeer, SENDS};
+
+/// What arrivals change.
+pub(super) struct State {
+    pub(super) own: Rank,
+    /// By rank, those of this host included.
+    pub(super) peers: Vec<FarPeer>,
+    pub(super) events: VecDeque<Event>,
+    /// Answers to be sent, and reads to be served.
+    pub(super) answers: VecDeque<(Rank, Vec<u8>)>,
+    pub(super) serving: VecDeque<Serving>,
+    /// Ranks that have sent something for the first time, that are to be told their grant, and
+    /// that have left.
+    pub(super) strangers: Vec<Rank>,
+    pub(super) granting: Vec<Rank>,
+    pub(super) parting: Vec<Rank>,
+    pub(super) departures: u64,
+    /// Packets that are none, and sends that the tables refuse.
+    pub(super) refused: u64,
+    /// This rank leaves, and reads nothing any more.
+    pub(super) is_leaving: bool,
+}
+
+impl State {
+    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> State {
+        State {
+            own,
+            peers,
+            events: VecDeque::new(),
+            answers: VecDeque::new(),
+            serving: VecDeque::new(),
+            strangers: Vec::new(),
+            granting: Vec::new(),
+            parting: Vec::new(),
+            departures: 0,
+            refused: 0,
+            is_leaving: false,
+        }
+    }
+
+    /// Whether a rank has left or died.
+    pub(super) fn is_gone(&self, rank: Rank) -> bool {
+        let peer = &self.peers[rank as usize];
+        peer.left.is_some() || peer.failed.is_some()
+    }
+
+    /// Takes in an arrival.
+    pub(super) fn arrive(
+        &mut self,
+        hosted: &mut HostedPort<ShmHost>,
+        calls: &mut Calls,
+        now: Time,
+        arrival: Arrival<'_>,
+    ) -> Landed {
+        let Arrival::Packet { source, lane, payload } = arrival else { return Landed::Taken };
+        let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.is_far) else {
+            self.refused += 1;
+            return Landed::Taken;
+        };
+        if !std::mem::replace(&mut peer.known, true) {
+            self.strangers.push(source);
+            self.granting.push(source);
+        }
+        if lane == SENDS && peer.is_stuck {
+            // Sends do not overtake what may pass them.
+            return Landed::Full;
+        }
+        let Some(packet) = wire::decode(payload, source) else {
+            self.refused += 1;
+            return Landed::Taken;
+        };
+        match packet {
+            Packet::Send(part) => return self.land(hosted, (source, lane), &part),
+            Packet::Held => hosted.waits_for_credit(source),
+            Packet::Grant(messages) => {
+                peer.credit = peer.credit.max(messages);
+                peer.waiting = false;
+            }
+            Packet::Bye => {
+                if peer.left.replace(now).is_none() {
+                    self.departures += 1;
+                }
+                self.parting.push(source);
+            }
+            Packet::Put(put) => {
+                let outcome = self.put(hosted, source, &put);
+                self.answers.push_back((source, wire::answer(put.call, outcome)));
+            }
+            Packet::Atomic { call, told, atomic } => {
+                let outcome = self.change(hosted, source, told, atomic);
+                self.answers.push_back((source, wire::answer(call, outcome)));
+            }
+            Packet::Get { call, from, length } => {
+                self.serving.push_back(Serving { to: source, call, from, length, done: 0 });
+            }
+            Packet::Data { call, bytes } => calls.data(source, call, bytes),
+            Packet::Answer { call, outcome } => calls.answer(source, call, outcome),
+        }
+        Landed::Taken
+    }
+
+    /// Lands a part of a send.
+    fn land(
+        &mut self,
+        hosted: &mut HostedPort<ShmHost>,
+        (source, lane): (Rank, u8),
+        part: &SendPart<'_>,
+    ) -> Landed {
+        if self.is_leaving {
+            return Landed::Taken;
+        }
+        let peer = &mut self.peers[source as usize];
+        let landed = match part.granularity {
+            Granularity::PerMessage => land_as_one(hosted, peer, source, part),
+            Granularity::PerPacket => land_part(hosted, &mut peer.landed, source, part),
+        };
+        let is_full = landed == Ok(false);
+        if lane != SENDS {
+            peer.is_stuck = is_full;
+        }
+        // What the tables refuse, or what was sent by a rank that died, has no reader.
+        self.refused += u64::from(landed.is_err());
+        if is_full { Landed::Full } else { Landed::Taken }
+    }
+}
+
+/// Lands the rest of a part, of which `landed` bytes are there. Returns whether all is.
+fn land_part(
+    hosted: &mut HostedPort<ShmHost>,
+    landed: &mut usize,
+    source: Rank,
+    part: &SendPart<'_>,
+) -> Result<bool, PostError> {
+    // The count is of the first packet that is held, and of no other.
+    let from = (*landed).min(part.payload.len());
+    let outcome = hosted.land_from(source, &part.command(from));
+    let (next, outcome) = match outcome {
+        Ok(taken) if from + taken < part.payload.len() => (from + taken, Ok(false)),
+        Ok(_) => (0, Ok(true)),
+        Err(PostError::Full { .. }) => (from, Ok(false)),
+        Err(error) => (0, Err(error)),
+    };
+    *landed = next;
+    outcome
+}
+
+/// Gathers a message of one record, and lands it when all of it has come.
+fn land_as_one(
+    hosted: &mut HostedPort<ShmHost>,
+    peer: &mut FarPeer,
+    source: Rank,
+    part: &SendPart<'_>,
+) -> Result<bool, PostError> {
+    let end = part.offset as usize + part.payload.len();
+    if part.offset == 0 && peer.gathered.len() != end {
+        peer.gathered.clear();
+    }
+    if peer.gathered.len() < end {
+        peer.gathered.extend_from_slice(part.payload);
+    }
+    if (end as u64) < part.total {
+        return Ok(true);
+    }
+    let whole = SendPart { offset: 0, payload: &peer.gathered, ..*part };
+    let outcome = hosted.land_from(source, &whole.command(0));
+    if matches!(outcome, Err(PostError::Full { .. })) {
+        return Ok(false);
+    }
+    peer.gathered = Vec::new();
+    outcome.map(|_| true)
+}

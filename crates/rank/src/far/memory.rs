@@ -1,0 +1,480 @@
+//! Operations on memory of ranks of other hosts: the target's progress carries them out, by the
+//! functions of nic that a rank of its own host uses, and answers.
+//!
+//! A call waits for its answer, as it would for a reply of hardware; meanwhile it serves others.
+//! So two ranks that call each other go on. A target that computes delays who calls it, until it
+//! next calls the library.
+
+use hikyaku_nic::fabric::{
+    Activity, Atomic, Command, Completed, Event, FullCause, Get, MemoryPort, Name, Notification,
+    Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space, Wait, Wake,
+};
+use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::layer::Layer;
+use hikyaku_nic::time::Time;
+use hikyaku_shm::{ShmHost, ShmPort};
+
+use super::landing::State;
+use super::wire::{self, Place, PutPart, Told};
+use super::{Far, NAP, NEEDED};
+
+/// Bytes that are read by one call.
+const READ: usize = 1 << 20;
+
+/// How long a wait lasts until it is announced.
+const ANNOUNCE: Time = Time::from_nanoseconds(300_000_000);
+
+/// The call that waits for its answers, if one does.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    number: u32,
+    to: Rank,
+    /// Answers that are to come.
+    open: u32,
+    /// The first refusal, or the last value.
+    outcome: Option<Result<u64, PostError>>,
+    /// Bytes that have come, of so many.
+    data: Vec<u8>,
+    wanted: usize,
+}
+
+impl Calls {
+    fn begin(&mut self, to: Rank, wanted: usize) -> u32 {
+        let number = self.number.wrapping_add(1);
+        *self = Calls { number, to, wanted, ..Calls::default() };
+        number
+    }
+
+    /// Bytes for a call.
+    pub(super) fn data(&mut self, source: Rank, call: u32, bytes: &[u8]) {
+        let room = self.wanted - self.data.len();
+        if (source, call) == (self.to, self.number) && bytes.len() <= room {
+            self.data.extend_from_slice(bytes);
+            if self.data.len() == self.wanted {
+                self.wanted = self.data.len();
+                self.answer(source, call, Ok(0));
+            }
+        }
+    }
+
+    /// An answer to a call.
+    pub(super) fn answer(&mut self, source: Rank, call: u32, outcome: Result<u64, PostError>) {
+        if (source, call) == (self.to, self.number) && self.open > 0 {
+            self.open -= 1;
+            if !matches!(self.outcome, Some(Err(_))) {
+                self.outcome = Some(outcome);
+            }
+        }
+    }
+}
+
+/// A read of this rank's memory by another.
+#[derive(Debug)]
+pub(super) struct Serving {
+    pub(super) to: Rank,
+    pub(super) call: u32,
+    pub(super) from: Place,
+    pub(super) length: u64,
+    pub(super) done: u64,
+}
+
+/// A wait of the far side.
+#[derive(Debug)]
+pub(super) struct FarWait {
+    since: Time,
+    wait: Wait,
+    announced: bool,
+}
+
+impl FarWait {
+    /// To leave.
+    pub(super) fn to_leave(since: Time) -> FarWait {
+        FarWait { since, wait: Wait::new(Activity::Leave), announced: false }
+    }
+
+    fn to_call(name: &'static str, since: Time) -> FarWait {
+        let wait = Wait::new(Activity::Window).named(Name::new(name));
+        FarWait { since, wait, announced: false }
+    }
+
+    /// Rests a little, for `peer`.
+    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) -> Wake {
+        let now = near.now();
+        if !self.announced && now > self.since + ANNOUNCE {
+            self.announced = true;
+            let wait = self.wait.with(Some(peer), None);
+            near.announce_wait(Some(Wait { since: self.since, ..wait }));
+        }
+        near.park(Some(now + NAP))
+    }
+
+    pub(super) fn end(&self, near: &ShmPort) {
+        if self.announced {
+            near.announce_wait(None);
+        }
+    }
+}
+
+impl State {
+    /// Writes bytes for a rank of another host.
+    pub(super) fn put(
+        &mut self,
+        hosted: &mut HostedPort<ShmHost>,
+        source: Rank,
+        put: &PutPart<'_>,
+    ) -> Result<u64, PostError> {
+        let at = hosted.check_own(put.to.at(self.own, 0), put.total, Rights::WRITE)?;
+        if at.is_none() && put.total != put.bytes.len() as u64 {
+            return Err(PostError::Unsupported("write at an address register in parts"));
+        }
+        let told = if put.is_last() { put.told } else { Told::Not };
+        self.check_told(hosted, source, put.told, at.is_some())?;
+        let command = Command::put(put.to.at(self.own, put.done), put.bytes);
+        hosted.post(&Command { notification: notification(told, self.own), ..command })?;
+        if let (Told::Record { protocol, header }, Some(at)) = (told, at) {
+            hosted.land_record(source, (protocol, header), (put.total, at));
+        }
+        Ok(put.total)
+    }
+
+    /// Changes an integer for a rank of another host.
+    pub(super) fn change(
+        &mut self,
+        hosted: &mut HostedPort<ShmHost>,
+        source: Rank,
+        told: Told,
+        atomic: Atomic,
+    ) -> Result<u64, PostError> {
+        let target = RemoteAddress { rank: self.own, ..atomic.target };
+        let size = atomic.integer.size();
+        let rights = match atomic.operation {
+            hikyaku_nic::fabric::AtomicOp::Load => Rights::READ,
+            _ => Rights::ATOMIC,
+        };
+        let at = hosted.check_own(target, size, rights)?;
+        self.check_told(hosted, source, told, at.is_some())?;
+        let old = hosted.fetch(&Atomic { target, ..atomic })?;
+        match (told, at) {
+            (Told::Record { protocol, header }, Some(at)) => {
+                hosted.land_record(source, (protocol, header), (size, at));
+            }
+            (Told::Word { place, value }, _) => {
+                let word = Command::put(place.at(self.own, 0), &value.to_le_bytes()).operation;
+                let Operation::Put(address) = word else { return Ok(old) };
+                let notification = Notification::Word { address, value };
+                let nothing = Command::put(place.at(self.own, 0), &[]);
+                hosted.post(&Command { notification, ..nothing })?;
+            }
+            _ => {}
+        }
+        Ok(old)
+    }
+
+    /// Checks that a notification can be made, before anything is changed.
+    fn check_told(
+        &self,
+        hosted: &mut HostedPort<ShmHost>,
+        source: Rank,
+        told: Told,
+        is_placed: bool,
+    ) -> Result<(), PostError> {
+        match told {
+            Told::Not => Ok(()),
+            Told::Record { .. } if !is_placed => {
+                Err(PostError::Unsupported("leave a record of a write at an address register"))
+            }
+            Told::Record { .. } => hosted.room_for(source),
+            Told::Word { place, .. } => {
+                hosted.check_own(place.at(self.own, 0), 8, Rights::WRITE).map(drop)
+            }
+        }
+    }
+}
+
+fn notification(told: Told, own: Rank) -> Notification {
+    match told {
+        Told::Word { place, value } => Notification::Word { address: place.at(own, 0), value },
+        Told::Not | Told::Record { .. } => Notification::None,
+    }
+}
+
+impl Far {
+    /// Whether a command concerns memory of ranks of other hosts.
+    pub(crate) fn concerns(&self, command: &Command<'_>) -> bool {
+        let word = match command.notification {
+            Notification::Word { address, .. } => Some(address.rank),
+            _ => None,
+        };
+        self.is_far(command.destination) || word.is_some_and(|rank| self.is_far(rank))
+    }
+
+    /// Carries out a put, get or atomic operation on memory of a rank of another host.
+    pub(crate) fn carry_out(
+        &mut self,
+        near: &mut ShmPort,
+        command: &Command<'_>,
+    ) -> Result<usize, PostError> {
+        let target = match command.operation {
+            Operation::Put(target) => target,
+            Operation::Get(get) => get.from,
+            Operation::Atomic(atomic) => atomic.target,
+            Operation::Send | Operation::Nop => return Ok(0),
+        };
+        if let Notification::Word { address, .. } = command.notification
+            && address.rank != target.rank
+        {
+            return Err(PostError::Unsupported(
+                "notify one rank of what was written at another, on another host",
+            ));
+        }
+        self.check_reply(near, command)?;
+        let told = Told::of(command);
+        let outcome = match command.operation {
+            Operation::Get(get) => self.get_into_region(near, get, told),
+            Operation::Atomic(atomic) => self.change_far(near, &atomic, told),
+            _ => self.put_far(near, target, command.payload, told),
+        };
+        let value = outcome?;
+        match command.reply {
+            Reply::None | Reply::Failure => {}
+            Reply::Event => {
+                let Command { destination, protocol, header, .. } = *command;
+                let completed = Completed { destination, protocol, header, outcome: Ok(value) };
+                self.state.events.push_back(Event::Completed(completed));
+            }
+            Reply::Word { offset, value } => {
+                let address = self.own_place(offset);
+                let notification = Notification::Word { address, value };
+                near.post(&Command { notification, ..Command::put(address, &[]) })?;
+            }
+        }
+        Ok(command.payload.len())
+    }
+
+    fn check_reply(&self, near: &ShmPort, command: &Command<'_>) -> Result<(), PostError> {
+        let completed = |event: &&Event| matches!(event, Event::Completed(_));
+        let most = near.capabilities().outstanding;
+        match command.reply {
+            Reply::Event | Reply::Failure
+                if self.state.events.iter().filter(completed).count() >= most =>
+            {
+                let (destination, cause) = (command.destination, FullCause::Outstanding);
+                Err(PostError::Full { destination, cause })
+            }
+            Reply::Word { offset, .. } => {
+                near.check_own(self.own_place(offset), 8, Rights::WRITE).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn own_place(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress { rank: self.own, space: Space::Region, offset }
+    }
+
+    /// Writes `payload`, in as many parts as it takes.
+    fn put_far(
+        &mut self,
+        near: &mut ShmPort,
+        target: RemoteAddress,
+        payload: &[u8],
+        told: Told,
+    ) -> Result<u64, PostError> {
+        let call = self.calls.begin(target.rank, 0);
+        let mut wait = FarWait::to_call("put", near.now());
+        let (mut done, total) = (0, payload.len());
+        loop {
+            let longest = self.links.longest(target.rank, NEEDED) - wire::PUT_HEAD;
+            let end = total.min(done + longest);
+            let put = PutPart {
+                call,
+                told,
+                to: Place::of(target),
+                total: total as u64,
+                done: done as u64,
+                bytes: &payload[done..end],
+            };
+            let head = wire::put_head(&put);
+            self.calls.open += 1;
+            let posted = self.ask(near, &mut wait, target.rank, &[&head, put.bytes]);
+            if let Err(error) = posted {
+                wait.end(near);
+                return Err(error);
+            }
+            done = end;
+            if done == total || matches!(self.calls.outcome, Some(Err(_))) {
+                break;
+            }
+        }
+        self.await_answers(near, &mut wait, target.rank)
+    }
+
+    /// Reads memory of a rank of another host.
+    pub(crate) fn get(
+        &mut self,
+        near: &mut ShmPort,
+        from: RemoteAddress,
+        into: &mut [u8],
+    ) -> Result<(), PostError> {
+        let mut done = 0;
+        loop {
+            let end = into.len().min(done + READ);
+            let place = RemoteAddress { offset: from.offset.wrapping_add(done as u64), ..from };
+            let call = self.calls.begin(from.rank, end - done);
+            self.calls.open = 1;
+            let mut wait = FarWait::to_call("get", near.now());
+            let question = wire::get(call, Place::of(place), (end - done) as u64);
+            self.ask(near, &mut wait, from.rank, &[&question]).inspect_err(|_| wait.end(near))?;
+            self.await_answers(near, &mut wait, from.rank)?;
+            let data = std::mem::take(&mut self.calls.data);
+            self.calls.wanted = 0;
+            into[done..end].copy_from_slice(&data);
+            done = end;
+            if done == into.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn get_into_region(
+        &mut self,
+        near: &mut ShmPort,
+        Get { from, into, length }: Get,
+        told: Told,
+    ) -> Result<u64, PostError> {
+        if told != Told::Not {
+            return Err(PostError::Unsupported("notify a rank of another host of a get"));
+        }
+        near.check_own(self.own_place(into), length, Rights::WRITE)?;
+        let mut bytes = vec![0; length as usize];
+        self.get(near, from, &mut bytes)?;
+        near.post(&Command::put(self.own_place(into), &bytes))?;
+        Ok(length)
+    }
+
+    fn change_far(
+        &mut self,
+        near: &mut ShmPort,
+        atomic: &Atomic,
+        told: Told,
+    ) -> Result<u64, PostError> {
+        let size = atomic.integer.size();
+        if let Some(result) = atomic.result {
+            near.check_own(self.own_place(result), size, Rights::WRITE)?;
+        }
+        let rank = atomic.target.rank;
+        let call = self.calls.begin(rank, 0);
+        self.calls.open = 1;
+        let mut wait = FarWait::to_call("atomic operation", near.now());
+        let question = wire::atomic(call, told, atomic);
+        self.ask(near, &mut wait, rank, &[&question]).inspect_err(|_| wait.end(near))?;
+        let old = self.await_answers(near, &mut wait, rank)?;
+        if let Some(result) = atomic.result {
+            let bytes = &old.to_ne_bytes()[..size as usize];
+            near.post(&Command::put(self.own_place(result), bytes))?;
+        }
+        Ok(old)
+    }
+
+    /// Changes an integer of a rank of another host; answers the one before.
+    pub(crate) fn fetch(&mut self, near: &mut ShmPort, atomic: &Atomic) -> Result<u64, PostError> {
+        self.change_far(near, atomic, Told::Not)
+    }
+
+    /// Sends a question, as soon as there is room for it.
+    fn ask(
+        &mut self,
+        near: &mut ShmPort,
+        wait: &mut FarWait,
+        to: Rank,
+        parts: &[&[u8]],
+    ) -> Result<(), PostError> {
+        loop {
+            self.check_there(near, to)?;
+            if self.meet(near, to) && self.offer(to, NEEDED, parts) {
+                return Ok(());
+            }
+            if !self.progress(near) {
+                wait.rest(near, to);
+            }
+        }
+    }
+
+    fn await_answers(
+        &mut self,
+        near: &mut ShmPort,
+        wait: &mut FarWait,
+        from: Rank,
+    ) -> Result<u64, PostError> {
+        let mut there = Ok(());
+        while self.calls.open > 0 && there.is_ok() {
+            if !self.progress(near) {
+                there = self.check_there(near, from);
+                if there.is_ok() {
+                    wait.rest(near, from);
+                }
+            }
+        }
+        wait.end(near);
+        there?;
+        self.calls.outcome.take().unwrap_or(Ok(0))
+    }
+
+    /// Whether a rank of another host can still answer.
+    fn check_there(&self, near: &ShmPort, rank: Rank) -> Result<(), PostError> {
+        if let Some(failure) = self.failure(near, rank) {
+            return Err(PostError::PeerFailed(failure));
+        }
+        match self.state_of(rank, PeerState::Running) {
+            PeerState::Left => {
+                Err(PostError::Unsupported("reach memory of a rank that has left another host"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what others read, as far as there is room.
+    pub(super) fn serve(&mut self, near: &mut ShmPort) {
+        for _ in 0..self.state.serving.len() {
+            let Some(mut serving) = self.state.serving.pop_front() else { break };
+            let served = self.state.is_gone(serving.to) || self.serve_one(near, &mut serving);
+            if !served {
+                self.state.serving.push_back(serving);
+            }
+        }
+    }
+
+    /// Whether a read is over.
+    fn serve_one(&mut self, near: &mut ShmPort, serving: &mut Serving) -> bool {
+        let Serving { to, call, from, length, .. } = *serving;
+        if !self.meet(near, to) {
+            return false;
+        }
+        let hosted = near.inner_mut();
+        if serving.done == 0
+            && let Err(error) = hosted.check_own(from.at(self.own, 0), length, Rights::READ)
+        {
+            self.out.push_back((to, NEEDED, wire::answer(call, Err(error))));
+            return true;
+        }
+        if length == 0 {
+            self.out.push_back((to, NEEDED, wire::answer(call, Ok(0))));
+            return true;
+        }
+        while serving.done < length {
+            let longest = self.links.longest(to, NEEDED) - wire::DATA_HEAD;
+            let part = (length - serving.done).min(longest as u64) as usize;
+            let mut bytes = vec![0; part];
+            let there = near.inner_mut().get(from.at(self.own, serving.done), &mut bytes);
+            if let Err(error) = there {
+                self.out.push_back((to, NEEDED, wire::answer(call, Err(error))));
+                return true;
+            }
+            if !self.offer(to, NEEDED, &[&wire::data_head(call), &bytes]) {
+                return false;
+            }
+            serving.done += part as u64;
+        }
+        true
+    }
+}

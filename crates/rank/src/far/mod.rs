@@ -1,0 +1,479 @@
+//! The far side of a rank's port: ranks of other hosts, by libfabric.
+//!
+//! ```text
+//!   post ──► Far::send ──► Links ════ libfabric ════► Links ──► State::arrive ──► HostedPort::land_from
+//!             credit?      window                     held if                   source table, ring,
+//!             parts                                   full                      record, credit, policies
+//! ```
+//!
+//! The receiving rank's own progress lands what comes, by the functions of nic that a sender on its
+//! host uses, as that source. What finds no room is held in order for its source, and the source
+//! learns it by its window. Two lanes: sends in order, and what the library needs to go on, which
+//! never waits behind sends.
+//!
+//! Credit of messages is counted at the sender, as near. The receiver tells its grants to sources
+//! that have sent it something, and a source without credit says once that it waits.
+//!
+//! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
+//!
+//! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
+//! reads that. A rank that leaves says so itself, behind its last message.
+
+mod landing;
+mod memory;
+mod wire;
+
+use std::collections::VecDeque;
+
+use hikyaku_nic::fabric::{
+    Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
+    PostError, Rank,
+};
+use hikyaku_nic::layer::Layer;
+use hikyaku_nic::time::Time;
+use hikyaku_ofi::link::{Layout, Links};
+use hikyaku_ofi::{Error, Posted, Request, Survey, VARIABLE, choose};
+use hikyaku_shm::ShmPort;
+use landing::State;
+use memory::Calls;
+
+/// Receive memory: for each rank of another host two small windows, and some for those that send
+/// much.
+const LAYOUT: Layout =
+    Layout { payload: 32 << 10, window: 4 << 10, most: 512 << 10, budget: 16 << 20, lanes: 2 };
+
+/// Sends in order.
+const SENDS: u8 = 0;
+
+/// What never waits behind them.
+const NEEDED: u8 = 1;
+
+/// Longest sleep before what has come from elsewhere is looked at.
+const NAP: Time = Time::from_nanoseconds(1_000_000);
+
+/// Calls without an arrival after which the channel is polled only in every eighth.
+const QUIET: u32 = 4096;
+
+/// How long a rank that leaves waits for the word of one that has left too.
+const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
+
+/// The far side of a port.
+pub(crate) struct Far {
+    links: Links,
+    own: Rank,
+    state: State,
+    calls: Calls,
+    /// Packets that wait for room, by destination in order.
+    out: VecDeque<(Rank, u8, Vec<u8>)>,
+    /// Calls since something came.
+    quiet: u32,
+    /// Whether the next call polls in any case: the last one may have slept.
+    slept: bool,
+    /// Departures that the near side had counted.
+    ends: u64,
+}
+
+impl std::fmt::Debug for Far {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Far").field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a rank of another host.
+#[derive(Debug, Default)]
+struct FarPeer {
+    /// Whether it is one.
+    is_far: bool,
+    /// Credited messages sent to it, how many it allows, and whether it knows that we wait.
+    sent: u64,
+    credit: u64,
+    waiting: bool,
+    /// Messages that it may have sent here, of which it has been told, and whether it has sent
+    /// anything.
+    granted: u64,
+    told: u64,
+    known: bool,
+    /// Bytes of its first held packet that have landed.
+    landed: usize,
+    /// A message of one record, as far as it has come.
+    gathered: Vec<u8>,
+    /// What it needs to go on waits for room here.
+    is_stuck: bool,
+    /// Since when it has left.
+    left: Option<Time>,
+    failed: Option<PeerFailure>,
+}
+
+impl Far {
+    /// The far side of a port whose job has ranks on other hosts; `None`: it has not.
+    ///
+    /// # Errors
+    /// There is no libfabric or no usable provider, or it refuses.
+    pub(crate) fn open(near: &ShmPort) -> Result<Option<Far>, Error> {
+        let Some(hosts) = near.host().hosts() else { return Ok(None) };
+        let (own, size) = (near.rank(), near.size());
+        let others = hosts.of.iter().filter(|host| **host != hosts.own).count();
+        if others == 0 {
+            return Ok(None);
+        }
+        let survey = Survey::take()?;
+        let wanted = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+        let request = wanted.map_or(Ok(Request::default()), |value| Request::parse(&value))?;
+        let offer = choose(survey.offers(), &request).offer(survey.offers(), &request)?;
+        let links = Links::open(&survey, offer, (own, size, others), LAYOUT, hosts.key)?;
+        if !near.host().publish_card(links.address()) {
+            let length = links.address().len();
+            let what = format!("an address of {length} bytes cannot be told to other hosts");
+            return Err(Error::Invalid(what));
+        }
+        let credit = u64::from(near.host().layout().credit);
+        let peers = hosts.of.iter().map(|host| FarPeer {
+            is_far: *host != hosts.own,
+            credit,
+            granted: credit,
+            told: credit,
+            ..FarPeer::default()
+        });
+        Ok(Some(Far {
+            own,
+            state: State::new(own, peers.collect()),
+            calls: Calls::default(),
+            out: VecDeque::new(),
+            quiet: 0,
+            slept: true,
+            ends: near.departures(),
+            links,
+        }))
+    }
+
+    /// Whether a rank is of another host.
+    #[inline]
+    pub(crate) fn is_far(&self, rank: Rank) -> bool {
+        self.state.peers.get(rank as usize).is_some_and(|peer| peer.is_far)
+    }
+
+    /// Takes in what has come and sends what waited for room. Returns whether anything came.
+    pub(crate) fn progress(&mut self, near: &mut ShmPort) -> bool {
+        let now = near.now();
+        let hosted = near.inner_mut();
+        let (links, state, calls) = (&mut self.links, &mut self.state, &mut self.calls);
+        let came = links.progress(|arrival| state.arrive(hosted, calls, now, arrival));
+        // A provider that fails as a whole brings nothing any more: whoever waits learns it by
+        // the silence of its peers, which the launcher watches.
+        let came = came.unwrap_or(false);
+        while let Some(rank) = self.links.take_broken() {
+            self.lose(near, rank);
+        }
+        while let Some(rank) = self.state.strangers.pop() {
+            self.meet(near, rank);
+        }
+        self.tell_grants();
+        while let Some(rank) = self.state.parting.pop() {
+            self.links.acknowledge(rank);
+        }
+        while let Some((rank, answer)) = self.state.answers.pop_front() {
+            self.out.push_back((rank, NEEDED, answer));
+        }
+        self.flush(near);
+        self.serve(near);
+        self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
+        came
+    }
+
+    /// [`Far::progress`], if it is due: after a sleep, or if something came lately, or now and
+    /// then. So waits for ranks of the own host take hardly longer.
+    #[inline]
+    pub(crate) fn progress_if_due(&mut self, near: &mut ShmPort) -> bool {
+        if self.quiet > QUIET && !self.slept && !self.quiet.is_multiple_of(8) {
+            self.quiet = self.quiet.wrapping_add(1).max(QUIET);
+            return false;
+        }
+        self.slept = false;
+        self.progress(near)
+    }
+
+    /// What has come from a rank that died is landed before its death is known here.
+    #[inline]
+    pub(crate) fn before_poll(&mut self, near: &mut ShmPort) {
+        if near.departures() != self.ends {
+            self.ends = near.departures();
+            while self.progress(near) {}
+        }
+    }
+
+    /// The next event of its own.
+    #[inline]
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        self.state.events.pop_front()
+    }
+
+    /// An event of the near side; `None`: it is known already.
+    pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
+        let Event::PeerFailed(failure) = event else { return Some(event) };
+        let Some(peer) = self.state.peers.get_mut(failure.rank as usize) else {
+            return Some(event);
+        };
+        if peer.is_far && peer.failed.replace(failure).is_some() {
+            return None;
+        }
+        if peer.is_far {
+            self.links.break_link(failure.rank);
+        }
+        Some(event)
+    }
+
+    /// How long a sleep may last, at most until `deadline`.
+    #[inline]
+    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Time {
+        self.slept = true;
+        let end = near.now() + NAP;
+        deadline.map_or(end, |deadline| deadline.min(end))
+    }
+
+    /// The state of a rank, by what the near side says of it.
+    pub(crate) fn state_of(&self, rank: Rank, near: PeerState) -> PeerState {
+        match self.state.peers.get(rank as usize) {
+            Some(peer) if peer.is_far => match (peer.left, peer.failed) {
+                (Some(_), _) => PeerState::Left,
+                (None, Some(failure)) => PeerState::Failed(failure),
+                (None, None) => near,
+            },
+            _ => near,
+        }
+    }
+
+    /// Ranks of other hosts that have left.
+    pub(crate) fn departures(&self) -> u64 {
+        self.state.departures
+    }
+
+    /// A source may have sent so many messages.
+    pub(crate) fn grant(&mut self, source: Rank, messages: u64) {
+        let peer = &mut self.state.peers[source as usize];
+        if peer.is_far && messages > peer.granted {
+            peer.granted = messages;
+            if peer.known {
+                self.state.granting.push(source);
+            }
+        }
+    }
+
+    fn tell_grants(&mut self) {
+        while let Some(rank) = self.state.granting.pop() {
+            let peer = &mut self.state.peers[rank as usize];
+            if peer.granted > peer.told {
+                peer.told = peer.granted;
+                self.out.push_back((rank, NEEDED, wire::grant(peer.granted)));
+            }
+        }
+    }
+
+    /// Why a rank cannot be sent to any more; `None`: it can, as far as is known.
+    fn failure(&self, near: &ShmPort, rank: Rank) -> Option<PeerFailure> {
+        let known = self.state.peers[rank as usize].failed;
+        known.or(match near.peer(rank) {
+            PeerState::Failed(failure) => Some(failure),
+            _ => None,
+        })
+    }
+
+    /// A rank to which the channel broke.
+    fn lose(&mut self, near: &ShmPort, rank: Rank) {
+        let peer = &mut self.state.peers[rank as usize];
+        if peer.left.is_some() || peer.failed.is_some() {
+            return;
+        }
+        let failure = match near.peer(rank) {
+            PeerState::Failed(failure) => failure,
+            _ => PeerFailure { rank, pid: 0, cause: DeathCause::Unknown },
+        };
+        peer.failed = Some(failure);
+        self.state.events.push_back(Event::PeerFailed(failure));
+    }
+
+    /// Whether there is a link to a rank. It is made once it is known where the rank is reached.
+    fn meet(&mut self, near: &ShmPort, rank: Rank) -> bool {
+        if self.links.is_connected(rank) {
+            return true;
+        }
+        let Some(card) = near.host().card(rank) else { return false };
+        let met = self.links.connect(rank, &card).is_ok();
+        if !met {
+            self.links.break_link(rank);
+        }
+        met
+    }
+
+    /// Sends packets that wait for room, those of one rank and lane in order.
+    fn flush(&mut self, near: &ShmPort) {
+        let mut full: Vec<(Rank, u8)> = Vec::new();
+        for _ in 0..self.out.len() {
+            let Some((rank, lane, packet)) = self.out.pop_front() else { break };
+            if self.state.is_gone(rank) {
+                continue;
+            }
+            let waits = full.contains(&(rank, lane)) || !self.meet(near, rank);
+            if waits || !self.offer(rank, lane, &[&packet]) {
+                full.push((rank, lane));
+                self.out.push_back((rank, lane, packet));
+            }
+        }
+    }
+
+    /// Gives the links a packet; whether it is gone.
+    fn offer(&mut self, rank: Rank, lane: u8, parts: &[&[u8]]) -> bool {
+        match self.links.send(rank, lane, parts) {
+            Ok(posted) => posted == Posted::Accepted,
+            Err(_) => {
+                self.links.break_link(rank);
+                true
+            }
+        }
+    }
+
+    /// Sends to a rank of another host, as [`Port::post`] does.
+    pub(crate) fn send(
+        &mut self,
+        near: &ShmPort,
+        command: &Command<'_>,
+    ) -> Result<usize, PostError> {
+        let destination = command.destination;
+        let peer = &mut self.state.peers[destination as usize];
+        if let Some(failure) = peer.failed {
+            return Err(PostError::PeerFailed(failure));
+        }
+        if peer.left.is_some() {
+            // As near: nobody reads it.
+            return Ok(command.payload.len());
+        }
+        let full = |cause| PostError::Full { destination, cause };
+        if command.credited && peer.sent >= peer.credit {
+            if !std::mem::replace(&mut peer.waiting, true) {
+                self.out.push_back((destination, NEEDED, wire::held()));
+            }
+            self.progress_out(near);
+            return Err(full(FullCause::Credit));
+        }
+        if !self.meet(near, destination) {
+            return Err(full(FullCause::RingStalled));
+        }
+        let taken = match command.granularity {
+            Granularity::PerMessage => self.send_as_one(near, command)?,
+            Granularity::PerPacket => self.send_parts(command),
+        };
+        let taken = taken.ok_or_else(|| full(FullCause::RingStalled))?;
+        self.state.peers[destination as usize].sent += u64::from(command.credited);
+        Ok(taken)
+    }
+
+    fn progress_out(&mut self, near: &ShmPort) {
+        if !self.out.is_empty() {
+            self.flush(near);
+        }
+    }
+
+    /// Sends as many parts as find room; `None`: none did.
+    fn send_parts(&mut self, command: &Command<'_>) -> Option<usize> {
+        let (destination, payload) = (command.destination, command.payload);
+        let whole = command.offset == 0 && command.total == payload.len() as u64;
+        let passes = command.passes && whole && payload.len() <= INLINE_BYTES;
+        let lane = if passes { NEEDED } else { SENDS };
+        // What waits in line comes first.
+        if self.out.iter().any(|(rank, of, _)| (*rank, *of) == (destination, lane)) {
+            return None;
+        }
+        if payload.is_empty() && !whole {
+            return Some(0);
+        }
+        let mut taken = 0;
+        loop {
+            let longest = self.links.longest(destination, lane) - wire::SEND_HEAD;
+            let end = payload.len().min(taken + longest);
+            let part = Command {
+                offset: command.offset + taken as u64,
+                credited: command.credited && taken == 0,
+                ..*command
+            };
+            let (head, length) = wire::send_head(&part, end - taken);
+            if !self.offer(destination, lane, &[&head[..length], &payload[taken..end]]) {
+                return (taken > 0).then_some(taken);
+            }
+            taken = end;
+            if taken == payload.len() {
+                return Some(taken);
+            }
+        }
+    }
+
+    /// Sends a message that gets one record: all of it, or nothing.
+    fn send_as_one(
+        &mut self,
+        near: &ShmPort,
+        command: &Command<'_>,
+    ) -> Result<Option<usize>, PostError> {
+        let (destination, payload) = (command.destination, command.payload);
+        let (length, limit) = (payload.len() as u64, near.capabilities().ring_bytes as u64);
+        if command.offset != 0 || command.total != length {
+            return Err(PostError::Unsupported("send one record for a message in parts"));
+        }
+        if length > limit {
+            return Err(PostError::TooLarge { length, limit });
+        }
+        if self.out.iter().any(|(rank, lane, _)| (*rank, *lane) == (destination, SENDS)) {
+            return Ok(None);
+        }
+        let longest = self.links.longest(destination, SENDS) - wire::SEND_HEAD;
+        let mut offset = 0;
+        for bytes in payload.chunks(longest).chain(payload.is_empty().then_some(payload)) {
+            let part = Command { offset, credited: command.credited && offset == 0, ..*command };
+            let (head, end) = wire::send_head(&part, bytes.len());
+            self.out.push_back((destination, SENDS, [&head[..end], bytes].concat()));
+            offset += bytes.len() as u64;
+        }
+        self.flush(near);
+        Ok(Some(payload.len()))
+    }
+
+    /// Leaves: tells all others, and waits until they know, have left or have died.
+    pub(crate) fn leave(&mut self, near: &mut ShmPort) {
+        self.state.is_leaving = true;
+        let others = (0..near.size()).filter(|rank| self.is_far(*rank));
+        let others: Vec<Rank> = others.filter(|rank| !self.state.is_gone(*rank)).collect();
+        for rank in &others {
+            self.out.push_back((*rank, SENDS, wire::bye()));
+        }
+        let mut wait = memory::FarWait::to_leave(near.now());
+        loop {
+            // Nobody reads messages any more: whoever sends needs the room to go on.
+            while let Some(event) = near.poll() {
+                if let Some(Event::Landed(landed)) = self.filter(event)
+                    && let hikyaku_nic::fabric::Landing::Ring(slice) = landed.data
+                {
+                    near.release(slice);
+                }
+            }
+            let came = self.progress(near);
+            let Some(rank) = others.iter().copied().find(|rank| !self.knows(near, *rank)) else {
+                break;
+            };
+            if !came {
+                wait.rest(near, rank);
+            }
+        }
+        wait.end(near);
+        // The last words of others are on their way into the provider.
+        let end = near.now() + LAST_WORD;
+        while self.links.endpoint().in_flight() > 0 && near.now() < end {
+            self.progress(near);
+        }
+    }
+
+    /// Whether a rank knows that this one leaves, or need not.
+    fn knows(&self, near: &ShmPort, rank: Rank) -> bool {
+        let peer = &self.state.peers[rank as usize];
+        let is_said = !self.out.iter().any(|(to, lane, _)| (*to, *lane) == (rank, SENDS));
+        self.failure(near, rank).is_some()
+            || is_said && self.links.unacknowledged(rank, SENDS) == 0
+            || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
+    }
+}
