@@ -38,6 +38,7 @@ pub use communicator::Communicator;
 pub use create::CreationError;
 pub use error::Error;
 pub use foreign::Foreign;
+pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};
 pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
 pub use intercommunicator::{Bridge, Exchange, Intercommunicator};

@@ -128,6 +128,15 @@ impl Job {
         done
     }
 
+    /// Says that a rank of another host has left in order, and wakes who sleeps. It tells the ranks
+    /// here itself, by the far channel; this is for those that its word does not reach.
+    pub fn mark_left(&self, rank: Rank) {
+        if rank < self.ranks() && !self.is_here(rank) {
+            self.mapping.registry().leave_elsewhere(rank);
+            self.mapping.wake_sleepers();
+        }
+    }
+
     /// Whether a rank has left in order.
     pub fn has_left(&self, rank: Rank) -> bool {
         self.state(rank) == PeerState::Left
@@ -485,6 +494,9 @@ mod tests {
         let error = job.join(0, WaitTimes::DEFAULT).unwrap_err();
         assert_eq!(error, JobError::Attach(AttachError::Elsewhere { rank: 0 }));
         assert!(job.mark_dead(0, DeathCause::Signal(9)));
+        (job.mark_left(3), job.mark_left(0), job.mark_left(2), job.mark_left(9));
+        assert!(job.has_left(3) && !job.has_left(0) && !job.has_left(2));
+        assert_eq!(port.departures(), 2);
         drop(port);
         assert_eq!(rustix::fs::fstat(job.fd()).unwrap().st_blocks, before, "nothing was touched");
     }

@@ -502,4 +502,6 @@ fn whole<T: Scalar>(received: Received) -> Result<Received, Error> {
 }
 
 #[cfg(test)]
+mod hosts;
+#[cfg(test)]
 mod tests;

@@ -89,6 +89,15 @@ impl<'m> Registry<'m> {
         }
     }
 
+    /// A rank of another host has left in order. All its messages are on their way here.
+    pub fn leave_elsewhere(&self, rank: Rank) {
+        let line = &self.ranks[rank as usize];
+        let left = line.state.compare_exchange(STARTING, LEFT, Ordering::AcqRel, Ordering::Acquire);
+        if left.is_ok() {
+            self.ends.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// The rank died. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let line = &self.ranks[rank as usize];

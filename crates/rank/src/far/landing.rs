@@ -124,7 +124,11 @@ impl State {
         let peer = &mut self.peers[source as usize];
         let landed = match part.granularity {
             Granularity::PerMessage => land_as_one(hosted, peer, source, part),
-            Granularity::PerPacket => land_part(hosted, &mut peer.landed, source, part),
+            Granularity::PerPacket if lane == SENDS => {
+                land_part(hosted, &mut peer.landed, source, part)
+            }
+            // Short enough to land whole or not at all, while a send may have landed in part.
+            Granularity::PerPacket => land_part(hosted, &mut 0, source, part),
         };
         let is_full = landed == Ok(false);
         if lane != SENDS {

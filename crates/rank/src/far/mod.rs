@@ -57,6 +57,9 @@ const QUIET: u32 = 4096;
 /// How long a rank that leaves waits for the word of one that has left too.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
+/// How long the provider gets to send what it has taken, if others leave too.
+const FLUSH: Time = Time::from_nanoseconds(5_000_000);
+
 /// The far side of a port.
 pub(crate) struct Far {
     links: Links,
@@ -309,7 +312,7 @@ impl Far {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
             let Some((rank, lane, packet)) = self.out.pop_front() else { break };
-            if self.state.is_gone(rank) {
+            if self.state.peers[rank as usize].failed.is_some() {
                 continue;
             }
             let waits = full.contains(&(rank, lane)) || !self.meet(near, rank);
@@ -437,8 +440,8 @@ impl Far {
     /// Leaves: tells all others, and waits until they know, have left or have died.
     pub(crate) fn leave(&mut self, near: &mut ShmPort) {
         self.state.is_leaving = true;
-        let others = (0..near.size()).filter(|rank| self.is_far(*rank));
-        let others: Vec<Rank> = others.filter(|rank| !self.state.is_gone(*rank)).collect();
+        self.progress(near);
+        let others: Vec<Rank> = (0..near.size()).filter(|rank| self.is_far(*rank)).collect();
         for rank in &others {
             self.out.push_back((*rank, SENDS, wire::bye()));
         }
@@ -461,10 +464,23 @@ impl Far {
             }
         }
         wait.end(near);
-        // The last words of others are on their way into the provider.
-        let end = near.now() + LAST_WORD;
-        while self.links.endpoint().in_flight() > 0 && near.now() < end {
-            self.progress(near);
+        self.say_last_words(near);
+    }
+
+    /// Lets the provider send what it has taken: a rank that leaves as well waits for it.
+    fn say_last_words(&mut self, near: &mut ShmPort) {
+        let start = near.now();
+        let is_recent = |peer: &FarPeer| peer.left.is_some_and(|left| start < left + LAST_WORD);
+        let flush = match self.state.peers.iter().any(is_recent) {
+            true => start + FLUSH,
+            false => start,
+        };
+        while near.now() < flush
+            || self.links.endpoint().in_flight() > 0 && near.now() < start + LAST_WORD
+        {
+            if !self.progress(near) {
+                near.park(Some(near.now() + NAP));
+            }
         }
     }
 
@@ -472,8 +488,10 @@ impl Far {
     fn knows(&self, near: &ShmPort, rank: Rank) -> bool {
         let peer = &self.state.peers[rank as usize];
         let is_said = !self.out.iter().any(|(to, lane, _)| (*to, *lane) == (rank, SENDS));
-        self.failure(near, rank).is_some()
-            || is_said && self.links.unacknowledged(rank, SENDS) == 0
+        let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
+        is_over
+            || peer.failed.is_some()
+            || is_said && (peer.left.is_some() || self.links.unacknowledged(rank, SENDS) == 0)
             || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
     }
 }
