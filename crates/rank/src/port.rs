@@ -141,7 +141,7 @@ impl Drop for RankPort {
         let Some(mut far) = self.far.take() else { return };
         if self.near.is_forked() {
             // The endpoint is the rank's, whose process goes on with it.
-            std::mem::forget(far);
+            let _ = std::mem::ManuallyDrop::new(far);
         } else if !std::thread::panicking() {
             far.leave(&mut self.near);
         }
