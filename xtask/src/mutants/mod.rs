@@ -231,7 +231,7 @@ impl Lab<'_> {
         write(&out.join("caught.txt"), others.join("\n").as_bytes())?;
         let mut command = self.cargo_mutants();
         command
-            .args(["--in-place", "--iterate", "--jobs=1", "--cap-lints=true", what, "--output"])
+            .args(["--in-place", "--iterate", "--cap-lints=true", what, "--output"])
             .arg(&folder)
             .args(["--timeout-multiplier", TIMES_AS_LONG])
             .args(["--minimum-test-timeout", least_seconds, "--cargo-arg=--config"])
