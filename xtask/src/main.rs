@@ -17,8 +17,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   ratchet  print xtask/ratchet.toml as the tree would need it today
   measure [FOLDER]
            print how large this tree or the one at FOLDER is: lines, files, names, circles
-  mutants [--share N] [--seed N] [CRATE...]
-           run one in N (10) of the mutants of the crates, by a seeded choice";
+  mutants [--again] [--share N] [--seed N] [CRATE...]
+           run one in N (10) of the mutants of the crates, by a seeded choice;
+           --again: survivors of earlier runs too";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

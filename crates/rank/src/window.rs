@@ -302,6 +302,10 @@ impl Window {
             let Ok(mut engine) = self.communicator.engine().try_borrow_mut() else {
                 return Err(ContextError::NotOpen(self.context));
             };
+            if engine.port().is_forked() {
+                // A forked child has a copy of the window, which its parent goes on using.
+                return Err(ContextError::NotOpen(self.context));
+            }
             answer = engine.port_mut().deregister(self.key);
             match answer {
                 Err(ContextError::Busy { .. }) if look < looks => {

@@ -10,6 +10,7 @@ use hikyaku_nic::fabric::{GroupError, Rank};
 use hikyaku_nic::region::{Arena, RegionBuffer, RegionError, RegionOwner};
 use rustix::io::Errno;
 
+use crate::fork::Process;
 use crate::mapping::Mapping;
 use crate::memory;
 
@@ -26,6 +27,8 @@ const CHECK_FROM: u64 = 1 << 20;
 pub(crate) struct Region {
     pub(crate) mapping: Mapping,
     rank: Rank,
+    /// The process whose memory it is.
+    process: Process,
     memory: OwnedFd,
     inode: u64,
     arena: Mutex<Arena>,
@@ -51,7 +54,7 @@ impl Region {
     pub(crate) fn new(mapping: Mapping, memory: OwnedFd, inode: u64, rank: Rank) -> Region {
         let page = rustix::param::page_size() as u64;
         let arena = Mutex::new(Arena::new(mapping.plan().region_bytes as u64, page));
-        Region { mapping, rank, memory, inode, arena }
+        Region { mapping, rank, process: Process::this(), memory, inode, arena }
     }
 
     /// A buffer of `length` bytes. Its contents are zeros or what an earlier buffer left.
@@ -95,6 +98,10 @@ impl Region {
 
 impl RegionOwner for Region {
     fn give_back(&self, offset: u64, bytes: u64) {
+        if !self.process.is_this() {
+            // In a forked child: the buffer is its parent's still.
+            return;
+        }
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let rounded = arena.rounded(bytes);
         if rounded >= GIVE_BACK_FROM {

@@ -5,22 +5,34 @@
 //! run: which, `pick` says. What is never worth a run stands in `.cargo/mutants.toml`.
 //!
 //! ```text
-//!   cargo mutants --list ──► pick ──► cargo mutants --re … ──► outcomes.json ──► Score
+//!   tree ──► copy ──► list ──► pick ──► quick: --lib ──► all: --tests ──► Score
+//!                                         │  caught        │
+//!                                         └── results.json ┘
 //! ```
+//!
+//! The unit tests judge each mutant first: they are built and run in seconds. Only what they miss
+//! meets all tests of the crate. Both stages change a copy of the tree in place, so that a mutant
+//! rebuilds its crate and nothing else. Each verdict is kept in `results`: a run that ended early
+//! goes on where it was.
 //!
 //! Each program of tests runs in a PID namespace of its own with limited memory: a mutant of code
 //! that ends processes ends no other's, and one that allocates without end fails alone.
 
+mod copy;
 mod pick;
+mod results;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use pick::Picked;
 pub use pick::{Mutant, pick};
+use results::Results;
 
 /// The crates whose tests are tested.
 const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "dsm", "world", "launch"];
@@ -37,16 +49,34 @@ const NAMESPACE: &[&str] =
 const LIMITS: &[&str] =
     &["prlimit", "--data=4294967296", "--core=0", "sh", "-c", "\"$@\"; exit $?", "sh"];
 
-/// A test that took one second may take this many, and never less than [`LEAST_SECONDS`]: others
-/// load the machine, and a mutant that ran out of time is not known to be caught.
+/// Tests that took one second may take this many: others load the machine, and a mutant that ran
+/// out of time is not known to be caught.
 const TIMES_AS_LONG: &str = "8";
-const LEAST_SECONDS: &str = "90";
+
+/// Which tests judge a mutant, in the order in which they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Stage {
+    /// The unit tests of the crate.
+    Quick,
+    /// All its tests.
+    All,
+}
+
+impl Stage {
+    /// The folder of the stage, what cargo is to build, and how many seconds its tests have at least.
+    const fn means(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Stage::Quick => ("quick", "--cargo-arg=--lib", "60"),
+            Stage::All => ("all", "--cargo-arg=--tests", "90"),
+        }
+    }
+}
 
 /// Why no mutants were run.
 #[derive(Debug, Error)]
 pub enum MutantsError {
     /// An argument is unknown or incomplete.
-    #[error("unknown argument {0}; mutants [--share N] [--seed N] [{crates}]...",
+    #[error("unknown argument {0}; mutants [--again] [--share N] [--seed N] [{crates}]...",
         crates = CRATES.join("|"))]
     Argument(String),
     /// A program cannot be started.
@@ -69,14 +99,17 @@ pub enum MutantsError {
     /// The list of mutants cannot be read.
     #[error("cargo mutants answered in an unknown form: {0}; adapt xtask/src/mutants/pick.rs")]
     Form(#[from] serde_json::Error),
-    /// A result cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// What was to be read.
+    /// A file cannot be read or written.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// Which file.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
+    /// Git cannot say which files the tree has.
+    #[error("git ls-files failed in {0}; the tree to be changed is copied from a git checkout")]
+    Git(PathBuf),
 }
 
 /// What is asked for on the command line.
@@ -85,20 +118,23 @@ pub struct Request {
     crates: Vec<String>,
     share: u64,
     seed: u64,
+    /// Whether survivors of earlier runs meet the tests once more.
+    again: bool,
 }
 
 impl Request {
-    /// Reads `[--share N] [--seed N] [CRATE...]`.
+    /// Reads `[--again] [--share N] [--seed N] [CRATE...]`.
     ///
     /// # Errors
     /// If an argument is none of these.
     pub fn parse(arguments: &[&str]) -> Result<Request, MutantsError> {
-        let mut request = Request { crates: Vec::new(), share: 10, seed: 1 };
+        let mut request = Request { crates: Vec::new(), share: 10, seed: 1, again: false };
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             let unknown = || MutantsError::Argument(argument.to_string());
             let mut number = || rest.next().and_then(|n| n.parse().ok()).ok_or_else(unknown);
             match argument {
+                "--again" => request.again = true,
                 "--share" => request.share = number()?,
                 "--seed" => request.seed = number()?,
                 name if CRATES.contains(&name) => request.crates.push(name.to_string()),
@@ -123,76 +159,131 @@ impl Request {
         if !run(namespace.args(&NAMESPACE[1..]).arg("true"))?.status.success() {
             return Err(MutantsError::Namespace);
         }
+        let folder = root.join(FOLDER);
+        let tree = folder.join("tree");
+        copy::refresh(root, &tree)?;
         for name in &self.crates {
-            let all = list(root, name)?;
-            let picked = pick(&all, self.share, self.seed);
-            let score = test(root, name, &picked)?;
-            // cargo-mutants 27.1 adds all deletions of fields to those that it is asked for.
-            println!(
-                "{name}: {} of {} mutants (seed {}): {score}",
-                score.all(),
-                all.len(),
-                self.seed
-            );
+            let lab = Lab { name, tree: &tree, folder: folder.join(name) };
+            self.run_crate(&lab)?;
         }
+        Ok(())
+    }
+
+    fn run_crate(&self, lab: &Lab<'_>) -> Result<(), MutantsError> {
+        let all = lab.list()?;
+        let picked = pick(&all, self.share, self.seed);
+        let mut results = Results::load(&lab.folder.join("results.json"))?;
+        for stage in [Stage::Quick, Stage::All] {
+            lab.harvest(stage, &mut results)?;
+        }
+        if self.again {
+            results.forget_survivors();
+        }
+        for stage in [Stage::Quick, Stage::All] {
+            let due: Vec<&Picked<'_>> =
+                picked.iter().filter(|picked| results.is_due(&picked.key, stage)).collect();
+            if !due.is_empty() {
+                lab.test(stage, &all, &due)?;
+                lab.harvest(stage, &mut results)?;
+            }
+        }
+        let score = results.score(picked.iter().map(|picked| picked.key.as_str()));
+        let (name, seed) = (lab.name, self.seed);
+        println!("{name}: {} of {} mutants (seed {seed}): {score}", score.all(), all.len());
         Ok(())
     }
 }
 
-/// All mutants of a crate.
-fn list(root: &Path, name: &str) -> Result<Vec<Mutant>, MutantsError> {
-    let listed = run(cargo_mutants(root, name).args(["--list", "--json"]).stdout(Stdio::piped()))?;
-    match listed.status.success() {
-        true => Ok(serde_json::from_slice(&listed.stdout)?),
-        false => Err(MutantsError::Failed(name.to_string())),
-    }
+/// Where the mutants of one crate are run.
+struct Lab<'a> {
+    name: &'a str,
+    /// The tree that is changed.
+    tree: &'a Path,
+    /// Where its results are.
+    folder: PathBuf,
 }
 
-/// Runs the crate's tests on each of the picked mutants.
-fn test(root: &Path, name: &str, picked: &[&Mutant]) -> Result<Score, MutantsError> {
-    if picked.is_empty() {
-        return Ok(Score::default());
+impl Lab<'_> {
+    /// All mutants of the crate.
+    fn list(&self) -> Result<Vec<Mutant>, MutantsError> {
+        let mut command = self.cargo_mutants();
+        let listed = run(command.args(["--list", "--json"]).stdout(Stdio::piped()))?;
+        match listed.status.success() {
+            true => Ok(serde_json::from_slice(&listed.stdout)?),
+            false => Err(MutantsError::Failed(self.name.to_string())),
+        }
     }
-    let folder = root.join(FOLDER).join(name);
-    let failed = |path: &Path, source| MutantsError::Read { path: path.to_path_buf(), source };
-    fs::create_dir_all(&folder).map_err(|source| failed(&folder, source))?;
-    let mut command = cargo_mutants(root, name);
-    command
-        .args(["--jobs=1", "--cap-lints=true", "--output"])
-        .arg(&folder)
-        .args(["--timeout-multiplier", TIMES_AS_LONG, "--minimum-test-timeout", LEAST_SECONDS])
-        .args(["--cargo-arg=--tests", "--cargo-arg=--config"])
-        .arg(format!("--cargo-arg=target.'cfg(unix)'.runner={:?}", [NAMESPACE, LIMITS].concat()));
-    for mutant in picked {
-        command.arg(format!("--re=^{}$", escaped(&mutant.name)));
-    }
-    // 2: some were missed; 3: some timed out. Everything else is no result.
-    if !matches!(run(&mut command)?.status.code(), Some(0 | 2 | 3)) {
-        return Err(MutantsError::Failed(name.to_string()));
-    }
-    Score::read(|file| {
-        let path = folder.join("mutants.out").join(file);
-        // What a test writes need not be text.
-        let bytes = fs::read(&path).map_err(|source| failed(&path, source))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    })
-}
 
-/// `cargo mutants` of one crate, with everything that it writes below [`FOLDER`].
-fn cargo_mutants(root: &Path, name: &str) -> Command {
-    let folder = root.join(FOLDER);
-    let mut command = Command::new("cargo-mutants");
-    command
-        .args(["mutants", "--package", &package(name)])
-        .current_dir(root)
-        .env("TMPDIR", &folder)
-        .env("CARGO_TARGET_DIR", folder.join("build"))
-        // Nobody reads a mutant in a debugger.
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // The first failure is enough: to look for the smallest would take the test's time away.
-        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
-        .stdout(Stdio::inherit());
-    command
+    /// Runs the tests of `stage` on each mutant of `due`. cargo-mutants writes what became of each
+    /// when it is known, which [`Lab::harvest`] reads also after a run that was ended.
+    fn test(&self, stage: Stage, all: &[Mutant], due: &[&Picked<'_>]) -> Result<(), MutantsError> {
+        let (folder, what, least_seconds) = stage.means();
+        let folder = self.folder.join(folder);
+        let out = folder.join("mutants.out");
+        make_folder(&out)?;
+        let keys: BTreeMap<&str, &str> =
+            due.iter().map(|picked| (picked.mutant.name.as_str(), picked.key.as_str())).collect();
+        write(&folder.join("keys.json"), &serde_json::to_vec_pretty(&keys)?)?;
+        // cargo-mutants 27.1 adds all deletions of fields to those that an expression names. What
+        // an earlier run has caught it does leave out, so all others are written down as caught.
+        let others = all.iter().map(|mutant| mutant.name.as_str());
+        let others: Vec<&str> = others.filter(|name| !keys.contains_key(name)).collect();
+        write(&out.join("caught.txt"), others.join("\n").as_bytes())?;
+        let mut command = self.cargo_mutants();
+        command
+            .args(["--in-place", "--iterate", "--cap-lints=true", what, "--output"])
+            .arg(&folder)
+            .args(["--timeout-multiplier", TIMES_AS_LONG])
+            .args(["--minimum-test-timeout", least_seconds, "--cargo-arg=--config"])
+            .arg(format!(
+                "--cargo-arg=target.'cfg(unix)'.runner={:?}",
+                [NAMESPACE, LIMITS].concat()
+            ));
+        // 2: some were missed; 3: some timed out. Everything else is no result.
+        match run(&mut command)?.status.code() {
+            Some(0 | 2 | 3) => Ok(()),
+            _ => Err(MutantsError::Failed(self.name.to_string())),
+        }
+    }
+
+    /// Adds what the last run of `stage` has written, if there was one, to the `results`.
+    fn harvest(&self, stage: Stage, results: &mut Results) -> Result<(), MutantsError> {
+        let folder = self.folder.join(stage.means().0);
+        let out = folder.join("mutants.out");
+        if !out.join("outcomes.json").exists() {
+            return Ok(());
+        }
+        let keys: BTreeMap<String, String> =
+            serde_json::from_str(&read(&folder.join("keys.json"))?)?;
+        for (name, verdict) in results::outcomes(|file| read(&out.join(file)))? {
+            if let Some(key) = keys.get(&name) {
+                results.note(key, &name, stage, verdict);
+            }
+        }
+        results.save()?;
+        // The logs stay, for whoever wants to know what a mutant did.
+        let last = folder.join("last");
+        let moved = match fs::remove_dir_all(&last) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => fs::rename(&out, &last),
+        };
+        moved.map_err(at(&last))
+    }
+
+    /// `cargo mutants` of the crate, with everything that it writes below [`FOLDER`].
+    fn cargo_mutants(&self) -> Command {
+        let mut command = Command::new("cargo-mutants");
+        command
+            .args(["mutants", "--package", &package(self.name)])
+            .current_dir(self.tree)
+            .env("CARGO_TARGET_DIR", self.tree.with_file_name("build"))
+            // Nobody reads a mutant in a debugger.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            // The first failure is enough: to look for the smallest would take the test's time away.
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .stdout(Stdio::inherit());
+        command
+    }
 }
 
 /// The package of a crate: that of `world` has the name of the whole.
@@ -207,114 +298,42 @@ fn run(command: &mut Command) -> Result<Output, MutantsError> {
     output.map_err(|source| MutantsError::Start { program, source })
 }
 
-/// `text` as a regular expression that matches it alone.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$#&-~".contains(c) {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
+/// Says at which file an error was.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> MutantsError {
+    let path = path.to_path_buf();
+    move |source| MutantsError::File { path, source }
 }
 
-/// What became of the mutants: their names by outcome.
-#[derive(Debug, Default)]
-struct Score {
-    caught: Vec<String>,
-    missed: Vec<String>,
-    timed_out: Vec<String>,
-    unviable: Vec<String>,
+fn make_folder(path: &Path) -> Result<(), MutantsError> {
+    fs::create_dir_all(path).map_err(at(path))
 }
 
-impl Score {
-    /// How many were run.
-    fn all(&self) -> usize {
-        [&self.caught, &self.missed, &self.timed_out, &self.unviable].map(Vec::len).iter().sum()
-    }
-
-    /// Reads the outcomes that cargo-mutants has written. One that ran out of time is caught if a
-    /// test had failed before: others of the same program may hang.
-    fn read(text: impl Fn(&str) -> Result<String, MutantsError>) -> Result<Score, MutantsError> {
-        let read: Outcomes = serde_json::from_str(&text("outcomes.json")?)?;
-        let mut score = Score::default();
-        for outcome in read.outcomes {
-            let Scenario::Mutant(Mutant { name, .. }) = outcome.scenario else { continue };
-            let list = match outcome.summary {
-                Summary::CaughtMutant => &mut score.caught,
-                Summary::MissedMutant => &mut score.missed,
-                Summary::Timeout if text(&outcome.log_path)?.contains(" ... FAILED") => {
-                    &mut score.caught
-                }
-                Summary::Timeout => &mut score.timed_out,
-                Summary::Unviable => &mut score.unviable,
-                Summary::Other => continue,
-            };
-            list.push(name);
-        }
-        Ok(score)
-    }
+fn write(path: &Path, bytes: &[u8]) -> Result<(), MutantsError> {
+    fs::write(path, bytes).map_err(at(path))
 }
 
-/// `outcomes.json` of cargo-mutants.
-#[derive(Deserialize)]
-struct Outcomes {
-    outcomes: Vec<Outcome>,
-}
-
-#[derive(Deserialize)]
-struct Outcome {
-    scenario: Scenario,
-    summary: Summary,
-    log_path: String,
-}
-
-#[derive(Deserialize)]
-enum Scenario {
-    Baseline,
-    Mutant(Mutant),
-}
-
-#[derive(Deserialize)]
-enum Summary {
-    CaughtMutant,
-    MissedMutant,
-    Timeout,
-    Unviable,
-    /// Of the baseline.
-    #[serde(other)]
-    Other,
-}
-
-impl fmt::Display for Score {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [caught, missed, timed_out] =
-            [&self.caught, &self.missed, &self.timed_out].map(Vec::len);
-        write!(f, "{caught} caught, {missed} missed, {timed_out} timed out, ")?;
-        write!(f, "{} unviable", self.unviable.len())?;
-        // What does not compile says nothing of the tests.
-        if let Some(share) = (100 * caught).checked_div(caught + missed + timed_out) {
-            write!(f, "; {share} % caught")?;
-        }
-        self.missed.iter().try_for_each(|name| write!(f, "\n  missed: {name}"))?;
-        self.timed_out.iter().try_for_each(|name| write!(f, "\n  timed out: {name}"))
-    }
+/// The text of a file. What a test writes need not be text.
+fn read(path: &Path) -> Result<String, MutantsError> {
+    let bytes = fs::read(path).map_err(at(path))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn arguments_come_in_any_order() {
-        let request = Request::parse(&["coll", "--seed", "7", "nic", "--share", "40"]).unwrap();
+        let request =
+            Request::parse(&["coll", "--seed", "7", "--again", "nic", "--share", "40"]).unwrap();
         let crates = vec!["coll".to_string(), "nic".to_string()];
-        assert_eq!(request, Request { crates, share: 40, seed: 7 });
+        assert_eq!(request, Request { crates, share: 40, seed: 7, again: true });
         let all = Request::parse(&[]).unwrap();
-        assert_eq!((all.crates.len(), all.share, all.seed), (CRATES.len(), 10, 1));
+        assert_eq!(
+            (all.crates.len(), all.share, all.seed, all.again),
+            (CRATES.len(), 10, 1, false)
+        );
     }
 
     #[test]
@@ -338,41 +357,5 @@ mod tests {
             let manifest = fs::read_to_string(&path).unwrap();
             assert!(manifest.contains(&format!("\nname = \"{}\"\n", package(name))), "{name}");
         }
-    }
-
-    #[test]
-    fn a_name_matches_itself_only() {
-        let name = "a/b.rs:1:2: replace <impl X for &Y>::f -> Option<[u8]> with {a|b}(-1)";
-        assert_eq!(
-            escaped(name),
-            r"a/b\.rs:1:2: replace <impl X for \&Y>::f \-> Option<\[u8\]> with \{a\|b\}\(\-1\)"
-        );
-    }
-
-    #[test]
-    fn a_timeout_is_caught_only_if_a_test_failed() {
-        let outcome = |number: u32, summary: &str| {
-            let log_path = format!("log/{number}");
-            let mutant = json!({ "name": number.to_string(), "file": "a.rs" });
-            json!({ "scenario": { "Mutant": mutant }, "summary": summary, "log_path": log_path })
-        };
-        let outcomes = json!({ "outcomes": [
-            json!({ "scenario": "Baseline", "summary": "Success", "log_path": "log/0" }),
-            outcome(1, "CaughtMutant"), outcome(2, "CaughtMutant"), outcome(3, "MissedMutant"),
-            outcome(4, "Timeout"), outcome(5, "Timeout"), outcome(6, "Unviable"),
-        ] });
-        let score = Score::read(|file| match file {
-            "outcomes.json" => Ok(outcomes.to_string()),
-            "log/4" => Ok("test a ... ok\ntest b ... FAILED\n".to_string()),
-            "log/5" => Ok("test a ... ok\n".to_string()),
-            other => panic!("nobody needs {other}"),
-        });
-        let score = score.unwrap();
-        assert_eq!(score.all(), 6);
-        assert_eq!(
-            score.to_string(),
-            "3 caught, 1 missed, 1 timed out, 1 unviable; 60 % caught\n  missed: 3\n  timed out: 5"
-        );
-        assert_eq!(Score::default().to_string(), "0 caught, 0 missed, 0 timed out, 0 unviable");
     }
 }

@@ -24,19 +24,27 @@ impl Mutant {
     }
 }
 
+/// A mutant that is to be run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Picked<'a> {
+    /// The mutant.
+    pub mutant: &'a Mutant,
+    /// What tells it from all others, wherever it stands in its file.
+    pub key: String,
+}
+
 /// One in `share` of the `mutants`, another choice for each `seed`.
 ///
 /// Mutants of one file with the same text (two `+` of one function) are told apart by their order.
-pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<&Mutant> {
+pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<Picked<'_>> {
     let mut before: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    let drawn = mutants.iter().filter(|mutant| {
+    let keyed = mutants.iter().map(|mutant| {
         let twin = before.entry((&mutant.file, mutant.text())).or_default();
-        let number = *twin;
+        let key = format!("{}\n{}\n{twin}", mutant.file, mutant.text());
         *twin += 1;
-        let key = format!("{}\n{}\n{number}", mutant.file, mutant.text());
-        hash(seed, key.as_bytes()).is_multiple_of(share)
+        Picked { mutant, key }
     });
-    drawn.collect()
+    keyed.filter(|picked| hash(seed, picked.key.as_bytes()).is_multiple_of(share)).collect()
 }
 
 /// FNV-1a over the seed and the bytes, mixed by the last step of SplitMix64: the remainder looks
@@ -65,8 +73,8 @@ mod tests {
         (0..count).map(|i| mutant(i + 1, &format!("replace + with - in f{}", i / 2))).collect()
     }
 
-    fn texts(picked: &[&Mutant]) -> Vec<String> {
-        picked.iter().map(|mutant| mutant.text().to_string()).collect()
+    fn texts(picked: &[Picked<'_>]) -> Vec<String> {
+        picked.iter().map(|picked| picked.mutant.text().to_string()).collect()
     }
 
     #[test]
@@ -109,7 +117,7 @@ mod tests {
         let larger = pick(&mutants, 10, 3);
         let smaller = pick(&mutants, 40, 3);
         assert!(!smaller.is_empty());
-        assert!(smaller.iter().all(|mutant| larger.contains(mutant)));
+        assert!(smaller.iter().all(|picked| larger.contains(picked)));
     }
 
     #[test]

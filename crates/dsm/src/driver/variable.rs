@@ -242,13 +242,18 @@ impl Variable {
     /// has neither.
     #[inline(never)]
     pub(super) fn give(&self, part: u64, entered: bool) {
-        if self.engine().try_borrow().is_ok_and(|engine| engine.check_process().is_err()) {
+        if self.is_of_a_child() {
             return;
         }
         match &self.driver {
             Driver::Direct(direct) => direct.give(&self.rank, part, entered),
             Driver::Mailbox(side) => self.variables.service().give(self.engine(), side, part),
         }
+    }
+
+    /// Whether this is a copy of the variable in a forked child of the rank's process.
+    fn is_of_a_child(&self) -> bool {
+        self.engine().try_borrow().is_ok_and(|engine| engine.check_process().is_err())
     }
 
     /// Looks up the dead ranks, for requests that do not wait. The service does so in each poll.
@@ -405,6 +410,10 @@ impl Variable {
 
 impl Drop for Variable {
     fn drop(&mut self) {
+        if self.is_of_a_child() {
+            // Its parent goes on using the variable.
+            return;
+        }
         self.variables.forget(&self.name, self.division.count());
         match &mut self.driver {
             Driver::Direct(direct) => self.variables.park(direct.part()),

@@ -509,6 +509,10 @@ impl Rounds {
     /// Gives the queues back. `false`: something may still come, so that the buffers must stay
     /// what they are.
     pub fn end(&mut self) -> bool {
+        if self.world.engine().try_borrow().is_ok_and(|engine| engine.port().is_forked()) {
+            // A forked child has a copy of the exchange, which its parent goes on using.
+            return false;
+        }
         if self.state == State::Started && !matches!(self.is_complete(), Ok(true)) {
             self.give_up(self.own());
         }

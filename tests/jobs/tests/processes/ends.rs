@@ -1,8 +1,13 @@
 //! Ranks that end while others still want something of them: what each is told.
 
+use std::time::Duration;
+
 use hikyaku_jobs::End;
 
 use super::job;
+
+/// By far longer than a job here takes; one that hangs is ended then.
+const IN_TIME: Duration = Duration::from_secs(60);
 
 const LEFT: &str = "rank 1 has left the job: nothing further comes from it or is taken by it";
 
@@ -94,4 +99,14 @@ fn an_error_of_the_program_names_its_rank() {
     let end = job(2, &["end", "error"]).run();
     let expected = "rank 1: rank 99 does not exist: there are ranks 0 to 1";
     assert!(end.stderr.lines().any(|line| line == expected), "{}", end.stderr);
+}
+
+#[test]
+fn a_child_that_a_rank_forks_is_no_rank() {
+    for ranks_per_node in [0, 1] {
+        for protocol in ["direct", "fagus", "udp"] {
+            let job = job(2, &["forked"]).ranks_per_node(ranks_per_node).timeout(IN_TIME);
+            job.variable("HIKYAKU_SHARED", protocol).succeed();
+        }
+    }
 }

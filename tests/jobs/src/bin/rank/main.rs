@@ -10,6 +10,7 @@ mod calls;
 mod crowded;
 mod ends;
 mod flood;
+mod forked;
 mod halves;
 mod keepers;
 mod large;
@@ -80,6 +81,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
             _ => world.recv(&mut [0u8], 0, 7).map(drop)?,
         },
         "end" => return ends::run(world, word(1).unwrap()),
+        "forked" => return forked::run(world),
         "ring" => ring::run(world, number(word(1)))?,
         "scribbled" => {
             scribbled::run(world, number(word(1)), number(word(2)), word(3).unwrap())?;

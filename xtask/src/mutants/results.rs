@@ -1,0 +1,277 @@
+//! What became of each mutant, kept from run to run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Mutant, MutantsError, Stage, make_folder, read, write};
+
+/// What the tests made of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Verdict {
+    /// A test failed.
+    Caught,
+    /// All passed.
+    Missed,
+    /// Some did not end, and none had failed.
+    TimedOut,
+    /// It does not compile.
+    Unviable,
+}
+
+/// A verdict and who gave it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Judged {
+    stage: Stage,
+    verdict: Verdict,
+    /// The mutant's name, with the place where it was then.
+    name: String,
+}
+
+/// The verdicts on the mutants of a crate by their keys, which do not depend on places.
+///
+/// A verdict is of the code and the tests of its run. Whoever wants all of them anew deletes the
+/// file.
+pub(super) struct Results {
+    path: PathBuf,
+    judged: BTreeMap<String, Judged>,
+}
+
+impl Results {
+    /// Reads the file; none yet is an empty one.
+    pub(super) fn load(path: &Path) -> Result<Results, MutantsError> {
+        let judged = match path.exists() {
+            true => serde_json::from_str(&read(path)?)?,
+            false => BTreeMap::new(),
+        };
+        Ok(Results { path: path.to_path_buf(), judged })
+    }
+
+    /// Writes the file.
+    pub(super) fn save(&self) -> Result<(), MutantsError> {
+        make_folder(self.path.parent().unwrap_or(Path::new(".")))?;
+        write(&self.path, &serde_json::to_vec_pretty(&self.judged)?)
+    }
+
+    /// Notes a verdict; it replaces an earlier one.
+    pub(super) fn note(&mut self, key: &str, name: &str, stage: Stage, verdict: Verdict) {
+        let judged = Judged { stage, verdict, name: name.to_string() };
+        self.judged.insert(key.to_string(), judged);
+    }
+
+    /// Forgets the mutants that no test has failed for: they are due once more.
+    pub(super) fn forget_survivors(&mut self) {
+        self.judged
+            .retain(|_, judged| matches!(judged.verdict, Verdict::Caught | Verdict::Unviable));
+    }
+
+    /// Whether a mutant has to meet the tests of `stage`.
+    pub(super) fn is_due(&self, key: &str, stage: Stage) -> bool {
+        let missed_by = |stage| {
+            self.judged
+                .get(key)
+                .is_some_and(|judged| judged.stage == stage && judged.verdict == Verdict::Missed)
+        };
+        match stage {
+            Stage::Quick => !self.judged.contains_key(key),
+            Stage::All => missed_by(Stage::Quick),
+        }
+    }
+
+    /// The score of the mutants with these keys that have a verdict.
+    pub(super) fn score<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Score {
+        let mut score = Score::default();
+        for judged in keys.filter_map(|key| self.judged.get(key)) {
+            let list = match (judged.verdict, judged.stage) {
+                (Verdict::Caught, _) => &mut score.caught,
+                (Verdict::Missed, Stage::Quick) => continue,
+                (Verdict::Missed, Stage::All) => &mut score.missed,
+                (Verdict::TimedOut, _) => &mut score.timed_out,
+                (Verdict::Unviable, _) => &mut score.unviable,
+            };
+            list.push(judged.name.clone());
+        }
+        score
+    }
+}
+
+/// The outcomes that cargo-mutants has written: a mutant's name and its verdict. One that ran out
+/// of time is caught if a test had failed before: others of the same program may hang.
+pub(super) fn outcomes(
+    text: impl Fn(&str) -> Result<String, MutantsError>,
+) -> Result<Vec<(String, Verdict)>, MutantsError> {
+    let read: Outcomes = serde_json::from_str(&text("outcomes.json")?)?;
+    let mut verdicts = Vec::new();
+    for outcome in read.outcomes {
+        let Scenario::Mutant(Mutant { name, .. }) = outcome.scenario else { continue };
+        let verdict = match outcome.summary {
+            Summary::CaughtMutant => Verdict::Caught,
+            Summary::MissedMutant => Verdict::Missed,
+            Summary::Timeout if text(&outcome.log_path)?.contains(" ... FAILED") => Verdict::Caught,
+            Summary::Timeout => Verdict::TimedOut,
+            Summary::Unviable => Verdict::Unviable,
+            Summary::Other => continue,
+        };
+        verdicts.push((name, verdict));
+    }
+    Ok(verdicts)
+}
+
+/// `outcomes.json` of cargo-mutants.
+#[derive(Deserialize)]
+struct Outcomes {
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    scenario: Scenario,
+    summary: Summary,
+    log_path: String,
+}
+
+#[derive(Deserialize)]
+enum Scenario {
+    Baseline,
+    Mutant(Mutant),
+}
+
+#[derive(Deserialize)]
+enum Summary {
+    CaughtMutant,
+    MissedMutant,
+    Timeout,
+    Unviable,
+    /// Of the baseline.
+    #[serde(other)]
+    Other,
+}
+
+/// How many mutants became what: their names.
+#[derive(Debug, Default)]
+pub(super) struct Score {
+    caught: Vec<String>,
+    missed: Vec<String>,
+    timed_out: Vec<String>,
+    unviable: Vec<String>,
+}
+
+impl Score {
+    /// How many were judged.
+    pub(super) fn all(&self) -> usize {
+        [&self.caught, &self.missed, &self.timed_out, &self.unviable].map(Vec::len).iter().sum()
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [caught, missed, timed_out] =
+            [&self.caught, &self.missed, &self.timed_out].map(Vec::len);
+        write!(f, "{caught} caught, {missed} missed, {timed_out} timed out, ")?;
+        write!(f, "{} unviable", self.unviable.len())?;
+        // What does not compile says nothing of the tests.
+        if let Some(share) = (100 * caught).checked_div(caught + missed + timed_out) {
+            write!(f, "; {share} % caught")?;
+        }
+        self.missed.iter().try_for_each(|name| write!(f, "\n  missed: {name}"))?;
+        self.timed_out.iter().try_for_each(|name| write!(f, "\n  timed out: {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_timeout_is_caught_only_if_a_test_failed() {
+        let outcome = |number: u32, summary: &str| {
+            let log_path = format!("log/{number}");
+            let mutant = json!({ "name": number.to_string(), "file": "a.rs" });
+            json!({ "scenario": { "Mutant": mutant }, "summary": summary, "log_path": log_path })
+        };
+        let written = json!({ "outcomes": [
+            json!({ "scenario": "Baseline", "summary": "Success", "log_path": "log/0" }),
+            outcome(1, "CaughtMutant"), outcome(3, "MissedMutant"),
+            outcome(4, "Timeout"), outcome(5, "Timeout"), outcome(6, "Unviable"),
+        ] });
+        let verdicts = outcomes(|file| match file {
+            "outcomes.json" => Ok(written.to_string()),
+            "log/4" => Ok("test a ... ok\ntest b ... FAILED\n".to_string()),
+            "log/5" => Ok("test a ... ok\n".to_string()),
+            other => panic!("nobody needs {other}"),
+        });
+        let expected = [
+            ("1", Verdict::Caught),
+            ("3", Verdict::Missed),
+            ("4", Verdict::Caught),
+            ("5", Verdict::TimedOut),
+            ("6", Verdict::Unviable),
+        ];
+        assert_eq!(verdicts.unwrap(), expected.map(|(name, verdict)| (name.to_string(), verdict)));
+    }
+
+    #[test]
+    fn only_misses_of_unit_tests_meet_all_tests() {
+        let mut results = Results { path: PathBuf::new(), judged: BTreeMap::new() };
+        assert!(results.is_due("a", Stage::Quick));
+        assert!(!results.is_due("a", Stage::All));
+        for (verdict, due) in [
+            (Verdict::Caught, false),
+            (Verdict::Missed, true),
+            (Verdict::TimedOut, false),
+            (Verdict::Unviable, false),
+        ] {
+            results.note("a", "a.rs:1", Stage::Quick, verdict);
+            assert!(!results.is_due("a", Stage::Quick), "{verdict:?}");
+            assert_eq!(results.is_due("a", Stage::All), due, "{verdict:?}");
+        }
+        results.note("a", "a.rs:1", Stage::All, Verdict::Missed);
+        assert!(!results.is_due("a", Stage::All));
+        results.forget_survivors();
+        assert!(results.is_due("a", Stage::Quick));
+    }
+
+    #[test]
+    fn a_score_counts_final_verdicts_only() {
+        let mut results = Results { path: PathBuf::new(), judged: BTreeMap::new() };
+        assert_eq!(
+            results.score(["1"].into_iter()).to_string(),
+            "0 caught, 0 missed, 0 timed out, 0 unviable"
+        );
+        for (name, stage, verdict) in [
+            ("1", Stage::Quick, Verdict::Caught),
+            ("2", Stage::All, Verdict::Caught),
+            ("3", Stage::All, Verdict::Caught),
+            ("4", Stage::All, Verdict::Missed),
+            ("5", Stage::Quick, Verdict::TimedOut),
+            ("6", Stage::Quick, Verdict::Unviable),
+            ("7", Stage::Quick, Verdict::Missed),
+            ("8", Stage::All, Verdict::Missed),
+        ] {
+            results.note(name, name, stage, verdict);
+        }
+        let score = results.score(["1", "2", "3", "4", "5", "6", "7"].into_iter());
+        assert_eq!(score.all(), 6);
+        assert_eq!(
+            score.to_string(),
+            "3 caught, 1 missed, 1 timed out, 1 unviable; 60 % caught\n  missed: 4\n  timed out: 5"
+        );
+    }
+
+    #[test]
+    fn results_outlive_a_run() {
+        let folder = std::env::temp_dir().join(format!("xtask-results-{}", std::process::id()));
+        let path = folder.join("results.json");
+        let mut results = Results::load(&path).unwrap();
+        results.note("a", "a.rs:1", Stage::Quick, Verdict::Caught);
+        results.save().unwrap();
+        assert!(!Results::load(&path).unwrap().is_due("a", Stage::Quick));
+        std::fs::write(&path, "{").unwrap();
+        assert!(matches!(Results::load(&path), Err(MutantsError::Form(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
