@@ -1,5 +1,6 @@
 //! The port of a rank: ranks of its host near, by shared memory, and those of other hosts far.
 
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
@@ -141,7 +142,7 @@ impl Drop for RankPort {
         let Some(mut far) = self.far.take() else { return };
         if self.near.is_forked() {
             // The endpoint is the rank's, whose process goes on with it.
-            let _ = std::mem::ManuallyDrop::new(far);
+            let _endpoint = ManuallyDrop::new(far);
         } else if !std::thread::panicking() {
             far.leave(&mut self.near);
         }

@@ -494,7 +494,7 @@ mod tests {
         let error = job.join(0, WaitTimes::DEFAULT).unwrap_err();
         assert_eq!(error, JobError::Attach(AttachError::Elsewhere { rank: 0 }));
         assert!(job.mark_dead(0, DeathCause::Signal(9)));
-        (job.mark_left(3), job.mark_left(0), job.mark_left(2), job.mark_left(9));
+        [3, 0, 2, 9].into_iter().for_each(|rank| job.mark_left(rank));
         assert!(job.has_left(3) && !job.has_left(0) && !job.has_left(2));
         assert_eq!(port.departures(), 2);
         drop(port);

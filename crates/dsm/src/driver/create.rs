@@ -268,6 +268,9 @@ impl Variables {
         self.all_are_there()?;
         let mut engine = self.rank.engine().borrow_mut();
         let port = engine.port_mut();
+        if port.host().hosts().is_some() {
+            return Err(SharedError::Hosts { name }.into());
+        }
         if protocol == Protocol::Udp && port.host().is_conducted() {
             return Err(SharedError::VirtualTime { name }.into());
         }

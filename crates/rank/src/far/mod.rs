@@ -1,9 +1,9 @@
 //! The far side of a rank's port: ranks of other hosts, by libfabric.
 //!
 //! ```text
-//!   post ─► Far::send ─► Links ══ libfabric ══► Links ─► State::arrive ─► HostedPort::land_from
-//!            credit?     window                  held if                  source table, ring,
-//!            parts                               full                     record, credit, policy
+//!   post ──► Far::send ──► Links ═══ libfabric ═══► Links ──► arrive ──► HostedPort::land_from
+//!            credit?       window                   held if              table, ring, record,
+//!            parts                                  full                 credit, policies
 //! ```
 //!
 //! The receiving rank's own progress lands what comes, by the functions of nic that a sender on its

@@ -8,7 +8,7 @@ use thiserror::Error;
 ///
 /// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`.
 /// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's: `Elsewhere`, `Freed`. Want of
-/// resources: `Plan`, `Queue`, `Large`, `NoLetters`.
+/// resources: `Plan`, `Queue`, `Large`, `NoLetters`, `Hosts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PersistentError {
     /// A neighbour is not a rank of the job.
@@ -79,6 +79,17 @@ pub enum PersistentError {
     /// Some neighbours cannot exchange letters.
     #[error("some neighbours are of two nodes, or there are no mailboxes")]
     NoLetters,
+    /// An edge joins ranks of two hosts.
+    #[error(
+        "ranks {one} and {other} are of two hosts: persistent exchanges between hosts are not \
+         built yet; use messages"
+    )]
+    Hosts {
+        /// One end.
+        one: u32,
+        /// The other.
+        other: u32,
+    },
     /// The two ends of an edge disagree on its size.
     #[error(
         "rank {source_rank} sends {sent} bytes along edge {edge} to rank {rank}, which expects \

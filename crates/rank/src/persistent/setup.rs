@@ -150,6 +150,7 @@ pub fn set_up<E: From<Error>>(
     if letters_alone && !choice.is_all_by_mail() {
         return Err(Error::from(PersistentError::NoLetters).into());
     }
+    choice.check_hosts().map_err(Error::from)?;
     let (mail_outs, outs) = choice.part(outs);
     let (mail_ins, ins) = choice.part(ins);
     let mut taken = Taken::default();
@@ -220,6 +221,24 @@ impl Choice<'_> {
             bytes.fold(0, u64::saturating_add) <= u64::from(most)
         };
         most > 0 && node(one) == node(other) && small(one, other) && small(other, one)
+    }
+
+    /// Checks that queues reach every neighbour: they are of one host. Every rank comes to the same
+    /// result.
+    fn check_hosts(&self) -> Result<(), PersistentError> {
+        let engine = self.world.engine().borrow();
+        let host = engine.port().host();
+        if host.hosts().is_none() {
+            return Ok(());
+        }
+        let host_of = |rank| self.world.in_job(rank).map_or(0, |rank| host.host_of(rank));
+        for (one, ends) in (0..).zip(self.tables) {
+            let apart = ends.outs.iter().find(|end| host_of(end.0) != host_of(one));
+            if let Some((other, _)) = apart {
+                return Err(PersistentError::Hosts { one, other: *other });
+            }
+        }
+        Ok(())
     }
 
     /// Whether all neighbours do.

@@ -156,7 +156,7 @@ fn a_death_on_another_host_is_an_error_of_who_waits() {
             let mut into = [0_u8; 1];
             world.recv(&mut into, 0, 0).unwrap();
             jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
-            std::mem::forget(world);
+            let _never_leaves = std::mem::ManuallyDrop::new(world);
             return;
         }
         if world.rank() == 0 {
@@ -191,5 +191,14 @@ fn who_waits_for_a_rank_that_has_left_gets_its_messages_and_an_error() {
         world.recv(&mut into, 1, 0).unwrap();
         let error = world.recv(&mut into, 1, 3).unwrap_err();
         let Error::Message(MsgError::PeerLeft { rank: 1 }) = &error else { panic!("{error}") };
+    });
+}
+
+#[test]
+fn what_is_not_built_between_hosts_is_an_error_of_every_rank() {
+    on_hosts(&[0, 1, 1], |world, _| {
+        let error = world.shared::<u64>("apart", &[8]).unwrap_err().to_string();
+        assert!(error.contains("`apart`") && error.contains("between hosts"), "{error}");
+        world.barrier().unwrap();
     });
 }
