@@ -63,7 +63,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// The folder of the stage, what cargo is to build, and how many seconds its tests have at least.
+    /// The folder of the stage, what cargo is to build, and the least time of its tests, seconds.
     const fn means(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Stage::Quick => ("quick", "--cargo-arg=--lib", "60"),
@@ -279,7 +279,7 @@ impl Lab<'_> {
             .env("CARGO_TARGET_DIR", self.tree.with_file_name("build"))
             // Nobody reads a mutant in a debugger.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            // The first failure is enough: to look for the smallest would take the test's time away.
+            // The first failure is enough: a search for the smallest would take the test's time.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .stdout(Stdio::inherit());
         command
