@@ -291,6 +291,10 @@ mod tests {
         choices.choose_written("reduce_scatter=reduce-then-scatter").unwrap();
         assert_eq!(choices.for_unequal_parts().gather, choices.gather);
         assert_eq!(choices.for_ordered().reduce_scatter, choices.reduce_scatter);
+        for (name, stays) in [("lines", false), ("ring", true)] {
+            choices.choose(Operation::Allgather, name).unwrap();
+            assert_eq!(choices.for_unequal_parts().allgather.is_some(), stays, "{name}");
+        }
     }
 
     #[test]
