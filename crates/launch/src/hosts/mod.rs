@@ -72,7 +72,7 @@ pub struct OnHosts {
     pub places: Vec<(String, u32)>,
     /// The command that reaches a host. It is followed by the host's name and a command line.
     pub agent: Vec<OsString>,
-    /// The words that start a daemon, on every host: see [`daemon`].
+    /// The words that start a daemon, on every host: see [`daemon()`].
     pub daemon: Vec<OsString>,
     /// How long a host may be silent before its ranks count as dead.
     pub timeout: Duration,
