@@ -3,9 +3,11 @@
 
 use std::path::PathBuf;
 
+use hikyaku_mpi_table::{functions, table_with_removed};
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let into = PathBuf::from(std::env::var("OUT_DIR")?).join("functions.rs");
-    std::fs::write(into, hikyaku_mpi_table::functions(&hikyaku_mpi_table::table()?))?;
+    std::fs::write(into, functions(&table_with_removed()?))?;
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi.so.12");
     println!("cargo::rerun-if-changed=build.rs");
     Ok(())

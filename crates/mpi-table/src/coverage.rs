@@ -79,6 +79,7 @@ mod tests {
     fn chapters_are_counted_with_their_large_forms() {
         let of = |name, chapter, has_large, is_built| Function {
             name,
+            does: name,
             chapter,
             arguments: Vec::new(),
             returns: None,

@@ -28,7 +28,7 @@ pub struct Constant {
 /// # Errors
 /// A line of a table says something that is not known.
 pub fn header() -> Result<String, Unreadable> {
-    let functions = prototypes(&crate::table()?);
+    let functions = prototypes(&crate::table_with_removed()?);
     let mut defined = String::new();
     for constant in constants()? {
         // Writing to a string cannot fail.
@@ -118,7 +118,8 @@ fn prototype(function: &Function, prefix: &str, large: bool) -> String {
     let arguments: Vec<String> = function.arguments.iter().map(declared).collect();
     let arguments = if arguments.is_empty() { "void".to_owned() } else { arguments.join(", ") };
     let suffix = if large { "_c" } else { "" };
-    format!("{result} {prefix}{}{suffix}({arguments});", function.name)
+    let note = if function.is_removed() { " HIKYAKU_REMOVED" } else { "" };
+    format!("{result} {prefix}{}{suffix}({arguments}){note};", function.name)
 }
 
 #[cfg(test)]
@@ -138,6 +139,7 @@ mod tests {
             "int PMPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int \
              tag, MPI_Comm comm, MPI_Status *status);",
             "double MPI_Wtime(void);",
+            "int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement) HIKYAKU_REMOVED;",
             "int MPI_Pcontrol(int level, ...);",
             "int MPI_Group_range_incl(MPI_Group group, int n, int (*ranges)[3], MPI_Group \
              *newgroup);",

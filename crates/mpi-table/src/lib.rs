@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A line of the table is a function without its `MPI_`; `+c` says that there is a form with large
-//! counts beside it (MPI 5.0 §19.2), and `-` that the function is not built yet. A kind says what
+//! counts beside it (MPI 5.0 §19.2), and `-` that the function is not built yet; `A = B` is another
+//! name of what stands above. A kind says what
 //! an argument is for, and so its type in C and in both forms: a `count` is an `int` or an
 //! `MPI_Count`. An argument of kind `rank` or `tag` may be a constant, which differs between binary
 //! interfaces, one of kind `int` may not.
@@ -36,6 +37,8 @@ const TABLE: &str = include_str!("../table.txt");
 pub struct Function {
     /// Its name without `MPI_`.
     pub name: &'static str,
+    /// The name of the function that does what it is for, mostly its own.
+    pub does: &'static str,
     /// The chapter of the standard that it belongs to.
     pub chapter: &'static str,
     /// Its arguments in their order.
@@ -49,6 +52,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether the standard has it no more.
+    pub fn is_removed(&self) -> bool {
+        self.chapter == REMOVED
+    }
+
     /// Whether it may be called before MPI_Init and after MPI_Finalize (MPI 5.0 §11.4.1), as those
     /// functions may that begin MPI or only turn a value into another.
     pub fn is_always_allowed(&self) -> bool {
@@ -97,11 +105,24 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// All functions, in the order of the table.
+/// The chapter of functions that the standard had once.
+const REMOVED: &str = "removed";
+
+/// All functions of the standard, in the order of the table.
 ///
 /// # Errors
 /// A line says something that is not known.
 pub fn table() -> Result<Vec<Function>, Unreadable> {
+    let mut all = table_with_removed()?;
+    all.retain(|function| !function.is_removed());
+    Ok(all)
+}
+
+/// The same and those of MPI 1 that MPI 3.0 removed: programs may still call them.
+///
+/// # Errors
+/// As [`table`].
+pub fn table_with_removed() -> Result<Vec<Function>, Unreadable> {
     read(TABLE)
 }
 
@@ -119,9 +140,25 @@ fn read(text: &'static str) -> Result<Vec<Function>, Unreadable> {
             continue;
         }
         let chapter = chapter.ok_or_else(|| fail("it stands before the first chapter".into()))?;
-        functions.push(function(line, chapter).map_err(fail)?);
+        let read = match line.split_once(" = ") {
+            Some((name, other)) => same_as(&functions, name, other, chapter),
+            None => function(line, chapter),
+        };
+        functions.push(read.map_err(fail)?);
     }
     Ok(functions)
+}
+
+/// Another name of a function.
+fn same_as(
+    known: &[Function],
+    name: &'static str,
+    other: &str,
+    chapter: &'static str,
+) -> Result<Function, String> {
+    let found = known.iter().find(|function| function.name == other);
+    let found = found.ok_or(format!("there is no function `{other}` above"))?;
+    Ok(Function { name, chapter, has_large: false, ..found.clone() })
 }
 
 fn function(line: &'static str, chapter: &'static str) -> Result<Function, String> {
@@ -140,7 +177,7 @@ fn function(line: &'static str, chapter: &'static str) -> Result<Function, Strin
     };
     let listed = inside.split(", ").filter(|text| !text.is_empty());
     let arguments = listed.map(argument).collect::<Result<_, _>>()?;
-    Ok(Function { name, chapter, arguments, returns, has_large, is_built })
+    Ok(Function { name, does: name, chapter, arguments, returns, has_large, is_built })
 }
 
 #[cfg(test)]
@@ -166,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_removed_is_apart_and_does_what_its_successor_does() {
+        let all = table_with_removed().unwrap();
+        let removed: Vec<_> = all.iter().filter(|function| function.is_removed()).collect();
+        assert_eq!(removed.len(), 10);
+        assert_eq!(all.len(), removed.len() + table().unwrap().len());
+        let old = removed.iter().find(|function| function.name == "Type_struct").unwrap();
+        let new = all.iter().find(|function| function.name == "Type_create_struct").unwrap();
+        assert_eq!((old.does, &old.arguments), ("Type_create_struct", &new.arguments));
+        assert!(!old.has_large && old.is_built);
+    }
+
+    #[test]
     fn a_line_says_all_of_a_function() {
         let text = "[messages]\n# a remark\n- Recv +c(buf: buffer_out, count: count) -> double";
         let [recv] = &read(text).unwrap()[..] else { panic!() };
@@ -182,6 +231,7 @@ mod tests {
             ("[a]\n\nSend(buf: spam)", "there is no kind `spam`"),
             ("[a]\n\nSend(buf)", "`buf` has no kind"),
             ("[a]\n\nSend() int", "`int` is no result"),
+            ("[a]\n\nSend = Recv", "there is no function `Recv` above"),
         ] {
             let error = read(text).unwrap_err();
             assert_eq!(error.what, what);

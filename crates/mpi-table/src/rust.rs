@@ -138,7 +138,7 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
     let form = match verb_of(function, table) {
         None => {
             let values: Vec<String> = all.iter().filter_map(|argument| passed(argument)).collect();
-            format!("mpi.{}({})", method(function.name), values.join(", "))
+            format!("mpi.{}({})", method(function.does), values.join(", "))
         }
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };

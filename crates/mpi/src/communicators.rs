@@ -251,7 +251,22 @@ impl<D: Dialect> Mpi<D> {
         let made = self.add_comm(inner, comm.handler.get(), &into)?;
         made.info.take_from(info.as_deref());
         made.take_topology(&comm);
-        self.copy_attributes((Object::Comm, comm.handle.get()), &comm.attributes, &made.attributes)
+        self.copy_comm_attributes(&comm, &made, &into)
+    }
+
+    /// Copies attributes to a duplicate. There is none if a function of the program refuses
+    /// (MPI 5.0 §7.4.2).
+    fn copy_comm_attributes(
+        &self,
+        from: &Comm,
+        made: &Comm,
+        into: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let of = (Object::Comm, from.handle.get());
+        self.copy_attributes(of, &from.attributes, &made.attributes).inspect_err(|_| {
+            self.state.comms.remove(made.handle.get());
+            into.set_null();
+        })
     }
 
     /// MPI_Comm_idup.
@@ -277,8 +292,7 @@ impl<D: Dialect> Mpi<D> {
         let first = self.add_comm(unmade, comm.handler.get(), &into)?;
         first.info.take_from(info.as_deref());
         first.take_topology(&comm);
-        let of = (Object::Comm, comm.handle.get());
-        self.copy_attributes(of, &comm.attributes, &first.attributes)?;
+        self.copy_comm_attributes(&comm, &first, &into)?;
         let (mpi, from) = (*self, Rc::clone(&comm));
         let task = comm.local().start_task(Box::pin(async move {
             let made = duplicate(&from).await?;

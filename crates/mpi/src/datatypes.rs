@@ -212,7 +212,9 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Type_dup.
     pub fn type_dup(&self, old: Rc<Type>, into: HandleAt<D>) -> Result<(), Failure> {
         let made = self.made(Datatype::dup(&old.datatype))?;
-        self.copy_attributes((Object::Type, old.handle.get()), &old.attributes, &made.attributes)?;
+        let of = (Object::Type, old.handle.get());
+        let copied = self.copy_attributes(of, &old.attributes, &made.attributes);
+        copied.inspect_err(|_| into.set_null())?;
         self.give_handle(made, &into)
     }
 
@@ -305,6 +307,24 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         lb.set(datatype.datatype.lb());
         extent.set(datatype.extent());
+        Ok(())
+    }
+
+    /// MPI_Type_extent of MPI 1.
+    pub fn type_extent(&self, datatype: Rc<Type>, extent: NumberAt) -> Result<(), Failure> {
+        extent.set(datatype.extent());
+        Ok(())
+    }
+
+    /// MPI_Type_lb of MPI 1.
+    pub fn type_lb(&self, datatype: Rc<Type>, lb: NumberAt) -> Result<(), Failure> {
+        lb.set(datatype.datatype.lb());
+        Ok(())
+    }
+
+    /// MPI_Type_ub of MPI 1.
+    pub fn type_ub(&self, datatype: Rc<Type>, ub: NumberAt) -> Result<(), Failure> {
+        ub.set(datatype.datatype.lb() + datatype.extent());
         Ok(())
     }
 

@@ -167,7 +167,11 @@ fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output =
 impl<D: Dialect> Mpi<D> {
     /// MPI_Barrier.
     pub fn inter_barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
-        Ok(async move { Ok(coll::barrier(&comm.groups_of()?.both().group(), None).await?) })
+        Ok(async move {
+            let groups = comm.groups_of()?;
+            let _turn = groups.turn().await;
+            Ok(coll::barrier(&groups.both().group(), None).await?)
+        })
     }
 
     /// MPI_Bcast.
@@ -409,6 +413,7 @@ impl<D: Dialect> Mpi<D> {
             let (Some(from), Some(reducing), Part::With(root)) = (from, reducing, part) else {
                 return parcels.exchange(by).await;
             };
+            let _turn = groups.turn().await;
             let data = reduced(groups, &from, &reducing).await?;
             let out = (groups.local().rank() == 0).then_some((root, &data[..]));
             by.run(out, []).await
@@ -430,7 +435,9 @@ impl<D: Dialect> Mpi<D> {
         let (from, into) = (Area::new(out, count, &datatype)?, Area::new(into, count, &datatype)?);
         Ok(async move {
             let groups = comm.groups_of()?;
-            let swapped = swap(groups, &from, &reducing).await;
+            let by = groups.exchange();
+            let _turn = groups.turn().await;
+            let swapped = swap(groups, by, &from, &reducing).await;
             let local = groups.local().group();
             let (mut data, failed) = given(swapped, into.len());
             landed(&into, async |into| {
@@ -486,7 +493,9 @@ impl<D: Dialect> Mpi<D> {
         let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
         Ok(async move {
             let groups = comm.groups_of()?;
-            let swapped = swap(groups, &from, &reducing).await;
+            let by = groups.exchange();
+            let _turn = groups.turn().await;
+            let swapped = swap(groups, by, &from, &reducing).await;
             let local = groups.local().group();
             let (data, failed) = given(swapped, from.len());
             let mut rest = &data[..];
@@ -549,10 +558,10 @@ async fn reduced<D: Dialect>(
 /// The same, and then the first ranks change what they have: at them, the other group's.
 async fn swap<D: Dialect>(
     groups: &Intercommunicator,
+    by: Exchange<'_>,
     from: &Area,
     reducing: &Reducing<D>,
 ) -> Result<Vec<u8>, Error> {
-    let by = groups.exchange();
     let mut data = reduced(groups, from, reducing).await?;
     if groups.local().rank() == 0 {
         let ours = data.clone();

@@ -287,7 +287,8 @@ fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
         Kind::Signed if op as i32 <= Predefined::Xor as i32 => {
             integers!(op, i8, i16, i32, i64, i128).get(at).copied().flatten()
         }
-        Kind::Address if !logical => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
+        // The standard has no logical operations of addresses; MPICH and Open MPI have.
+        Kind::Address => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
         Kind::Unsigned => integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten(),
         Kind::Byte if bits => integers!(op, u8)[0],
         Kind::Logical if logical => {

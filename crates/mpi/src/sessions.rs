@@ -17,7 +17,8 @@ use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase};
 
-/// The process sets that there are.
+/// The process sets that there are. Names of sets are URIs, whose scheme and authority may be written
+/// in any case.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 /// A session.
@@ -126,7 +127,7 @@ impl<D: Dialect> Mpi<D> {
     /// The ranks of a process set.
     fn ranks_of_set(&self, name: &str) -> Result<Vec<u32>, Failure> {
         let rank = self.rank()?;
-        match SETS.iter().position(|set| *set == name) {
+        match SETS.iter().position(|set| set.eq_ignore_ascii_case(name)) {
             Some(0) => Ok((0..rank.whole().size()).collect()),
             Some(_) => Ok(vec![rank.whole().rank()]),
             None => {

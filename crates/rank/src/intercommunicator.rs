@@ -9,9 +9,17 @@
 //! Messages never go between ranks of one group, so both directions have one context. What the
 //! groups do together is one message a pair of ranks, with a tag that all count alike, in a context
 //! of its own: a rank that gives nothing to anybody and takes nothing takes no part.
+//!
+//! A collective operation of `both` or `local` counts from its start, and most operations here are
+//! several, one after the other. So those that are in flight at the same time take turns: else one
+//! rank would start the second step of the first before the first step of the second, and another
+//! rank after it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::{self as coll, Book, Communicator as Group};
@@ -35,6 +43,23 @@ pub struct Intercommunicator {
     numbers: Vec<u32>,
     /// How many exchanges were started.
     exchanges: Cell<u32>,
+    /// Operations of several steps that were started and have not ended, the oldest first, and how
+    /// many there were.
+    turns: RefCell<VecDeque<u64>>,
+    started: Cell<u64>,
+}
+
+/// The right to use the collectives of both groups and of one; it goes on to the next when dropped.
+#[derive(Debug)]
+pub struct Turn<'i> {
+    of: &'i Intercommunicator,
+    number: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.of.turns.borrow_mut().retain(|number| *number != self.number);
+    }
 }
 
 /// One of the two groups, by a number that all ranks know alike.
@@ -128,8 +153,11 @@ impl Intercommunicator {
         let ranks: Result<Vec<u32>, _> =
             numbers.iter().map(|number| both.in_job(*number)).collect();
         let others = both.with_others(ranks?)?;
-        let exchanges = Cell::new(0);
-        Ok(Some(Intercommunicator { both, local, others, side, numbers, exchanges }))
+        let (exchanges, turns) = (Cell::new(0), RefCell::default());
+        let started = Cell::new(0);
+        let made =
+            Intercommunicator { both, local, others, side, numbers, exchanges, turns, started };
+        Ok(Some(made))
     }
 
     /// The ranks of this rank's group.
@@ -145,6 +173,20 @@ impl Intercommunicator {
     /// All ranks, in an order that all know alike.
     pub fn both(&self) -> &Communicator {
         &self.both
+    }
+
+    /// Waits until the operations of several steps that were started before are over. It counts from
+    /// the call on: every rank starts the same operations in the same order.
+    pub fn turn(&self) -> impl Future<Output = Turn<'_>> {
+        let number = self.started.get();
+        self.started.set(number + 1);
+        self.turns.borrow_mut().push_back(number);
+        // One that is abandoned while it waits leaves the queue too.
+        let mut turn = Some(Turn { of: self, number });
+        poll_fn(move |_| match self.turns.borrow().front() {
+            Some(first) if *first != number => Poll::Pending,
+            _ => turn.take().map_or(Poll::Pending, Poll::Ready),
+        })
     }
 
     /// The same groups with contexts of their own. Every rank calls it.
@@ -166,6 +208,7 @@ impl Intercommunicator {
         color: Option<u32>,
         key: i32,
     ) -> Result<Option<Intercommunicator>, Error> {
+        let _turn = self.turn().await;
         let local = self.local.split_async(color, key).await;
         let both = self.both.split_async(color, 0).await?;
         match (both, local?) {
@@ -180,6 +223,7 @@ impl Intercommunicator {
     /// # Errors
     /// As [`Intercommunicator::duplicate_async`].
     pub async fn merge_async(&self, high: bool) -> Result<Communicator, Error> {
+        let _turn = self.turn().await;
         let made = self.both.split_async(Some(0), high.into()).await?;
         made.ok_or(CreationError::Members { rank: self.both.rank() }.into())
     }

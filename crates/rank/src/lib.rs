@@ -41,7 +41,7 @@ pub use foreign::Foreign;
 pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};
 pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
-pub use intercommunicator::{Bridge, Exchange, Intercommunicator};
+pub use intercommunicator::{Bridge, Exchange, Intercommunicator, Turn};
 pub use port::RankPort;
 pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};

@@ -67,6 +67,42 @@ static void own(void) {
     MPI_Comm_free_keyval(&dropped);
 }
 
+static int refuse_type(MPI_Datatype type, int key, void *extra, void *value, void *to, int *flag) {
+    (void)type, (void)key, (void)extra, (void)value, (void)to;
+    *flag = 1;
+    return MPI_ERR_OTHER;
+}
+
+/* There is no duplicate if a function that copies fails. */
+static void refused(void) {
+    static char values[] = "y";
+    int key, extra = 17;
+    MPI_Comm comm, twin = MPI_COMM_WORLD;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_create_keyval(copy, delete, &key, &extra);
+    MPI_Comm_set_attr(comm, key, values);
+    failing = 1;
+    CHECK(MPI_Comm_dup(comm, &twin) != MPI_SUCCESS);
+    failing = 0;
+    CHECK(twin == MPI_COMM_NULL);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free_keyval(&key);
+    MPI_Datatype type = MPI_INT;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Datatype owner;
+    MPI_Type_contiguous(2, MPI_INT, &owner);
+    MPI_Type_create_keyval(refuse_type, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+    MPI_Type_set_attr(owner, key, values);
+    CHECK(MPI_Type_dup(owner, &type) != MPI_SUCCESS);
+    CHECK(type == MPI_DATATYPE_NULL);
+    MPI_Type_free(&owner);
+    MPI_Type_free_keyval(&key);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 static void predefined(void) {
     int *number, flag;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &number, &flag);
@@ -115,6 +151,7 @@ static void infos(void) {
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     own();
+    refused();
     predefined();
     infos();
     return end();

@@ -101,3 +101,11 @@ fn threads() {
 fn topologies() {
     chapter("topologies");
 }
+
+#[test]
+fn functions_that_mpi_3_removed() {
+    let folder = scratch("removed");
+    let program = compile(&root().join("tests/mpi/removed.c"), &folder);
+    passes(&program, 2, 2);
+    fs::remove_dir_all(folder).unwrap();
+}

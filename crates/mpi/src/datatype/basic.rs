@@ -103,7 +103,7 @@ basics! {
     Unsigned "MPI_UNSIGNED" Unsigned 4 4;
     Long "MPI_LONG" Signed 8 8;
     UnsignedLong "MPI_UNSIGNED_LONG" Unsigned 8 8;
-    LongLong "MPI_LONG_LONG" Signed 8 8;
+    LongLong "MPI_LONG_LONG_INT" Signed 8 8;
     UnsignedLongLong "MPI_UNSIGNED_LONG_LONG" Unsigned 8 8;
     Int8 "MPI_INT8_T" Signed 1 1;
     Int16 "MPI_INT16_T" Signed 2 2;
@@ -121,7 +121,7 @@ basics! {
     Float "MPI_FLOAT" Float 4 4;
     Double "MPI_DOUBLE" Float 8 8;
     LongDouble "MPI_LONG_DOUBLE" Float 16 16;
-    CFloatComplex "MPI_C_FLOAT_COMPLEX" Complex 8 4;
+    CFloatComplex "MPI_C_COMPLEX" Complex 8 4;
     CDoubleComplex "MPI_C_DOUBLE_COMPLEX" Complex 16 8;
     CLongDoubleComplex "MPI_C_LONG_DOUBLE_COMPLEX" Complex 32 16;
     CxxFloatComplex "MPI_CXX_FLOAT_COMPLEX" Complex 8 4;
