@@ -92,6 +92,10 @@ fn lines_are_left_to_the_table_where_there_are_none() {
         let end = job(2, &late).ranks_per_node(1).variable(&variable, "lines").run();
         assert!(end.stderr.contains("by lines needs ranks of a node"), "{}", end.stderr);
     }
+    for operation in ["BROADCAST", "ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER"] {
+        let variable = format!("HIKYAKU_COLL_{operation}");
+        job(4, &["divided", "1", "collective: "]).variable(&variable, "read").succeed();
+    }
 }
 
 /// The cases of shared variables by the protocols that are not the default (that one is in the
