@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
             Ok(false) => false,
             Ok(true) => {
                 self.joint = None;
-                self.note_way(source, copy.length, Way::Both, began);
+                self.note_way(source, copy.length, (Way::Both, Way::Both), began);
                 self.statistics.joint_copies += 1;
                 self.finish_rendezvous(id, &announced, copy.length);
                 true

@@ -47,6 +47,7 @@ use crate::posted::PostedReceives;
 use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
 use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
+use crate::tally::WayTally;
 use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
@@ -75,6 +76,8 @@ pub struct Engine<P: Port> {
     /// The ranks of contexts that not all ranks have.
     groups: BTreeMap<u32, Arc<Members>>,
     statistics: Statistics,
+    /// How its long messages have come; `None`: there were none.
+    tally: Option<Box<WayTally>>,
     waiting: Option<Wait>,
     reports: Reports,
     /// The operation that the awaited requests are parts of.
@@ -171,6 +174,7 @@ impl<P: Port> Engine<P> {
             first_failure: None,
             groups: BTreeMap::new(),
             statistics: Statistics::default(),
+            tally: None,
             waiting: None,
             reports: Reports::default(),
             whole: None,
@@ -263,6 +267,11 @@ impl<P: Port> Engine<P> {
     /// The counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// How its long messages have come; `None`: there were none.
+    pub fn way_tally(&self) -> Option<&WayTally> {
+        self.tally.as_deref()
     }
 
     /// Whether messages or notes have come, of any context, that nobody has asked for.
