@@ -114,9 +114,9 @@ impl Choices {
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
-            alltoall: self.alltoall.filter(|by| {
-                !matches!(by, alltoall::Algorithm::Bruck | alltoall::Algorithm::Read)
-            }),
+            alltoall: self
+                .alltoall
+                .filter(|by| !matches!(by, alltoall::Algorithm::Bruck | alltoall::Algorithm::Read)),
             ..self
         }
     }
@@ -136,9 +136,7 @@ impl Choices {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
             alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Read),
-            reduce_scatter: self
-                .reduce_scatter
-                .filter(|by| *by != reduce_scatter::Algorithm::Read),
+            reduce_scatter: self.reduce_scatter.filter(|by| *by != reduce_scatter::Algorithm::Read),
             ..self
         }
     }

@@ -187,6 +187,10 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
         Communicator { looks: LOOKS, ..self }
     }
 
+    fn waits(&self) -> bool {
+        self.looks > 1
+    }
+
     /// The same ranks, for calls on elements that are not bytes.
     #[must_use]
     pub fn with_elements(self, element: Element) -> Communicator<'e, P> {
@@ -405,7 +409,9 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         to: u32,
         tag: i32,
     ) -> impl Future<Output = Result<(), MsgError>> + Unpin + 'a {
-        self.endpoint.send(bytes, to, tag)
+        let send = self.endpoint.send(bytes, to, tag);
+        // A call that does nothing else than wait is not given up before its end.
+        if self.waits() { send.exposing() } else { send }
     }
 
     fn recv<'a>(

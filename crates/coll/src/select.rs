@@ -108,7 +108,11 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
 
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     if reads(group, bytes) {
-        broadcast::Algorithm::Read
+        // One message can be copied by both of its ends at once.
+        match group.size() {
+            2 => broadcast::Algorithm::Binomial,
+            _ => broadcast::Algorithm::Read,
+        }
     } else if lines(group) {
         broadcast::Algorithm::Lines
     } else if group.facilities().multicast {

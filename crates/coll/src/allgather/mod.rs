@@ -57,9 +57,8 @@ pub fn begin_allgather<'a, G: Group>(
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
-    let algorithm = select::resolve(group, algorithm, needs_lines, || {
-        select::for_allgather(group, data.len())
-    });
+    let algorithm =
+        select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
     let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
     let signature = Signature::new(Operation::Allgather).bytes(length);
     let blocks = Blocks::Equal { length };
@@ -106,8 +105,7 @@ async fn start<G: Group>(
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
         let mut algorithm = algorithm;
-        if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) =
-            (algorithm, &blocks)
+        if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
         {
             let reads = (algorithm == Algorithm::Read).then_some(reach);
             match lines::run(team, data, *length, reads).await {

@@ -76,8 +76,7 @@ async fn collect<G: Group>(
     for from in starts(longest, part) {
         rounds.meet(&data[cut(rounds.place, from)]).await?;
         let mut others = rounds.others();
-        let read =
-            others.try_for_each(|place| rounds.read(place, 0, &mut data[cut(place, from)]));
+        let read = others.try_for_each(|place| rounds.read(place, 0, &mut data[cut(place, from)]));
         rounds.finish(read)?;
     }
     Ok(())

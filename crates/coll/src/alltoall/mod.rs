@@ -97,9 +97,7 @@ pub fn alltoallv<'a, G: Group>(
         match algorithm {
             Algorithm::Pairwise => pairwise::run(team, parts, into).await,
             Algorithm::Chained => chained::run(team, parts, into).await,
-            Algorithm::Bruck | Algorithm::Read => {
-                team.require(false, "needs parts of one length")
-            }
+            Algorithm::Bruck | Algorithm::Read => team.require(false, "needs parts of one length"),
         }
     })
 }

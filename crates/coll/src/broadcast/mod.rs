@@ -66,9 +66,8 @@ pub fn begin_broadcast<'a, G: Group>(
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
-    let algorithm = select::resolve(group, algorithm, needs_lines, || {
-        select::for_broadcast(group, data.len())
-    });
+    let algorithm =
+        select::resolve(group, algorithm, needs_lines, || select::for_broadcast(group, data.len()));
     let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);

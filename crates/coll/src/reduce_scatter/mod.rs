@@ -19,8 +19,8 @@ use crate::call::Call;
 use crate::error::Failure;
 use crate::group::{Group, Reach};
 use crate::names::Operation;
-use crate::rounds::{NEEDS_LINES, Stop};
 use crate::reduction::Reduction;
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 

@@ -74,7 +74,8 @@ fn cp_10_a_butterfly_sends_log2_times() {
             allgather(node, Some(algorithm), None, &mut [0; 80]).await.unwrap();
         })
     };
-    let sent = |messages, commands| vec![Counts { messages, bytes: 70, commands, ..Counts::default() }; 8];
+    let sent =
+        |messages, commands| vec![Counts { messages, bytes: 70, commands, ..Counts::default() }; 8];
     assert_eq!(by(allgather::Algorithm::Butterfly), sent(3, 3));
     assert_eq!(by(allgather::Algorithm::Bruck), sent(3, 3));
     assert_eq!(by(allgather::Algorithm::Ring), sent(7, 7));
@@ -88,7 +89,9 @@ fn cp_06_cp_12_chains_are_one_command() {
             alltoall(node, Some(algorithm), &[0; 16], &mut [0; 16]).await.unwrap();
         })
     };
-    let sent = |messages, bytes, commands| vec![Counts { messages, bytes, commands, ..Counts::default() }; 8];
+    let sent = |messages, bytes, commands| {
+        vec![Counts { messages, bytes, commands, ..Counts::default() }; 8]
+    };
     assert_eq!(by(alltoall::Algorithm::Chained), sent(7, 14, 1));
     assert_eq!(by(alltoall::Algorithm::Pairwise), sent(7, 14, 7));
     assert_eq!(by(alltoall::Algorithm::Bruck), sent(3, 24, 3));
@@ -120,7 +123,9 @@ fn allreduces_send_what_their_table_says() {
             allreduce(node, Some(algorithm), &mut [0; 80], nothing).await.unwrap();
         })
     };
-    let sent = |messages, bytes, commands| vec![Counts { messages, bytes, commands, ..Counts::default() }; 8];
+    let sent = |messages, bytes, commands| {
+        vec![Counts { messages, bytes, commands, ..Counts::default() }; 8]
+    };
     assert_eq!(by(allreduce::Algorithm::RecursiveDoubling), sent(3, 240, 3));
     assert_eq!(by(allreduce::Algorithm::Ring), sent(14, 140, 14));
     // Two nodes of four: between them, one message each way.

@@ -1,5 +1,5 @@
-//! Collectives that read each other's memory: the same bits as others, refused copies, ranks that die
-//! or drop their call in the middle; and over engines, memory of the job's regions.
+//! Collectives that read each other's memory: the same bits as others, refused copies, ranks that
+//! die or drop their call in the middle; and over engines, memory of the job's regions.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

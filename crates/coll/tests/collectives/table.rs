@@ -133,7 +133,8 @@ fn long_data_are_read_where_ranks_share_lines_on_one_node() {
     const KIB: usize = 1 << 10;
     let lines = Facilities { lines: true, ..NOTHING };
     for (operation, size, lie, part, name) in [
-        (Broadcast, 2, One, 64 * KIB, "read"),
+        (Broadcast, 2, One, 64 * KIB, "binomial"),
+        (Broadcast, 3, One, 64 * KIB, "read"),
         (Broadcast, 2, One, 64 * KIB - 1, "lines"),
         (Broadcast, 24, Pairs, 64 * KIB, "binomial"),
         (Allreduce, 4, One, 64 * KIB, "read"),

@@ -136,8 +136,9 @@ impl Exchange {
     pub fn run(self) -> Result<(), Failure> {
         let comm = Rc::clone(&self.comm);
         let topology = comm.topology()?;
+        let way = topology.way(&comm);
         let tags = topology.next_run();
-        match topology.way(&comm)? {
+        match way? {
             Some(letters) => letters::run(&mut letters.borrow_mut(), self, tags),
             None => InFlight::start(Rc::new(self), tags, |_| true).wait().map(drop),
         }

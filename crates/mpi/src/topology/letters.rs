@@ -13,7 +13,7 @@ use crate::communicators::Comm;
 use crate::failure::Failure;
 
 impl Topology {
-    /// How an exchange goes that is run at once. All ranks call it, as often.
+    /// How the next exchange goes, if it is run at once. All ranks call it.
     pub(super) fn way(&self, comm: &Comm) -> Result<Option<&RefCell<Letters>>, Failure> {
         let links = (&self.links.destinations[..], &self.links.sources[..]);
         let comm = &comm.inner;
@@ -23,7 +23,7 @@ impl Topology {
             Err(Error::Persistent(_)) => Ok(None),
             Err(error) => Err(error),
         };
-        Ok(self.way.letters(made)?)
+        Ok(self.way.letters(self.run.get(), made)?)
     }
 }
 

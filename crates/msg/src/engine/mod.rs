@@ -34,7 +34,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Unmatched, Wait};
+use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -46,8 +46,8 @@ use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
 use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
-use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::tally::WayTally;
+use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
@@ -88,6 +88,8 @@ pub struct Engine<P: Port> {
     held_up: Vec<Rank>,
     /// The receive whose message both ends are copying. The fabric has one such copy a rank.
     joint: Option<RequestId>,
+    /// The send of a future whose receiver copies and would have it help: its word.
+    late_join: Option<(u64, JointCopy)>,
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
@@ -181,6 +183,7 @@ impl<P: Port> Engine<P> {
             at_limit: None,
             held_up: Vec::new(),
             joint: None,
+            late_join: None,
             needs_more: false,
             idle_rounds: 0,
             turns: 0,

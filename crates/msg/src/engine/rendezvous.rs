@@ -26,8 +26,8 @@ use crate::error::MsgError;
 use crate::parcel::MessageParts;
 use crate::protocol::{Control, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendBody, SendStage, outcome};
-use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::tally::{Reason, WayTally};
+use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::{LongMessages, Way};
 
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.

@@ -12,7 +12,7 @@
 //! in the letter in any case: ends that disagree are an error and not a wait. So is a neighbour
 //! that has left a call out, because its arguments were wrong.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
@@ -26,10 +26,9 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 
 /// What waits for neighbours are announced as.
-pub const NEIGHBOURS: Wait =
-    Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
+pub const NEIGHBOURS: Wait = Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
-/// Exchanges of a topology before its ranks make mailboxes: to make them costs as much as some
+/// Calls of a topology before its ranks make mailboxes: to make them costs as much as some
 /// exchanges by messages.
 const MESSAGES_FIRST: u32 = 4;
 
@@ -66,29 +65,25 @@ pub fn is_long(length: usize) -> bool {
 /// How the exchanges of a topology go. All its ranks use it alike.
 #[derive(Debug, Default)]
 pub struct Correspondence {
-    /// Exchanges by messages, as far as they are counted.
-    runs: Cell<u32>,
     /// `None`: by messages for ever.
     letters: OnceCell<Option<Box<RefCell<Letters>>>>,
 }
 
 impl Correspondence {
-    /// The letters of the next exchange; `None`: it goes by messages. After some exchanges `make`
-    /// makes them, once: all ranks call this as often.
+    /// The letters of a call, which all ranks number alike; `None`: it goes by messages. After some
+    /// calls `make` makes them, once.
     ///
     /// # Errors
     /// As of `make`.
     #[inline]
     pub fn letters<E>(
         &self,
+        call: u32,
         make: impl FnOnce() -> Result<Option<Letters>, E>,
     ) -> Result<Option<&RefCell<Letters>>, E> {
         let letters = match self.letters.get() {
             Some(letters) => letters,
-            None if self.runs.get() < MESSAGES_FIRST => {
-                self.runs.set(self.runs.get() + 1);
-                return Ok(None);
-            }
+            None if call < MESSAGES_FIRST => return Ok(None),
             None => {
                 let made = make()?;
                 self.letters.get_or_init(|| made.map(|letters| Box::new(RefCell::new(letters))))
@@ -101,12 +96,11 @@ impl Correspondence {
 /// The letters of a topology.
 #[derive(Debug)]
 pub struct Letters {
-    rounds: StagedRounds,
+    /// Or what has ended them.
+    rounds: Result<StagedRounds, Error>,
     comm: Communicator,
     outs: Side,
     ins: Side,
-    /// What has ended them.
-    failed: Option<Error>,
 }
 
 /// The neighbours of one direction.
@@ -137,7 +131,7 @@ impl Letters {
         let (outs, ins) = (Side::new(destinations, &rank_of), Side::new(sources, &rank_of));
         let checked = Ok((outs.ends(), ins.ends()));
         let rounds = StagedRounds::new(comm, Terms::LETTERS, checked, share)?;
-        Ok(Letters { rounds, comm: comm.clone(), outs, ins, failed: None })
+        Ok(Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins })
     }
 
     /// Exchanges the letters of a call, which all ranks number alike. Returns whether all blocks
@@ -147,26 +141,28 @@ impl Letters {
     /// # Errors
     /// A neighbour is gone, or has made another call, now or in an exchange before.
     pub fn exchange(&mut self, call: u32, blocks: &impl Blocks) -> Result<bool, Error> {
-        if let Some(failed) = &self.failed {
-            return Err(failed.clone());
+        if let Err(error) = self.go_round(call, blocks) {
+            // Neighbours that wait for this rank's next letter hear of it.
+            self.rounds = Err(error.clone());
+            return Err(error);
         }
-        let done = self.go_round(call, blocks);
-        done.inspect_err(|error| self.failed = Some(error.clone()))?;
         let is_right = |(place, sent): (usize, u64)| sent == blocks.in_length(place) as u64;
         Ok(self.ins.lengths().all(is_right))
     }
 
     fn go_round(&mut self, call: u32, blocks: &impl Blocks) -> Result<(), Error> {
-        self.outs.write(call, blocks);
-        self.rounds.start(&self.outs)?;
-        let engine = self.comm.engine();
+        let Letters { rounds, comm, outs, ins } = self;
+        let rounds = rounds.as_mut().map_err(|error| error.clone())?;
+        outs.write(call, blocks);
+        rounds.start(outs)?;
+        let engine = comm.engine();
         engine.borrow_mut().set_whole(Some(NEIGHBOURS));
-        let come = self.rounds.wait();
+        let come = rounds.wait();
         engine.borrow_mut().set_whole(None);
         come?;
-        self.ins.expect(blocks);
-        self.rounds.take(&mut self.ins)?;
-        match self.ins.in_another_call(call) {
+        ins.expect(blocks);
+        rounds.take(ins)?;
+        match ins.in_another_call(call) {
             None => Ok(()),
             Some(peer) => {
                 let operation = "neighbour exchange";
@@ -189,7 +185,7 @@ impl Letters {
     #[cold]
     pub fn unequal(&mut self, blocks: &impl Blocks) -> Result<Vec<(usize, u64)>, Error> {
         self.ins.expect_any();
-        self.rounds.take(&mut self.ins)?;
+        self.rounds.as_ref().map_err(Error::clone)?.take(&mut self.ins)?;
         let is_wrong = |(place, sent): &(usize, u64)| *sent != blocks.in_length(*place) as u64;
         Ok(self.ins.lengths().filter(is_wrong).collect())
     }

@@ -125,7 +125,7 @@ impl<S> Neighbourhood<S> {
 
     /// The letters of the next blocking call, if it goes by letter.
     fn letters(&self) -> Result<Option<&RefCell<Letters>>, Error> {
-        self.correspondence.letters(|| {
+        self.correspondence.letters(self.calls.get(), || {
             let (comm, links) = (self.world.communicator(), (&*self.destinations, &*self.sources));
             let share = |words: &[u32]| self.share(&self.world, words);
             match Letters::new(comm, links, |link| self.process(link), share) {

@@ -5,7 +5,9 @@
 
 use std::process::Command;
 
+use hikyaku::{LongMessages, Way, WayTally};
 use hikyaku_jobs::at_length;
+use hikyaku_launch::Launch;
 
 use super::{RANK, job};
 
@@ -74,6 +76,27 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
         for case in own.iter().chain(programs) {
             let cases = job(3, &["calls", "1", case]).ranks_per_node(2);
             assert_eq!(cases.variable(variable, algorithm).succeed(), "", "{variable} {case}");
+        }
+    }
+}
+
+/// What ranks have counted of their long messages outlives them.
+#[test]
+fn the_launcher_has_the_counts_of_all_ranks() {
+    for way in [Way::Ring, Way::Read, Way::Both] {
+        let mut launch = Launch::new(3, RANK);
+        launch.args = vec!["copies".into()];
+        launch.set(LongMessages::VARIABLE, LongMessages::By(way));
+        let outcome = launch.run().unwrap();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let said = WayTally::of_words(&outcome.counts).to_string();
+        assert_eq!(said.lines().count(), 3, "a message each of three lengths: {said}");
+        let went = ["through rings", "copied by the receiver", "copied by both ends"];
+        for line in said.lines() {
+            let is_asked = line.contains(&format!(": 3 {} (", went[way as usize]));
+            // Where the machine refuses copies, there is no other way than the first.
+            let is_refused = line.ends_with(": 3 through rings; 3 for want of another way");
+            assert!(is_asked && line.ends_with("; 3 as asked for") || is_refused, "{line}");
         }
     }
 }
