@@ -78,7 +78,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     match Parser::new(&this_machine()).launch(words) {
         Ok(mut launch) => {
             launch.offer_mpi();
-            see_to_its_end(&launch)
+            see_to_its_end(&launch, false)
         }
         Err(wrong) => {
             exit::say(format_args!("mpiexec: {wrong}"));

@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit};
+use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
 use hikyaku_launch::{Bind, Launch, LongStores, OnHosts};
 use thiserror::Error;
 
@@ -100,6 +100,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WAY")]
     long_messages: Option<LongMessages>,
 
+    /// Say at the end which ways the long messages of all ranks have taken, how often and why
+    ///
+    /// A line for each class of lengths, on standard error. Ranks that were killed are not counted.
+    #[arg(long)]
+    stats: bool,
+
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
@@ -182,6 +188,7 @@ const WRONG_USE: u8 = 2;
 
 /// Runs the job and ends as it did.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    let stats = arguments.stats;
     let launch = match launch(arguments) {
         Ok(launch) => launch,
         Err(error) => {
@@ -189,15 +196,18 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(WRONG_USE);
         }
     };
-    see_to_its_end(&launch)
+    see_to_its_end(&launch, stats)
 }
 
-/// Runs a job; what is to be said of its end, and its exit code.
-pub(crate) fn see_to_its_end(launch: &Launch) -> ExitCode {
+/// Runs a job; what is to be said of its end and, if asked for, of its messages, and its exit code.
+pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     match launch.run() {
         Ok(outcome) => {
             outcome.reason.iter().for_each(exit::say);
             outcome.details.iter().for_each(|line| exit::say(format_args!("  {line}")));
+            if stats {
+                say_counts(&outcome.counts);
+            }
             // Codes of programs and signals fit into a byte; anything else must not become 0.
             ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX))
         }
@@ -206,6 +216,14 @@ pub(crate) fn see_to_its_end(launch: &Launch) -> ExitCode {
             ExitCode::from(u8::try_from(error.code()).unwrap_or(u8::MAX))
         }
     }
+}
+
+/// Which ways long messages have taken.
+fn say_counts(counts: &[u64]) {
+    if counts.is_empty() {
+        return exit::say("long messages are counted in jobs of one machine only");
+    }
+    WayTally::of_words(counts).to_string().lines().for_each(exit::say);
 }
 
 /// Why a command line is no job.

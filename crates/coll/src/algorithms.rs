@@ -70,6 +70,8 @@ pub(crate) mod broadcast {
         Multicast = "multicast",
         /// The root writes to its lines, which all read.
         Lines = "lines",
+        /// All copy out of the root's memory.
+        Read = "read",
     }
 }
 
@@ -96,6 +98,8 @@ pub(crate) mod allreduce {
         TwoLevel = "two-level",
         /// Each rank writes to its lines, which all read and combine.
         Lines = "lines",
+        /// Each rank combines one share out of all ranks' memory, then copies the others'.
+        Read = "read",
     }
 }
 
@@ -137,6 +141,8 @@ pub(crate) mod allgather {
         Bruck = "bruck",
         /// Each rank writes to its lines, which all read.
         Lines = "lines",
+        /// Each rank copies out of all others' memory.
+        Read = "read",
     }
 }
 
@@ -150,6 +156,8 @@ pub(crate) mod alltoall {
         Chained = "chained",
         /// Several parts in one message at doubling distances (Bruck et al. 1997).
         Bruck = "bruck",
+        /// Each rank copies its parts out of all others' memory.
+        Read = "read",
     }
 }
 
@@ -174,6 +182,8 @@ pub(crate) mod reduce_scatter {
         Pairwise = "pairwise",
         /// Blocks go round and grow.
         Ring = "ring",
+        /// Each rank combines its block out of all others' memory.
+        Read = "read",
     }
 }
 

@@ -75,7 +75,19 @@ impl<'g, G: Group> Call<'g, G> {
     /// Takes the place of this call among the group's operations, by the algorithm of this number.
     #[inline]
     pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
-        let made = Made { call: signature.element(group.element()), algorithm: Some(index as u8) };
+        Call::new_on(group, signature, index, false)
+    }
+
+    /// The same for a call that may be by lines.
+    #[inline]
+    pub(crate) fn new_on(
+        group: &'g G,
+        signature: Signature,
+        index: usize,
+        lines: bool,
+    ) -> Call<'g, G> {
+        let algorithm = (!lines).then_some(index as u8);
+        let made = Made { call: signature.element(group.element()), algorithm };
         let number = group.open(made);
         Call { inner: Inner::new(group, made, number, index) }
     }

@@ -111,8 +111,12 @@ impl Choices {
         Choices {
             gather: self.gather.filter(|by| *by != gather::Algorithm::Binomial),
             scatter: self.scatter.filter(|by| *by != scatter::Algorithm::Binomial),
-            allgather: self.allgather.filter(|by| *by != allgather::Algorithm::Lines),
-            alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Bruck),
+            allgather: self.allgather.filter(|by| {
+                !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
+            }),
+            alltoall: self
+                .alltoall
+                .filter(|by| !matches!(by, alltoall::Algorithm::Bruck | alltoall::Algorithm::Read)),
             ..self
         }
     }
@@ -122,9 +126,17 @@ impl Choices {
     pub fn without_lines(self) -> Choices {
         Choices {
             barrier: self.barrier.filter(|by| *by != barrier::Algorithm::Lines),
-            broadcast: self.broadcast.filter(|by| *by != broadcast::Algorithm::Lines),
-            allreduce: self.allreduce.filter(|by| *by != allreduce::Algorithm::Lines),
-            allgather: self.allgather.filter(|by| *by != allgather::Algorithm::Lines),
+            broadcast: self.broadcast.filter(|by| {
+                !matches!(by, broadcast::Algorithm::Lines | broadcast::Algorithm::Read)
+            }),
+            allreduce: self.allreduce.filter(|by| {
+                !matches!(by, allreduce::Algorithm::Lines | allreduce::Algorithm::Read)
+            }),
+            allgather: self.allgather.filter(|by| {
+                !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
+            }),
+            alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Read),
+            reduce_scatter: self.reduce_scatter.filter(|by| *by != reduce_scatter::Algorithm::Read),
             ..self
         }
     }
@@ -278,20 +290,22 @@ mod tests {
         assert_eq!((left.allreduce, left.reduce_scatter), (None, None));
         assert_eq!(left.gather, choices.gather);
         assert_eq!(choices.without_lines(), choices);
-        for operation in Operation::ALL.into_iter().filter(|it| it.algorithms().contains(&"lines"))
+        for (operation, name) in
+            Operation::ALL.into_iter().flat_map(|it| [(it, "lines"), (it, "read")])
         {
             let mut lines = choices;
-            lines.choose(operation, "lines").unwrap();
-            let mut left = lines.without_lines();
-            assert_ne!(left, lines);
-            left.choose(operation, "lines").unwrap();
-            assert_eq!(left, lines);
+            if lines.choose(operation, name).is_ok() {
+                let mut left = lines.without_lines();
+                assert_ne!(left, lines);
+                left.choose(operation, name).unwrap();
+                assert_eq!(left, lines);
+            }
         }
         choices.choose_written("gather=linear").unwrap();
         choices.choose_written("reduce_scatter=reduce-then-scatter").unwrap();
         assert_eq!(choices.for_unequal_parts().gather, choices.gather);
         assert_eq!(choices.for_ordered().reduce_scatter, choices.reduce_scatter);
-        for (name, stays) in [("lines", false), ("ring", true)] {
+        for (name, stays) in [("lines", false), ("read", false), ("ring", true)] {
             choices.choose(Operation::Allgather, name).unwrap();
             assert_eq!(choices.for_unequal_parts().allgather.is_some(), stays, "{name}");
         }
@@ -306,7 +320,7 @@ mod tests {
         assert_eq!(
             line(&mut choices, "allreduce=rings"),
             "`rings` is not an algorithm of allreduce: there are recursive-doubling, ring, \
-             two-level, lines"
+             two-level, lines, read"
         );
         assert!(line(&mut choices, "all=ring").starts_with(
             "`all` is not a collective operation: there are barrier, broadcast, reduce"

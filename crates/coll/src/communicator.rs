@@ -15,12 +15,13 @@ use std::task::{Context, Poll};
 
 use hikyaku_msg::{Answerer, Endpoint, MsgError, Received, RecvFuture};
 use hikyaku_nic::fabric::{
-    Activity, GroupError, GroupId, GroupPort, Name, Offer, PeerState, Port, PostError, Rank, Wait,
+    Activity, GroupError, GroupId, GroupPort, Name, Offer, PeerState, Port, PostError, Rank,
+    RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::time::Time;
 
 use crate::error::{Caller, Cause};
-use crate::group::{Ending, Facilities, Group, Notice};
+use crate::group::{ADDRESS, Ending, Facilities, Group, Notice, Reach};
 use crate::mates::Mates;
 use crate::names::{
     LOSS_TAG, is_among, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of,
@@ -71,6 +72,8 @@ pub struct Book {
     like: u32,
     turns: RefCell<Turns>,
     questions: Questions,
+    /// Whether the kernel has refused a mate a copy, in a call by lines: all know alike.
+    reads_refused: Cell<bool>,
 }
 
 impl Book {
@@ -182,6 +185,10 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
     #[must_use]
     pub fn waiting(self) -> Communicator<'e, P> {
         Communicator { looks: LOOKS, ..self }
+    }
+
+    fn waits(&self) -> bool {
+        self.looks > 1
     }
 
     /// The same ranks, for calls on elements that are not bytes.
@@ -402,7 +409,9 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         to: u32,
         tag: i32,
     ) -> impl Future<Output = Result<(), MsgError>> + Unpin + 'a {
-        self.endpoint.send(bytes, to, tag)
+        let send = self.endpoint.send(bytes, to, tag);
+        // A call that does nothing else than wait is not given up before its end.
+        if self.waits() { send.exposing() } else { send }
     }
 
     fn recv<'a>(
@@ -524,6 +533,56 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     fn finish_round(&self) -> Result<(), MsgError> {
         let group = self.group()?;
         Ok(self.endpoint.with_port(|port| port.finish_round(group))?)
+    }
+
+    fn expose(&self, bytes: &[u8]) -> [u8; ADDRESS] {
+        let address = self.endpoint.with_port(|port| {
+            port.expose(bytes).filter(|address| match address.space {
+                Space::Region => true,
+                Space::Process => {
+                    !self.book.reads_refused.get() && port.copies_from(Space::Process).is_some()
+                }
+                Space::Segment(_) | Space::Register(_) => false,
+            })
+        });
+        address.map_or([0; ADDRESS], encode_address)
+    }
+
+    fn reach(address: &[u8; ADDRESS]) -> Option<Reach> {
+        decode_address(address).map(|(reach, _)| reach)
+    }
+
+    fn read(
+        &self,
+        place: usize,
+        address: &[u8; ADDRESS],
+        from: usize,
+        into: &mut [u8],
+    ) -> Result<bool, MsgError> {
+        let (Some(rank), Some((reach, start))) =
+            (self.book.ranks.get(place), decode_address(address))
+        else {
+            return Ok(false);
+        };
+        let space = match reach {
+            Reach::Region => Space::Region,
+            Reach::Process => Space::Process,
+        };
+        let offset = start.wrapping_add(from as u64);
+        let from = RemoteAddress { rank: *rank, space, offset };
+        match self.endpoint.with_port(|port| port.read(from, into)) {
+            Ok(()) => Ok(true),
+            Err(
+                PostError::Refused { .. }
+                | PostError::Unsupported(_)
+                | PostError::OutOfBounds { .. },
+            ) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn note_refusal(&self) {
+        self.book.reads_refused.set(true);
     }
 
     fn unsupported(what: &'static str) -> MsgError {
@@ -682,6 +741,25 @@ impl Answerer for LossAnswerer {
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
         let heard = decode_loss(bytes).filter(|_| tag == LOSS_TAG)?;
         self.0.answer(heard).map(|loss| encode_loss(&loss))
+    }
+}
+
+/// Where memory of a rank is, in bytes: who can copy it, 1 or 2, and the offset.
+fn encode_address(address: RemoteAddress) -> [u8; ADDRESS] {
+    let reach = if address.space == Space::Region { 1u64 } else { 2 };
+    let mut bytes = [0; ADDRESS];
+    bytes[..8].copy_from_slice(&reach.to_le_bytes());
+    bytes[8..].copy_from_slice(&address.offset.to_le_bytes());
+    bytes
+}
+
+fn decode_address(bytes: &[u8; ADDRESS]) -> Option<(Reach, u64)> {
+    let (reach, offset) = bytes.split_at(8);
+    let [reach, offset] = [reach, offset].map(|half| half.try_into().map(u64::from_le_bytes));
+    match reach.ok()? {
+        1 => Some((Reach::Region, offset.ok()?)),
+        2 => Some((Reach::Process, offset.ok()?)),
+        _ => None,
     }
 }
 

@@ -219,6 +219,35 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
+    /// Where mates may copy these bytes from, as they stay until all have said that they have.
+    /// All zeros: nowhere. In a call that has the lines.
+    fn expose(&self, bytes: &[Self::Byte]) -> [Self::Byte; ADDRESS] {
+        let _ = bytes;
+        [Self::Byte::default(); ADDRESS]
+    }
+
+    /// Who can copy from an address that [`Group::expose`] gave at another rank; `None`: nobody.
+    fn reach(address: &[Self::Byte; ADDRESS]) -> Option<Reach> {
+        let _ = address;
+        None
+    }
+
+    /// Copies what the mate at `place` has exposed, from byte `from` on. `false`: that is refused,
+    /// and a part may have been copied.
+    fn read(
+        &self,
+        place: usize,
+        address: &[Self::Byte; ADDRESS],
+        from: usize,
+        into: &mut [Self::Byte],
+    ) -> Result<bool, Self::Error> {
+        let _ = (place, address, from, into);
+        Ok(false)
+    }
+
+    /// The system has refused somebody a copy: [`Group::expose`] gives no such address any more.
+    fn note_refusal(&self) {}
+
     /// The error of a facility that is not there.
     fn unsupported(what: &'static str) -> Self::Error;
 
@@ -284,6 +313,18 @@ pub struct Facilities {
     /// Lines that ranks of a node share, for the next call ([`Group::contribute`]). Perhaps they
     /// are still to be agreed on ([`Group::offer`]), and there are none.
     pub lines: bool,
+}
+
+/// Bytes of an address that one rank gives to others.
+pub const ADDRESS: usize = 16;
+
+/// Who copies out of another rank's memory. The later ones include those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// The program, out of memory that ranks share.
+    Region,
+    /// The kernel, out of any memory.
+    Process,
 }
 
 /// How a rank's part in an operation ended.

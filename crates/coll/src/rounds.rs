@@ -250,7 +250,7 @@ impl<'t, G: Group> Rounds<'t, G> {
             }
             let said = group.contribution(next, 0, &mut []).ok().flatten()?;
             *word |= bit;
-            let said = Signature::of_word(said)?;
+            let said = Signature::of_word(said).filter(|_| said != self.word)?;
             let is_root = said.operation() == Operation::Broadcast;
             is_root.then(|| self.differs(next, Some(said)))
         };

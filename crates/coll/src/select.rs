@@ -15,7 +15,7 @@ use crate::algorithms::{
     allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
     scan, scatter,
 };
-use crate::group::{Facilities, Group};
+use crate::group::{Facilities, Group, Reach};
 use crate::mates::Mates;
 use crate::names::Operation;
 
@@ -51,16 +51,32 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// below, the number of steps counts and not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
 
-/// What the program named, unless that is lines and they are lost: then what `table` says.
+/// From so many bytes that a rank copies on, one copy out of another's memory is worth the rounds
+/// that say where it is.
+const READ_FROM: usize = 64 << 10;
+
+/// What the program named, unless that needs lines and they are lost: then what `table` says.
 #[inline]
 pub(crate) fn resolve<A: PartialEq>(
     group: &impl Group,
     named: Option<A>,
-    lines: A,
+    needs_lines: impl FnOnce(&A) -> bool,
     table: impl FnOnce() -> A,
 ) -> A {
-    let usable = |by: &A| *by != lines || group.mates().is_none() || group.facilities().lines;
+    let usable = |by: &A| !needs_lines(by) || group.mates().is_none() || group.facilities().lines;
     named.filter(usable).unwrap_or_else(table)
+}
+
+/// How far ranks reach that read: if that is the program's wish, as far as they can; else as far as
+/// it is faster.
+pub(crate) fn reach(is_named: bool, usual: Reach) -> Reach {
+    if is_named { Reach::Process } else { usual }
+}
+
+/// Whether ranks may read each other's memory, `bytes` each, and that is faster where it lies in
+/// memory that they share.
+fn reads(group: &impl Group, bytes: usize) -> bool {
+    bytes >= READ_FROM && lines(group) && group.mates().is_some_and(Mates::are_all)
 }
 
 /// Whether lines are there and faster than messages.
@@ -91,7 +107,13 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
 }
 
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
-    if lines(group) {
+    if reads(group, bytes) {
+        // One message can be copied by both of its ends at once.
+        match group.size() {
+            2 => broadcast::Algorithm::Binomial,
+            _ => broadcast::Algorithm::Read,
+        }
+    } else if lines(group) {
         broadcast::Algorithm::Lines
     } else if group.facilities().multicast {
         broadcast::Algorithm::Multicast
@@ -111,6 +133,9 @@ pub(crate) fn for_allreduce(
     bytes: usize,
     commutative: bool,
 ) -> allreduce::Algorithm {
+    if reads(group, bytes) {
+        return allreduce::Algorithm::Read;
+    }
     if lines(group) {
         return allreduce::Algorithm::Lines;
     }
@@ -160,6 +185,9 @@ pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
 
 /// `bytes` are those of all parts together, which all ranks know.
 pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
+    if reads(group, bytes) {
+        return allgather::Algorithm::Read;
+    }
     if lines(group) && group.mates().is_some_and(Mates::are_all) {
         return allgather::Algorithm::Lines;
     }
@@ -177,7 +205,16 @@ pub(crate) fn for_allgatherv(group: &impl Group, bytes: usize) -> allgather::Alg
     }
 }
 
+/// Parts of `part` bytes.
 pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorithm {
+    let all = part.saturating_mul(group.size() as usize);
+    if reads(group, all) {
+        return alltoall::Algorithm::Read;
+    }
+    for_alltoall_by_messages(group, part)
+}
+
+pub(crate) fn for_alltoall_by_messages(group: &impl Group, part: usize) -> alltoall::Algorithm {
     if part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
         alltoall::Algorithm::Bruck
     } else {
@@ -204,6 +241,17 @@ pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
 
 /// `bytes` are those of all parts together, which all ranks know.
 pub(crate) fn for_reduce_scatter(
+    group: &impl Group,
+    bytes: usize,
+    commutative: bool,
+) -> reduce_scatter::Algorithm {
+    if commutative && reads(group, bytes) {
+        return reduce_scatter::Algorithm::Read;
+    }
+    for_reduce_scatter_by_messages(group, bytes, commutative)
+}
+
+pub(crate) fn for_reduce_scatter_by_messages(
     group: &impl Group,
     bytes: usize,
     commutative: bool,

@@ -322,18 +322,22 @@ impl<C: Crew> Engine<C> {
         let sigpipe = Ending::Signal(Signal::PIPE.as_raw());
         let expected = matches!(verdict, Some(Verdict::Failed { ending, .. }) if ending == sigpipe);
         match (verdict, unwritable) {
-            (None, None) => Outcome { code: 0, reason: None, details },
+            (None, None) => Outcome { details, ..Outcome::default() },
             (Some(verdict), None) => {
                 // `hikyaku run ... | head`
                 let by_rank = matches!(verdict, Verdict::Failed { .. });
                 let said = by_rank && self.crew.end().is_some() || reader_left && expected;
                 let reason = (!said).then(|| self.reason(verdict));
-                Outcome { code: verdict.code(), reason, details }
+                Outcome { code: verdict.code(), reason, details, ..Outcome::default() }
             }
             (Some(verdict), Some(_)) if !expected => {
-                Outcome { code: verdict.code(), reason: Some(self.reason(verdict)), details }
+                let (code, reason) = (verdict.code(), Some(self.reason(verdict)));
+                Outcome { code, reason, details, ..Outcome::default() }
             }
-            (_, Some(failure)) => Outcome { code: 1, reason: Some(failure.reason), details },
+            (_, Some(failure)) => {
+                let reason = Some(failure.reason);
+                Outcome { code: 1, reason, details, ..Outcome::default() }
+            }
         }
     }
 

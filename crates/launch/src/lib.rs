@@ -129,7 +129,7 @@ pub struct Launch {
 }
 
 /// How a job ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The exit code a launcher should give: 0, or the first failing rank's code (128 + the signal
     /// that killed it), 128 + the signal that ended the launch, or 124 if time ran out.
@@ -139,6 +139,9 @@ pub struct Outcome {
     /// More lines, one a rank: what each was waiting in when the time was up. Before them one that
     /// says so, if `reason` is another.
     pub details: Vec<String>,
+    /// What the ranks have counted of their long messages, as words. Ranks that were killed have
+    /// told nothing. Empty for jobs of several hosts.
+    pub counts: Vec<u64>,
 }
 
 impl Launch {
@@ -188,7 +191,8 @@ impl Launch {
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
         let job = Job::create(&config)?;
-        self.run_in(&job)
+        let outcome = self.run_in(&job)?;
+        Ok(Outcome { counts: job.counts(), ..outcome })
     }
 
     /// Runs the job in memory that is already there.

@@ -29,6 +29,7 @@ use crate::request::RequestId;
 pub struct SendFuture<'e, 'b, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     bytes: &'b [u8],
+    exposes: bool,
     state: OperationState<(Envelope, SendMode)>,
 }
 
@@ -59,7 +60,14 @@ impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
         envelope: Envelope,
         mode: SendMode,
     ) -> SendFuture<'e, 'b, P> {
-        SendFuture { engine, bytes, state: OperationState::New((envelope, mode)) }
+        SendFuture { engine, bytes, exposes: false, state: OperationState::New((envelope, mode)) }
+    }
+
+    /// The same send, whose receiver may read the bytes until it is complete. Not for a future that
+    /// may be dropped or leaked before: the receiver would take what is there then for the message.
+    pub fn exposing(mut self) -> SendFuture<'e, 'b, P> {
+        self.exposes = true;
+        self
     }
 
     /// A send that fails when it is polled.
@@ -68,7 +76,7 @@ impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
         bytes: &'b [u8],
         error: MsgError,
     ) -> SendFuture<'e, 'b, P> {
-        SendFuture { engine, bytes, state: OperationState::Refused(error) }
+        SendFuture { engine, bytes, exposes: false, state: OperationState::Refused(error) }
     }
 }
 
@@ -104,7 +112,7 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
                     this.state = OperationState::Over;
                     return Poll::Ready(Ok(()));
                 }
-                match engine.start_send_detached(this.bytes, envelope, mode) {
+                match engine.start_send_detached(this.bytes, envelope, mode, this.exposes) {
                     Ok(id) => id,
                     Err(error) => {
                         this.state = OperationState::Over;

@@ -47,6 +47,7 @@ mod posted;
 mod protocol;
 mod request;
 mod statistics;
+mod tally;
 mod unexpected;
 mod ways;
 
@@ -65,4 +66,5 @@ pub use members::Members;
 pub use notes::{Answerer, NOTE_MOST};
 pub use request::RequestId;
 pub use statistics::Statistics;
+pub use tally::WayTally;
 pub use ways::{LongMessages, NotAWay, Way};

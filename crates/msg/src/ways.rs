@@ -12,6 +12,8 @@ use std::str::FromStr;
 use hikyaku_nic::time::Time;
 use thiserror::Error;
 
+use crate::tally::Reason;
+
 /// How a long message is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Way {
@@ -27,6 +29,15 @@ pub enum Way {
 impl Way {
     /// All ways.
     pub const ALL: [Way; 3] = [Way::Ring, Way::Read, Way::Both];
+
+    /// How messages go by it.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Way::Ring => "through rings",
+            Way::Read => "copied by the receiver",
+            Way::Both => "copied by both ends",
+        }
+    }
 }
 
 /// How to carry long messages: as measured to be fastest, or in one way wherever that is possible.
@@ -76,10 +87,10 @@ impl fmt::Display for LongMessages {
 
 /// Messages of at least this length, bytes, are of the first class; each further class is of twice
 /// the length.
-const FIRST_CLASS: u64 = 4 << 10;
+pub(crate) const FIRST_CLASS: u64 = 4 << 10;
 
 /// Classes of lengths. The last is of all longer messages.
-const CLASSES: usize = 16;
+pub(crate) const CLASSES: usize = 16;
 
 /// Messages in a row by which a way is tried. The first one finds caches and pages in the state
 /// that another way has left, and says nothing: a single message by the ring, tried among copies by
@@ -130,13 +141,16 @@ struct Took {
 }
 
 impl Ways {
-    /// The way for the next message of this length.
-    pub(crate) fn choose(&mut self, length: u64) -> Way {
+    /// The way for the next message of this length, and why.
+    pub(crate) fn choose(&mut self, length: u64) -> (Way, Reason) {
         let class = &mut self.classes[class_of(length)];
         if class.trial.is_none() {
             class.trial = class.next_trial().map(|way| (way, TRIES));
         }
-        class.trial.map_or_else(|| class.fastest(), |(way, _)| way)
+        match class.trial {
+            Some((way, _)) => (way, Reason::Tried),
+            None => (class.fastest(), Reason::Fastest),
+        }
     }
 
     /// Notes a message, carried from `began` to `now`.
@@ -204,7 +218,7 @@ impl Class {
     }
 }
 
-fn class_of(length: u64) -> usize {
+pub(crate) fn class_of(length: u64) -> usize {
     let doublings = (length.max(FIRST_CLASS) / FIRST_CLASS).ilog2() as usize;
     doublings.min(CLASSES - 1)
 }
@@ -219,7 +233,7 @@ mod tests {
     fn carry(ways: &mut Ways, messages: u32, micros: [u64; 3]) -> ([u32; 3], f64) {
         let (mut chosen, mut other, mut all) = ([0; 3], 0, 0);
         for _ in 0..messages {
-            let way = ways.choose(1 << 20);
+            let (way, _) = ways.choose(1 << 20);
             let took = micros[way as usize];
             let began = ways.last;
             ways.note(1 << 20, way, began, began + Time::from_nanoseconds(took * 1000));
@@ -250,7 +264,7 @@ mod tests {
         carry(&mut ways, 1000, [50, 100, 100]);
         // The way in use becomes slow: at once. Another becomes faster: as soon as it is tried.
         carry(&mut ways, 20, [200, 100, 150]);
-        assert_eq!(ways.choose(1 << 20), Way::Read);
+        assert_eq!(ways.choose(1 << 20).0, Way::Read);
         carry(&mut ways, 5000, [200, 100, 25]);
         let (chosen, _) = carry(&mut ways, 100, [200, 100, 25]);
         assert!(chosen[Way::Both as usize] >= 90, "{chosen:?}");
@@ -283,20 +297,20 @@ mod tests {
         let (mut ways, carried, after) = (Ways::default(), [50, 60, 40], [10, 10, 60]);
         let mut now = Time::ZERO;
         for _ in 0..50 {
-            let way = ways.choose(1 << 20);
+            let (way, _) = ways.choose(1 << 20);
             let began = now + Time::from_nanoseconds(after[way as usize] * 1000);
             now = began + Time::from_nanoseconds(carried[way as usize] * 1000);
             ways.note(1 << 20, way, began, now);
         }
-        assert_eq!(ways.choose(1 << 20), Way::Ring);
+        assert_eq!(ways.choose(1 << 20), (Way::Ring, Reason::Fastest));
     }
 
     #[test]
     fn lengths_have_classes_and_any_length_one() {
         let mut ways = Ways::default();
         carry(&mut ways, 100, [100, 50, 100]);
-        assert_eq!(ways.choose((2 << 20) - 1), Way::Read, "the same class");
-        assert_eq!(ways.choose(2 << 20), Way::Ring, "nothing is known");
+        assert_eq!(ways.choose((2 << 20) - 1).0, Way::Read, "the same class");
+        assert_eq!(ways.choose(2 << 20), (Way::Ring, Reason::Tried), "nothing is known");
         for length in [0, 1, 4 << 10, u64::MAX] {
             ways.note(length, Way::Both, Time::ZERO, Time::from_picoseconds(u64::MAX));
             ways.note(length, Way::Both, Time::ZERO, Time::ZERO);

@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use hikyaku_coll::{Book, Choices};
-use hikyaku_msg::{Engine, EngineConfig, Envelope};
+use hikyaku_msg::{Engine, EngineConfig, Envelope, WayTally};
 use hikyaku_nic::fabric::{PeerState, Port};
+use hikyaku_shm::COUNTS;
 
 use crate::contexts::{self, Numbers, Proposal};
 use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
+
+// What a rank has counted of its long messages fits where all ranks' are added up.
+const _: () = assert!(WayTally::WORDS <= COUNTS);
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.
 const RETIRED_MOST: usize = 64;
@@ -48,7 +52,11 @@ impl Drop for Rank {
         // A rank that panics owes nobody anything any more, and must not wait for room.
         let is_rank = !self.engine.borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
-            self.engine.get_mut().flush();
+            let engine = self.engine.get_mut();
+            engine.flush();
+            if let Some(tally) = engine.way_tally() {
+                engine.port().host().add_counts(tally.words());
+            }
         }
     }
 }

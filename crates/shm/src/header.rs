@@ -20,7 +20,7 @@ use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// Must change with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 7;
+pub(crate) const VERSION: u64 = 8;
 
 /// Describes the job.
 #[derive(Debug, Default)]
@@ -35,7 +35,16 @@ pub(crate) struct Header {
     pub(crate) unsure: AtomicU64,
     /// Whether a rank has said why the job ends, and how it ends it: an [`End`].
     end: AtomicU64,
+    counts: Counts,
 }
+
+/// What the ranks of a job on this host have counted, word by word the sum of them all.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Counts([[AtomicU64; 32]; COUNTS / 32]);
+
+/// How many words that is.
+pub const COUNTS: usize = 288;
 
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +98,18 @@ impl Header {
         [End::Failed, End::Aborted]
             .into_iter()
             .find(|end| *end as u64 == self.end.load(Ordering::Relaxed))
+    }
+
+    /// Adds what a rank has counted. Words beyond [`COUNTS`] are not kept.
+    pub(crate) fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
+        for (word, count) in self.counts.0.iter().flatten().zip(counts) {
+            word.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// What the ranks that have ended have counted.
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        self.counts.0.iter().flatten().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
     /// Reads the header of a file.
@@ -297,6 +318,15 @@ mod tests {
         assert_eq!(header.end(), None);
         assert!(header.end_job(End::Aborted) && !header.end_job(End::Failed));
         assert_eq!(header.end(), Some(End::Aborted));
+    }
+
+    #[test]
+    fn ranks_add_what_they_have_counted() {
+        let header = Header::default();
+        header.add_counts([1, 2]);
+        header.add_counts([3; COUNTS + 1]);
+        let counts = header.counts();
+        assert_eq!((counts.len(), &counts[..3]), (COUNTS, &[4, 5, 3][..]));
     }
 
     #[test]

@@ -544,6 +544,12 @@ impl ShmHost {
         self.mapping().header().end_job(end)
     }
 
+    /// Adds what this rank has counted to what all ranks here have, for the launcher: word by word,
+    /// the first [`COUNTS`](crate::COUNTS).
+    pub fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
+        self.mapping().header().add_counts(counts);
+    }
+
     /// Whether the job runs in virtual time.
     pub fn is_conducted(&self) -> bool {
         self.conducted.is_some()

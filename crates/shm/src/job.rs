@@ -147,6 +147,13 @@ impl Job {
         self.mapping.header().end()
     }
 
+    /// What the ranks here that have ended have counted ([`ShmHost::add_counts`]).
+    ///
+    /// [`ShmHost::add_counts`]: crate::ShmHost::add_counts
+    pub fn counts(&self) -> Vec<u64> {
+        self.mapping.header().counts()
+    }
+
     /// The state of a rank.
     pub fn state(&self, rank: Rank) -> PeerState {
         self.mapping.registry().state(rank)

@@ -56,7 +56,7 @@ pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::Process;
-pub use header::End;
+pub use header::{COUNTS, End};
 pub use host::{Nap, ShmHost};
 pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
 pub use limits::limits_on;

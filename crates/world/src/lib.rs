@@ -60,7 +60,7 @@ pub use hikyaku_coll::{
     Caller, Cause, Choices, CollError, Combination, Operation, Signature, UnknownChoice,
 };
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
-pub use hikyaku_msg::{LongMessages, NotAWay, Way};
+pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};
 pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]

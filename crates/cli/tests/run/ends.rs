@@ -14,6 +14,13 @@ fn programs_that_know_nothing_of_hikyaku_simply_run() {
 }
 
 #[test]
+fn what_long_messages_have_done_is_said_when_asked_for() {
+    let output = run(&["-n", "2", "--stats", "--", "true"]);
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(0), ""));
+    assert_eq!(stderr(&output), "hikyaku: no long messages\n");
+}
+
+#[test]
 fn scripts_are_told_rank_and_size() {
     let output = script(&["-n", "3"], "echo $HIKYAKU_RANK of $HIKYAKU_SIZE");
     assert_eq!(sorted(&stdout(&output)), ["0 of 3", "1 of 3", "2 of 3"]);

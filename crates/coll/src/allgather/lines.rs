@@ -6,8 +6,10 @@ use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::rounds::{Rounds, Stop, starts};
+
+use super::read;
 
 /// A piece is this part of the longest contribution: all wait for each other anyway.
 const PIECES: usize = 4;
@@ -18,9 +20,15 @@ pub(super) async fn run<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     length: usize,
+    reads: Option<Reach>,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
     team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    if let Some(reach) = reads
+        && read::run(&rounds, data, length, reach).await?
+    {
+        return Ok(());
+    }
     let own = rounds.place;
     let piece = rounds.part(PIECES, 1);
     for from in starts(length, piece) {
@@ -56,8 +64,7 @@ fn collect<G: Group>(
     length: usize,
     piece: Range<usize>,
 ) -> Result<(), Failure<G>> {
-    let (size, own) = (rounds.size, rounds.place);
-    let mut others = (1..size).map(|distance| (own + distance) % size);
+    let mut others = rounds.others();
     let mut read = |place: usize| rounds.read(place, 0, &mut data[place * length..][piece.clone()]);
     rounds.finish(others.try_for_each(&mut read))
 }

@@ -6,10 +6,12 @@
 //! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
 //! | lines | a look at all | equal parts, all ranks on one node, which has lines |
+//! | read | a copy of each part out of its rank's memory | the same; for large m |
 
 mod bruck;
 mod butterfly;
 mod lines;
+mod read;
 mod ring;
 
 use std::future::Future;
@@ -17,13 +19,16 @@ use std::future::Future;
 use crate::blocks::Blocks;
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::names::Operation;
 use crate::rounds::Stop;
 use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::allgather::Algorithm;
+
+/// How far it reads where nobody says.
+const KERNEL_READS: Reach = Reach::Region;
 
 /// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
 /// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
@@ -50,23 +55,25 @@ pub fn begin_allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
-        select::for_allgather(group, data.len())
-    });
+    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let algorithm =
+        select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
     let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
     let signature = Signature::new(Operation::Allgather).bytes(length);
     let blocks = Blocks::Equal { length };
-    if algorithm != Algorithm::Lines {
+    if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(start(call, algorithm, mine, data, blocks));
+        return Begun::Waits(start(call, algorithm, mine, data, blocks, reach));
     }
     let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
-        Ok(()) => lines::at_once(team, data, length),
+        Ok(()) if algorithm == Algorithm::Lines => lines::at_once(team, data, length),
+        Ok(()) => None,
         Err(failure) => Some(Err(failure)),
     };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks)),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks, reach)),
     }
 }
 
@@ -84,7 +91,7 @@ pub fn allgatherv<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
     let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
-    start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
+    start(call, algorithm, mine, data, Blocks::of_lengths(lengths), KERNEL_READS)
 }
 
 async fn start<G: Group>(
@@ -93,12 +100,15 @@ async fn start<G: Group>(
     mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     blocks: Blocks,
+    reach: Reach,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
         let mut algorithm = algorithm;
-        if let (Algorithm::Lines, Blocks::Equal { length }) = (algorithm, &blocks) {
-            match lines::run(team, data, *length).await {
+        if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
+        {
+            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            match lines::run(team, data, *length, reads).await {
                 Err(Stop::Lost) => {
                     algorithm = select::for_allgatherv(team.group(), data.len());
                 }
@@ -111,7 +121,9 @@ async fn start<G: Group>(
             Algorithm::Ring => ring::run(team, data, &blocks).await,
             Algorithm::Butterfly => butterfly::run(team, data, &blocks).await,
             Algorithm::Bruck => bruck::run(team, data, &blocks).await,
-            Algorithm::Lines => team.require(false, "needs parts of equal length"),
+            Algorithm::Lines | Algorithm::Read => {
+                team.require(false, "needs parts of equal length")
+            }
         }
     })
     .await

@@ -6,17 +6,19 @@
 //! commutative. Over several nodes the leaders combine what comes of that, and each hands it on.
 //! Where there are no lines left, messages combine in the same order: see [`crate::select`].
 
+use std::ops::Range;
+
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::mates::MOST_MATES;
 use crate::reduction::Reduction;
 use crate::rounds::{Rounds, Stop, starts};
 
-use super::recursive_doubling;
+use super::{read, recursive_doubling};
 
 /// A part is this part of the longest contribution: all wait for each other anyway.
-const PARTS: usize = 4;
+pub(super) const PARTS: usize = 4;
 
 /// Longest array that fits into lines.
 const LINE: usize = hikyaku_nic::ring::LINE_BYTES;
@@ -25,18 +27,29 @@ const LINE: usize = hikyaku_nic::ring::LINE_BYTES;
 const SHARE_FROM: usize = 2 << 10;
 
 /// Bytes that are combined at a time: in the first-level cache.
-const PIECE: usize = 4 << 10;
+pub(super) const PIECE: usize = 4 << 10;
 
-/// Most trees that are still to be combined with each other, of [`MOST_MATES`] ranks.
-const DEPTH: usize = MOST_MATES.ilog2() as usize + 1;
+/// Most trees that are still to be combined with each other, of so many ranks.
+pub(super) const fn digits(size: usize) -> usize {
+    size.ilog2() as usize + 1
+}
+
+/// The same of [`MOST_MATES`].
+const DEPTH: usize = digits(MOST_MATES as usize);
 
 #[inline(always)]
 pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
+    reads: Option<Reach>,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
+    if let Some(reach) = reads
+        && read::run(&rounds, data, reduction, reach).await?
+    {
+        return Ok(());
+    }
     if data.len() <= LINE {
         rounds.meet(data).await?;
         combine(&rounds, data, reduction)?;
@@ -90,62 +103,66 @@ fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte
     let mut own = [G::Byte::default(); ROOM];
     let own = &mut own[..data.len()];
     own.copy_from_slice(data);
+    let read = |place, into: &mut [G::Byte]| rounds.read(place, 0, into);
     if rounds.size == 2 {
         let mut theirs = [G::Byte::default(); ROOM];
-        return combine_two(rounds, own, 0, data, &mut theirs[..own.len()], reduction);
+        let theirs = &mut theirs[..own.len()];
+        return combine_two(rounds.place, own, data, theirs, reduction, read);
     }
     let mut scratch = [[G::Byte::default(); ROOM]; DEPTH];
-    combine_tree(rounds, own, 0, data, scratch.as_flattened_mut(), reduction)
+    let scratch = scratch.as_flattened_mut();
+    combine_tree(rounds.place, rounds.size, own, data, scratch, reduction, read)
 }
 
-/// What both ranks have contributed from byte `at` on. `own` is this rank's part, of which `out`
-/// holds a copy.
+/// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy;
+/// `read` gets that of another, and there is room for it in `theirs`.
 #[inline(always)]
-fn combine_two<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
-    own: &[G::Byte],
-    at: usize,
-    out: &mut [G::Byte],
-    theirs: &mut [G::Byte],
+pub(super) fn combine_two<B, E, F: FnMut(&[B], &mut [B])>(
+    place: usize,
+    own: &[B],
+    out: &mut [B],
+    theirs: &mut [B],
     reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>> {
-    if rounds.place == 0 {
-        rounds.read(1, at, out)?;
+    mut read: impl FnMut(usize, &mut [B]) -> Result<(), E>,
+) -> Result<(), E> {
+    if place == 0 {
+        read(1, out)?;
         (reduction.combine)(own, out);
     } else {
-        rounds.read(0, at, theirs)?;
+        read(0, theirs)?;
         (reduction.combine)(theirs, out);
     }
     Ok(())
 }
 
-/// What every rank has contributed from byte `at` on, as much as there is of `own`, this rank's
-/// part. `scratch` has room for that [`DEPTH`] times.
+/// The parts of `size` ranks, as long as `own`, that of this one. `scratch` has room for as many
+/// as the size has binary digits.
 ///
 /// Ranks come in one after the other. Whenever there are two neighbouring trees of the same size,
 /// they become one, as digits are carried in a binary counter.
 #[inline(never)]
-fn combine_tree<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
-    own: &[G::Byte],
-    at: usize,
-    out: &mut [G::Byte],
-    scratch: &mut [G::Byte],
+pub(super) fn combine_tree<B: Copy, E, F: FnMut(&[B], &mut [B])>(
+    own_place: usize,
+    size: usize,
+    own: &[B],
+    out: &mut [B],
+    scratch: &mut [B],
     reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>> {
+    mut read: impl FnMut(usize, &mut [B]) -> Result<(), E>,
+) -> Result<(), E> {
     let length = own.len();
     // Where each tree's result is: `combine` leaves it in the right one of two.
     let mut slots: [usize; DEPTH] = std::array::from_fn(|slot| slot * length);
     let mut trees = 0;
-    for place in 0..rounds.size {
+    for place in 0..size {
         let slot = &mut scratch[slots[trees]..][..length];
-        if place == rounds.place {
+        if place == own_place {
             slot.copy_from_slice(own);
         } else {
-            rounds.read(place, at, slot)?;
+            read(place, slot)?;
         }
         trees += 1;
-        let is_last = place + 1 == rounds.size;
+        let is_last = place + 1 == size;
         let carries = if is_last { trees - 1 } else { (place + 1).trailing_zeros() as usize };
         for _ in 0..carries {
             let [left, right] = [trees - 2, trees - 1].map(|tree| slots[tree]);
@@ -182,12 +199,11 @@ async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     reduction: &mut Reduction<F>,
     is_first: bool,
 ) -> Result<(), Stop<G>> {
-    let (size, own, width) = (rounds.size, rounds.place, reduction.width);
-    let elements = data.len() / width;
-    let shared_out = data.len() >= SHARE_FROM;
+    let (size, own, width, length) = (rounds.size, rounds.place, reduction.width, data.len());
+    let shared_out = length >= SHARE_FROM;
     let share = move |place: usize| match shared_out {
-        true => elements * place / size * width..elements * (place + 1) / size * width,
-        false => 0..elements * width,
+        true => share(length, width, place, size),
+        false => 0..length,
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     rounds.meet(data).await.map_err(|stop| if is_first { stop } else { begun(stop) })?;
@@ -199,9 +215,14 @@ async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         return Ok(());
     }
     rounds.meet(&result).await.map_err(begun)?;
-    let mut others = (1..size).map(|distance| (own + distance) % size);
-    let read = others.try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
+    let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
     Ok(rounds.finish(read)?)
+}
+
+/// The share of the rank at `place` of `length` bytes, in whole elements of `width`.
+pub(super) fn share(length: usize, width: usize, place: usize, size: usize) -> Range<usize> {
+    let elements = length / width;
+    elements * place / size * width..elements * (place + 1) / size * width
 }
 
 /// One share of everybody's. `result` holds this rank's.
@@ -209,22 +230,24 @@ fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &Rounds<'_, G>,
     data: &[G::Byte],
     result: &mut [G::Byte],
-    share: std::ops::Range<usize>,
+    share: Range<usize>,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
     let piece = piece.min(result.len()).max(1);
-    let depth = if rounds.size == 2 { 1 } else { DEPTH };
+    let depth = if rounds.size == 2 { 1 } else { digits(rounds.size) };
     let mut scratch = vec![G::Byte::default(); depth * piece];
     // Also of an empty share: what it was called with.
     for from in starts(share.len(), piece) {
         let length = piece.min(share.len() - from);
         let at = share.start + from;
         let (own, out) = (&data[at..][..length], &mut result[from..][..length]);
+        let read = |place, into: &mut [G::Byte]| rounds.read(place, at, into);
         if rounds.size == 2 {
-            combine_two(rounds, own, at, out, &mut scratch[..length], reduction)?;
+            combine_two(rounds.place, own, out, &mut scratch[..length], reduction, read)?;
         } else {
-            combine_tree(rounds, own, at, out, &mut scratch, reduction)?;
+            let (place, size) = (rounds.place, rounds.size);
+            combine_tree(place, size, own, out, &mut scratch, reduction, read)?;
         }
     }
     Ok(())

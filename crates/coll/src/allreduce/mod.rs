@@ -6,11 +6,13 @@
 //! | ring | 2 (n - 1) exchanges of m / n | commutative reductions; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
 //! | lines | a look at all of the node; between nodes as the first | needs shared lines |
+//! | read | copies of 2 m (n - 1) / n out of others' memory | needs lines of one node; for large m |
 //!
 //! Whatever the algorithm, each element is combined in one expression whose value goes to all
 //! ranks, or in the same expression at every rank: results are bitwise equal.
 
 mod lines;
+mod read;
 pub(crate) mod recursive_doubling;
 mod ring;
 mod two_level;
@@ -19,7 +21,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::rounds::{NEEDS_LINES, Stop};
@@ -27,6 +29,9 @@ use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::allreduce::Algorithm;
+
+/// How far it reads where nobody says.
+const KERNEL_READS: Reach = Reach::Region;
 
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
 /// same number of bytes.
@@ -54,19 +59,24 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
+    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let algorithm = select::resolve(group, algorithm, needs_lines, || {
         select::for_allreduce(group, data.len(), reduction.commutative)
     });
     let signature =
         Signature::new(Operation::Allreduce).bytes(data.len()).combination(reduction.combination);
-    if algorithm != Algorithm::Lines {
+    if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, reduction));
+        return Begun::Waits(run(group, call, algorithm, data, reduction, reach));
     }
-    let act = |team: &Team<'_, G>| lines::at_once(team, data, &mut reduction);
+    let act = |team: &Team<'_, G>| match algorithm {
+        Algorithm::Lines => lines::at_once(team, data, &mut reduction),
+        _ => None,
+    };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction, reach)),
     }
 }
 
@@ -76,12 +86,14 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     algorithm: Algorithm,
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
+    reach: Reach,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
         let mut algorithm = algorithm;
-        if algorithm == Algorithm::Lines {
-            match lines::run(team, data, &mut reduction).await {
+        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
+            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            match lines::run(team, data, &mut reduction, reads).await {
                 Err(Stop::Lost) => {
                     algorithm = select::for_allreduce(group, data.len(), reduction.commutative);
                 }
@@ -96,7 +108,7 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             }
             Algorithm::Ring => ring::run(team, data, &mut reduction).await,
             Algorithm::TwoLevel => two_level::run(team, data, &mut reduction).await,
-            Algorithm::Lines => team.require(false, NEEDS_LINES),
+            Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
 }

@@ -7,6 +7,7 @@
 //! | pairwise | n - 1 exchanges of m, one after the other | no more than one message to anybody |
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
+//! | read | n - 1 copies of m out of others' memory | equal parts; needs lines on one node |
 //!
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
@@ -14,18 +15,23 @@ mod bruck;
 mod chained;
 mod in_place;
 mod pairwise;
+mod read;
 
 use std::future::Future;
 
 use crate::blocks::{split, split_mut};
 use crate::call::{Call, Team};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::names::Operation;
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::alltoall::Algorithm;
+
+/// How far it reads where nobody says.
+const KERNEL_READS: Reach = Reach::Region;
 
 /// Copies block `s` of `data` of rank `r` to block `r` of `into` of rank `s`. Blocks are in rank
 /// order and all of the same length.
@@ -40,20 +46,34 @@ pub fn alltoall<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let size = group.size();
     let length = data.len() / size as usize;
-    let algorithm = algorithm.unwrap_or_else(|| select::for_alltoall(group, length));
-    let call =
-        Call::new(group, Signature::new(Operation::Alltoall).bytes(data.len()), algorithm as usize);
+    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
+    let table = || select::for_alltoall(group, length);
+    let algorithm = select::resolve(group, algorithm, needs_lines, table);
+    let signature = Signature::new(Operation::Alltoall).bytes(data.len());
+    let call = Call::new_on(group, signature, algorithm as usize, needs_lines(&algorithm));
     call.run(async move |team| {
         let length = team.share("the array of parts to send", data.len())?;
         let what = "the array of parts to receive, in bytes,";
         team.check_argument(what, into.len(), data.len())?;
         let parts = || split(data, length, size);
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Read {
+            match read::run(team, data, into, length, reach).await {
+                Ok(true) => return Ok(()),
+                Ok(false) | Err(Stop::Lost) => {}
+                Err(Stop::Failed(failure)) => return Err(failure),
+            }
+            algorithm = select::for_alltoall_by_messages(group, length);
+            team.without_lines(algorithm as usize)?;
+        }
         match algorithm {
             Algorithm::Pairwise => {
                 pairwise::run(team, &parts(), split_mut(into, length, size)).await
             }
             Algorithm::Chained => chained::run(team, &parts(), split_mut(into, length, size)).await,
             Algorithm::Bruck => bruck::run(team, data, into, length).await,
+            Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
 }
@@ -77,7 +97,7 @@ pub fn alltoallv<'a, G: Group>(
         match algorithm {
             Algorithm::Pairwise => pairwise::run(team, parts, into).await,
             Algorithm::Chained => chained::run(team, parts, into).await,
-            Algorithm::Bruck => team.require(false, "needs parts of one length"),
+            Algorithm::Bruck | Algorithm::Read => team.require(false, "needs parts of one length"),
         }
     })
 }

@@ -52,8 +52,12 @@ pub fn begin_barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm =
-        select::resolve(group, algorithm, Algorithm::Lines, || select::for_barrier(group));
+    let algorithm = select::resolve(
+        group,
+        algorithm,
+        |by| *by == Algorithm::Lines,
+        || select::for_barrier(group),
+    );
     let signature = Signature::new(Operation::Barrier);
     if algorithm != Algorithm::Lines {
         let call = Call::new(group, signature, algorithm as usize);

@@ -3,18 +3,24 @@
 
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::rounds::{Rounds, Stop};
 
-use super::binomial;
+use super::{binomial, read};
 
 #[inline(always)]
 pub(super) async fn run<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     root: u32,
+    reads: Option<Reach>,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
+    if let Some(reach) = reads
+        && read::run(&rounds, data, root as usize, reach).await?
+    {
+        return Ok(());
+    }
     if rounds.mates.are_all() {
         return rounds.broadcast(data, root as usize).await;
     }

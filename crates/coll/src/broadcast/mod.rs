@@ -12,19 +12,21 @@
 //! | pipelined | (n - 2) segments and m | for large messages |
 //! | multicast | 1 command | needs a network that multicasts |
 //! | lines | 1 look at the root; between nodes a tree | needs lines that ranks of a node share |
+//! | read | 1 copy out of the root's memory | needs lines on one node; else as lines |
 
 mod binomial;
 mod lines;
 mod multicast;
 mod pipelined;
 mod point_to_point;
+mod read;
 mod system;
 
 use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
@@ -33,6 +35,9 @@ use crate::signature::Signature;
 pub(crate) use binomial::run as by_binomial;
 
 pub use crate::algorithms::broadcast::Algorithm;
+
+/// How far it reads where nobody says.
+const KERNEL_READS: Reach = Reach::Region;
 
 /// Copies `data` of rank `root` to `data` of every other, which has the same length.
 ///
@@ -59,18 +64,22 @@ pub fn begin_broadcast<'a, G: Group>(
     data: &'a mut [G::Byte],
     root: u32,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm = select::resolve(group, algorithm, Algorithm::Lines, || {
-        select::for_broadcast(group, data.len())
-    });
+    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let algorithm =
+        select::resolve(group, algorithm, needs_lines, || select::for_broadcast(group, data.len()));
     let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
-    if algorithm != Algorithm::Lines {
+    if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, root));
+        return Begun::Waits(run(group, call, algorithm, data, root, reach));
     }
-    let act = |team: &Team<'_, G>| lines::at_once(team, data, root);
+    let act = |team: &Team<'_, G>| match algorithm {
+        Algorithm::Lines => lines::at_once(team, data, root),
+        _ => None,
+    };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root, reach)),
     }
 }
 
@@ -80,12 +89,14 @@ fn run<'a, G: Group>(
     algorithm: Algorithm,
     data: &'a mut [G::Byte],
     root: u32,
+    reach: Reach,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
         let mut algorithm = algorithm;
-        if algorithm == Algorithm::Lines {
-            match lines::run(team, data, root).await {
+        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
+            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            match lines::run(team, data, root, reads).await {
                 Err(Stop::Lost) => algorithm = select::for_broadcast(group, data.len()),
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
@@ -103,7 +114,7 @@ fn run<'a, G: Group>(
             Algorithm::System => system::run(team, data, root).await,
             Algorithm::Pipelined => pipelined::run(team, data, root).await,
             Algorithm::Multicast => multicast::run(team, data, root).await,
-            Algorithm::Lines => team.require(false, NEEDS_LINES),
+            Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
 }

@@ -5,8 +5,10 @@
 //! | reduce-then-scatter | a reduce of n m and a scatter | any reduction |
 //! | pairwise | n - 1 exchanges of m | commutative reductions |
 //! | ring | n - 1 exchanges of m with neighbours | commutative reductions |
+//! | read | n - 1 copies of m out of others' memory | the same; needs lines on one node |
 
 mod pairwise;
+mod read;
 mod reduce_then_scatter;
 mod ring;
 
@@ -15,13 +17,17 @@ use std::future::Future;
 use crate::blocks::Blocks;
 use crate::call::Call;
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::names::Operation;
 use crate::reduction::Reduction;
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::reduce_scatter::Algorithm;
+
+/// How far it reads where nobody says.
+const KERNEL_READS: Reach = Reach::Region;
 
 /// Combines `data` of all ranks, one block for each rank and of equal length; `into` of rank `r` is
 /// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.
@@ -36,17 +42,8 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
-    let algorithm = algorithm.unwrap_or_else(choose);
-    let call = Call::new(
-        group,
-        Signature::new(Operation::ReduceScatter)
-            .bytes(data.len())
-            .combination(reduction.combination),
-        algorithm as usize,
-    );
     let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
-    start(call, algorithm, data, into, blocks, reduction)
+    start(group, algorithm, data, into, blocks, reduction)
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -62,26 +59,26 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let choose = || select::for_reduce_scatter(group, data.len(), reduction.commutative);
-    let algorithm = algorithm.unwrap_or_else(choose);
-    let call = Call::new(
-        group,
-        Signature::new(Operation::ReduceScatter)
-            .bytes(data.len())
-            .combination(reduction.combination),
-        algorithm as usize,
-    );
-    start(call, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
+    start(group, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
 }
 
-async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    call: Call<'_, G>,
-    algorithm: Algorithm,
-    data: &mut [G::Byte],
-    into: &mut [G::Byte],
+fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    into: &'a mut [G::Byte],
     blocks: Blocks,
     mut reduction: Reduction<F>,
-) -> Result<(), Failure<G>> {
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
+    let commutative = reduction.commutative;
+    let table = || select::for_reduce_scatter(group, data.len(), commutative);
+    let mut algorithm = select::resolve(group, algorithm, needs_lines, table);
+    let signature = Signature::new(Operation::ReduceScatter)
+        .bytes(data.len())
+        .combination(reduction.combination);
+    let call = Call::new_on(group, signature, algorithm as usize, needs_lines(&algorithm));
     call.run(async move |team| {
         let size = team.size();
         match blocks.count() {
@@ -96,13 +93,23 @@ async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         for rank in 0..size {
             team.check_elements(blocks.length(rank), reduction.width)?;
         }
+        if algorithm == Algorithm::Read {
+            match read::run(team, data, into, &blocks, &mut reduction, reach).await {
+                Ok(true) => return Ok(()),
+                Ok(false) | Err(Stop::Lost) => {}
+                Err(Stop::Failed(failure)) => return Err(failure),
+            }
+            let bytes = data.len();
+            algorithm = select::for_reduce_scatter_by_messages(group, bytes, commutative);
+            team.without_lines(algorithm as usize)?;
+        }
         match algorithm {
             Algorithm::ReduceThenScatter => {
                 reduce_then_scatter::run(team, data, into, &blocks, &mut reduction).await
             }
             Algorithm::Pairwise => pairwise::run(team, data, into, &blocks, &mut reduction).await,
             Algorithm::Ring => ring::run(team, data, into, &blocks, &mut reduction).await,
+            Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
-    .await
 }

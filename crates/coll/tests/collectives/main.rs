@@ -14,6 +14,7 @@ mod lengths;
 mod network;
 mod oracle;
 mod random;
+mod reading;
 mod rounds;
 mod scattered;
 mod table;

@@ -5,15 +5,19 @@
 //! taken at once comes to a standstill here, and a standstill is found out: nobody could do
 //! anything in a whole round.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::future::{Future, poll_fn};
+use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{
-    Caller, Cause, Ending, Facilities, Group, Loss, Made, Mates, Notice, Turn, Turns,
+    ADDRESS, Caller, Cause, Ending, Facilities, Group, Loss, Made, Mates, Notice, Reach, Turn,
+    Turns,
 };
 use hikyaku_msg::join_all;
 use thiserror::Error;
@@ -49,6 +53,27 @@ pub(crate) struct Counts {
     pub(crate) bytes: usize,
     /// Commands: a chain, a multicast and an addition are one each.
     pub(crate) commands: usize,
+    /// Copies out of other ranks' memory, and those that were refused.
+    pub(crate) reads: usize,
+    pub(crate) refused: usize,
+}
+
+/// What a network does with memory that ranks show each other: by its seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Nobody can read it.
+    Never,
+    /// All can.
+    Always,
+    /// Each copy may be refused.
+    Sometimes,
+}
+
+impl Setup {
+    pub(crate) fn reading(&self) -> Reading {
+        [Reading::Never, Reading::Always, Reading::Always, Reading::Sometimes]
+            [self.seed as usize % 4]
+    }
 }
 
 /// Bytes that a line has room for, and how many lines a rank has.
@@ -399,6 +424,53 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         state.lines[self.rank as usize].finished += 1;
         state.events += 1;
         Ok(())
+    }
+
+    /// The address of the bytes in this process, behind a one; where ranks carry no bytes, nothing.
+    fn expose(&self, bytes: &[B]) -> [B; ADDRESS] {
+        let mut address = [B::default(); ADDRESS];
+        let state = self.state.borrow();
+        let can = state.setup.reading() != Reading::Never;
+        if let (true, Some(words)) = (can, (&mut address as &mut dyn Any).downcast_mut()) {
+            let words: &mut [u8; ADDRESS] = words;
+            words[0] = 1;
+            words[8..].copy_from_slice(&(bytes.as_ptr().addr() as u64).to_le_bytes());
+        }
+        address
+    }
+
+    fn reach(address: &[B; ADDRESS]) -> Option<Reach> {
+        let words: &[u8; ADDRESS] = (address as &dyn Any).downcast_ref()?;
+        (words[0] == 1).then_some(Reach::Process)
+    }
+
+    fn read(
+        &self,
+        place: usize,
+        address: &[B; ADDRESS],
+        from: usize,
+        into: &mut [B],
+    ) -> Result<bool, NetworkError> {
+        let mut state = self.state.borrow_mut();
+        let mate = self.mates.as_ref().unwrap().ranks().start + place as u32;
+        if state.dead[mate as usize] {
+            return Err(NetworkError::Dead(mate));
+        }
+        let is_refused = state.setup.reading() == Reading::Sometimes && state.random.below(4) == 0;
+        let counts = &mut state.counts[self.rank as usize];
+        if is_refused {
+            counts.refused += 1;
+            return Ok(false);
+        }
+        counts.reads += 1;
+        let words: &[u8; ADDRESS] = (address as &dyn Any).downcast_ref().unwrap();
+        let start = u64::from_le_bytes(words[8..].try_into().unwrap());
+        let mut bytes = vec![0; into.len()];
+        let memory = File::open("/proc/self/mem").unwrap();
+        memory.read_exact_at(&mut bytes, start + from as u64).unwrap();
+        let bytes: Box<dyn Any> = Box::new(bytes);
+        into.copy_from_slice(&bytes.downcast::<Vec<B>>().unwrap());
+        Ok(true)
     }
 
     async fn add(&self, to: u32) -> Result<(), NetworkError> {

@@ -188,7 +188,10 @@ impl Conducted {
     fn into_report(self, outcome: Outcome, stage: &Stage, wall: Duration) -> Report {
         let joined = stage.ever_joined();
         let outcome = match self.problem {
-            Some(problem) => Outcome { code: STUCK, reason: Some(problem), details: self.waits },
+            Some(problem) => {
+                let (code, reason, details) = (STUCK, Some(problem), self.waits);
+                Outcome { code, reason, details, ..Outcome::default() }
+            }
             None => outcome,
         };
         let rank = |(rank, traffic): (u32, _)| RankReport::new(stage.tally(rank), traffic);

@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::{Envelope, MsgError, Received, RequestId, Selector, SendMode};
-use hikyaku_nic::fabric::{Activity, Name, Wait};
 use hikyaku_rank::Error;
+use hikyaku_rank::persistent::NEIGHBOURS;
 
-use super::Tags;
+use super::{Tags, letters};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
@@ -20,10 +20,6 @@ use crate::raw::{Buffer, Handles, Numbers, count};
 use crate::requests::{Outcome, Staged, State};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
-
-/// What waits for neighbours are announced as.
-pub(super) const NEIGHBOURS: Wait =
-    Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
 /// A datatype as it was given: wrong only if it is looked at.
 type Given = Result<Rc<Type>, Failure>;
@@ -140,9 +136,10 @@ impl Exchange {
     pub fn run(self) -> Result<(), Failure> {
         let comm = Rc::clone(&self.comm);
         let topology = comm.topology()?;
+        let way = topology.way(&comm);
         let tags = topology.next_run();
-        match topology.way(&comm)? {
-            Some(letters) => letters.borrow_mut().run(self, tags),
+        match way? {
+            Some(letters) => letters::run(&mut letters.borrow_mut(), self, tags),
             None => InFlight::start(Rc::new(self), tags, |_| true).wait().map(drop),
         }
     }

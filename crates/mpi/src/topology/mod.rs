@@ -14,14 +14,14 @@ mod letters;
 mod persistent;
 mod queries;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use hikyaku_coll::topology::{Cartesian, Graph, Links, TopologyError};
 use hikyaku_rank::Communicator;
+use hikyaku_rank::persistent::Correspondence;
 
 pub use self::exchange::Exchange;
-use self::letters::Way;
 pub(crate) use self::persistent::Round;
 use crate::communicators::Comm;
 use crate::failure::{Class, Failure};
@@ -52,9 +52,8 @@ pub(crate) struct Topology {
     /// the same ones the same.
     run: Cell<u32>,
     kept: Cell<u32>,
-    /// Exchanges that were run at once, as far as they are counted, and how they go after those.
-    runs: Cell<u32>,
-    way: OnceCell<Way>,
+    /// How exchanges go that are run at once.
+    way: Correspondence,
 }
 
 /// The tags of one exchange.
@@ -91,8 +90,8 @@ impl Topology {
         channels: u32,
         usable: Result<(), TopologyError>,
     ) -> Topology {
-        let (run, kept, runs, way) = Default::default();
-        Topology { shape, links, usable, channels, run, kept, runs, way }
+        let (run, kept, way) = Default::default();
+        Topology { shape, links, usable, channels, run, kept, way }
     }
 
     /// Numbers the next exchange that is run once. A tag comes again after so many that no message

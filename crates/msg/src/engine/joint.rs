@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
             Ok(false) => false,
             Ok(true) => {
                 self.joint = None;
-                self.note_way(source, copy.length, Way::Both, began);
+                self.note_way(source, copy.length, (Way::Both, Way::Both), began);
                 self.statistics.joint_copies += 1;
                 self.finish_rendezvous(id, &announced, copy.length);
                 true
@@ -97,14 +97,24 @@ impl<P: Port> Engine<P> {
         if copy.length > send.total {
             return false;
         }
-        // Without its memory, the receiver copies all of it.
-        if let Some(bytes) = send.bytes_from(0)
-            && let Some(bytes) = bytes.get(..copy.length as usize)
+        let Some(bytes) = send.bytes_from(0) else {
+            // A future lends its memory at its next poll. Until then the receiver copies alone.
+            self.late_join = Some((sender, *copy));
+            return true;
+        };
+        if let Some(bytes) = bytes.get(..copy.length as usize)
             && let Ok(written) = self.port.write_jointly(copy, bytes)
         {
             self.statistics.joint_bytes += written;
         }
         true
+    }
+
+    /// A send has its memory: the copy that its receiver has asked for begins, if it is not over.
+    pub(super) fn join_late(&mut self, id: RequestId) {
+        if let Some((sender, copy)) = self.late_join.take_if(|(late, _)| *late == id.word()) {
+            self.joined(sender, &copy);
+        }
     }
 
     /// Completes the copy of a receive by both ends, if there is one, without further help: its

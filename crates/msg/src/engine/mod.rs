@@ -34,7 +34,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hikyaku_nic::fabric::{Capabilities, PeerFailure, Port, Rank, Unmatched, Wait};
+use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -46,6 +46,7 @@ use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
 use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
+use crate::tally::WayTally;
 use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
@@ -75,6 +76,8 @@ pub struct Engine<P: Port> {
     /// The ranks of contexts that not all ranks have.
     groups: BTreeMap<u32, Arc<Members>>,
     statistics: Statistics,
+    /// How its long messages have come; `None`: there were none.
+    tally: Option<Box<WayTally>>,
     waiting: Option<Wait>,
     reports: Reports,
     /// The operation that the awaited requests are parts of.
@@ -85,6 +88,8 @@ pub struct Engine<P: Port> {
     held_up: Vec<Rank>,
     /// The receive whose message both ends are copying. The fabric has one such copy a rank.
     joint: Option<RequestId>,
+    /// The send of a future whose receiver copies and would have it help: its word.
+    late_join: Option<(u64, JointCopy)>,
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
@@ -171,12 +176,14 @@ impl<P: Port> Engine<P> {
             first_failure: None,
             groups: BTreeMap::new(),
             statistics: Statistics::default(),
+            tally: None,
             waiting: None,
             reports: Reports::default(),
             whole: None,
             at_limit: None,
             held_up: Vec::new(),
             joint: None,
+            late_join: None,
             needs_more: false,
             idle_rounds: 0,
             turns: 0,
@@ -263,6 +270,11 @@ impl<P: Port> Engine<P> {
     /// The counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// How its long messages have come; `None`: there were none.
+    pub fn way_tally(&self) -> Option<&WayTally> {
+        self.tally.as_deref()
     }
 
     /// Whether messages or notes have come, of any context, that nobody has asked for.

@@ -172,7 +172,7 @@ impl<P: Port> Engine<P> {
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
         if let Some(began) = began {
-            self.note_way(source, length, Way::Ring, began);
+            self.note_way(source, length, (Way::Ring, Way::Ring), began);
         }
     }
 

@@ -26,6 +26,7 @@ use crate::error::MsgError;
 use crate::parcel::MessageParts;
 use crate::protocol::{Control, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendBody, SendStage, outcome};
+use crate::tally::{Reason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::{LongMessages, Way};
 
@@ -55,42 +56,58 @@ impl<P: Port> Engine<P> {
         // What is not in one piece is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
         if is_scattered {
+            self.tally().chose(want, Way::Ring, Reason::Only);
             return self.clear(id, &announced, want, None);
         }
-        let way = self.choose_way(source, &rts, want);
+        let (way, why) = self.choose_way(source, &rts, want);
         let began = self.port.now();
         if way == Way::Both && self.begin_joint(id, announced, want, began) {
-            return;
+            return self.tally().chose(want, Way::Both, why);
         }
         if way != Way::Ring && self.read_directly(id, source, &rts, want) {
+            self.tally().chose(want, Way::Read, why);
             // Also if both ends were chosen and could not: that is what choosing them takes.
-            self.note_way(source, want, way, began);
+            self.note_way(source, want, (way, Way::Read), began);
             return self.finish_rendezvous(id, &announced, want);
         }
+        let why = if way == Way::Ring { why } else { Reason::Only };
+        self.tally().chose(want, Way::Ring, why);
         self.clear(id, &announced, want, (way == Way::Ring).then_some(began));
     }
 
-    /// The way for a message.
-    fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> Way {
+    /// The way for a message, and why.
+    fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> (Way, Reason) {
         let state = &mut self.sources[source as usize];
         if rts.address.is_none() || state.read_refused {
-            return Way::Ring;
+            return (Way::Ring, Reason::Only);
         }
         if self.capabilities.virtual_time {
             // The same in each run.
-            return Way::Read;
+            return (Way::Read, Reason::Asked);
         }
         match self.config.long_messages {
-            LongMessages::By(way) => way,
+            LongMessages::By(way) => (way, Reason::Asked),
             LongMessages::Fastest => state.ways.get_or_insert_default().choose(want),
         }
     }
 
-    /// Notes what a way has taken.
-    pub(super) fn note_way(&mut self, source: Rank, length: u64, way: Way, began: Time) {
+    /// Notes what a way has taken: the one that was chosen, and the one that was gone.
+    pub(super) fn note_way(
+        &mut self,
+        source: Rank,
+        length: u64,
+        (chosen, gone): (Way, Way),
+        began: Time,
+    ) {
+        let now = self.port.now();
+        self.tally().took(length, gone, now - began);
         if let Some(ways) = &mut self.sources[source as usize].ways {
-            ways.note(length, way, began, self.port.now());
+            ways.note(length, chosen, began, now);
         }
+    }
+
+    fn tally(&mut self) -> &mut WayTally {
+        self.tally.get_or_insert_default()
     }
 
     /// Completes a receive whose wanted bytes are in its buffer: the sender has its memory back.

@@ -107,7 +107,8 @@ impl<P: Port> Engine<P> {
 
     /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
     /// bytes not posted by then are copied; a longer message needs the same bytes again
-    /// ([`Engine::attach_send`]) when its receiver asks for them.
+    /// ([`Engine::attach_send`]) when its receiver asks for them. `expose`: until the send is
+    /// complete the program does not change the bytes, so that the receiver may read them.
     ///
     /// # Errors
     /// As [`Engine::start_send`].
@@ -116,10 +117,10 @@ impl<P: Port> Engine<P> {
         bytes: &[u8],
         envelope: Envelope,
         mode: SendMode,
+        expose: bool,
     ) -> Result<RequestId, MsgError> {
         let total = bytes.len() as u64;
-        // Not exposed: a receiver could read the memory after the program has taken it back.
-        let Some(id) = self.open_send(bytes, envelope, mode, false)? else {
+        let Some(id) = self.open_send(bytes, envelope, mode, expose)? else {
             return Ok(self.already_sent(envelope.tag, total));
         };
         self.lend_to_send(id, bytes, |_| {});
@@ -188,6 +189,7 @@ impl<P: Port> Engine<P> {
         if send.total == buffer.as_slice().len() as u64 && matches!(send.body, SendBody::Detached) {
             send.body = SendBody::Borrowed(buffer);
             let destination = send.destination;
+            self.join_late(id);
             // If it waits behind others, those were tried when they were queued.
             if self.outbox.is_next(destination, id) {
                 self.pump_lane(destination);

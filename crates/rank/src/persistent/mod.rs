@@ -2,9 +2,11 @@
 //!
 //! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
 //! meanwhile, `rounds.rs` starts and waits, `mail.rs` is what goes by letter, `staged.rs` is for
-//! buffers in ordinary memory.
+//! buffers in ordinary memory. On them stands `letters.rs`: exchanges that are not set up, but made
+//! again and again.
 
 mod error;
+mod letters;
 mod mail;
 mod rounds;
 mod setup;
@@ -12,6 +14,7 @@ mod staged;
 mod tables;
 
 pub use error::PersistentError;
+pub use letters::{Blocks, Correspondence, Letters, NEIGHBOURS, is_long};
 pub use mail::{Incoming, Outgoing};
 pub use rounds::Rounds;
 pub use setup::{Checked, End, Places, Terms, Use, set_up};

@@ -6,16 +6,13 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use hikyaku_msg::{MsgError, RequestId};
-use hikyaku_nic::fabric::{Activity, Name, Wait};
+use hikyaku_nic::fabric::Wait;
 use hikyaku_rank::TaskId;
+use hikyaku_rank::persistent::NEIGHBOURS;
 
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::world::{Received, World};
-
-/// What waits for neighbours are announced as.
-pub(crate) const NEIGHBOURS: Wait =
-    Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
 /// reference to it needs one lifetime only, and one word.

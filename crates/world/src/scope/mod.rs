@@ -31,7 +31,7 @@ use crate::world::{Received, World};
 
 use self::core::{Next, Open};
 
-pub(crate) use self::core::{Core, NEIGHBOURS};
+pub(crate) use self::core::Core;
 pub use self::request::Request;
 
 /// Where non-blocking operations are started; see [`World::scope`].

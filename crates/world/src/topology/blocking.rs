@@ -4,18 +4,22 @@
 //! a call returns when this rank's edges are dealt with. Blocks lie in the order of
 //! [`Neighbourhood::destinations`] and [`Neighbourhood::sources`]. Beyond the border of a grid
 //! nothing is exchanged: the block is there and stays as it is.
+//!
+//! From the fifth call on, blocks of up to 4 KiB go by letter (`rank/src/persistent/letters.rs`),
+//! longer ones beside them by messages, which may be copied once.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
-use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::topology::Link;
-use hikyaku_msg::{Layout, MsgError, as_one};
+use hikyaku_msg::{Layout, MsgError};
+use hikyaku_rank::persistent::{Blocks, Letters, NEIGHBOURS, is_long};
 
 use super::parts::{End, Leg, Parts, Route};
 use super::{Neighbourhood, Tags, unequal};
 use crate::error::Error;
 use crate::scalar::Scalar;
-use crate::scope::NEIGHBOURS;
+use crate::world::Received;
 
 impl<S> Neighbourhood<S> {
     /// Sends the same elements to every neighbour (MPI_Neighbor_allgather). `all` is divided
@@ -90,66 +94,232 @@ impl<S> Neighbourhood<S> {
         into: &mut [T],
         receives: Result<Parts<'_>, Error>,
     ) -> Result<(), Error> {
+        // All ranks make letters in the same call, also one that is refused here.
+        let letters = self.letters();
         let mut route = self.route.take();
         let result = self
             .plan(&mut route, (sends, out.len()), (receives, into.len()))
-            .and_then(|()| self.follow(&route, out, into));
+            .and_then(|tags| self.follow((&route, tags), letters?, out, into));
         self.route.replace(route);
         result
     }
 
-    /// Writes down how a call goes. Counts the call, also if it is refused: other ranks may have
-    /// begun it.
+    /// Writes down how a call goes, and its tags. Counts the call, also if it is refused: other
+    /// ranks may have begun it.
     pub(super) fn plan(
         &self,
         route: &mut Route,
         (sends, out_length): (Result<Parts<'_>, Error>, usize),
         (receives, into_length): (Result<Parts<'_>, Error>, usize),
-    ) -> Result<(), Error> {
+    ) -> Result<Tags, Error> {
         let tags = self.next_call();
         route.clear();
         route.send(self.ends(&self.destinations, tags), sends?, out_length)?;
-        route.receive(self.ends(&self.sources, tags), receives?, into_length)
+        route.receive(self.ends(&self.sources, tags), receives?, into_length)?;
+        Ok(tags)
     }
 
     fn ends(&self, links: &[Link], tags: Tags) -> impl ExactSizeIterator<Item = End> + Clone {
         links.iter().map(move |link| (self.process(link), tags.of(link)))
     }
 
+    /// The letters of the next blocking call, if it goes by letter.
+    fn letters(&self) -> Result<Option<&RefCell<Letters>>, Error> {
+        self.correspondence.letters(self.calls.get(), || {
+            let (comm, links) = (self.world.communicator(), (&*self.destinations, &*self.sources));
+            let share = |words: &[u32]| self.share(&self.world, words);
+            match Letters::new(comm, links, |link| self.process(link), share) {
+                Ok(letters) => Ok(Some(letters)),
+                // What one rank lacks for it all ranks know.
+                Err(Error::Persistent(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Does what is written down.
-    fn follow<T: Scalar>(&self, route: &Route, out: &[T], into: &mut [T]) -> Result<(), Error> {
+    fn follow<T: Scalar>(
+        &self,
+        (route, tags): (&Route, Tags),
+        letters: Option<&RefCell<Letters>>,
+        out: &[T],
+        into: &mut [T],
+    ) -> Result<(), Error> {
         let packed = route.packed(out)?;
         let mut staged = route.staging(into);
-        let outgoing = route.sends.iter().map(|leg| Outgoing {
-            to: leg.process,
-            tag: leg.tag,
-            bytes: bytemuck::cast_slice(if leg.aside {
-                &packed[leg.range.clone()]
-            } else {
-                &out[leg.range.clone()]
-            }),
-        });
-        let (mut places, mut beside) = (Pieces::of(into), Pieces::of(&mut staged));
-        let incoming = route.receives.iter().map(|leg| {
-            let pieces = if leg.aside { &mut beside } else { &mut places };
-            let into = bytemuck::cast_slice_mut(pieces.next(&leg.range));
-            Incoming { from: leg.process, tag: leg.tag, into }
-        });
-        let messages = self.world.communicator().messages_as_group();
-        let exchange = exchange(&messages, outgoing, incoming);
-        let exchange = as_one(self.world.engine(), NEIGHBOURS, exchange);
-        let result = self.world.block_on(exchange);
-        result.map_err(|error| self.explain(error, &route.receives))?;
+        let mut sides = Sides::new(route, (out, &packed), (into, &mut staged));
+        match letters {
+            Some(letters) => self.by_letter(&mut letters.borrow_mut(), tags, &mut sides)?,
+            None => self.beside(&mut sides, |_| true, |_| Ok(Vec::new()))?,
+        }
         route.unpack(&staged, into)
     }
 
-    /// An exchange's failure in the terms of this topology.
-    fn explain(&self, error: ExchangeError<MsgError>, receives: &[Leg]) -> Error {
-        match error {
-            ExchangeError::Message(error) => error.into(),
-            ExchangeError::Size { edge: at, sent, expected } => {
-                unequal(self.rank, &self.sources, receives[at].edge, sent, expected)
+    fn by_letter<T: Scalar>(
+        &self,
+        letters: &mut Letters,
+        tags: Tags,
+        sides: &mut Sides<'_, T>,
+    ) -> Result<(), Error> {
+        let mut right = false;
+        let outcome = if sides.lengths().any(is_long) {
+            self.beside(sides, is_long, |sides| {
+                right = letters.exchange(tags.base, sides)?;
+                if right { Ok(Vec::new()) } else { Ok(letters.unequal(sides)?) }
+            })
+        } else {
+            right = letters.exchange(tags.base, sides)?;
+            if right { Ok(()) } else { self.wrong(sides, &letters.unequal(sides)?) }
+        };
+        letters.deliver(sides);
+        outcome
+    }
+
+    /// Exchanges the blocks whose bytes `goes` names by messages, and what else `between` their
+    /// sends and receives. That answers with the blocks that are not as long as they are to be:
+    /// place of the edge, and bytes that were sent.
+    fn beside<'b, T: Scalar>(
+        &self,
+        sides: &mut Sides<'b, T>,
+        goes: impl Fn(usize) -> bool,
+        between: impl FnOnce(&Sides<'b, T>) -> Result<Vec<(usize, u64)>, Error>,
+    ) -> Result<(), Error> {
+        self.world.scope(|scope| {
+            let (mut first, mut sends, mut receives) = (Ok(()), Vec::new(), Vec::new());
+            let route = sides.route;
+            let legs = route.sends.iter().zip(&sides.outs);
+            for (leg, data) in legs.filter(|(_, data)| goes(size_of_val(**data))) {
+                match scope.isend(data, leg.process, leg.tag) {
+                    Ok(request) => sends.push(request),
+                    Err(error) => first = first.and(Err(error)),
+                }
             }
+            let unequal = between(sides)?;
+            first = first.and_then(|()| self.wrong(sides, &unequal));
+            for place in 0..route.receives.len() {
+                let (at, expected) = (sides.leg(place), sides.in_length(place));
+                let told = unequal.iter().find(|(other, _)| *other == place);
+                let sent = told.map_or(expected, |(_, sent)| *sent as usize);
+                if !goes(sent) {
+                    continue;
+                }
+                // There may be no room for a message that is: it is dropped.
+                let into = if goes(expected) { sides.ins[at].take() } else { None };
+                let leg = &route.receives[at];
+                match scope.irecv(into.unwrap_or_default(), leg.process, leg.tag) {
+                    Ok(request) => receives.push((leg.edge, expected as u64, request)),
+                    Err(error) => first = first.and(Err(error)),
+                }
+            }
+            let engine = self.world.engine();
+            engine.borrow_mut().set_whole(Some(NEIGHBOURS));
+            for request in sends {
+                first = first.and(request.wait().map(drop));
+            }
+            for (edge, expected, request) in receives {
+                let come = self.check(edge, expected, request.wait());
+                first = first.and(come);
+            }
+            engine.borrow_mut().set_whole(None);
+            Ok(first)
+        })?
+    }
+
+    /// Whether as much has come along an edge as is to come.
+    fn check(
+        &self,
+        edge: usize,
+        expected: u64,
+        come: Result<Received, Error>,
+    ) -> Result<(), Error> {
+        let sent = match come {
+            Ok(received) => received.bytes,
+            Err(Error::Message(MsgError::Truncated { sent, .. })) => sent,
+            Err(error) => return Err(error),
+        };
+        if sent == expected {
+            return Ok(());
+        }
+        Err(unequal(self.rank, &self.sources, edge, sent, expected))
+    }
+
+    /// The error of the first block that is not as long as it is to be.
+    fn wrong<T: Scalar>(
+        &self,
+        sides: &Sides<'_, T>,
+        lengths: &[(usize, u64)],
+    ) -> Result<(), Error> {
+        let Some((place, sent)) = lengths.first() else { return Ok(()) };
+        let edge = sides.route.receives[sides.leg(*place)].edge;
+        let expected = sides.in_length(*place) as u64;
+        Err(unequal(self.rank, &self.sources, edge, *sent, expected))
+    }
+}
+
+/// The blocks of a call where they are: in the program's buffers or beside them.
+struct Sides<'b, T> {
+    route: &'b Route,
+    outs: Vec<&'b [T]>,
+    /// In the order of the route's legs, until a message has them, and how many bytes each is.
+    ins: Vec<Option<&'b mut [T]>>,
+    in_bytes: Vec<usize>,
+    /// The legs in the order of edges, if they are not.
+    order: Vec<usize>,
+}
+
+impl<'b, T: Scalar> Sides<'b, T> {
+    fn new(
+        route: &'b Route,
+        (out, packed): (&'b [T], &'b [T]),
+        (into, staged): (&'b mut [T], &'b mut [T]),
+    ) -> Sides<'b, T> {
+        let block = |leg: &Leg| &(if leg.aside { packed } else { out })[leg.range.clone()];
+        let outs = route.sends.iter().map(block).collect();
+        let (mut places, mut beside) = (Pieces::of(into), Pieces::of(staged));
+        let piece = |leg: &Leg| {
+            let pieces = if leg.aside { &mut beside } else { &mut places };
+            pieces.next(&leg.range)
+        };
+        let ins: Vec<&mut [T]> = route.receives.iter().map(piece).collect();
+        let in_bytes = ins.iter().map(|block| size_of_val(*block)).collect();
+        let ins = ins.into_iter().map(Some).collect();
+        let edge = |at: &usize| route.receives[*at].edge;
+        let mut order = Vec::new();
+        if !route.receives.is_sorted_by_key(|leg| leg.edge) {
+            order.extend(0..route.receives.len());
+            order.sort_by_key(edge);
+        }
+        Sides { route, outs, ins, in_bytes, order }
+    }
+
+    /// The leg of what comes along the edge at a place among those that there are.
+    fn leg(&self, place: usize) -> usize {
+        self.order.get(place).copied().unwrap_or(place)
+    }
+
+    /// Bytes of all blocks.
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.outs.iter().map(|block| size_of_val(*block)).chain(self.in_bytes.iter().copied())
+    }
+}
+
+impl<T: Scalar> Blocks for Sides<'_, T> {
+    fn out_length(&self, place: usize) -> usize {
+        size_of_val(self.outs[place])
+    }
+
+    fn write(&self, place: usize, letter: &mut Vec<u8>) {
+        letter.extend_from_slice(bytemuck::cast_slice(self.outs[place]));
+    }
+
+    fn in_length(&self, place: usize) -> usize {
+        self.in_bytes[self.leg(place)]
+    }
+
+    fn put(&mut self, place: usize, bytes: &[u8]) {
+        let leg = self.leg(place);
+        if let Some(block) = &mut self.ins[leg] {
+            bytemuck::cast_slice_mut(block)[..bytes.len()].copy_from_slice(bytes);
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology};
+use hikyaku_rank::persistent::Correspondence;
 use hikyaku_rank::topology::{Agreed, Edges, all_same};
 
 use super::{Distributed, Neighbourhood, Reorder};
@@ -172,6 +173,7 @@ impl<S> Neighbourhood<S> {
             channels: topology.channels(),
             calls: Cell::new(0),
             route: RefCell::default(),
+            correspondence: Correspondence::default(),
         }
     }
 }

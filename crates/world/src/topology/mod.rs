@@ -24,6 +24,8 @@ pub use hikyaku_coll::topology::{
     Cartesian, Edge, EdgeLists, Graph, Link, Shift, Topology, TopologyError, dims_create,
 };
 
+use hikyaku_rank::persistent::Correspondence;
+
 pub(crate) use self::parts::{Leg, Route};
 pub use self::pending::NeighbourRequest;
 use crate::error::Error;
@@ -64,6 +66,8 @@ pub struct Neighbourhood<S = Distributed> {
     calls: Cell<u32>,
     /// The blocking calls' notes: kept for their memory.
     route: RefCell<Route>,
+    /// How the blocking calls go.
+    correspondence: Correspondence,
 }
 
 impl<S> Neighbourhood<S> {

@@ -81,7 +81,7 @@ impl<S> Neighbourhood<S> {
 
     /// Gives every rank of the neighbourhood the words of all, by rank of the world. The others
     /// have no part in it.
-    fn share(&self, world: &World, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
+    pub(super) fn share(&self, world: &World, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
         let mut all = vec![vec![1]; world.size() as usize];
         let lengths =
             world.share_among(&self.members, &[words.len() as u32], self.next_call().first())?;

@@ -98,7 +98,23 @@ fn every_form_gives_the_same_bits_by_every_algorithm() {
     }
 }
 
-/// All but lines: the table chooses them where they are, and on nodes of one rank they are refused.
+/// All but those by lines: the table chooses them where they are, and on nodes of one rank they are
+/// refused.
 fn algorithms(operation: Operation) -> Vec<&'static str> {
-    operation.algorithms().iter().copied().filter(|name| *name != "lines").collect()
+    let by_messages = |name: &&str| !["lines", "read"].contains(name);
+    operation.algorithms().iter().copied().filter(by_messages).collect()
+}
+
+/// Ranks of a node that copy out of each other's memory combine in the same order, also where the
+/// kernel copies.
+#[test]
+fn reading_gives_the_bits_of_the_table() {
+    let table = Table::read();
+    for shape in SHAPES.into_iter().filter(|(_, per_node)| *per_node == 0) {
+        let expected = |name: &str| table.digests[&(shape, name.to_owned())].clone();
+        let operations = ["BROADCAST", "ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER"];
+        let read = |job: Job, name: &&str| job.variable(&format!("HIKYAKU_COLL_{name}"), "read");
+        let job = operations.iter().fold(real(&table, shape), read);
+        compare(&table, &table.sums(&job.succeed()), expected);
+    }
 }

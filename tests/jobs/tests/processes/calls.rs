@@ -5,7 +5,9 @@
 
 use std::process::Command;
 
+use hikyaku::{LongMessages, Way, WayTally};
 use hikyaku_jobs::at_length;
+use hikyaku_launch::Launch;
 
 use super::{RANK, job};
 
@@ -78,6 +80,27 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     }
 }
 
+/// What ranks have counted of their long messages outlives them.
+#[test]
+fn the_launcher_has_the_counts_of_all_ranks() {
+    for way in [Way::Ring, Way::Read, Way::Both] {
+        let mut launch = Launch::new(3, RANK);
+        launch.args = vec!["copies".into()];
+        launch.set(LongMessages::VARIABLE, LongMessages::By(way));
+        let outcome = launch.run().unwrap();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let said = WayTally::of_words(&outcome.counts).to_string();
+        assert_eq!(said.lines().count(), 3, "a message each of three lengths: {said}");
+        let went = ["through rings", "copied by the receiver", "copied by both ends"];
+        for line in said.lines() {
+            let is_asked = line.contains(&format!(": 3 {} (", went[way as usize]));
+            // Where the machine refuses copies, there is no other way than the first.
+            let is_refused = line.ends_with(": 3 through rings; 3 for want of another way");
+            assert!(is_asked && line.ends_with("; 3 as asked for") || is_refused, "{line}");
+        }
+    }
+}
+
 /// Communicators and persistent operations have lines as long as there are some, those of one rank
 /// never. What they cannot do by lines is left to the table; where no ranks share a node, it is an
 /// error.
@@ -91,6 +114,10 @@ fn lines_are_left_to_the_table_where_there_are_none() {
         }
         let end = job(2, &late).ranks_per_node(1).variable(&variable, "lines").run();
         assert!(end.stderr.contains("by lines needs ranks of a node"), "{}", end.stderr);
+    }
+    for operation in ["BROADCAST", "ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER"] {
+        let variable = format!("HIKYAKU_COLL_{operation}");
+        job(4, &["divided", "1", "collective: "]).variable(&variable, "read").succeed();
     }
 }
 

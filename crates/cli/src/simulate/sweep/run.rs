@@ -20,7 +20,8 @@ use crate::simulate::watch::Watch;
 const STEPS: u64 = 1 << 12;
 
 /// Algorithms that need more than messages; no carrier of a job offers it.
-const NEED_FACILITIES: [&str; 5] = ["multicast", "atomic-add", "multicast-add", "sync", "lines"];
+const NEED_FACILITIES: [&str; 6] =
+    ["multicast", "atomic-add", "multicast-add", "sync", "lines", "read"];
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]

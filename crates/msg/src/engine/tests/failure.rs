@@ -44,7 +44,7 @@ fn operations_started_after_a_death_fail_at_once() {
     for length in [0, 500, 1000] {
         let bytes = pattern(length, 0);
         assert_eq!(a.send(&bytes, to(1, 0), SendMode::Standard), Err(error));
-        assert_eq!(a.start_send_detached(&bytes, to(1, 0), SendMode::Standard), Err(error));
+        assert_eq!(a.start_send_detached(&bytes, to(1, 0), SendMode::Standard, false), Err(error));
     }
     assert_eq!(a.recv(&mut [], from(1, 0)), Err(error));
     assert_eq!(a.recv(&mut [], any()), Err(error));

@@ -61,6 +61,26 @@ fn a_sender_that_waits_copies_its_part() {
     assert!(into[..] == message[..]);
 }
 
+/// A future has its memory attached only while it is polled.
+#[test]
+fn a_sender_that_has_no_memory_yet_copies_its_part_when_it_has() {
+    let (mut a, message, mut b, mut into) = ends(Way::Both);
+    b.port_mut().rules().late = 2;
+    let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+    let send = start(&mut a, &message);
+    a.lend_to_send(send, &message, |a| settle(&mut [a]));
+    b.lend_to_receive(receive, &mut into, |b| {
+        b.progress();
+        a.progress();
+        assert_eq!(a.statistics().joint_bytes, 0);
+        a.lend_to_send(send, &message, |_| {});
+        assert_eq!(a.statistics().joint_bytes, LENGTH as u64);
+        settle(&mut [&mut a, b]);
+    });
+    assert!(b.test(receive).unwrap().is_ok() && a.test(send).unwrap().is_ok());
+    assert!(into[..] == message[..]);
+}
+
 #[test]
 fn a_receive_that_loses_its_memory_in_the_middle_goes_on_elsewhere() {
     let (mut a, message, mut b, mut into) = ends(Way::Both);

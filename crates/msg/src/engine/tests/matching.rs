@@ -167,6 +167,6 @@ fn impossible_addresses_are_refused_by_name() {
     assert_eq!(a.recv(&mut [], from(1, -1)), Err(bad_tag));
     assert_eq!(a.probe(from(2, 0)), Err(no_rank));
     assert_eq!(a.start_recv_detached(0, from(1, -1)), Err(bad_tag));
-    assert_eq!(a.start_send_detached(&[], to(2, 0), SendMode::Standard), Err(no_rank));
+    assert_eq!(a.start_send_detached(&[], to(2, 0), SendMode::Standard, false), Err(no_rank));
     assert_eq!(a.wait_any(&[]), (0, Err(MsgError::NoSuchRequest)));
 }

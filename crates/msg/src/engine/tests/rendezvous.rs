@@ -119,7 +119,7 @@ fn both_ways_at_once_through_full_rings() {
 fn a_detached_send_streams_only_while_attached() {
     let (mut a, mut b) = pair();
     let bytes = pattern(2000, 4);
-    let send = a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
+    let send = a.start_send_detached(&bytes, to(1, 0), SendMode::Standard, false).unwrap();
     let receive = irecv(&mut b, 2000, from(0, 0));
     settle(&mut [&mut a, &mut b]);
     assert!(a.test(send).is_none() && b.test(receive.0).is_none());
@@ -151,7 +151,7 @@ fn a_detached_receive_reads_only_while_attached() {
 fn a_blocked_stream_is_no_progress() {
     let (mut a, mut b) = pair();
     let bytes = pattern(2000, 4);
-    a.start_send_detached(&bytes, to(1, 0), SendMode::Standard).unwrap();
+    a.start_send_detached(&bytes, to(1, 0), SendMode::Standard, false).unwrap();
     irecv(&mut b, 2000, from(0, 0));
     // Far more rounds than the handshake takes: the stream waits for its bytes.
     for _ in 0..100 {

@@ -81,6 +81,7 @@ const CASES: &[(&str, Case)] = &[
     ("neighbours: many at once", neighbours::many_at_once),
     ("neighbours: unequal sizes", neighbours::unequal_sizes),
     ("neighbours: given up", neighbours::given_up),
+    ("neighbours: left out", neighbours::left_out),
     ("buffers: shared", buffers::shared),
     ("windows: put and get", windows::put_and_get),
     ("windows: bounds", windows::bounds),

@@ -88,7 +88,7 @@ fn check_all(graph: &Neighbourhood, seed: u64, into: &[u8], ranges: &[Range<usiz
 pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
     for graph_seed in seed..seed + 4 {
         let graph = random_graph(world, graph_seed)?;
-        for call in 0..4 {
+        for call in 0..7 {
             let seed = key(graph_seed, &[call]);
             let (out, sends) = outgoing(&graph, seed);
             let (mut into, receives) = incoming(&graph, seed);
@@ -168,9 +168,11 @@ pub(super) fn layouts(world: &World, _: u64) -> Result<(), Error> {
     for periodic in [true, false] {
         let grid = square(world, periodic)?;
         let (out, expected) = (field(grid.rank()), with_frame(&grid));
-        let mut into = out.clone();
-        grid.neighbour_alltoallw(&out, &sends, &mut into, &receives)?;
-        assert_eq!(into, expected);
+        for _ in 0..6 {
+            let mut into = out.clone();
+            grid.neighbour_alltoallw(&out, &sends, &mut into, &receives)?;
+            assert_eq!(into, expected);
+        }
         let mut into = out.clone();
         world.scope(|scope| {
             scope.ineighbour_alltoallw(&grid, &out, &sends, &mut into, &receives)?;
@@ -366,5 +368,37 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
     pairs.neighbour_alltoallw(&out, &scattered(to.len()), &mut into, &scattered(from.len()))?;
     let heard = into.iter().filter(|heard| **heard != u32::MAX);
     assert_eq!(heard.count(), 100_000 * from.len());
+    Ok(())
+}
+
+/// Where letters go, a call that one rank leaves out, because its arguments are wrong, is an error
+/// of the next that its neighbours and it make, and then of theirs: nobody waits, and nobody takes
+/// one call's elements for another's.
+pub(super) fn left_out(world: &World, _: u64) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    let ring = world.dist_graph_adjacent(&[previous], &[next], Reorder::Keep)?;
+    let call = |number: u32| {
+        let mut heard = [u32::MAX; 3];
+        ring.neighbour_alltoall(&[number; 3], &mut heard).inspect(|()| {
+            assert_eq!(heard, [number; 3]);
+        })
+    };
+    (0..6).try_for_each(call)?;
+    if rank == 0 {
+        let refused = ring.neighbour_alltoallv(&[6u32; 3], &[], &mut [0u32; 3], &[]);
+        let expected = Error::WrongBlocks { what: "destinations", given: 0, edges: 1 };
+        assert_eq!(refused, Err(expected));
+    }
+    let first = if rank == 0 { 7 } else { 6 };
+    if size == 1 {
+        return call(first);
+    }
+    // The news goes from neighbour to neighbour. Where there is no room for letters, messages tell.
+    let by_letter = (0..size).all(|other| world.node_of(other) == world.node_of(rank));
+    if by_letter {
+        let fails = (first..first + size + 2).find(|number| call(*number).is_err());
+        assert!(fails.is_some(), "rank {rank} is told nothing");
+    }
     Ok(())
 }

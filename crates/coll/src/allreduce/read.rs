@@ -1,0 +1,83 @@
+//! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
+//! the order of [`super::lines`]; then everyone copies the others' shares.
+
+use crate::group::{Group, Reach};
+use crate::reduction::Reduction;
+use crate::rounds::{Rounds, Stop, starts};
+
+use super::lines::{PARTS, PIECE, combine_tree, combine_two, digits, share};
+
+/// Bytes that are combined at a time where the kernel copies: in the caches, and long against what
+/// a call costs.
+const KERNEL_PIECE: usize = 64 << 10;
+
+/// `false`: it cannot be read, and `data` is as before.
+pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &Rounds<'_, G>,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+    reach: Reach,
+) -> Result<bool, Stop<G>> {
+    let (size, width, length) = (rounds.size, reduction.width, data.len());
+    let share = |place| share(length, width, place, size);
+    let own = share(rounds.place);
+    let Some(memory) = rounds.show(data, reach).await? else { return Ok(false) };
+    let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
+    // Should the kernel refuse, all start anew in another way.
+    let by_kernel = memory.reach() == Reach::Process;
+    let before = if by_kernel { data[own.clone()].to_vec() } else { Vec::new() };
+    let piece = if by_kernel { KERNEL_PIECE } else { PIECE };
+    let piece = (piece / width * width).max(width).min(own.len().max(1));
+    // This rank's part, and others' on their way up the tree.
+    let depth = if size == 2 { 1 } else { digits(size) };
+    let mut scratch = vec![G::Byte::default(); (1 + depth) * piece];
+    for at in starts(own.len(), piece).map(|from| own.start + from) {
+        let out = &mut data[at..own.end.min(at + piece)];
+        let (mine, others) = scratch.split_at_mut(out.len());
+        mine.copy_from_slice(out);
+        let read = |place, into: &mut [G::Byte]| memory.read(place, at, into);
+        if size == 2 {
+            let theirs = &mut others[..out.len()];
+            combine_two(rounds.place, mine, out, theirs, reduction, read)?;
+        } else {
+            combine_tree(rounds.place, size, mine, out, others, reduction, read)?;
+        }
+    }
+    if !memory.all_have_read().await.map_err(begun)? {
+        data[own].copy_from_slice(&before);
+        return Ok(false);
+    }
+    for place in rounds.others() {
+        memory.read(place, share(place).start, &mut data[share(place)])?;
+    }
+    if !memory.end().await.map_err(begun)? {
+        // It may refuse late, too.
+        collect(rounds, data, width).await.map_err(begun)?;
+    }
+    Ok(true)
+}
+
+/// Everyone gets the others' shares by lines.
+#[cold]
+async fn collect<G: Group>(
+    rounds: &Rounds<'_, G>,
+    data: &mut [G::Byte],
+    width: usize,
+) -> Result<(), Stop<G>> {
+    let length = data.len();
+    let part = rounds.part(PARTS, width);
+    let cut = |place, from| {
+        let share = share(length, width, place, rounds.size);
+        let start = share.end.min(share.start + from);
+        start..share.end.min(start + part)
+    };
+    // The last share is the longest.
+    let longest = share(length, width, rounds.size - 1, rounds.size).len();
+    for from in starts(longest, part) {
+        rounds.meet(&data[cut(rounds.place, from)]).await?;
+        let mut others = rounds.others();
+        let read = others.try_for_each(|place| rounds.read(place, 0, &mut data[cut(place, from)]));
+        rounds.finish(read)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Copies out of each other's memory: what algorithms that read are made of.
+//!
+//! ```text
+//!   lines: here are my data ──► copies out of memory ──► lines: I have read ──► all have read
+//! ```
+//!
+//! One copy, where lines take two and messages as many or more. What is read must not change
+//! meanwhile. So who shows its data says at the end that it has heard of everybody that they have
+//! read: a rank that fails or drops its call before, and then changes its data, does not say so,
+//! and nobody takes those for the result.
+//!
+//! Every rank sees what every rank has said. So all know alike whether they read at all, and
+//! whether the system has refused it to somebody: then all go on in the other way.
+
+use std::cell::Cell;
+
+use crate::error::Failure;
+use crate::group::{ADDRESS, Group, Reach};
+use crate::rounds::{Rounds, Stop};
+
+/// Memory of the mates, while they keep it as it is.
+pub(crate) struct Memory<'r, 't, G: Group> {
+    rounds: &'r Rounds<'t, G>,
+    /// Whose is at each place. Of a root: its alone.
+    addresses: Vec<[G::Byte; ADDRESS]>,
+    root: Option<usize>,
+    reach: Reach,
+    is_refused: Cell<bool>,
+}
+
+impl<'t, G: Group> Rounds<'t, G> {
+    /// Shows all mates where `bytes` are, which stay as they are until [`Memory::end`]. `None`:
+    /// some cannot be read, or only by somebody beyond `reach`.
+    pub(crate) async fn show(
+        &self,
+        bytes: &[G::Byte],
+        reach: Reach,
+    ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
+        if !self.mates.are_all() {
+            return Ok(None);
+        }
+        let own = self.team.group().expose(bytes);
+        self.meet(&own).await?;
+        let mut addresses = vec![own; self.size];
+        let read = self.others().try_for_each(|place| self.read(place, 0, &mut addresses[place]));
+        self.finish(read)?;
+        Ok(self.memory(addresses, None, reach))
+    }
+
+    /// The same for the bytes of the mate at `root` alone.
+    pub(crate) async fn show_root(
+        &self,
+        bytes: &[G::Byte],
+        root: usize,
+        reach: Reach,
+    ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
+        if !self.mates.are_all() {
+            return Ok(None);
+        }
+        let mut address = [G::Byte::default(); ADDRESS];
+        if self.place == root {
+            address = self.team.group().expose(bytes);
+        }
+        self.broadcast(&mut address, root).await?;
+        Ok(self.memory(vec![address], Some(root), reach))
+    }
+
+    fn memory(
+        &self,
+        addresses: Vec<[G::Byte; ADDRESS]>,
+        root: Option<usize>,
+        most: Reach,
+    ) -> Option<Memory<'_, 't, G>> {
+        let reaches: Option<Vec<Reach>> = addresses.iter().map(G::reach).collect();
+        let reach = reaches?.into_iter().max().filter(|reach| *reach <= most)?;
+        Some(Memory { rounds: self, addresses, root, reach, is_refused: Cell::new(false) })
+    }
+
+    /// The other places, from the next one on: so not all read from the same one at a time.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<'t, G> {
+        let (own, size) = (self.place, self.size);
+        (1..size).map(move |distance| (own + distance) % size)
+    }
+}
+
+impl<G: Group> Memory<'_, '_, G> {
+    /// Copies what the mate at `place` shows, from byte `from` on. Once refused, it copies nothing,
+    /// and [`Memory::all_have_read`] says so.
+    pub(crate) fn read(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Result<(), Failure<G>> {
+        let address = self.addresses.get(place).or(self.addresses.first());
+        if let (Some(address), false) = (address, self.is_refused.get()) {
+            let is_read = self.rounds.team.group().read(place, address, from, into)?;
+            self.is_refused.set(!is_read);
+        }
+        Ok(())
+    }
+
+    /// Who copies.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Waits until all have read what they want for the last time. `false`: somebody was refused.
+    pub(crate) async fn end(self) -> Result<bool, Stop<G>> {
+        if !self.all_have_read().await? {
+            return Ok(false);
+        }
+        let rounds = self.rounds;
+        match self.root {
+            Some(root) => rounds.broadcast(&mut [], root).await?,
+            None => {
+                rounds.meet(&[]).await?;
+                let same = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut []));
+                rounds.finish(same)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until all have read what they want for now. `false`: somebody was refused.
+    pub(crate) async fn all_have_read(&self) -> Result<bool, Stop<G>> {
+        let rounds = self.rounds;
+        let nothing = [G::Byte::default(); ADDRESS];
+        // Who has read says an address again, which is not all zeros.
+        let own = self.addresses.first().filter(|_| !self.is_refused.get());
+        let own = *own.unwrap_or(&nothing);
+        rounds.meet(&own).await?;
+        let mut all_read = G::reach(&own).is_some();
+        let heard = rounds.others().try_for_each(|place| {
+            let mut said = nothing;
+            rounds.read(place, 0, &mut said)?;
+            all_read &= G::reach(&said).is_some();
+            Ok(())
+        });
+        rounds.finish(heard)?;
+        if !all_read {
+            rounds.team.group().note_refusal();
+        }
+        Ok(all_read)
+    }
+}

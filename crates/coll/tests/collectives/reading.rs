@@ -1,0 +1,194 @@
+//! Collectives that read each other's memory: the same bits as others, refused copies, ranks that
+//! die or drop their call in the middle; and over engines, memory of the job's regions.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hikyaku_coll::reduce_scatter::Algorithm as Scattered;
+use hikyaku_coll::{
+    Book, Communicator, Group, Reduction, allgather, allreduce, alltoall, broadcast,
+    reduce_scatter_block,
+};
+use hikyaku_msg::Endpoint;
+use hikyaku_nic::fabric::MemoryPort;
+use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::segment::Layout;
+use proptest::prelude::*;
+
+use crate::case::{Case, What};
+use crate::engines::run_engines;
+use crate::network::{Counts, Node, Reading, Setup, run};
+use crate::oracle::ALL;
+
+fn those_that_read() -> [What; 5] {
+    [
+        What::Broadcast(Some(broadcast::Algorithm::Read)),
+        What::Allreduce(Some(allreduce::Algorithm::Read)),
+        What::Allgather(Some(allgather::Algorithm::Read), false),
+        What::Alltoall(Some(alltoall::Algorithm::Read)),
+        What::ReduceScatterBlock(Some(Scattered::Read)),
+    ]
+}
+
+fn on_one_node(size: u32, seed: u64) -> Setup {
+    Setup { seed, nodes: vec![0; size as usize], facilities: ALL, death: None }
+}
+
+/// Each rank copies as often as it has to, and nobody sends a message; if a copy is refused, all go
+/// on in another way and it is seen in the counts only.
+#[test]
+fn every_rank_copies_what_it_needs_and_no_more() {
+    for (what, size, seed) in
+        those_that_read().into_iter().flat_map(|what| [(what, 2, 1), (what, 5, 2), (what, 4, 3)])
+    {
+        let case = Case { what, size, root: 1, elements: 9, commutative: true, seed };
+        let setup = on_one_node(size, seed);
+        let entered = Cell::new(0);
+        let results = run(&setup, async |node: &Node<u8>| {
+            let result = case.perform(node, &entered, 1).await;
+            (result, node.counts())
+        });
+        let others = size as usize - 1;
+        for (rank, result) in (0..).zip(results) {
+            let (result, Counts { messages, reads, refused, .. }) = result.unwrap();
+            assert_eq!(result, Ok(case.expected(rank)), "rank {rank} of {case:?}");
+            if setup.reading() == Reading::Sometimes {
+                continue;
+            }
+            let expected = match what {
+                What::Broadcast(_) => usize::from(rank != 1),
+                What::Allreduce(_) => 2 * others,
+                _ => others,
+            };
+            assert_eq!((reads, refused, messages), (expected, 0, 0), "rank {rank} of {case:?}");
+        }
+    }
+}
+
+/// Bits of sums that depend on the order.
+#[test]
+fn the_bits_are_those_of_the_usual_algorithms() {
+    let add = Reduction::commutative(8, |left: &[u8], right: &mut [u8]| {
+        for (left, right) in left.chunks_exact(8).zip(right.chunks_exact_mut(8)) {
+            let read = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+            right.copy_from_slice(&(read(left) + read(right)).to_le_bytes());
+        }
+    });
+    for (size, seed) in (2..=9).flat_map(|size| [(size, 1), (size, 3)]) {
+        let sums = |reads: bool| {
+            let (whole, parts) = match reads {
+                true => (allreduce::Algorithm::Read, Scattered::Read),
+                false => (allreduce::Algorithm::Lines, Scattered::Pairwise),
+            };
+            run(&on_one_node(size, seed), async |node: &Node<u8>| {
+                let value = |at: u32| 1.0 / f64::from(1 + node.rank() * 7 + at) * 1e9;
+                let values = (0..6 * size).flat_map(|at| value(at).to_le_bytes());
+                let mut data: Vec<u8> = values.collect();
+                let (mut all, mut part) = (data.clone(), vec![0; 6 * 8]);
+                allreduce(node, Some(whole), &mut all, add).await.unwrap();
+                reduce_scatter_block(node, Some(parts), &mut data, &mut part, add).await.unwrap();
+                (all, part)
+            })
+        };
+        assert_eq!(sums(true), sums(false), "{size} ranks");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 600, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Whenever a rank dies, the others end, and who ends well has all of the result.
+    #[test]
+    fn a_death_in_the_middle_leaves_nobody_with_half_of_the_data(
+        what in 0usize..5, size in 2u32..=6, root in 0u32..6, elements in 1usize..40,
+        victim in 0u32..6, polls in 0usize..12, seed: u64,
+    ) {
+        let what = those_that_read()[what];
+        let case = Case { what, size, root: root % size, elements, commutative: true, seed };
+        let setup = Setup { death: Some((victim % size, polls)), ..on_one_node(size, seed) };
+        let entered = Cell::new(0);
+        let results = run(&setup, async |node: &Node<u8>| case.perform(node, &entered, 1).await);
+        for (rank, result) in (0..).zip(results) {
+            match result {
+                None => prop_assert_eq!(rank, victim % size),
+                Some(Ok(result)) => prop_assert_eq!(result, case.expected(rank)),
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
+    /// A rank that drops its call changes its memory at once. Nobody has taken that for the result.
+    #[test]
+    fn a_call_dropped_in_the_middle_leaves_nobody_with_half_of_the_data(
+        size in 2u32..=6, elements in 1usize..40, root in 0u32..6, polls in 1usize..8, seed: u64,
+    ) {
+        let (root, length) = (root % size, elements * 16);
+        let results = run(&on_one_node(size, seed), async |node: &Node<u8>| {
+            let mut data = vec![node.rank() as u8; length];
+            let read = Some(broadcast::Algorithm::Read);
+            let mut call = Box::pin(broadcast(node, read, &mut data, root));
+            let mut left = if node.rank() == root { polls } else { usize::MAX };
+            let result = poll_fn(|context| {
+                if left == 0 {
+                    return Poll::Ready(None);
+                }
+                left -= 1;
+                call.as_mut().poll(context).map(Some)
+            })
+            .await;
+            drop(call);
+            if result.is_none() {
+                data.fill(0xFF);
+            }
+            (result, data)
+        });
+        for (result, data) in results.into_iter().flatten() {
+            if let Some(Ok(())) = result {
+                prop_assert_eq!(data, vec![root as u8; length]);
+            }
+        }
+    }
+}
+
+type Engine = hikyaku_msg::Engine<LoopbackPort>;
+
+fn ports(ranks: u32) -> Vec<LoopbackPort> {
+    let layout = Layout { ring_bytes: 1 << 16, ..Layout::for_ranks(ranks) };
+    let config = loopback::Config { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
+    loopback::open(&config).unwrap()
+}
+
+/// Each rank gives each its part, and then has what rank 2 had, a part of each.
+async fn exchange(group: &Communicator<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
+    let part = out.len() / group.size() as usize;
+    out.fill(group.rank() as u8);
+    alltoall(group, None, out, into).await.unwrap();
+    let parts = into.chunks(part).enumerate();
+    assert!(parts.into_iter().all(|(rank, part)| part.iter().all(|it| *it == rank as u8)));
+    broadcast(group, None, out, 2).await.unwrap();
+    assert!(out.iter().all(|byte| *byte == 2));
+}
+
+/// Long data in memory of the job are read without anybody asking for it; elsewhere they are not.
+#[test]
+fn engines_read_memory_of_regions_and_nothing_else() {
+    const LENGTH: usize = 96 << 10;
+    for in_region in [true, false] {
+        let (messages, _) = run_engines(ports(3), 5, async |engine: &RefCell<Engine>| {
+            let endpoint = Endpoint::new(engine, 9);
+            let book = Book::with_lines(&endpoint, 0);
+            let group = Communicator::new(endpoint, &book);
+            let allocate = || endpoint.with_port(|port| port.allocate(LENGTH)).unwrap();
+            if in_region {
+                exchange(&group, &mut allocate(), &mut allocate()).await;
+            } else {
+                exchange(&group, &mut vec![0; LENGTH], &mut vec![0; LENGTH]).await;
+            }
+            engine.borrow().statistics().messages_sent
+        });
+        assert_eq!(messages.iter().all(|count| *count == 0), in_region, "{messages:?}");
+    }
+}

@@ -1,0 +1,302 @@
+//! Blocks of any length that neighbours exchange again and again, by letter (MPI 5.0 §8.6).
+//!
+//! A program that exchanges again and again on one topology gets mailboxes for it, as a persistent
+//! exchange has them, but for blocks whose lengths may change from call to call:
+//!
+//! ```text
+//!   letter to a neighbour   | call | lengths of all blocks to it | the short ones, in a row |
+//!   long blocks             by messages, beside: the front end's part
+//! ```
+//!
+//! Both ends of an edge know how long its block is to be, so both know how it goes. The length is
+//! in the letter in any case: ends that disagree are an error and not a wait. So is a neighbour
+//! that has left a call out, because its arguments were wrong.
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
+
+use hikyaku_coll::topology::Link;
+use hikyaku_coll::{Cause, CollError};
+use hikyaku_nic::fabric::{Activity, Name, Wait};
+
+use super::mail::{Incoming, Outgoing};
+use super::setup::{End, Terms};
+use super::staged::StagedRounds;
+use crate::communicator::Communicator;
+use crate::error::Error;
+
+/// What waits for neighbours are announced as.
+pub const NEIGHBOURS: Wait = Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
+
+/// Calls of a topology before its ranks make mailboxes: to make them costs as much as some
+/// exchanges by messages.
+const MESSAGES_FIRST: u32 = 4;
+
+/// Bytes of a block that goes by letter, at most.
+const SHORT: usize = 4096;
+
+/// Bytes of a length, and of the number of a call.
+const WORD: usize = 8;
+
+/// Where the run of bytes starts that is the letter to or from the first neighbour, the second...
+const FROM_ONE_TO_THE_NEXT: usize = 1 << 32;
+
+/// The blocks of one exchange: one for each edge that has a rank at its other end.
+pub trait Blocks {
+    /// Bytes of what goes out along the edge at `place` among the destinations.
+    fn out_length(&self, place: usize) -> usize;
+
+    /// Adds what goes out to a letter.
+    fn write(&self, place: usize, letter: &mut Vec<u8>);
+
+    /// Bytes of what is to come along the edge at `place` among the sources.
+    fn in_length(&self, place: usize) -> usize;
+
+    /// Puts the beginning of what has come where it belongs.
+    fn put(&mut self, place: usize, bytes: &[u8]);
+}
+
+/// Whether a block goes by a message beside the letters.
+#[inline]
+pub fn is_long(length: usize) -> bool {
+    length > SHORT
+}
+
+/// How the exchanges of a topology go. All its ranks use it alike.
+#[derive(Debug, Default)]
+pub struct Correspondence {
+    /// `None`: by messages for ever.
+    letters: OnceCell<Option<Box<RefCell<Letters>>>>,
+}
+
+impl Correspondence {
+    /// The letters of a call, which all ranks number alike; `None`: it goes by messages. After some
+    /// calls `make` makes them, once.
+    ///
+    /// # Errors
+    /// As of `make`.
+    #[inline]
+    pub fn letters<E>(
+        &self,
+        call: u32,
+        make: impl FnOnce() -> Result<Option<Letters>, E>,
+    ) -> Result<Option<&RefCell<Letters>>, E> {
+        let letters = match self.letters.get() {
+            Some(letters) => letters,
+            None if call < MESSAGES_FIRST => return Ok(None),
+            None => {
+                let made = make()?;
+                self.letters.get_or_init(|| made.map(|letters| Box::new(RefCell::new(letters))))
+            }
+        };
+        Ok(letters.as_deref())
+    }
+}
+
+/// The letters of a topology.
+#[derive(Debug)]
+pub struct Letters {
+    /// Or what has ended them.
+    rounds: Result<StagedRounds, Error>,
+    comm: Communicator,
+    outs: Side,
+    ins: Side,
+}
+
+/// The neighbours of one direction.
+#[derive(Debug)]
+struct Side(Vec<Neighbour>);
+
+/// A rank, and the edges to it, or from it.
+#[derive(Debug)]
+struct Neighbour {
+    rank: u32,
+    /// Places of their blocks, in the order in which both ends have the edges.
+    places: Vec<usize>,
+    letter: Vec<u8>,
+}
+
+impl Letters {
+    /// Makes mailboxes between the ranks of a topology, all of which call it. `rank_of`: the rank
+    /// of `comm` at the other end of an edge, `None` beyond a border.
+    ///
+    /// # Errors
+    /// As [`StagedRounds::new`]; what one rank lacks for it all ranks know.
+    pub fn new<E: From<Error>>(
+        comm: &Communicator,
+        (destinations, sources): (&[Link], &[Link]),
+        rank_of: impl Fn(&Link) -> Option<u32>,
+        share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
+    ) -> Result<Letters, E> {
+        let (outs, ins) = (Side::new(destinations, &rank_of), Side::new(sources, &rank_of));
+        let checked = Ok((outs.ends(), ins.ends()));
+        let rounds = StagedRounds::new(comm, Terms::LETTERS, checked, share)?;
+        Ok(Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins })
+    }
+
+    /// Exchanges the letters of a call, which all ranks number alike. Returns whether all blocks
+    /// are as long as they are to be: then [`Letters::deliver`] has those that are not long, else
+    /// [`Letters::unequal`] tells which are not.
+    ///
+    /// # Errors
+    /// A neighbour is gone, or has made another call, now or in an exchange before.
+    pub fn exchange(&mut self, call: u32, blocks: &impl Blocks) -> Result<bool, Error> {
+        if let Err(error) = self.go_round(call, blocks) {
+            // Neighbours that wait for this rank's next letter hear of it.
+            self.rounds = Err(error.clone());
+            return Err(error);
+        }
+        let is_right = |(place, sent): (usize, u64)| sent == blocks.in_length(place) as u64;
+        Ok(self.ins.lengths().all(is_right))
+    }
+
+    fn go_round(&mut self, call: u32, blocks: &impl Blocks) -> Result<(), Error> {
+        let Letters { rounds, comm, outs, ins } = self;
+        let rounds = rounds.as_mut().map_err(|error| error.clone())?;
+        outs.write(call, blocks);
+        rounds.start(outs)?;
+        let engine = comm.engine();
+        engine.borrow_mut().set_whole(Some(NEIGHBOURS));
+        let come = rounds.wait();
+        engine.borrow_mut().set_whole(None);
+        come?;
+        ins.expect(blocks);
+        rounds.take(ins)?;
+        match ins.in_another_call(call) {
+            None => Ok(()),
+            Some(peer) => {
+                let operation = "neighbour exchange";
+                let cause = Cause::OtherCall;
+                Err(CollError::GaveUp { operation, peer, cause }.into())
+            }
+        }
+    }
+
+    /// Puts the short blocks of the letters where they belong.
+    pub fn deliver(&self, blocks: &mut impl Blocks) {
+        self.ins.deliver(blocks);
+    }
+
+    /// The blocks that have come with another length than they are to have: the place of the edge,
+    /// and bytes that were sent. All that is short can be delivered afterwards.
+    ///
+    /// # Errors
+    /// A letter is longer than its mailbox: it was written over.
+    #[cold]
+    pub fn unequal(&mut self, blocks: &impl Blocks) -> Result<Vec<(usize, u64)>, Error> {
+        self.ins.expect_any();
+        self.rounds.as_ref().map_err(Error::clone)?.take(&mut self.ins)?;
+        let is_wrong = |(place, sent): &(usize, u64)| *sent != blocks.in_length(*place) as u64;
+        Ok(self.ins.lengths().filter(is_wrong).collect())
+    }
+}
+
+impl Side {
+    fn new(links: &[Link], rank_of: &impl Fn(&Link) -> Option<u32>) -> Side {
+        let there = links.iter().filter_map(|link| Some((link.channel, rank_of(link)?)));
+        let mut there: Vec<_> = there.enumerate().collect();
+        there.sort_by_key(|(_, (channel, _))| *channel);
+        let mut side = Side(Vec::new());
+        for (place, (_, rank)) in there {
+            match side.0.iter_mut().find(|known| known.rank == rank) {
+                Some(known) => known.places.push(place),
+                None => side.0.push(Neighbour { rank, places: vec![place], letter: Vec::new() }),
+            }
+        }
+        side
+    }
+
+    fn ends(&self) -> Vec<End> {
+        let end = |(at, neighbour): (usize, &Neighbour)| {
+            let start = at * FROM_ONE_TO_THE_NEXT;
+            let letter = start..start + neighbour.most();
+            End { rank: neighbour.rank, runs: Vec::from([letter]) }
+        };
+        self.0.iter().enumerate().map(end).collect()
+    }
+
+    /// Writes the letters.
+    fn write(&mut self, call: u32, blocks: &impl Blocks) {
+        for Neighbour { places, letter, .. } in &mut self.0 {
+            letter.clear();
+            letter.extend(u64::from(call).to_ne_bytes());
+            for place in &*places {
+                letter.extend((blocks.out_length(*place) as u64).to_ne_bytes());
+            }
+            for place in places.iter().filter(|place| !is_long(blocks.out_length(**place))) {
+                blocks.write(*place, letter);
+            }
+        }
+    }
+
+    /// Makes room for letters as they are to come.
+    fn expect(&mut self, blocks: &impl Blocks) {
+        for Neighbour { places, letter, .. } in &mut self.0 {
+            let lengths = places.iter().map(|place| blocks.in_length(*place));
+            let short: usize = lengths.filter(|length| !is_long(*length)).sum();
+            letter.resize(head(places) + short, 0);
+        }
+    }
+
+    /// Makes room for letters of any length.
+    fn expect_any(&mut self) {
+        for neighbour in &mut self.0 {
+            neighbour.letter.resize(neighbour.most(), 0);
+        }
+    }
+
+    /// A rank whose letter is of another call.
+    fn in_another_call(&self, call: u32) -> Option<u32> {
+        let word = u64::from(call).to_ne_bytes();
+        let other = self.0.iter().find(|neighbour| !neighbour.letter.starts_with(&word));
+        other.map(|neighbour| neighbour.rank)
+    }
+
+    /// The lengths of blocks as letters have told them, by place.
+    fn lengths(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.0.iter().flat_map(|Neighbour { places, letter, .. }| {
+            let words = letter.as_chunks::<WORD>().0.iter().skip(1);
+            places.iter().copied().zip(words.map(|word| u64::from_ne_bytes(*word)))
+        })
+    }
+
+    fn deliver(&self, blocks: &mut impl Blocks) {
+        for Neighbour { places, letter, .. } in &self.0 {
+            let (head, mut rest) = letter.split_at(head(places));
+            for (place, word) in places.iter().zip(head.as_chunks::<WORD>().0.iter().skip(1)) {
+                let sent = u64::from_ne_bytes(*word) as usize;
+                if is_long(sent) {
+                    continue;
+                }
+                let (block, after) = rest.split_at(sent.min(rest.len()));
+                let room = blocks.in_length(*place);
+                blocks.put(*place, &block[..sent.min(room).min(block.len())]);
+                rest = after;
+            }
+        }
+    }
+}
+
+impl Neighbour {
+    /// Bytes of a letter at most.
+    fn most(&self) -> usize {
+        head(&self.places) + self.places.len() * SHORT
+    }
+}
+
+/// Bytes of a letter before its blocks.
+fn head(places: &[usize]) -> usize {
+    (1 + places.len()) * WORD
+}
+
+impl Outgoing for Side {
+    fn run(&self, run: &Range<usize>) -> &[u8] {
+        &self.0[run.start / FROM_ONE_TO_THE_NEXT].letter
+    }
+}
+
+impl Incoming for Side {
+    fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
+        &mut self.0[run.start / FROM_ONE_TO_THE_NEXT].letter
+    }
+}
