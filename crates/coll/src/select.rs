@@ -94,8 +94,16 @@ fn pay(group: &impl Group, facilities: &Facilities) -> bool {
 pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     let facilities = group.facilities();
     if pay(group, &facilities) {
-        barrier::Algorithm::Lines
-    } else if facilities.sync {
+        return barrier::Algorithm::Lines;
+    }
+    for_barrier_by_messages(group)
+}
+
+/// For a call of a group that has no lines, or none that this call can use. Whether calls after it
+/// can is another question: this one was made before them.
+pub(crate) fn for_barrier_by_messages(group: &impl Group) -> barrier::Algorithm {
+    let facilities = group.facilities();
+    if facilities.sync {
         barrier::Algorithm::Sync
     } else if facilities.multicast_counter {
         barrier::Algorithm::MulticastAdd
@@ -115,7 +123,14 @@ pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algo
         }
     } else if lines(group) {
         broadcast::Algorithm::Lines
-    } else if group.facilities().multicast {
+    } else {
+        for_broadcast_by_messages(group, bytes)
+    }
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
+    if group.facilities().multicast {
         broadcast::Algorithm::Multicast
     } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2 {
         broadcast::Algorithm::Pipelined
@@ -139,6 +154,15 @@ pub(crate) fn for_allreduce(
     if lines(group) {
         return allreduce::Algorithm::Lines;
     }
+    for_allreduce_by_messages(group, bytes, commutative)
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_allreduce_by_messages(
+    group: &impl Group,
+    bytes: usize,
+    commutative: bool,
+) -> allreduce::Algorithm {
     let (size, nodes) = (group.size(), group.nodes());
     // Lines are used up or lost: the bits are to be those that they would have given. Those are of
     // a binomial tree in each node, which is the order of doubling for a power of two.

@@ -105,6 +105,33 @@ static void many(void) {
     }
 }
 
+/* Communicators that cannot all share lines, and more operations in flight on the last of them than
+ * are made by messages before it looks for lines again. */
+static void many_in_flight(void) {
+    enum { COMMS = 80, FLYING = 16 };
+    MPI_Comm comms[COMMS], last;
+    MPI_Request requests[3 * FLYING];
+    int sums[FLYING], told[FLYING], at;
+    for (at = 0; at < COMMS; at++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[at]);
+        MPI_Barrier(comms[at]);
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &last);
+    for (at = 0; at < FLYING; at++) {
+        told[at] = rank == 0 ? at : -1;
+        MPI_Ibarrier(last, &requests[3 * at]);
+        MPI_Iallreduce(&rank, &sums[at], 1, MPI_INT, MPI_SUM, last, &requests[3 * at + 1]);
+        MPI_Ibcast(&told[at], 1, MPI_INT, 0, last, &requests[3 * at + 2]);
+    }
+    MPI_Waitall(3 * FLYING, requests, MPI_STATUSES_IGNORE);
+    for (at = 0; at < FLYING; at++) {
+        EQUAL(sums[at], size * (size - 1) / 2);
+        EQUAL(told[at], at);
+    }
+    MPI_Comm_free(&last);
+    for (at = 0; at < COMMS; at++) MPI_Comm_free(&comms[at]);
+}
+
 static void names(void) {
     char name[MPI_MAX_OBJECT_NAME];
     int length, flag;
@@ -131,6 +158,7 @@ int main(int argc, char **argv) {
     splits();
     of_groups();
     many();
+    many_in_flight();
     names();
     return end();
 }

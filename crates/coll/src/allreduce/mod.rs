@@ -95,7 +95,8 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             let reads = (algorithm == Algorithm::Read).then_some(reach);
             match lines::run(team, data, &mut reduction, reads).await {
                 Err(Stop::Lost) => {
-                    algorithm = select::for_allreduce(group, data.len(), reduction.commutative);
+                    let commutative = reduction.commutative;
+                    algorithm = select::for_allreduce_by_messages(group, data.len(), commutative);
                 }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),

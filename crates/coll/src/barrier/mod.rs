@@ -87,7 +87,7 @@ fn run<'g, G: Group>(
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
             match lines::run(team).await {
-                Err(Stop::Lost) => algorithm = select::for_barrier(group),
+                Err(Stop::Lost) => algorithm = select::for_barrier_by_messages(group),
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
             }

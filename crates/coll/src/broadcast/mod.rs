@@ -97,7 +97,9 @@ fn run<'a, G: Group>(
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let reads = (algorithm == Algorithm::Read).then_some(reach);
             match lines::run(team, data, root, reads).await {
-                Err(Stop::Lost) => algorithm = select::for_broadcast(group, data.len()),
+                Err(Stop::Lost) => {
+                    algorithm = select::for_broadcast_by_messages(group, data.len());
+                }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
             }
