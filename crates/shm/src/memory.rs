@@ -100,24 +100,26 @@ fn needed(config: &JobConfig) -> Option<u64> {
     rings.checked_add(here.checked_mul(area + PROCESS + tables + ranks * PEER)?)
 }
 
-/// The same job with fewer ranks, in the order of their numbers.
+/// The same job with fewer ranks, in the order of their numbers. Default rings are those of so few.
 fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
     let hosts = config.hosts.clone().map(|mut hosts| {
         hosts.of.truncate(ranks as usize);
         hosts
     });
-    JobConfig { ranks, layout: Layout { ranks, ..config.layout }, hosts, ..config.clone() }
+    let layout = match config.layout == Layout::for_ranks(config.ranks) {
+        true => Layout::for_ranks(ranks),
+        false => Layout { ranks, ..config.layout },
+    };
+    let fewer = JobConfig { ranks, layout, hosts, ..config.clone() };
+    if config.log_bytes > 0 { fewer.in_virtual_time() } else { fewer }
 }
 
-/// How many ranks of such a job fit into `available` bytes.
+/// The most ranks of such a job that fit into `available` bytes. Fewer ranks may take more, as they
+/// have longer rings: what fits is not searched by halves.
 fn fitting(config: &JobConfig, available: u64) -> u32 {
-    let fits = |ranks| needed(&of_size(config, ranks)).is_some_and(|bytes| bytes <= available);
-    let (mut fit, mut too_many) = (0, config.ranks + 1);
-    while too_many - fit > 1 {
-        let middle = fit + (too_many - fit) / 2;
-        if fits(middle) { fit = middle } else { too_many = middle }
-    }
-    fit
+    let fits =
+        |ranks: &u32| needed(&of_size(config, *ranks)).is_some_and(|bytes| bytes <= available);
+    (1..=config.ranks).rev().find(fits).unwrap_or(0)
 }
 
 /// Checks that the machine has the memory that a job takes.
@@ -168,10 +170,14 @@ mod tests {
         let fit = |bytes| fitting(&config, bytes);
         let whole = |ranks: u32| needed(&JobConfig::new(ranks, ranks)).unwrap();
         assert_eq!((fit(whole(1000)), fit(0)), (1000, 0));
-        // The reported number of ranks fits, in the larger job's rings, and one more does not.
-        let some = fit(whole(1000) / 2);
-        let with = |ranks| needed(&of_size(&config, ranks)).unwrap();
-        assert!(some > 500 && with(some) <= whole(1000) / 2 && with(some + 1) > whole(1000) / 2);
+        // A job of the reported number of ranks fits, and one of one more does not.
+        for share in [2, 4, 16, 100] {
+            let (room, some) = (whole(1000) / share, fit(whole(1000) / share));
+            assert!(some > 0 && whole(some) <= room && whole(some + 1) > room, "{some}");
+        }
+        let fewer = of_size(&JobConfig::new(1000, 1000).in_virtual_time(), 10);
+        assert_eq!(fewer.log_bytes, JobConfig::new(10, 10).in_virtual_time().log_bytes);
+        assert!(needed(&fewer) > needed(&JobConfig::new(10, 10)));
         let huge = JobConfig { layout: Layout { ring_bytes: 1 << 30, ..config.layout }, ..config };
         let error = check(&huge).unwrap_err();
         assert!(matches!(error, JobError::NoMemory { ranks: 1000, .. }), "{error}");
