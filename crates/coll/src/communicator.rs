@@ -801,4 +801,20 @@ mod tests {
             assert_eq!(decode_loss(&vec![0xFF; length]), None);
         }
     }
+
+    #[test]
+    fn who_tells_of_a_loss_is_told_of_later_calls() {
+        let mut turns = Turns::default();
+        let heard = Loss { from: 3, until: 5, rank: 1, cause: Cause::Dropped };
+        let mut answerer = LossAnswerer(turns.passed().clone());
+        let letter = encode_loss(&heard);
+        assert_eq!(answerer.answer(LOSS_TAG, &letter), None, "no call was made by lines");
+        turns.pass(9);
+        let answer = answerer.answer(LOSS_TAG, &letter);
+        let later = Loss { until: 9, ..heard };
+        assert_eq!(answer.and_then(|answer| decode_loss(&answer)), Some(later));
+        assert_eq!(answerer.answer(LOSS_TAG, &encode_loss(&later)), None, "that is no news");
+        assert_eq!(answerer.answer(LOSS_TAG + 1, &letter), None, "another's letter");
+        assert_eq!(answerer.answer(LOSS_TAG, &letter[1..]), None);
+    }
 }

@@ -339,20 +339,21 @@ def test_ctrl_c_to_the_command_ends_the_job():
 
 
 @pytest.mark.parametrize("way", ["kill", "leave"])
-def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way):
+@pytest.mark.parametrize("until", ["world.recv(one, 1)", "while True: window.get(1)"])
+def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way, until):
     ended = job(
         2,
         f"""
         import hikyaku, numpy, os, sys
         world = hikyaku.world()
-        window = world.window(16, "i8")
+        window, one = world.window(16, "i8"), numpy.empty(1)
         world.barrier()
         if world.rank == 1:
             if "{way}" == "kill":
                 os.kill(os.getpid(), 9)
             sys.exit(0)
         try:
-            world.recv(numpy.empty(1), 1)
+            {until}
         except hikyaku.PeerError:
             pass
         for call in [
@@ -365,5 +366,7 @@ def test_a_window_of_a_rank_that_is_gone_is_its_end(job, way):
             except hikyaku.PeerError as error:
                 print("told:", error, flush=True)
         """,
+        "--timeout",
+        "60",
     )
     assert ended.stdout.count("told: rank 1") == 3, ended.stdout + ended.stderr

@@ -163,9 +163,7 @@ impl Running {
     pub fn memory(&mut self) -> File {
         let (process, _) = self.rank(0);
         let job = process.variable("HIKYAKU_JOB").unwrap();
-        let (launcher, rest) = job.split_once(':').unwrap();
-        let (fd, _) = rest.split_once(':').unwrap();
-        let path = format!("/proc/{launcher}/fd/{fd}");
+        let path = process::job_path(&job);
         OpenOptions::new().read(true).write(true).open(path).unwrap()
     }
 

@@ -14,6 +14,19 @@ pub fn own_memory(name: &str) -> u64 {
     field(Path::new("/proc/self/status"), name)
 }
 
+/// The memory of a job, given its `HIKYAKU_JOB`.
+pub(crate) fn job_path(job: &str) -> String {
+    let (launcher, rest) = job.split_once(':').unwrap();
+    let (fd, _) = rest.split_once(':').unwrap();
+    format!("/proc/{launcher}/fd/{fd}")
+}
+
+/// What the memory of this rank's job takes, bytes.
+pub fn job_memory() -> u64 {
+    let job = std::env::var("HIKYAKU_JOB").unwrap();
+    fs::metadata(job_path(&job)).unwrap().blocks() * 512
+}
+
 /// Memory that programs can still have, bytes.
 pub fn available_memory() -> u64 {
     field(Path::new("/proc/meminfo"), "MemAvailable")

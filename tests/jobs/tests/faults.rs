@@ -1,5 +1,5 @@
-//! Whole jobs over ports that meet faults (`hikyaku run --faults`): commands that are refused
-//! though there is room, messages that land late. What is `Full` or late in one call in a million
+//! Whole jobs over ports that meet faults (`hikyaku run --faults`, `hikyaku simulate --faults`):
+//! commands that are refused though there is room, messages that land late. What is `Full` or late in one call in a million
 //! otherwise is so in one of twenty here.
 //!
 //! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 100 programs. Seeds
@@ -20,11 +20,27 @@ fn seeds() -> impl Iterator<Item = String> {
     })
 }
 
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const SIMULATE: &str = env!("CARGO_BIN_EXE_simulate");
+
+fn job(launcher: &str, (ranks, ranks_per_node): (u32, u32), words: &[&str]) -> Job {
+    Job::new(launcher, env!("CARGO_BIN_EXE_rank"), ranks, words).ranks_per_node(ranks_per_node)
+}
+
 fn run(ranks: u32, ranks_per_node: u32, words: &[&str], variables: &[(&str, &str)]) {
-    let job = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_rank"), ranks, words);
-    let job = job.ranks_per_node(ranks_per_node);
     let with = |job: Job, (name, value): &(&str, &str)| job.variable(name, value);
-    variables.iter().fold(job, with).succeed();
+    variables.iter().fold(job(LAUNCH, (ranks, ranks_per_node), words), with).succeed();
+}
+
+/// Runs a program in virtual time, with faults by a seed if there is one; says when it ended and
+/// what the interfaces did.
+fn simulate(shape: (u32, u32), words: &[&str], seed: Option<&str>, protocol: &str) -> String {
+    let job = job(SIMULATE, shape, words).variable("HIKYAKU_SHARED", protocol);
+    let job = seed.iter().fold(job, |job, seed| job.variable("HIKYAKU_FAULTS", seed));
+    let output = job.succeed();
+    let line = output.lines().last().unwrap_or_default();
+    assert!(line.starts_with("end "), "{output}");
+    line.to_owned()
 }
 
 #[test]
@@ -76,9 +92,46 @@ fn shared_variables_of_every_protocol() {
     }
 }
 
+/// Faults are counted in calls, so in virtual time they too are the same in each run.
+#[test]
+fn a_seed_says_what_happens_in_virtual_time() {
+    for seed in seeds() {
+        for ranks_per_node in [1, 2] {
+            let shape = (4, ranks_per_node);
+            let mixed = |seed| simulate(shape, &["mixed", "1", "20", "4"], seed, "direct");
+            let (with, without) = (mixed(Some(&seed)), mixed(None));
+            assert_eq!(with, mixed(Some(&seed)), "the same run twice");
+            assert_ne!(with, without, "there were no faults");
+        }
+    }
+}
+
+#[test]
+fn calls_of_every_kind_in_virtual_time() {
+    for seed in seeds() {
+        for (ranks_per_node, protocol) in [(1, "direct"), (2, "fagus"), (3, "direct")] {
+            let words = ["calls", &seed, "in virtual time"];
+            simulate((3, ranks_per_node), &words, Some(&seed), protocol);
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_in_virtual_time() {
+    for seed in seeds() {
+        for ranks_per_node in [1, 2] {
+            for flood in ["flood-past", "flood-ahead", "flood-before"] {
+                simulate((2, ranks_per_node), &[flood], Some(&seed), "direct");
+            }
+            simulate((8, 4 * ranks_per_node), &["to-one"], Some(&seed), "direct");
+            simulate((4, ranks_per_node), &["staged", "4096"], Some(&seed), "direct");
+        }
+    }
+}
+
 #[test]
 fn a_seed_that_is_none_is_an_error_at_the_start() {
-    let job = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_rank"), 2, &["lone", "1"]);
+    let job = job(LAUNCH, (2, 0), &["lone", "1"]);
     let end = job.variable("HIKYAKU_FAULTS", "often").run();
     assert_ne!(end.code, Some(0));
     assert!(end.stderr.contains("HIKYAKU_FAULTS: `often` is no seed"), "{}", end.stderr);

@@ -35,7 +35,7 @@ pub use pick::{Mutant, pick};
 use results::Results;
 
 /// The crates whose tests are tested.
-const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "dsm", "world", "launch"];
+const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "rank", "dsm", "world", "launch"];
 
 /// Where everything that is built and written goes.
 const FOLDER: &str = "target/mutants";
@@ -251,7 +251,9 @@ impl Lab<'_> {
         let folder = self.folder.join(stage.means().0);
         let out = folder.join("mutants.out");
         if !out.join("outcomes.json").exists() {
-            return Ok(());
+            // A run that was ended before its first verdict says of the mutants of another sample
+            // that they were caught.
+            return remove_folder(&out);
         }
         let keys: BTreeMap<String, String> =
             serde_json::from_str(&read(&folder.join("keys.json"))?)?;
@@ -263,11 +265,8 @@ impl Lab<'_> {
         results.save()?;
         // The logs stay, for whoever wants to know what a mutant did.
         let last = folder.join("last");
-        let moved = match fs::remove_dir_all(&last) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::rename(&out, &last),
-        };
-        moved.map_err(at(&last))
+        remove_folder(&last)?;
+        fs::rename(&out, &last).map_err(at(&last))
     }
 
     /// `cargo mutants` of the crate, with everything that it writes below [`FOLDER`].
@@ -306,6 +305,14 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> MutantsError {
 
 fn make_folder(path: &Path) -> Result<(), MutantsError> {
     fs::create_dir_all(path).map_err(at(path))
+}
+
+/// Removes a folder, if it is there.
+fn remove_folder(path: &Path) -> Result<(), MutantsError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), MutantsError> {

@@ -216,7 +216,35 @@ mod tests {
         assert_eq!(cut(&graph, &nodes, &placement), 7);
     }
 
+    #[test]
+    fn a_node_is_filled_by_what_is_most_tied_to_it() {
+        // 0 is first, 3 is tied to it most, then 2 to both; 1 and 4 are left for the second node.
+        let edges = [(0, 3, 5), (3, 1, 3), (0, 2, 2), (3, 2, 2), (0, 4, 1)];
+        let graph = EdgeLists::from_edges(5, &[edges.to_vec()]).unwrap();
+        assert_eq!(Ties::of(&graph).grown(&[6, 6, 6, 7, 7]), [6, 7, 6, 6, 7]);
+        // Of equals the first; each node begins anew.
+        let none = EdgeLists::from_edges(4, &[]).unwrap();
+        assert_eq!(Ties::of(&none).grown(&[1, 0, 1, 0]), [0, 0, 1, 1]);
+    }
+
     proptest! {
+        #[test]
+        fn a_gain_is_by_how_much_the_cut_falls(
+            nodes in prop::collection::vec(0u32..3, 2..8),
+            edges in prop::collection::vec((0u32..8, 0u32..8, 0u32..9), 0..30),
+            (one, other) in (0usize..8, 0usize..8),
+        ) {
+            let size = nodes.len() as u32;
+            let edges: Vec<_> =
+                edges.into_iter().filter(|(from, to, _)| *from < size && *to < size).collect();
+            let ties = Ties::of(&EdgeLists::from_edges(size, &[edges]).unwrap());
+            let (one, other) = (one % nodes.len(), other % nodes.len());
+            let mut swapped = nodes.clone();
+            swapped.swap(one, other);
+            let fell = i128::from(ties.cut(&nodes)) - i128::from(ties.cut(&swapped));
+            prop_assert_eq!(ties.gain(&nodes, one, other), fell);
+        }
+
         #[test]
         fn a_placement_is_a_permutation_and_never_worse(
             nodes in prop::collection::vec(0u32..4, 1..12),

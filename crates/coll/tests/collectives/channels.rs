@@ -20,8 +20,11 @@ type Ranks<'e> = Communicator<'e, LoopbackPort>;
 
 /// Ports with so many channels.
 fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
+    ports_with_areas(ranks, per_node, GroupLayout { channels, area_bytes: 4096 })
+}
+
+fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<LoopbackPort> {
     let layout = Layout::for_ranks(ranks);
-    let groups = GroupLayout { channels, area_bytes: 4096 };
     let layout = Layout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
     loopback::open(&loopback::Config { layout, ranks_per_node: per_node, region_bytes: 1 << 16 })
         .unwrap()
@@ -288,12 +291,39 @@ fn without_a_channel_left_the_order_is_the_same() {
     }
 }
 
+/// A rank's share of what all combine is combined in pieces, the last of which is shorter.
+#[test]
+fn a_share_of_more_than_one_piece_is_combined_whole() {
+    for size in [2, 3, 4] {
+        let results = [1, 0].map(|channels| {
+            let groups = GroupLayout { channels, ..GroupLayout::DEFAULT };
+            let job = ports_with_areas(size, size, groups);
+            let (results, _) = run_engines(job, 5, async |engine: &Rank| {
+                let part = Part::new(engine, 4, &Vec::from_iter(0..size));
+                let group = part.group(engine);
+                let mut data = given(1, 1, group.rank(), 4_500 * size as usize);
+                allreduce(&group, None, &mut data, order()).await.unwrap();
+                assert_eq!(has_lines(&group), channels > 0);
+                data
+            });
+            results
+        });
+        assert_eq!(results[0], results[1], "{size} ranks: by lines, and by messages");
+    }
+}
+
 #[test]
 fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
     let (results, _) = run_engines(ports(2, 2, 1), 3, async |engine: &Rank| {
         let (first, second) = (Part::new(engine, 4, &[0, 1]), Part::new(engine, 8, &[0, 1]));
         barrier(&first.group(engine), None).await.unwrap();
         let group = second.group(engine);
+        // Calls that need no lines: it is from the one that was refused on that none are looked for.
+        for _ in 0..70 {
+            let by_messages = broadcast::Algorithm::from_name("binomial");
+            assert!(by_messages.is_some());
+            broadcast(&group, by_messages, &mut [1], 0).await.unwrap();
+        }
         barrier(&group, None).await.unwrap();
         let refused = has_lines(&group);
         barrier(&first.group(engine), None).await.unwrap();

@@ -45,13 +45,6 @@ fn on_nodes_of_four_ranks() {
     every_call(4);
 }
 
-/// More ranks than share lines, which are those of several nodes then, in shorter rings.
-#[test]
-fn many_ranks_agree() {
-    let ranks = if at_length() { 1_024 } else { 300 };
-    assert_eq!(job(ranks, &["agree"]).succeed(), "");
-}
-
 /// Every call in two halves of a job at once.
 #[test]
 fn in_communicators_of_some_ranks() {

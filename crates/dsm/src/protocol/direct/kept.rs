@@ -382,6 +382,23 @@ mod tests {
     }
 
     #[test]
+    fn a_keeper_is_asked_again_where_it_has_come_or_gone_meanwhile() {
+        let mut asker = Direct::new(Geometry::new(2, 1, 0), 0, true);
+        asker.head.position = 7;
+        let kept = asker.kept_by(7, 1);
+        let inside = kept | Version::INSIDE;
+        let asks = |expected| {
+            let new = expected | Version::ASKED;
+            Action::Access(Word::Held(1), Op::CompareSwap { expected, new })
+        };
+        assert_eq!(asker.ask_for(1), asks(kept));
+        assert_eq!(asker.on_asked_for(kept, inside), asks(inside));
+        assert_eq!(asker.on_asked_for(inside, kept), asks(kept), "it may enter again unasked");
+        let passed = asker.on_asked_for(kept, kept);
+        assert!(matches!(passed, Action::Access(Word::Head, _)), "{passed:?}");
+    }
+
+    #[test]
     fn at_home_and_on_one_node_nothing_is_kept() {
         for geometry in [Geometry::new(2, 1, 0), Geometry::new(2, 2, 1)] {
             let mut protocol = Direct::new(geometry, 0, true);

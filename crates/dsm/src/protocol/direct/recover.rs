@@ -176,3 +176,32 @@ impl Direct {
         self.access(Pending::Recover, Word::Head, op)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+
+    /// Rank 1 died with turn 7. What it published is whole, unless it kept the variable and wrote
+    /// again.
+    #[test]
+    fn what_a_dead_rank_has_published_is_whole_unless_it_was_inside_again() {
+        let published = Version { position: 7, node: 1, shared: false };
+        for torn in [false, true] {
+            let mut finder = Direct::new(Geometry::new(2, 1, 0), 0, true);
+            finder.head.position = 7;
+            finder.recovery = TurnRecovery { victim: 1, torn, ..TurnRecovery::NONE };
+            let (position, mark) = (8, None);
+            let passes = Action::Access(
+                Word::Head,
+                Op::CompareSwap {
+                    expected: finder.head.bits(),
+                    new: Head { position, mark }.bits(),
+                },
+            );
+            let adopts = Action::Access(Word::Held(1), Op::Max(finder.torn().bits()));
+            let done = finder.judge(published, &Departed::default());
+            assert_eq!(done, if torn { adopts } else { passes }, "torn: {torn}");
+        }
+    }
+}

@@ -154,3 +154,23 @@ impl Direct {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_reader_looks_for_wishes_at_few_requests_and_others_at_each() {
+        let looks = |rank, kind| {
+            let mut courtesy = Courtesy::new(&Geometry::new(2, 1, rank), 0);
+            let look = |_: &u32| {
+                courtesy.begin(kind);
+                !courtesy.done
+            };
+            (0..3 * u32::from(FAR_LOOK)).filter(look).count()
+        };
+        let every = 3 * usize::from(FAR_LOOK);
+        assert_eq!((looks(1, Kind::Read), looks(1, Kind::Write)), (3, every));
+        assert_eq!((looks(0, Kind::Read), looks(0, Kind::Write)), (every, every));
+    }
+}

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hikyaku::{Error, Op, World};
+use hikyaku_jobs::process::{job_memory, own_memory};
 use hikyaku_jobs::torture::{self, Plan, Verdict};
 
 /// A program's word as a number.
@@ -40,6 +41,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     let word = |at: usize| words.get(at);
     match words[0].as_str() {
         "agree" => agree(world)?,
+        "weigh" => weigh(world)?,
         "divided" => {
             calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;
         }
@@ -103,6 +105,18 @@ fn agree(world: &World) -> Result<(), Error> {
     world.allreduce(&mut sum, Op::Sum)?;
     let ranks = u64::from(world.size());
     assert_eq!(sum, [ranks * (ranks - 1) / 2]);
+    Ok(())
+}
+
+/// Says how much memory the job has once all have agreed, bytes: what ranks share, and each one's
+/// own pages and page tables.
+fn weigh(world: &World) -> Result<(), Error> {
+    agree(world)?;
+    let mut bytes = [own_memory("RssAnon") + own_memory("VmPTE")];
+    world.allreduce(&mut bytes, Op::Sum)?;
+    if world.rank() == 0 {
+        println!("{}", bytes[0] + job_memory());
+    }
     Ok(())
 }
 
