@@ -131,6 +131,12 @@ impl ShmHost {
         self.mapping().fail(rank, cause)
     }
 
+    /// Leaves the job in order, before the port is dropped: others see it as gone, and their use of
+    /// its memory goes on.
+    pub fn leave(&self) {
+        self.mapping().leave(self.rank);
+    }
+
     /// The hosts of the job. `None`: all ranks are here.
     pub fn hosts(&self) -> Option<&Hosts> {
         self.mapping().plan().config.hosts.as_ref()

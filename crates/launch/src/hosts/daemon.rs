@@ -421,6 +421,7 @@ impl Daemon {
             Frame::Dead(rank, cause) if rank < job.ranks() => {
                 job.mark_dead(rank, cause);
             }
+            Frame::Left(rank) => job.mark_left(rank),
             Frame::Cards(cards) => {
                 for (rank, card) in cards.iter().filter(|(rank, _)| *rank < job.ranks()) {
                     if !job.is_here(*rank) {

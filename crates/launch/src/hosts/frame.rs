@@ -41,6 +41,8 @@ pub(super) enum Frame {
     Close(u8),
     /// Down: this rank is gone.
     Dead(u32, DeathCause),
+    /// Down: this rank had left the job, and was killed before it could say so to all.
+    Left(u32),
     /// Down: the job is over.
     End,
     /// Both: addresses of ranks.
@@ -85,6 +87,7 @@ impl Frame {
                 rank.put(out);
                 cause.put(out);
             }
+            Frame::Left(rank) => rank.put(out),
             Frame::Cards(cards) => cards.put(out),
             Frame::Started(pids) => pids.put(out),
             Frame::Refused(code, reason) => {
@@ -126,6 +129,7 @@ impl Frame {
             Frame::Lost(_) => 17,
             Frame::Said(_) => 18,
             Frame::Done => 19,
+            Frame::Left(_) => 20,
         }
     }
 
@@ -153,6 +157,7 @@ impl Frame {
             17 => Frame::Lost(Value::take(from)?),
             18 => Frame::Said(Value::take(from)?),
             19 => Frame::Done,
+            20 => Frame::Left(Value::take(from)?),
             _ => return Err(Malformed("a kind that does not exist")),
         };
         match from.is_empty() {
@@ -273,6 +278,7 @@ mod tests {
             Frame::Taken(1, 7),
             Frame::Close(0),
             Frame::Dead(2, DeathCause::Exit(3)),
+            Frame::Left(4),
             Frame::End,
             Frame::Cards(vec![(1, vec![1, 2]), (2, Vec::new())]),
             Frame::Beat,

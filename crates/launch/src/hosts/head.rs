@@ -26,6 +26,7 @@ use super::{
 use crate::{
     LaunchError,
     crew::{Crew, Ended, News, Tell},
+    ending::Ending,
     lines::Source as Writer,
 };
 
@@ -190,6 +191,9 @@ impl Hosts {
         let rank = &mut self.ranks[ended.rank as usize];
         if !std::mem::replace(&mut rank.has_ended, true) {
             self.end = self.end.or(ended.end);
+            if ended.left && matches!(ended.ending, Ending::Signal(_)) {
+                self.links.send(ALL, &Frame::Left(ended.rank));
+            }
             tell(News::Ended(ended));
         }
     }

@@ -17,13 +17,17 @@
 //! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
 //!
 //! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
-//! reads that. A rank that leaves says so itself, behind its last message.
+//! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`).
 
+mod given;
 mod landing;
+mod mail;
 mod memory;
+mod parting;
 mod wire;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use hikyaku_nic::fabric::{
     Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
@@ -36,6 +40,7 @@ use hikyaku_ofi::{Error, Posted, Request, Survey, VARIABLE, choose};
 use hikyaku_shm::ShmPort;
 use landing::State;
 use memory::Calls;
+use parting::Kept;
 
 /// Receive memory: for each rank of another host two small windows, and some for those that send
 /// much.
@@ -54,15 +59,11 @@ const NAP: Time = Time::from_nanoseconds(1_000_000);
 /// Calls without an arrival after which the channel is polled only in every eighth.
 const QUIET: u32 = 4096;
 
-/// How long a rank that leaves waits for the word of one that has left too.
-const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
-
-/// How long the provider gets to send what it has taken, if others leave too.
-const FLUSH: Time = Time::from_nanoseconds(5_000_000);
-
 /// The far side of a port.
 pub(crate) struct Far {
     links: Links,
+    /// The address that it sends from, if it is one of the internet.
+    interface: Option<IpAddr>,
     own: Rank,
     state: State,
     calls: Calls,
@@ -74,6 +75,8 @@ pub(crate) struct Far {
     slept: bool,
     /// Departures that the near side had counted.
     ends: u64,
+    /// Memory of this rank that others use when it leaves.
+    kept: Vec<Kept>,
 }
 
 impl std::fmt::Debug for Far {
@@ -102,9 +105,17 @@ struct FarPeer {
     gathered: Vec<u8>,
     /// What it needs to go on waits for room here.
     is_stuck: bool,
-    /// Since when it has left.
+    /// Since when it has left, and whether it serves memory that it gave.
     left: Option<Time>,
+    keeps: bool,
     failed: Option<PeerFailure>,
+}
+
+impl FarPeer {
+    /// Whether nothing that it is sent has a reader any more.
+    fn is_deaf(&self) -> bool {
+        self.failed.is_some() || self.left.is_some() && !self.keeps
+    }
 }
 
 impl Far {
@@ -145,8 +156,15 @@ impl Far {
             quiet: 0,
             slept: true,
             ends: near.departures(),
+            kept: Vec::new(),
+            interface: survey.offers().get(offer).and_then(|offer| offer.address),
             links,
         }))
+    }
+
+    /// The address that it sends from, if it is one of the internet.
+    pub(crate) fn interface(&self) -> Option<IpAddr> {
+        self.interface
     }
 
     /// Whether a rank is of another host.
@@ -245,7 +263,7 @@ impl Far {
         }
     }
 
-    /// Ranks of other hosts that have left.
+    /// Ranks of other hosts that have left, or to which the channel broke.
     pub(crate) fn departures(&self) -> u64 {
         self.state.departures
     }
@@ -291,6 +309,7 @@ impl Far {
             _ => PeerFailure { rank, pid: 0, cause: DeathCause::Unknown },
         };
         peer.failed = Some(failure);
+        self.state.departures += 1;
         self.state.events.push_back(Event::PeerFailed(failure));
     }
 
@@ -312,7 +331,7 @@ impl Far {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
             let Some((rank, lane, packet)) = self.out.pop_front() else { break };
-            if self.state.peers[rank as usize].failed.is_some() {
+            if self.state.peers[rank as usize].is_deaf() {
                 continue;
             }
             let waits = full.contains(&(rank, lane)) || !self.meet(near, rank);
@@ -435,63 +454,5 @@ impl Far {
         }
         self.flush(near);
         Ok(Some(payload.len()))
-    }
-
-    /// Leaves: tells all others, and waits until they know, have left or have died.
-    pub(crate) fn leave(&mut self, near: &mut ShmPort) {
-        self.state.is_leaving = true;
-        self.progress(near);
-        let others: Vec<Rank> = (0..near.size()).filter(|rank| self.is_far(*rank)).collect();
-        for rank in &others {
-            self.out.push_back((*rank, SENDS, wire::bye()));
-        }
-        let mut wait = memory::FarWait::to_leave(near.now());
-        loop {
-            // Nobody reads messages any more: whoever sends needs the room to go on.
-            while let Some(event) = near.poll() {
-                if let Some(Event::Landed(landed)) = self.filter(event)
-                    && let hikyaku_nic::fabric::Landing::Ring(slice) = landed.data
-                {
-                    near.release(slice);
-                }
-            }
-            let came = self.progress(near);
-            let Some(rank) = others.iter().copied().find(|rank| !self.knows(near, *rank)) else {
-                break;
-            };
-            if !came {
-                wait.rest(near, rank);
-            }
-        }
-        wait.end(near);
-        self.say_last_words(near);
-    }
-
-    /// Lets the provider send what it has taken: a rank that leaves as well waits for it.
-    fn say_last_words(&mut self, near: &mut ShmPort) {
-        let start = near.now();
-        let is_recent = |peer: &FarPeer| peer.left.is_some_and(|left| start < left + LAST_WORD);
-        let flush = match self.state.peers.iter().any(is_recent) {
-            true => start + FLUSH,
-            false => start,
-        };
-        while near.now() < flush
-            || self.links.endpoint().in_flight() > 0 && near.now() < start + LAST_WORD
-        {
-            if !self.progress(near) {
-                near.park(Some(near.now() + NAP));
-            }
-        }
-    }
-
-    /// Whether a rank knows that this one leaves, or need not.
-    fn knows(&self, near: &ShmPort, rank: Rank) -> bool {
-        let peer = &self.state.peers[rank as usize];
-        let is_said = !self.out.iter().any(|(to, lane, _)| (*to, *lane) == (rank, SENDS));
-        let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
-        is_over
-            || peer.failed.is_some()
-            || is_said && (peer.left.is_some() || self.links.unacknowledged(rank, SENDS) == 0)
-            || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
     }
 }
