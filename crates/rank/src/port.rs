@@ -106,7 +106,7 @@ impl RankPort {
             return Wake::Look;
         }
         let end = far.nap(&self.near, deadline);
-        match self.near.park(Some(end)) {
+        match self.near.park(end) {
             Wake::Deadline if deadline.is_some_and(|deadline| self.near.now() >= deadline) => {
                 Wake::Deadline
             }
@@ -128,7 +128,7 @@ impl RankPort {
             return Rest::Over(Wake::Look);
         }
         let end = far.nap(&self.near, deadline);
-        self.near.begin_rest(Some(end), steps)
+        self.near.begin_rest(end, steps)
     }
 }
 

@@ -45,6 +45,20 @@ enum Reach {
     No(Errno),
 }
 
+/// Wakes a rank of this process that sleeps, or is about to.
+#[derive(Debug)]
+pub struct RankWaker {
+    region: Arc<Region>,
+    rank: Rank,
+}
+
+impl RankWaker {
+    /// Wakes it.
+    pub fn wake(&self) {
+        self.region.mapping.segment(self.rank).doorbell().wake(wait::end_sleep);
+    }
+}
+
 /// A rank's place in a job.
 #[derive(Debug)]
 pub struct ShmHost {
@@ -362,6 +376,11 @@ impl ShmHost {
 
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// What wakes this rank from any thread of its process.
+    pub fn waker(&self) -> RankWaker {
+        RankWaker { region: Arc::clone(&self.region), rank: self.rank }
     }
 
     pub(crate) fn wake_rank(&self, rank: Rank) {

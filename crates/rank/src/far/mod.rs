@@ -36,7 +36,7 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Layout, Links};
-use hikyaku_ofi::{Error, Posted, Request, Survey, VARIABLE, choose};
+use hikyaku_ofi::{Alarm, Error, Posted, Request, Survey, VARIABLE, choose};
 use hikyaku_shm::ShmPort;
 use landing::State;
 use memory::Calls;
@@ -53,8 +53,12 @@ const SENDS: u8 = 0;
 /// What never waits behind them.
 const NEEDED: u8 = 1;
 
-/// Longest sleep before what has come from elsewhere is looked at.
+/// Longest sleep before what has come from elsewhere is looked at, unless the provider's
+/// descriptor wakes this rank.
 const NAP: Time = Time::from_nanoseconds(1_000_000);
+
+/// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
+const AWAKE: Time = Time::from_nanoseconds(400_000);
 
 /// Calls without an arrival after which the channel is polled only in every eighth.
 const QUIET: u32 = 4096;
@@ -73,6 +77,9 @@ pub(crate) struct Far {
     quiet: u32,
     /// Whether the next call polls in any case: the last one may have slept.
     slept: bool,
+    /// Since when this rank has napped without an arrival.
+    idle_since: Option<Time>,
+    alarm: SleepBy,
     /// Departures that the near side had counted.
     ends: u64,
     /// Memory of this rank that others use when it leaves.
@@ -83,6 +90,16 @@ impl std::fmt::Debug for Far {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Far").field("own", &self.own).finish_non_exhaustive()
     }
+}
+
+/// How a rank sleeps that also waits for what comes from other hosts.
+enum SleepBy {
+    /// It has not slept yet.
+    Unknown,
+    /// By short naps: the provider has no descriptor, or there is no thread.
+    Naps,
+    /// Until a thread wakes it.
+    Alarm(Alarm),
 }
 
 /// What is known of a rank of another host.
@@ -155,6 +172,8 @@ impl Far {
             out: VecDeque::new(),
             quiet: 0,
             slept: true,
+            idle_since: None,
+            alarm: SleepBy::Unknown,
             ends: near.departures(),
             kept: Vec::new(),
             interface: survey.offers().get(offer).and_then(|offer| offer.address),
@@ -198,6 +217,12 @@ impl Far {
         self.flush(near);
         self.serve(near);
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
+        if came {
+            self.idle_since = None;
+            if let SleepBy::Alarm(alarm) = &mut self.alarm {
+                alarm.note_arrival();
+            }
+        }
         came
     }
 
@@ -243,12 +268,33 @@ impl Far {
         Some(event)
     }
 
-    /// How long a sleep may last, at most until `deadline`.
-    #[inline]
-    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Time {
+    /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
+    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
         self.slept = true;
-        let end = near.now() + NAP;
-        deadline.map_or(end, |deadline| deadline.min(end))
+        let now = near.now();
+        let since = *self.idle_since.get_or_insert(now);
+        if now >= since + AWAKE && self.is_woken(near) {
+            return deadline;
+        }
+        let end = now + NAP;
+        Some(deadline.map_or(end, |deadline| deadline.min(end)))
+    }
+
+    /// Whether what comes will wake this rank, so that it may sleep: nothing of its own is under
+    /// way, and the provider has a descriptor that tells.
+    fn is_woken(&mut self, near: &ShmPort) -> bool {
+        let is_still =
+            self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still();
+        if let SleepBy::Unknown = self.alarm {
+            let waker = near.host().waker();
+            let descriptor = self.links.endpoint().descriptor();
+            let alarm = descriptor.map(|descriptor| Alarm::new(descriptor, move || waker.wake()));
+            self.alarm = alarm.and_then(Result::ok).map_or(SleepBy::Naps, SleepBy::Alarm);
+        }
+        match &mut self.alarm {
+            SleepBy::Alarm(alarm) => is_still && alarm.set() && self.links.endpoint().may_sleep(),
+            SleepBy::Unknown | SleepBy::Naps => false,
+        }
     }
 
     /// The state of a rank, by what the near side says of it.

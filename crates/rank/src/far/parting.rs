@@ -131,7 +131,7 @@ impl Far {
         let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
         is_over
             || peer.failed.is_some()
-            || is_said && (peer.left.is_some() || self.links.unacknowledged(rank, SENDS) == 0)
+            || is_said && self.links.unacknowledged(rank, SENDS) == 0
             || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
     }
 }
